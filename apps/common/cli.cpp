@@ -24,7 +24,7 @@ constexpr const char* kLogLevel = "error, warn, note, info, debug or trace";
 
 std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
 
-// The same with an example, for a command that lacks a word.
+// The hint on --help with an example, for a command that lacks an argument.
 std::string hint_with_example(const CLI::App& app) {
   const auto formatter = std::dynamic_pointer_cast<HelpFormatter>(app.get_formatter());
   if (!formatter || formatter->text().examples.empty()) return hint(app);
@@ -41,7 +41,7 @@ UsageError unknown(const CLI::App& app, const std::string& argument) {
       hint(app));
 }
 
-// "RECIPE is missing", "--seed and --epoch are missing".
+// The error "RECIPE is missing" or "--seed and --epoch are missing".
 UsageError missing(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -54,7 +54,7 @@ UsageError missing(const CLI::App& app) {
   return UsageError(fmt::format("{}: {} {} missing", app.get_name(), list, verb), hint_with_example(app));
 }
 
-// CLI11 names the option, and counts what it got instead of what was typed.
+// CLI11's message names the option, but its count is not the number of words that were given.
 UsageError mismatch(const CLI::App& app, const std::string& problem) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -77,7 +77,7 @@ UsageError wrong_number(const CLI::App& app, const std::string& problem) {
   return UsageError(fmt::format("{}: {}", app.get_name(), problem), hint(app));
 }
 
-// The first long option that the app does not have; "" if it has all.
+// The first long option that the app does not have; "" if it has all options.
 std::string first_unknown(const CLI::App& app, const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = option_names(app);
   for (const std::string& argument : arguments) {
@@ -92,7 +92,7 @@ bool is_bool(const std::string& word) {
   return word == "true" || word == "false" || word == "True" || word == "False" || word == "1" || word == "0";
 }
 
-// If an option is typed twice, the last one counts, as in argparse: a script appends to a command.
+// If an option is given twice, the last occurrence counts, as in argparse: a script may append options to a command.
 void take_last(CLI::App& app) {
   for (CLI::Option* option : app.get_options({})) {
     const bool is_single = option->get_expected_max() == 1 && !option->get_positional();
@@ -100,8 +100,8 @@ void take_last(CLI::App& app) {
   }
 }
 
-/// Since version 2.4, CLI11 ignores an environment variable with a wrong value without a word.
-/// Throws: as CLI11 for the option itself.
+/// Checks environment variables: since version 2.4, CLI11 silently ignores a variable with an invalid value. Throws:
+/// CLI11's error for the option itself.
 void take_wrong_variables(CLI::App& app) {
   for (CLI::Option* option : app.get_options({})) {
     const std::string name = option->get_envname();
@@ -113,8 +113,8 @@ void take_wrong_variables(CLI::App& app) {
   }
 }
 
-/// An empty word is mostly a shell variable that was never set. If it counted as an option that was not typed, the run
-/// would start without its hosts or its certificate.
+/// Refuses empty values: an empty word is usually a shell variable that was never set. If it counted as an option that
+/// was not given, the run would start without its hosts or its certificate.
 void require_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const bool needs_value = option->get_expected_min() > 0 && option->count() > 0;
@@ -137,8 +137,8 @@ CLI::Option* add_number_into(CLI::App& app, const std::string& name, Number& num
   return app.add_option(name, take, help);
 }
 
-/// To CLI11 "--set epochs 5" is an option and a stray word. Also finds the form that -u leaves: "--set epochs --set 5".
-/// Throws: UsageError with the assignment that was meant.
+/// Refuses "--set epochs 5", which CLI11 reads as an option and a stray argument, and the form that -u makes of it,
+/// "--set epochs --set 5". Throws: UsageError with the assignment that was meant.
 void require_assignments(const CLI::App& app, const std::vector<std::string>& arguments) {
   constexpr std::string_view kSet = "--set";
   const auto is_value = [](const std::string& word) { return !word.starts_with("-") && word.find('=') == word.npos; };
@@ -168,7 +168,7 @@ void print_json(std::string_view json) {
       out += letter;
       continue;
     }
-    // Control characters: those of ASCII that JSON allows, C1, and marks of the writing direction; two or three bytes.
+    // Control characters: DEL and C1, and marks of the writing direction; up to three bytes.
     const auto tail = [&](std::size_t i) { return static_cast<unsigned>(letter[i]) & 0x3FU; };
     const unsigned code = letter.size() == 1   ? static_cast<unsigned char>(letter[0])
                           : letter.size() == 2 ? (static_cast<unsigned>(letter[0]) & 0x1FU) << 6U | tail(1)
@@ -219,7 +219,7 @@ void prepare(CLI::App& app, const CommandText& text) {
 }
 
 bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
-  std::vector<std::string> reversed;  // CLI11 takes them in reverse
+  std::vector<std::string> reversed;  // CLI11 takes the arguments in reverse
   bool after_separator = false;
   for (const std::string& argument : arguments) {
     after_separator = after_separator || argument == "--";
@@ -239,7 +239,7 @@ bool parse(CLI::App& app, const std::vector<std::string>& arguments) {
     const std::vector<std::string> extras = app.remaining();
     throw unknown(app, extras.empty() ? "" : extras.front());
   } catch (const CLI::RequiredError&) {
-    // It may be missing because it was misspelt.
+    // The missing option may have been misspelt.
     const std::string word = first_unknown(app, arguments);
     throw word.empty() ? missing(app) : unknown(app, word);
   } catch (const CLI::ConversionError& problem) {

@@ -4,7 +4,7 @@
 
 namespace lockstep::cli {
 
-/// Twelve digits, and "-dirty" if files differed from it; empty if the build knew neither git nor an archive's commit.
+/// Twelve digits, and "-dirty" if files differed from the commit; empty if the build knew no commit.
 extern const char* const kCommit;
 
 }  // namespace lockstep::cli

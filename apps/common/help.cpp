@@ -19,7 +19,7 @@ constexpr std::size_t kTiedDefault = 32;  // a default of at most this many lett
 constexpr std::size_t kIndent = 2;
 constexpr char kTie = '\x1f';  // a space at which no line breaks
 
-/// The words of a command line. Words in quotes count as one, and so does an option with its value.
+/// The words of a command line. Words in quotes count as one word, and so does an option with its value.
 std::vector<std::string> split_command(std::string_view command) {
   std::vector<std::string> words(1);
   bool quoted = false;
@@ -94,7 +94,7 @@ std::string example_text(const std::string& command) {
 
 bool takes_several(const CLI::Option& option) { return option.get_expected_max() > 1; }
 
-/// "PATH", "[FILE]", "N ..."; empty for a switch.
+/// The value of an option: "PATH", "[FILE]", "N ..."; empty for a switch.
 std::string value_text(const CLI::Option& option) {
   if (option.get_expected_max() == 0) return "";
   const std::string name = option.get_type_name();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of --help, in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
+// The text of --help in one layout for every verb: a sentence, the usage, arguments, options by group, examples.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,18 +17,18 @@ struct HelpSection {
 
 /// The texts of a command's --help, apart from its options.
 struct CommandText {
-  std::string name;                      ///< "lockstep train"
-  std::string description;               ///< one sentence in the imperative; "\n\n" begins another paragraph
+  std::string name;                      ///< the command, such as "lockstep train"
+  std::string description;               ///< a sentence in the imperative; "\n\n" begins another paragraph
   std::vector<std::string> examples;     ///< whole command lines
-  std::string usage = {};                ///< the words after the name; empty: "[OPTIONS]" and the positional arguments
-  std::vector<HelpSection> lists = {};   ///< between the arguments and the options
+  std::string usage = {};                ///< words after the name; empty: "[OPTIONS]" and the positional arguments
+  std::vector<HelpSection> lists = {};   ///< lists between the arguments and the options
   std::vector<std::string> notes = {};   ///< paragraphs after the options
-  std::vector<HelpSection> tables = {};  ///< after the notes
+  std::vector<HelpSection> tables = {};  ///< tables after the notes
 };
 
 inline constexpr const char* kHelp = "print this help";
 inline constexpr std::size_t kHelpWidth = 100;          ///< columns
-inline constexpr const char* kMoreOptions = "Options";  ///< the group of options that are in no other
+inline constexpr const char* kMoreOptions = "Options";  ///< the group of options without a group
 
 /// The text of --help. An option's type name represents its value, and its default string is its default.
 [[nodiscard]] std::string help_text(const CLI::App& app, const CommandText& text);
@@ -38,7 +38,7 @@ inline constexpr const char* kMoreOptions = "Options";  ///< the group of option
                                      const std::vector<std::pair<std::string, std::string>>& verbs,
                                      const std::vector<std::pair<std::string, std::string>>& options);
 
-/// Has `app` print help_text(), and keeps `text` for it.
+/// Makes `app` print help_text() with `text`.
 class HelpFormatter final : public CLI::FormatterBase {
  public:
   explicit HelpFormatter(CommandText text) : text_(std::move(text)) {}

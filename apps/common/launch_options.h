@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that start ranks, for --help. `lockstep` removes them before lockstep-worker reads its own; both describe
-// them in these words.
+// The --help of options that start ranks. `lockstep` removes these options before lockstep-worker reads its own, and
+// both programs describe them with the same texts.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,11 +12,11 @@ namespace lockstep::cli {
 
 inline const std::string kRanks{kRanksGroup};
 
-/// "-d,--device": the names in CLI11's form.
+/// The names of an option in CLI11's form, such as "-d,--device".
 [[nodiscard]] std::string option_names_of(const TrainOption& option);
 
-/// Describes an option of a training by its row of train_options(). If `app` lacks the option, adds it for the help
-/// alone. Returns the option.
+/// Describes an option of `lockstep train` by its row of train_options(). If `app` lacks the option, adds it for the
+/// help alone. Returns the option.
 CLI::Option* describe(CLI::App& app, const std::string& name);
 
 /// Describes --nproc-per-node; `fallback` is the default in --help.

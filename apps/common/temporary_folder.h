@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new folder, removed by the destructor.
+// A new folder that the destructor removes.
 #pragma once
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ namespace lockstep::apps {
 
 class TemporaryFolder {
  public:
-  /// `name`: the start of its name, or a whole path; the folder is then beside it. Throws: IoError.
+  /// `name`: the start of the folder's name, or a path; the folder is then beside that path. Throws: IoError.
   explicit TemporaryFolder(const std::string& name)
       : path_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
     if (::mkdtemp(path_.data()) == nullptr) throw_cannot("make the folder " + path_, errno);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep dashboard`: the live page of runs. The program lockstep executes it, also beside a run (--dashboard).
+// `lockstep dashboard`: the live page of runs. lockstep executes it, alone or beside a run (--dashboard).
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -27,7 +27,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> runs;
   std::string listen = "127.0.0.1:0";
-  int launcher = 0;  // its process; 0: a person typed the command
+  int launcher = 0;  // process id of the launcher; 0: a user started the command
 };
 
 bool parse(Arguments& arguments, const std::vector<std::string>& words) {
@@ -65,7 +65,7 @@ void require_folders(const std::vector<std::string>& runs) {
   }
 }
 
-// The run comes first: the page takes only idle processor time. It ends with the launcher, however that ends.
+// Gives the run priority: the page takes only idle processor time. Ends this process when the launcher ends in any way.
 void live_beside(int launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != launcher) std::exit(0);
@@ -74,7 +74,7 @@ void live_beside(int launcher) {
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
-// Beside a run, standard output belongs to the run.
+// Prints the address. Beside a run, standard output belongs to the run.
 void tell(const DashboardOptions& options, const std::string& url, std::FILE* out) {
   if (!has_page()) {
     log::note("this lockstep was built without npm, and serves a plain page that says how to build it");
@@ -86,7 +86,7 @@ void tell(const DashboardOptions& options, const std::string& url, std::FILE* ou
   std::fflush(out);
 }
 
-// An unfinished answer, such as the verification of a checkpoint, may take minutes.
+// Ends the process soon, even if an unfinished answer, such as the verification of a checkpoint, would take minutes.
 void end_soon() {
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -100,7 +100,7 @@ int run(const std::vector<std::string>& words) {
   sigset_t ends;
   sigemptyset(&ends);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
-  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before any thread
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before any thread starts
   if (arguments.launcher != 0) {
     live_beside(arguments.launcher);
   } else {
@@ -113,8 +113,8 @@ int run(const std::vector<std::string>& words) {
   int signal = 0;
   do {
     ::sigwait(&ends, &signal);
-  } while (arguments.launcher != 0 && signal == SIGINT);  // Ctrl-C is for the run, which saves first
-  if (arguments.launcher != 0) ::_exit(0);  // a reader of the launcher's output waits for this process, too
+  } while (arguments.launcher != 0 && signal == SIGINT);  // Ctrl-C is for the run, which saves before it ends
+  if (arguments.launcher != 0) ::_exit(0);  // a reader of the launcher's output also waits for this process
   end_soon();
   return 0;
 }

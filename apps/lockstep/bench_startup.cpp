@@ -19,7 +19,7 @@
 namespace lockstep::apps {
 namespace {
 
-// Rank 0 prints it when every rank has finished the step, with a time of the clock that all processes of a host share.
+// Rank 0 prints it when all ranks have finished the step, followed by the time of the host's monotonic clock.
 constexpr std::string_view kStepWord = "first step at ";
 constexpr auto kTimeToStart = std::chrono::minutes(30);
 
@@ -28,7 +28,7 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-// Runs it to its end and returns its output.
+// Runs a command to its end and returns its output.
 std::string output_of(const std::vector<std::string>& command) {
   const ChildResult result = run_child(command, kTimeToStart);
   if (result.code == 0) return result.out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep cmake-dir: the folder in which find_package(Lockstep) has to look.
+// lockstep cmake-dir: prints the folder in which find_package(Lockstep) must search.
 #include <string>
 #include <vector>
 

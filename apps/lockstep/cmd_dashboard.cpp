@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep dashboard: becomes lockstep-dashboard, from this program's folder. It is a separate program so that no other
+// lockstep dashboard: executes lockstep-dashboard from this program's folder. It is a separate program so that no other
 // verb loads a web server. --dashboard of a run starts the same program beside the run.
 #include "page_of_run.h"
 

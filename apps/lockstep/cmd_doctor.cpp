@@ -52,7 +52,7 @@ cli::CommandText doctor_help() {
                        {"69", "something is bad, so that a run would fail; or a host cannot reach another"}}}}};
 }
 
-/// `text` is clean already and may have colours.
+/// Prints `text`, which has no control characters except for colours.
 void print_clean(const std::string& text) { print_to(stdout, "{}", text); }
 
 int say_of_run(const DoctorOptions& options) {
@@ -83,7 +83,7 @@ std::string processes_json(const std::vector<ProcessReport>& processes) {
   return fmt::format("{{\"processes\": [{}]}}\n", text::join(objects));
 }
 
-/// For programs that do not use Lockstep: their ranks have no folder that says more.
+/// Reports on a process. For programs that do not use Lockstep, whose ranks have no folder with more facts.
 int say_of_process(const DoctorOptions& options) {
   const std::vector<ProcessReport> processes =
       read_processes(static_cast<int>(whole_number("PID", options.run, {1, 999999999})));
@@ -120,7 +120,7 @@ int check_this_machine(const DoctorOptions& options) {
   return static_cast<int>(is_bad ? ExitCode::kResource : ExitCode::kDone);
 }
 
-/// Ranks of a job: the first of each host measures, and rank 0 prints.
+/// Runs on the ranks of a job: the first rank of each host measures, and rank 0 prints.
 int check_links(const DoctorOptions& options) {
   const auto facts = measure_links();
   if (!facts) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep plot: becomes lockstep-plot, from this program's folder: a separate program, so that no other loads cairo.
+// lockstep plot: executes lockstep-plot, from this program's folder, so that no other program loads cairo.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -52,7 +52,7 @@ struct RunOptions {
   std::string prefix = "[${rank}]: ";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2";
   std::string backend = "static";
-  std::string new_token;  // the file; empty: printed
+  std::string new_token;  // file for the token; empty: printed
   std::string dashboard;
   std::string ignored;
   bool is_ignored = false;
@@ -216,7 +216,7 @@ void add_options(CLI::App& app, RunOptions& options) {
   }
 }
 
-// torchrun reads PET_NNODES if --nnodes is not typed, and so on.
+// As torchrun, reads an environment variable for each option that is not given, such as PET_NNODES for --nnodes.
 void read_torchrun_variables(CLI::App& app) {
   std::vector<std::string> names = {"--nproc-per-node",
                                     "--nnodes",
@@ -257,7 +257,7 @@ void read_torchrun_variables(CLI::App& app) {
   }
 }
 
-// The launcher's own words come first. The program begins at the first word that is not an option, or after "--".
+// The launcher's own arguments come first. The program begins at the first word that is not an option, or after "--".
 struct Split {
   std::vector<std::string> own;
   std::vector<std::string> program;
@@ -296,7 +296,7 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   }
   const std::string python = python_for(this_program(), env::get("PYTHON_EXEC"));
   std::vector<std::string> command;
-  // -u as in torchrun: the output of a killed rank must not be lost in a buffer.
+  // Like torchrun, passes -u to Python: the output of a killed rank must not be lost in a buffer.
   if (given.run_path) {
     constexpr const char* kRunPath =
         "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')";
@@ -371,7 +371,7 @@ void show_page(const RunOptions& given) {
 
 int cmd_run(int argc, char** argv) {
   RunOptions given;
-  // They bring the environment, which the options depend on.
+  // The orders contain the environment, on which the options depend.
   std::string token;
   if (argc > 1 && argv[1] == std::string_view(kOrdersOnInput)) token = obey_input();
   CLI::App app;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses torchrun's options for the console and for signals. Pure.
+// Parses torchrun's options for the console and for signals. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::apps {
 
-/// Reads the value of --tee or --redirects: "3", or "0:1,1:3". Throws: UsageError with the option's name and the form.
+/// Reads the value of --tee or --redirects: "3", or "0:1,1:3". Throws: UsageError naming option and form.
 [[nodiscard]] StreamsByRank streams_of(const std::string& option, const std::string& text);
 
 /// Reads "0,2". Throws: UsageError.

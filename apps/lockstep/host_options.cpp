@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BatchMode: no password can be typed. A host that stops answering is noticed after 15 s.
+// BatchMode, because no password can be typed. A host that stops answering is detected after 15 s.
 const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "BatchMode=yes",
@@ -34,8 +34,8 @@ const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "ServerAliveCountMax=3"};
 
-// Variables that ranks on other hosts need, too. A secret goes through ssh's input instead: other users of a host can
-// read a command line.
+// Prefixes of variables that ranks on other hosts also need. A secret is sent through ssh's input instead, because
+// other users of a host can read a command line.
 constexpr std::array<std::string_view, 10> kFamilies = {"LOCKSTEP_", "NCCL_",     "GLOO_", "UCX_",   "OMP_",
                                                         "MKL_",      "OPENBLAS_", "PET_",  "PYTHON", "TORCH"};
 
@@ -81,7 +81,7 @@ bool names_a_place(const std::vector<std::string>& typed) {
   });
 }
 
-// The options that say where the nodes meet, the same for every launcher.
+// The options for the rendezvous of the nodes, the same for every launcher.
 std::vector<std::string> meeting_words(const NodeOptions& node, const AgentOptions& checked,
                                        const std::vector<HostEntry>& hosts, bool has_address) {
   std::vector<std::string> words;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run --hosts`: derives each host's launcher command from the command line that was typed.
+// `lockstep run --hosts`: derives each host's launcher command from the command line of this process.
 #pragma once
 
 #include <chrono>
@@ -19,20 +19,21 @@ struct HostChoice {
   std::string ssh;   ///< program and options, as a shell would split them; empty: the system's ssh
 };
 
-/// The words that the launchers of all hosts share.
+/// The arguments that the launchers of all hosts share.
 struct HostsRun {
-  std::vector<std::string> own;      ///< the launcher's words, as typed
-  std::vector<std::string> program;  ///< the program and its arguments
+  std::vector<std::string> own;      ///< the launcher's arguments, as typed
+  std::vector<std::string> program;  ///< program and its arguments
   std::vector<int> signals;
   std::chrono::milliseconds shutdown_timeout{10000};
 };
 
-/// The hosts of --hosts or --hostfile; empty if neither was typed. Throws: as parse_hosts() and read_hostfile().
+/// The hosts of --hosts or --hostfile; empty if neither is given. Throws: the errors of parse_hosts() and
+/// read_hostfile().
 [[nodiscard]] std::vector<HostEntry> chosen_hosts(const HostChoice& choice);
 
-/// Builds what run_hosts() needs. Each host gets its node rank, the address where all meet (--master-addr, else the
-/// first host) and the variables of this process that concern the ranks. Throws: UsageError for options that contradict
-/// the list; DataError for a token file that is missing.
+/// Builds the options of run_hosts(). Each host gets its node rank, the rendezvous address (--master-addr, otherwise
+/// the first host) and the environment variables of this process that concern the ranks. Throws: UsageError for options
+/// that contradict the list; DataError if the token file is missing.
 [[nodiscard]] HostsOptions hosts_options(const HostChoice& choice, const HostsRun& run);
 
 /// Splits as a shell does, with '...', "..." and \. Throws: UsageError if a quote does not end.

@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// <environment>/lib/python3.11/site-packages/lockstep/bin/lockstep. Debian's own Python has dist-packages.
+// The path of `program` is <environment>/lib/python3.11/site-packages/lockstep/bin/lockstep. Debian's Python has
+// dist-packages.
 std::string python_of_environment(const fs::path& program) {
   for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path packages = folder.filename();
@@ -33,7 +34,8 @@ bool has_package(const fs::path& folder) {
   return fs::exists(folder / "cmake/Lockstep/LockstepConfig.cmake", problem);
 }
 
-// The folders that find_package searches below a prefix: lib, lib64, share, and this machine's (lib/x86_64-linux-gnu).
+// True if a CMake package is in a folder that find_package searches below a prefix: lib, lib64, share, and this
+// machine's (lib/x86_64-linux-gnu).
 bool is_prefix(const fs::path& prefix) {
   for (const char* folder : {"lib", "lib64", "share"}) {
     if (has_package(prefix / folder)) return true;

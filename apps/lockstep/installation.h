@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The surroundings of the installed command: its CMake package, and the Python of the environment that pip put it into.
+// Finds what is installed with the command: its CMake package, and the Python environment into which pip installed it.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@ namespace lockstep::apps {
 /// The file of the running command.
 [[nodiscard]] std::filesystem::path this_program();
 
-/// The Python that runs a .py file: `chosen` ($PYTHON_EXEC, as with torchrun); else that of the environment whose
-/// site-packages hold `program`; else "python3" from PATH.
+/// The Python that runs a .py file: `chosen` ($PYTHON_EXEC, as with torchrun); otherwise the Python of the environment
+/// whose site-packages contain `program`; otherwise "python3" from PATH.
 [[nodiscard]] std::string python_for(const std::filesystem::path& program, const std::optional<std::string>& chosen);
 
 /// The folder for CMAKE_PREFIX_PATH with which find_package(Lockstep) finds the package installed with `program`.
-/// Throws: ResourceError if no CMake package lies there.
+/// Throws: ResourceError if there is no CMake package.
 [[nodiscard]] std::filesystem::path cmake_folder_of(const std::filesystem::path& program);
 
 }  // namespace lockstep::apps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lockstep command: finds the verb and leaves the rest to it. It links no libtorch and so starts at once.
+// The lockstep command: finds the verb and runs it. It does not link libtorch and so starts fast.
 #include <fmt/format.h>
 
 #include <array>
@@ -56,7 +56,7 @@ std::string command_help() {
       rows, {{"-V, --version", "print the version, and what this build is made of"}, {"-h, --help", cli::kHelp}});
 }
 
-/// The worker knows libtorch and the kernels; an installation of the launcher alone has none.
+/// Prints the versions. The worker, if it is installed, reports libtorch and the kernels.
 int print_version() {
   print_to(stdout, "lockstep {}\n", kVersion);
   if (*cli::kCommit != '\0') print_to(stdout, "commit    {}\n", cli::kCommit);

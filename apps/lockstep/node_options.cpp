@@ -25,7 +25,7 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr WholeRange kPorts{0, 65535};  // 0: any free one
+constexpr WholeRange kPorts{0, 65535};  // 0: any free port
 
 template <class Number>
 void take_number(std::vector<std::string>& arguments, const std::string& name, const WholeRange& range,
@@ -43,7 +43,7 @@ struct NodeRange {
   int most = 1;
 };
 
-// N, or torchrun's MIN:MAX.
+// Parses N, or torchrun's MIN:MAX.
 NodeRange range_of(const std::string& text) {
   const auto colon = text.find(':');
   constexpr WholeRange kNodes{.least = 1, .most = 1'000'000};
@@ -64,7 +64,7 @@ NodeRange range_of(const std::string& text) {
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   if (given.endpoint.empty()) return;
   const auto colon = given.endpoint.rfind(':');
-  // An IPv6 address with a port is in brackets; without them, its colons do not begin a port.
+  // An IPv6 address with a port is in brackets; without brackets, its colons do not begin a port.
   const bool is_bare_ipv6 = given.endpoint[0] != '[' && colon != given.endpoint.find(':');
   const bool has_port = colon != std::string::npos && !is_bare_ipv6 && !given.endpoint.ends_with(']');
   options.master_addr = given.endpoint.substr(0, has_port ? colon : std::string::npos);
@@ -87,7 +87,7 @@ TakeIn take_in_of(const std::string& text) {
   throw UsageError(fmt::format("--take-in is '{}'", text), "give checkpoint or now");
 }
 
-// torchrun's list of KEY=VALUE; only one key has an effect here.
+// Applies torchrun's list of KEY=VALUE, of which a single key has an effect here.
 void apply_conf(const std::string& text, AgentOptions& options) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
@@ -108,12 +108,12 @@ void put_into_environment(const char* name, const std::string& value) {
   ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
 }
 
-// The path becomes absolute: a rank may work in another folder.
+// Makes the path absolute, because a rank may work in another folder.
 void put_file_into_environment(const char* name, const std::string& file) {
   if (!file.empty()) put_into_environment(name, std::filesystem::absolute(file).string());
 }
 
-// The ranks read it. A wrong word ends the command before any rank starts.
+// Sets the wire for the ranks. An invalid value ends the command before any rank starts.
 void apply_wire(const std::string& wire) {
   if (wire.empty()) return;
   const std::vector<std::string> words = {"auto", "tls", "plain", "ucx"};
@@ -124,7 +124,7 @@ void apply_wire(const std::string& wire) {
   put_into_environment("LOCKSTEP_WIRE", wire);
 }
 
-// Every process of the job reads the network from the environment.
+// Puts the trusted network into the environment, from which every process of the job reads it.
 void trust(const NodeOptions& given, AgentOptions& options) {
   if (given.trust_network.empty() || options.nodes == 1) return;
   const store::TrustedNetwork network(given.trust_network);
@@ -143,7 +143,7 @@ void trust(const NodeOptions& given, AgentOptions& options) {
             network.text());
 }
 
-// The usual network of a host with this address.
+// The most likely network of a host with this address.
 std::string network_around(const std::string& address) {
   try {
     return store::TrustedNetwork(address + "/24").text();
@@ -152,7 +152,7 @@ std::string network_around(const std::string& address) {
   }
 }
 
-// The word, quoted for a shell if it has to be.
+// The word, quoted for a shell if necessary.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;

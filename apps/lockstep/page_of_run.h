@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page beside a run: --dashboard of `lockstep train` and `lockstep run`.
+// The live page of a run: --dashboard of `lockstep train` and `lockstep run`.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,11 @@ namespace lockstep::apps {
 [[nodiscard]] bool is_page_address(const std::string& word);
 
 /// Takes --dashboard, --dashboard=ADDRESS or --dashboard ADDRESS out of `words`, up to "--". Returns the address to
-/// listen at; "0" if none is given; nothing without the option. Throws: UsageError for a wrong address.
+/// listen at; "0" if the option has no address; nothing without the option. Throws: UsageError for a wrong address.
 [[nodiscard]] std::optional<std::string> take_dashboard(std::vector<std::string>& words);
 
-/// Starts lockstep-dashboard for `folder`, which may still be missing. It prints its address, has the lowest priority,
-/// and ends with this process, even if that executes another program or is killed.
+/// Starts lockstep-dashboard for `folder`, which may still be missing. The dashboard prints its address, has the lowest
+/// priority, and ends with this process, even if this process executes another program or is killed.
 /// Throws: ResourceError if the program is missing or no process can start.
 void show_page_of_run(const std::string& address, const std::filesystem::path& folder);
 

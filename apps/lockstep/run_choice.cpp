@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Only a folder has an entry "."; a missing path and a file have none.
+// Only a folder has an entry "."; a missing path or a file has none.
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
-// By the rule of RunFolder in module train.
+// Decides as RunFolder of module train does.
 bool holds_a_run(FileSystem& files, const fs::path& folder, bool experiment = false) {
   return files.exists(folder / (experiment ? "config.resolved.yml" : "config.yml")) ||
          files.exists(folder / "checkpoints");
@@ -46,7 +46,7 @@ bool is_default_name(std::string_view folder, std::string_view name) {
 }
 
 RunChoice newest_or_new(const RunRequest& request, FileSystem& files) {
-  const auto names = files.list(request.runs);  // sorted, and thus by time
+  const auto names = files.list(request.runs);  // sorted by name and thus by time
   const auto found = std::find_if(names.rbegin(), names.rend(), [&](const std::string& name) {
     return is_default_name(name, request.name) && holds_a_run(files, request.runs / name);
   });
@@ -64,13 +64,13 @@ bool is_step_folder(FileSystem& files, const fs::path& path) {
   return files.exists(path / "manifest.json") || (name.starts_with("step-") && is_digits(name.substr(5, 8)));
 }
 
-// A relative path if it lies below the working directory.
+// The path for messages: relative if it is below the working directory.
 fs::path for_people(const fs::path& absolute) {
   const fs::path relative = absolute.lexically_relative(fs::current_path());
   return relative.empty() || *relative.begin() == ".." ? absolute : relative;
 }
 
-// The run folder of `folder`, which is its "checkpoints" or one of them; none if it lies in no run folder.
+// The run folder of `folder`, which is the run's "checkpoints" or a checkpoint in it; none outside a run folder.
 std::optional<fs::path> run_of(FileSystem& files, const fs::path& folder) {
   fs::path path = fs::absolute(folder).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/" is "runs/a"
@@ -83,7 +83,7 @@ std::optional<fs::path> run_of(FileSystem& files, const fs::path& folder) {
   return for_people(path.parent_path());
 }
 
-// Throws: DataError if nothing is there.
+// The run folder of a checkpoint. Throws: DataError if the path does not exist.
 std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& where) {
   constexpr const char* kWays =
       "give auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
@@ -101,10 +101,10 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
       kWays);
 }
 
-// Killed ranks may need a moment until they are gone.
+// The time that killed ranks may need to end.
 constexpr auto kPatience = std::chrono::seconds(3);
 
-// A shared lock, so that two processes that only look do not see each other; released at once.
+// Takes a shared lock and releases it at once. Shared, so that two processes that only check do not collide.
 void require_free(const fs::path& folder) {
   const fs::path path = folder / ".lock";
   const UniqueFd lock = try_open_regular_file(path);
@@ -145,7 +145,7 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
   return choice;
 }
 
-/// Rank 0 fetches it: without libtorch this program cannot read checkpoints.
+/// Leaves a URL to rank 0, which fetches it: without libtorch this program cannot read checkpoints.
 RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
   if (!request.resume.starts_with("http://") && !request.resume.starts_with("https://")) {
     throw UsageError(fmt::format("--resume {}: only http:// and https:// URLs can be fetched", request.resume),
@@ -172,7 +172,7 @@ RunChoice choose(const RunRequest& request, FileSystem& files) {
 
 bool is_same_folder(const fs::path& a, const fs::path& b) {
   std::error_code problem;
-  // Both with a slash at the end, because weakly_canonical() keeps it for a missing folder.
+  // Both paths get a slash at the end, because weakly_canonical() keeps it for a missing folder.
   return fs::weakly_canonical(a / "", problem) == fs::weakly_canonical(b / "", problem) && !problem;
 }
 

@@ -21,7 +21,7 @@ using ::lockstep::common::StartWords;
 
 constexpr std::array kRecipes = {captioning::kStartWords, detection::kStartWords, segmentation::kStartWords};
 
-// The last of --KEY X, --KEY=X, --set KEY=X and -u KEY=X; empty: none.
+// The last value of --KEY X, --KEY=X, --set KEY=X and -u KEY=X; empty: none.
 std::string typed(std::string_view key, const Words& arguments) {
   const std::string option = cli::with_dashes("--" + std::string(key));
   const std::string start = std::string(key) + "=";
@@ -41,14 +41,14 @@ std::string typed(std::string_view key, const Words& arguments) {
   return found;
 }
 
-// The value in a settings file; empty if it has none or is not such a file.
+// The value in a settings file; empty if the file lacks the key or is not a settings file.
 std::string in_file(std::string_view key, const std::string& file) {
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return "";
   try {
     const ConfigTree tree = ConfigTree::from_file(file);
     const auto found = tree.values().find(std::string(key));
     return found == tree.values().end() ? "" : found->second.yaml;
-  } catch (const Error&) {  // a rank reports what is wrong with the file
+  } catch (const Error&) {  // a rank reports the file's error
     return "";
   }
 }
@@ -59,7 +59,7 @@ std::string folder_called(std::string_view key, const Words& arguments, const st
   return folder.empty() ? in_file(key, file) : folder;
 }
 
-// Does not create the folder: if it is mistyped, the reader of its config.yml says so.
+// Takes the experiment's folder, without creating it: if it is mistyped, the reader of its config.yml reports that.
 void take_experiment(const StartWords& words, const Words& arguments, RunRequest& request) {
   if (words.experiment.empty()) return;
   const std::string folder = typed(words.experiment, arguments);

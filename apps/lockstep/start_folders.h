@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes' settings that name a run's folder: see each recipe's start_words.h.
+// The recipes' settings that name a run's folder (each recipe's start_words.h).
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace lockstep::apps {
 
 /// Without --run-dir, sets it to the folder that a setting in `arguments` or in the settings file `file` names.
-/// `--resume 27` becomes none if it means weights of the original program: a rank loads those.
+/// `--resume 27` becomes none if it means weights of the original program, which a rank loads.
 void take_folders_of_recipes(const std::vector<std::string>& arguments, const std::string& file, RunRequest& request);
 
 }  // namespace lockstep::apps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of the command: one cmd_<verb>.cpp each, listed in main.cpp.
+// The verbs of the command: each has a cmd_<verb>.cpp and is listed in main.cpp.
 #pragma once
 
 namespace lockstep::apps {

@@ -49,8 +49,8 @@ Words worker_command(const std::string& verb, const Words& arguments) {
   return command;
 }
 
-// Returns OpenBLAS's number of threads in a process: the first of these variables that is a number, else one thread for
-// each processor.
+// Returns OpenBLAS's number of threads in a process: the first of these variables that is a number, otherwise one
+// thread for each processor.
 int blas_threads(bool one_by_default) {
   constexpr int kMost = 128;
   for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
@@ -60,8 +60,8 @@ int blas_threads(bool one_by_default) {
   return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
 }
 
-// The worker's libraries take this before its main. If OpenBLAS has no room for a thread's buffer, it retries forever,
-// and an exception there cannot be caught.
+// Requires the address space that the worker's libraries take before main(). If OpenBLAS has no room for a thread's
+// buffer, it retries forever, and an exception there cannot be caught.
 void require_address_space(int threads) {
   constexpr std::uint64_t kLibraries = 640'000'000;
   constexpr std::uint64_t kOfAThread = 134'217'728;
@@ -75,7 +75,7 @@ void require_address_space(int threads) {
       "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
-// This process becomes the worker, with its exit code and signals.
+// Executes the worker in this process, so that exit code and signals are the worker's.
 int execute(const std::string& verb, const Words& arguments) {
   require_address_space(blas_threads(false));
   Words command = worker_command(verb, arguments);
@@ -89,7 +89,7 @@ int execute(const std::string& verb, const Words& arguments) {
                       "build lockstep-worker, or install it into the folder of lockstep");
 }
 
-// Every verb has these options; they are taken out before its own are read.
+// Applies --quiet and --log-level, which every verb has, and removes them before the verb reads its own options.
 void obey_quiet(Words& arguments) {
   if (const auto level = take_option(arguments, "log-level")) cli::set_log_level(*level);
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
@@ -104,7 +104,7 @@ bool asks_for_help(const Words& arguments) {
                                           [](const auto& word) { return word == "--help" || word == "-h"; });
 }
 
-// Replaces the short options of `train` with the long ones: the functions below know one name of each.
+// Replaces the short options of `train` with the long ones: the functions below know one name for each option.
 void spell_out(Words& arguments) {
   for (std::string& word : arguments) {
     if (word == "--") return;
@@ -113,7 +113,7 @@ void spell_out(Words& arguments) {
   }
 }
 
-// The file of --config; empty: none.
+// The file of --config; empty if there is none.
 std::string config_file(const Words& arguments) {
   Words copy = arguments;
   return take_option(copy, "config").value_or("");
@@ -126,14 +126,14 @@ std::string recipe_or_file(const Words& arguments) {
   return file.empty() ? "run" : file;
 }
 
-// True for a recipe's name and nothing else. No recipe has its own data, and one process is enough to say so.
+// True for a recipe's name and nothing else. One process is enough for the error that the recipe has no data.
 bool is_bare_recipe(const Words& arguments) {
   const std::string& what = arguments.front();
   return arguments.size() == 1 && what.find(':') == std::string::npos && !what.ends_with(".yml") &&
          !what.ends_with(".yaml");
 }
 
-// True if the command line gives the process its rank: it is not launched, and launches no other.
+// True if the command line gives the process its rank: the process then has no launcher and does not launch others.
 bool is_rank_by_address(const Words& arguments) {
   Words copy = arguments;
   const std::string url = take_option(copy, "dist-url").value_or("");
@@ -141,18 +141,18 @@ bool is_rank_by_address(const Words& arguments) {
 }
 
 // Under srun, mpirun or the training operator of Kubernetes with one task for each node, --nnodes makes the task a
-// launcher; else it is a rank.
+// launcher; otherwise it is a rank.
 bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
 }
 
-// "captcha" of "captcha:digits"; "digits" of "settings/digits.yml".
+// The name of a run: "captcha" for "captcha:digits", "digits" for "settings/digits.yml".
 std::string run_name(const std::string& what) {
   if (what.ends_with(".yml") || what.ends_with(".yaml")) return fs::path(what).stem().string();
   return what.substr(0, what.find(':'));
 }
 
-// Settles folder and start for all ranks; returns the folder.
+// Decides the run folder and the checkpoint to resume from for all ranks. Returns the folder.
 fs::path choose_run_dir(Words& arguments) {
   const std::string what = recipe_or_file(arguments);
   RunRequest request{.name = run_name(what),
@@ -168,14 +168,15 @@ fs::path choose_run_dir(Words& arguments) {
   return choice.run_dir;
 }
 
-// Rank 0 alone chooses the run's folder and writes it. On the other nodes the words stay as typed.
+// The folder for the logs of a node without rank 0. Only rank 0 chooses the run's folder and writes it; on other nodes
+// the arguments are unchanged.
 fs::path logs_of_another_node(const Words& arguments) {
   Words copy = arguments;
   const auto run_dir = take_option(copy, "run-dir");
   return run_dir ? fs::path(*run_dir) / "logs" : fs::path();
 }
 
-// The replicas in the settings; 0 if there are none, or if the settings are wrong, which a rank reports.
+// The number of replicas in the settings; 0 if there is none, or if the settings are wrong, which a rank reports.
 std::int64_t replicas_of(const Words& arguments) {
   constexpr auto kTimeToCount = std::chrono::seconds(60);  // libtorch's libraries for GPUs may come from a slow disk
   Words command = worker_command("train", arguments);
@@ -196,7 +197,7 @@ int restart_budget(const std::optional<std::string>& given) {
   return given ? static_cast<int>(whole_number("--max-restarts", *given, {})) : kTrainRestarts;
 }
 
-// Ranks that are asked to end save first. Slurm's own limit (KillWait) is 30 s.
+// Ranks that are asked to end save the run first. Slurm's own limit (KillWait) is 30 s.
 constexpr auto kTimeToSave = std::chrono::seconds(30);
 
 struct Launch {
@@ -217,7 +218,7 @@ int launch(const std::string& verb, const Words& arguments, const Launch& setup)
                        .console = ConsoleStyle::kMainRaw};
   apply(setup.node, options);
   if (setup.processes > 1 && !env::get("OMP_NUM_THREADS")) {
-    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // here, as the agent prints its note at once
+    options.environment.emplace_back("OMP_NUM_THREADS", "1");  // set here, because the agent prints its note at once
     cli::keep_start_note(threads_note(setup.processes));
   }
   require_address_space(blas_threads(setup.processes > 1));
@@ -269,7 +270,7 @@ int cmd_train(int argc, char** argv) {
   }
   require_token(nodes, typed);
   // Rank 0 chooses the run's folder, so the node with rank 0 must be known.
-  // If another launcher of this machine serves the job, this node joins it.
+  // If another launcher on this machine serves the job, this node joins that job.
   choose_port(setup.node, nodes);
   const bool serves = nodes.node_rank < 0 && can_listen(nodes.master_addr, nodes.master_port);
   if (serves) setup.node.node_rank = nodes.node_rank = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs that compute: `lockstep` starts at once, launches several processes if asked to, and leaves the work to
-// lockstep-worker beside it.
+// The verbs that compute: `lockstep`, which starts fast without libtorch, launches one or more processes of
+// lockstep-worker, which is beside it.
 #pragma once
 
 #include <optional>
@@ -9,19 +9,19 @@
 
 namespace lockstep::apps {
 
-/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last one counts. Words after "--"
-/// stay. Throws: UsageError if the value is missing or empty.
+/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last occurrence counts. Words after
+/// "--" stay. Throws: UsageError if the value is missing or empty.
 [[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
 
-/// `lockstep train`: ranks of lockstep-worker under the agent, with their logs in the run folder.
+/// `lockstep train`: runs ranks of lockstep-worker under the agent, with their logs in the run folder.
 int cmd_train(int argc, char** argv);
 
-/// Any other verb that computes (argv[0]): one process, or the ranks that --nproc-per-node asks for.
+/// Any other verb that computes (argv[0]): runs one process, or --nproc-per-node ranks.
 int cmd_worker(int argc, char** argv);
 
-/// `lockstep bench startup`: the time of a group of ranks from the command to its first finished training step. Starts
-/// `lockstep run` with `processes` ranks of `worker` again and again, and prints the median. `arguments`: those after
-/// "startup". Returns: the exit code. Throws: UsageError; PeerError if a run fails.
+/// `lockstep bench startup`: measures the time of a group of ranks from the command to its first finished training
+/// step. Starts `lockstep run` with `processes` ranks of `worker` repeatedly, and prints the median. `arguments`: the
+/// arguments after "startup". Returns the exit code. Throws: UsageError; PeerError if a run fails.
 [[nodiscard]] int bench_startup(const std::string& worker, int processes, std::vector<std::string> arguments);
 
 }  // namespace lockstep::apps

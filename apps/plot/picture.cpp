@@ -25,7 +25,7 @@ using view::Chart;
 using view::ChartAxes;
 
 // Units: points of the SVG; a PNG has kSharpness pixels for each.
-constexpr double kWidth = 460;  // of a chart, with its margins
+constexpr double kWidth = 460;  // width of a chart with its margins
 constexpr double kHeight = 300;
 constexpr double kLeft = 64;
 constexpr double kRight = 18;
@@ -44,7 +44,7 @@ constexpr Ink kFaintText{0.38, 0.38, 0.42};
 constexpr Ink kGrid{0.90, 0.90, 0.92};
 constexpr Ink kFrame{0.70, 0.70, 0.74};
 
-// Okabe and Ito's colours, which colour-blind people can distinguish, without the yellow: paper is white.
+// Okabe and Ito's colours, which colour-blind people can distinguish, without yellow, because paper is white.
 constexpr std::array kInks = {Ink{0.00, 0.45, 0.70}, Ink{0.84, 0.37, 0.00}, Ink{0.00, 0.62, 0.45},
                               Ink{0.80, 0.47, 0.65}, Ink{0.34, 0.71, 0.91}, Ink{0.90, 0.62, 0.00},
                               Ink{0.35, 0.35, 0.35}};
@@ -80,7 +80,7 @@ struct Letters {
   bool bold = false;
 };
 
-/// A sheet with the few shapes that a chart needs.
+/// A sheet on which to draw the few shapes that a chart needs.
 class Sheet {
  public:
   explicit Sheet(cairo_t* cairo) : cairo_(cairo) {}
@@ -106,7 +106,7 @@ class Sheet {
     cairo_stroke(cairo_);
   }
 
-  /// Returns the width of `text`.
+  /// Draws `text` and returns its width.
   double text(double x, double y, const std::string& text, const Letters& letters) {
     cairo_select_font_face(cairo_, kFont, CAIRO_FONT_SLANT_NORMAL,
                            letters.bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
@@ -128,7 +128,7 @@ class Sheet {
     return extents.x_advance;
   }
 
-  /// `places` are in points of the sheet; the curve is cut at `clip`.
+  /// Draws a curve, clipped to `clip`. `places` are in points of the sheet.
   void curve(const std::vector<Point>& places, const Box& clip, Ink ink, double opacity) {
     cairo_save(cairo_);
     cairo_rectangle(cairo_, clip.x, clip.y, clip.width, clip.height);
@@ -144,7 +144,8 @@ class Sheet {
   }
 
  private:
-  static constexpr std::size_t kFew = 12;  // with at most this many points each is marked: a single one makes no line
+  static constexpr std::size_t kFew =
+      12;  // largest number of points of which each is marked: a single point does not make a line
 
   void use(Ink ink) { cairo_set_source_rgb(cairo_, ink.red, ink.green, ink.blue); }
 
@@ -160,7 +161,7 @@ class Sheet {
 };
 
 struct Frame {
-  Box box;  ///< the area of the curves
+  Box box;  ///< area of the curves
   ChartAxes axes;
 
   [[nodiscard]] double x(double step) const {
@@ -171,8 +172,8 @@ struct Frame {
   }
 };
 
-/// From points in the same column of pixels, keeps the first, the extremes and the last: an SVG of a million steps
-/// stays small and looks the same.
+/// Keeps, of the points in the same column of pixels, the first, the extremes and the last, so that an SVG of a million
+/// steps stays small and looks the same.
 std::vector<Point> places_of(const view::Curve& curve, const Frame& frame) {
   std::vector<Point> places;
   for (std::size_t begin = 0; begin < curve.size();) {
@@ -218,7 +219,7 @@ bool is_smoothed(const view::ChartSeries& series) {
                      [](const auto& a, const auto& b) { return a.value == b.value; });
 }
 
-/// A run's place in `runs` decides its colour, which is the same in all charts.
+/// A run's index in `runs` decides its colour, which is the same in all charts.
 void draw_chart(Sheet& sheet, const Chart& chart, const Box& place, const std::vector<std::string>& runs) {
   constexpr int kMostStepTicks = 6;
   constexpr int kMostValueTicks = 6;
@@ -253,7 +254,7 @@ std::vector<std::string> runs_of(const std::vector<Chart>& charts) {
 struct Layout {
   std::size_t columns;
   std::size_t rows;
-  double legend;  ///< its height
+  double legend;  ///< height of the legend
   [[nodiscard]] double width() const { return kWidth * static_cast<double>(columns); }
   [[nodiscard]] double height() const { return legend + kHeight * static_cast<double>(rows); }
 };
@@ -311,7 +312,7 @@ std::string png_of(const std::vector<Chart>& charts, const Layout& layout) {
   return out;
 }
 
-// A system without fontconfig's settings rarely has a font: a wheel brings both.
+// Takes the fonts of a wheel, with fontconfig's settings: a system without these settings rarely has a font.
 void take_own_fonts() {
   std::error_code problem;
   const std::filesystem::path own = font_folder().parent_path().parent_path() / "fonts.conf";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws charts as a picture with cairo, for papers, pages and mails. Module view chooses their contents.
+// Draws charts as a picture with cairo. Module view chooses their contents.
 #pragma once
 
 #include <filesystem>
@@ -9,11 +9,11 @@
 
 namespace lockstep::plot {
 
-/// Draws `charts` below each other into `file`, in the format of its ending, .png or .svg.
-/// Throws: UsageError for another ending; IoError if it cannot be written.
+/// Draws `charts` below each other into `file`, in the format of its extension, .png or .svg.
+/// Throws: UsageError for another extension; IoError if it cannot be written.
 void draw_picture(const std::vector<view::Chart>& charts, const std::filesystem::path& file);
 
-/// Throws: UsageError if the ending of `file` is neither .png nor .svg.
+/// Throws: UsageError if the extension of `file` is neither .png nor .svg.
 void require_picture(const std::filesystem::path& file);
 
 }  // namespace lockstep::plot

@@ -19,7 +19,7 @@ namespace lockstep::worker {
 
 int answer_all(const std::function<int(const std::vector<std::string>&)>& run) {
   for (std::string line; std::getline(std::cin, line);) {
-    const pid_t child = ::fork();  // there are no other threads yet
+    const pid_t child = ::fork();  // no other thread exists yet
     if (child < 0) throw_cannot("start a process", errno);
     if (child == 0) {
       std::vector<std::string> words;

@@ -56,7 +56,7 @@ PackFormat parse_format(const std::string& name) {
                    "give --format packed or --format tar");
 }
 
-// "500M"; powers of 1000, as in printed sizes.
+// Parses a size such as "500M", in powers of 1000, as in printed sizes.
 std::uint64_t parse_bytes(const std::string& word) {
   if (word.empty()) return 0;
   std::uint64_t count = 0;

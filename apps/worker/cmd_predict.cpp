@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep predict RECIPE --checkpoint P FILE...`: the answers of a trained model about files.
+// `lockstep predict RECIPE --checkpoint P FILE...`: the predictions of a trained model for files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ void print(const Prediction& prediction, bool json) {
   }
 }
 
-// The pictures in the folder itself, or below it if it has none. Throws: DataError if there is none at all.
+// The pictures in the folder itself, or below it if it has none. Throws: DataError if there are no pictures.
 std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& folder) {
   try {
     return ImageFiles(folder).files();
@@ -94,7 +94,7 @@ std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& fold
   }
 }
 
-// A folder means its pictures, sorted; frame 9 of a film comes before frame 10.
+// The files of the arguments. A folder means its pictures in natural order: frame 9 of a film comes before frame 10.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& words) {
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {
@@ -126,7 +126,7 @@ std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesyst
   return paths;
 }
 
-// "12 files in 3.4 s: 61.0 ms each, 45.2 ms of them in the model"
+// Prints "12 files in 3.4 s: 61.0 ms each, 45.2 ms of them in the model".
 void say_time(std::size_t files, double seconds, double in_model) {
   if (files == 0 || in_model <= 0) return;
   const auto each = [files](double all) { return 1e3 * all / static_cast<double>(files); };

@@ -32,9 +32,9 @@ namespace {
 
 struct TrainArguments {
   std::string what;
-  std::string file;                          ///< -c
-  std::vector<std::string> sets;             ///< in typed order, also those typed as options or after -u
-  std::map<std::string, std::string> given;  ///< the other options of a training by their names; "true" of a switch
+  std::string file;               ///< -c
+  std::vector<std::string> sets;  ///< settings in the given order, including settings given as options or after -u
+  std::map<std::string, std::string> given;  ///< other options of `lockstep train` by name; "true" for a switch
   double max_time = 0;                       // seconds
   std::int64_t profile = 0;                  // steps
   bool count_replicas = false;
@@ -82,7 +82,7 @@ cli::CommandText help() {
                     "--use-amp, are understood as well."}};
 }
 
-// An option with a setting's name becomes --set, in its place.
+// Converts an option with a setting's name to --set, at the same position.
 void take(TrainArguments& train, const TrainOption& option, const std::string& value) {
   const std::string setting(option.setting);
   if (setting.empty()) {
@@ -92,7 +92,7 @@ void take(TrainArguments& train, const TrainOption& option, const std::string& v
   }
 }
 
-// Options that the launcher or init() reads are only described.
+// Adds the options. Options that the launcher or init() reads are only described.
 void add_table(CLI::App& app, TrainArguments& train) {
   for (const TrainOption& option : train_options()) {
     const std::string name(option.name);
@@ -116,9 +116,9 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("RECIPE", train.what, kRecipeHelp)->required(file_word(arguments).empty());
   app.add_option("-c,--config", train.file);
   app.add_option("--set", train.sets)->allow_extra_args(false);
-  std::vector<std::string> updates;  // already --set; here for the help
+  std::vector<std::string> updates;  // converted to --set before; here for the help
   app.add_option("-u,--update", updates);
-  // For `lockstep`, which reads no settings itself and starts no more processes than have work.
+  // For `lockstep`, which does not read settings itself and must not start more processes than have work.
   app.add_flag("--count-replicas", train.count_replicas)->group("");
   app.get_option("--quiet")->description(
       "print only results, warnings and errors; log.jsonl and summary.json have the rest");
@@ -131,7 +131,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   return true;
 }
 
-// True if only the recipe's name was typed, and the recipe has an answer to that.
+// True if only the recipe's name was given, and the recipe has a text on getting started.
 bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
   return train.sets.empty() && settings.config().data.train.empty() && !settings.recipe().getting_started().empty();
 }
@@ -155,7 +155,7 @@ void take_snapshot(TrainArguments& train, const Settings& settings) {
   train.given["--resume"] = "none";
 }
 
-// A preset is made for one kind of machine: its fp16 becomes bf16 on a processor.
+// Replaces a preset's fp16 with bf16 on a CPU: a preset is made for one kind of machine.
 void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings) {
   TrainConfig& config = settings.config();
   if (config.amp != "fp16" || !job.device().is_cpu() || what.find(':') == std::string::npos) return;
@@ -167,7 +167,7 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
   log::note("{} is made for GPUs: on this CPU amp is bf16 instead of fp16; --set amp=none computes in float32", what);
 }
 
-/// Takes options that were not typed from the settings.
+/// Takes options that were not given from the settings.
 void take_options(TrainArguments& train, const Settings& settings) {
   for (const char* name : {"--run-dir", "--resume", "--init-from"}) {
     if (const std::string said = settings.option(name); !said.empty()) train.given.try_emplace(name, said);
@@ -177,8 +177,8 @@ void take_options(TrainArguments& train, const Settings& settings) {
   if (only == "true" || only == "True") train.given.try_emplace("--test-only", "true");
 }
 
-// --logdir is the folder that holds the run's folder, as in other programs. A run that has its own place keeps
-// TensorBoard's files there.
+// Applies --logdir: as in other programs, it is the folder that contains the run's folder. If the run's folder is given
+// elsewhere, only TensorBoard's files are there.
 void take_log_folder(TrainArguments& train, Settings& settings) {
   namespace fs = std::filesystem;
   const fs::path folder = settings.option("--logdir");
@@ -215,7 +215,7 @@ int run(TrainArguments& train, Settings& settings) {
   return with_job(train.join, [&](Job& job) {
     use_bf16_on_cpu(job, train.what, settings);
     {
-      const log::QuietNotes others(!job.is_main());  // all see the same files
+      const log::QuietNotes others(!job.is_main());  // all ranks see the same files
       settings.recipe().settle(*task, settings.config());
     }
     Trainer trainer(job, *task, settings.config(),

@@ -49,7 +49,7 @@ void draw(const Evaluation& evaluation, const EvaluationRequest& request) {
     throw UsageError(fmt::format("the recipe {} cannot draw pictures", request.recipe), "leave out --pictures");
 }
 
-/// "result_test_12.json" of "result_val_12.json".
+/// The name of a final result: "result_test_12.json" for "result_val_12.json".
 std::string name_of_final(std::string name) {
   constexpr std::string_view kVal = "_val_";
   const std::size_t at = name.find(kVal);
@@ -78,8 +78,8 @@ EvaluateOptions options_of(const TrainConfig& config, const EvaluationRequest& r
           .keep_all = !request.results.empty()};
 }
 
-/// Throws: ResourceError if there is no runtime; UsageError if the file's arguments or results are not those of the
-///         recipe's network.
+/// Throws: ResourceError if there is no runtime; UsageError if the file's arguments or results differ from the recipe's
+///         network.
 std::unique_ptr<OnnxSession> open_onnx(const Trained& trained, const EvaluationRequest& request) {
   if (request.onnx.empty()) return nullptr;
   const auto function = trained.task->network_function(*trained.model);
@@ -124,14 +124,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The given settings of the data, in the form of --set.
+/// The given data settings, in the form of --set.
 std::vector<std::string> data_settings(const Settings& settings) {
   std::vector<std::string> sets;
   for (const auto& field : settings.fields().fields()) {
     if (!field.key.starts_with("data.") || field.origin == "default") continue;
     sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
-  // If a part of data.train is the test set, the checkpoint names the folder that it lay in.
+  // If the test set is a part of data.train, the checkpoint names the folder that it was in.
   if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
   return sets;
 }
@@ -140,7 +140,7 @@ std::vector<std::string> data_settings(const Settings& settings) {
 Trained with_weights(Settings& settings, const FirstWeights& weights) {
   Trained trained;
   TrainConfig& config = settings.config();
-  if (config.data.train.empty()) config.data.train = config.data.test;  // the model's classes come from it
+  if (config.data.train.empty()) config.data.train = config.data.test;  // the model's classes come from data.train
   settings.recipe().settle(*settings.recipe().make_task(settings.config()), settings.config());
   trained.config = settings.release();
   if (trained.config->threads > 0) tensor::set_threads(static_cast<int>(trained.config->threads));
@@ -153,7 +153,7 @@ Trained with_weights(Settings& settings, const FirstWeights& weights) {
   return trained;
 }
 
-/// "runs/a" of "runs/a", "runs/a:best" and "runs/a/checkpoints/step-00000012".
+/// The run folder: "runs/a" for "runs/a", "runs/a:best" and "runs/a/checkpoints/step-00000012".
 fs::path run_of(const std::string& checkpoint) {
   const fs::path path = checkpoint.substr(0, fs::is_directory(checkpoint) ? checkpoint.size() : checkpoint.rfind(':'));
   return path.parent_path().filename() == "checkpoints" ? path.parent_path().parent_path() : path;

@@ -14,37 +14,37 @@ namespace lockstep::worker {
 
 struct EvaluationRequest {
   std::string recipe;
-  std::string data;             ///< as Task::make_dataset() takes it
-  std::string pictures = {};    ///< a folder; empty: none
-  std::string results = {};     ///< a folder for metrics.json and the recipe's other files; empty: none
-  std::string onnx = {};        ///< an exported file that computes in place of the model; empty: none
-  std::string runtime = {};     ///< the Python or Node for it; empty: one that has ONNX Runtime
-  std::int64_t batch_size = 0;  ///< 0: that of the settings
-  bool json = false;            ///< one JSON object instead of text
-  /// The epoch, from 1, whose weights get a final test: its number and "test" are in the names of results. 0: no final
+  std::string data;             ///< path for Task::make_dataset()
+  std::string pictures = {};    ///< folder for pictures; empty: none
+  std::string results = {};     ///< folder for metrics.json and the recipe's other files; empty: none
+  std::string onnx = {};        ///< exported file that computes in place of the model; empty: none
+  std::string runtime = {};     ///< Python or Node for the exported file; empty: one that has ONNX Runtime
+  std::int64_t batch_size = 0;  ///< samples; 0: the settings' batch size
+  bool json = false;            ///< true: prints one JSON object instead of text
+  /// The epoch, from 1, whose weights get a final test; the names of results have its number and "test". 0: no final
   /// test.
   std::int64_t final_after = 0;
 };
 
-/// Collective: yes. Throws: UsageError if the recipe draws no pictures, or the ONNX file is of another network; as
-/// evaluate().
+/// Collective: yes. Throws: UsageError if the recipe does not draw pictures, or the ONNX file is from another network;
+/// the errors of evaluate().
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request);
 
-/// `lockstep train ... --test-only`: only the evaluation that a run would end with.
+/// `lockstep train ... --test-only`: only the evaluation at the end of a run.
 struct TestOnly {
-  std::string run_dir;     ///< results go into its folder `eval`; empty: the run of `checkpoint`
+  std::string run_dir;     ///< run folder, whose folder `eval` gets the results; empty: the run of `checkpoint`
   std::string checkpoint;  ///< --resume: a checkpoint with its own settings, or a file of weights
   std::string weights;     ///< --init-from
   bool may_be_partial = false;
 };
 
-/// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings, except given
-/// settings of the data; a file of weights gets all given settings.
-/// Collective: yes. Throws: UsageError if no checkpoint or no data set is named; as evaluate_trained().
+/// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings except for given
+/// data settings; a file of weights gets all given settings.
+/// Collective: yes. Throws: UsageError if no checkpoint or no data set is given; the errors of evaluate_trained().
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 
 /// Evaluates the best weights of a complete run on the recipe's final test set, if it has one, and writes the results
-/// into the run's folder `result`. Collective: yes. Throws: as evaluate_trained().
+/// into the run's folder `result`. Collective: yes. Throws: the errors of evaluate_trained().
 void evaluate_finally(Job& job, const Settings& settings, const TrainResult& result);
 
 }  // namespace lockstep::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep-worker: the half of the command that links libtorch. People type `lockstep`, which executes this.
+// lockstep-worker: the part of the command that links libtorch. Users run `lockstep`, which executes this program.
 #include "common/cli.h"
 #include "common/summaries.h"
 #include "lockstep/base/error.h"
@@ -12,7 +12,7 @@
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function
   fault::this_is_lockstep();
-  keep_freed_memory();  // before there are threads
+  keep_freed_memory();  // before any thread starts
   return guarded_main([&] {
     const std::vector<cli::Verb> verbs = {
         {"train", cli::kTrainSummary, worker::cmd_train},
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words == std::vector<std::string>{"answers"}) return worker::answer_all(run);
     if (words == std::vector<std::string>{"--version"}) return worker::print_libraries();
-    // Only this part of `lockstep doctor` needs libtorch: no separate verb.
+    // The only part of `lockstep doctor` that needs libtorch.
     if (!words.empty() && words.front() == "kernels") return worker::cmd_kernels({words.begin() + 1, words.end()});
     return run(words);
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipes of the command line, and the way a command joins its job.
+// The recipes of the command line, and the options with which a command joins its job.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -27,10 +27,10 @@ inline constexpr const char* kOtherSetHelp =
 /// Every recipe, by name. Lifetime: the whole program.
 [[nodiscard]] const std::vector<std::unique_ptr<Recipe>>& recipes();
 
-/// Throws: UsageError with the nearest name.
+/// Returns the recipe. Throws: UsageError with the nearest name if it is unknown.
 [[nodiscard]] const Recipe& find_recipe(const std::string& name);
 
-/// The way a command joins its job; "" means the default.
+/// The options with which a command joins its job; "" means the default.
 struct JoinArguments {
   std::string backend;
   std::string wire;
@@ -40,13 +40,13 @@ struct JoinArguments {
   std::string world_size;
   std::string local_rank;
   bool keeps_notes =
-      false;  ///< the body prints the launcher's notes (start_notes.h), once its data are known to be right
+      false;  ///< true: the body prints the launcher's notes (start_notes.h) once its data are known to be valid
 };
 
 /// Adds --backend and --wire.
 void add_backend_options(CLI::App& app, JoinArguments& join);
 void add_device_option(CLI::App& app, std::string& device);
-/// Adds these three, --dist-url, --rank, --world-size and --local-rank.
+/// Adds these three options and --dist-url, --rank, --world-size and --local-rank.
 void add_join_options(CLI::App& app, JoinArguments& join);
 
 /// Joins the job that the environment or `join` describes. An error of `body` is sent to the other ranks, then

@@ -109,7 +109,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   fields_.add("recipe", &recipe_name_, "what is trained");
   config_->describe(fields_);
   if (!file.empty()) {
-    bind(source.tree);  // first, so that another program's name in the file wins over the preset
+    bind(source.tree);  // first, so that another program's key in the file takes precedence over the preset
     source.tree = open_file(file, *recipe_);
   }
   ConfigTree typed;
@@ -126,7 +126,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
     if (ConfigFields::value_text(field.target) == ConfigFields::value_text(defaults.at(field.key).target)) continue;
     log::note("{}: {} has no effect on {}: {}", field.origin, field.key, recipe_name_, field.unused);
   }
-  set_max_pixels(config_->data.max_pixels);  // a recipe may look at its data before there is a Trainer
+  set_max_pixels(config_->data.max_pixels);  // a recipe may read its data before the Trainer exists
 }
 
 std::vector<ConfigAlias> aliases_of(const Recipe& recipe) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe's settings from a typed command: recipe or preset or file, a second file, then --set.
+// A recipe's settings from a command line: recipe, preset or file, then a second file, then --set.
 #pragma once
 
 #include <map>
@@ -14,10 +14,10 @@ namespace lockstep::worker {
 
 class Settings {
  public:
-  /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names one.
-  /// `sets`: a.b=c each, of --set; the last one of a name wins. `file`: the file of -c, over a recipe or a preset,
-  /// which need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown key or a wrong
-  /// value; DataError for a missing file.
+  /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names the recipe.
+  /// `sets`: a.b=c each, of --set; the last value of a name wins. `file`: the file of -c, which is applied over a
+  /// recipe or preset and need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown
+  /// key or a wrong value; DataError for a missing file.
   Settings(const std::string& what, const std::vector<std::string>& sets, const std::string& file = "");
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
@@ -25,11 +25,11 @@ class Settings {
   [[nodiscard]] const Recipe& recipe() const noexcept { return *recipe_; }
   [[nodiscard]] const TrainConfig& config() const noexcept { return *config_; }
   [[nodiscard]] TrainConfig& config() noexcept { return *config_; }
-  /// Gives the settings away; do not use them here afterwards.
+  /// Releases the settings; do not use this object's settings afterwards.
   [[nodiscard]] std::unique_ptr<TrainConfig> release() noexcept { return std::move(config_); }
   [[nodiscard]] const ConfigFields& fields() const noexcept { return fields_; }
-  /// The settings' value for an option of `lockstep train`, such as "--run-dir", given under another program's name for
-  /// it; empty: none.
+  /// The value for an option of `lockstep train`, such as "--run-dir", that the settings give under another program's
+  /// name; empty: none.
   [[nodiscard]] std::string option(const std::string& name) const;
 
  private:
@@ -42,24 +42,24 @@ class Settings {
   std::map<std::string, std::string> options_;
 };
 
-/// `tree` in the recipe's own words. `options`: receives its values for options of `lockstep train`, as
-/// Settings::option(). `notes`: as with_aliases(). Throws: UsageError naming file and line of an unknown key, with the
-/// nearest one of either program.
+/// Translates `tree` into the recipe's own keys. `options` receives its values for options of `lockstep train`
+/// (Settings::option()). `notes`: as in with_aliases(). Throws: UsageError naming file and line of an unknown key, with
+/// the nearest one of either program.
 [[nodiscard]] ConfigTree in_own_words(const Recipe& recipe, const ConfigTree& tree, std::vector<std::string>& notes,
                                       std::map<std::string, std::string>* options = nullptr);
 
-/// The recipe's aliases, and those of every program that torch.distributed.launch starts. The latter have no effect
-/// here, as the launcher gives each rank its place.
+/// The recipe's aliases, and the options of every program that torch.distributed.launch starts, which have no effect
+/// here, because the launcher gives each rank its number.
 [[nodiscard]] std::vector<ConfigAlias> aliases_of(const Recipe& recipe);
 
-/// The recipe that `what` (as above) names. Throws: as Settings.
+/// The recipe that `what` (as above) names. Throws: the errors of Settings.
 [[nodiscard]] const Recipe& recipe_of(const std::string& what);
 
-/// True if `name` is a key of the recipe, or of the program that it re-creates.
+/// True if `name` is a key of the recipe, or of the original program that it re-creates.
 [[nodiscard]] bool is_setting(const Recipe& recipe, const std::string& name);
-/// True if it takes no value there.
+/// True if `name` takes no value in the original program.
 [[nodiscard]] bool is_switch(const Recipe& recipe, const std::string& name);
-/// All such names, for suggestions.
+/// All names for which is_setting() is true, for suggestions.
 [[nodiscard]] std::vector<std::string> setting_names(const Recipe& recipe);
 
 }  // namespace lockstep::worker

@@ -15,7 +15,7 @@ namespace {
 
 struct ResumeWords {
   const char* word;
-  const char* text;  ///< for the tables' column "at resume"
+  const char* text;  ///< text for the tables' column "at resume"
 };
 
 ResumeWords words_of(OnResume resume) {
@@ -64,7 +64,7 @@ std::string values_of(const ConfigFields::Field& field) {
   return text::join(words);
 }
 
-/// Numbers and booleans bare, everything else quoted.
+/// A value in JSON: numbers and booleans without quotes, all other values with quotes.
 std::string json_value(const ConfigFields::Target& target) {
   if (const auto* list = std::get_if<std::vector<std::string>*>(&target)) {
     std::vector<std::string> quoted;

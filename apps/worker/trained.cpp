@@ -30,7 +30,7 @@ std::string settings_of(const Checkpoint& checkpoint) {
 struct OpenedRun {
   Checkpoint checkpoint;
   ConfigTree settings;
-  std::string recipe;  ///< the name; "" if the settings have none
+  std::string recipe;  ///< name of the recipe; "" if the settings have none
 };
 
 OpenedRun open_trained(const std::string& where) {
@@ -83,7 +83,7 @@ Trained load_opened(const Recipe& recipe, const OpenedRun& from, const std::vect
   return trained;
 }
 
-/// The entries of a state, tied tensors under all their names.
+/// The entries of a state, with tied tensors under all their names.
 StateDict entries_of(torch::nn::Module& model, const StateDict& state) {
   load_model_state_dict(model, state);
   StateDict entries;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe with the weights and settings of a checkpoint: the start of eval and predict.
+// A recipe with the weights and settings of a checkpoint, for eval and predict.
 #pragma once
 
 #include <memory>
@@ -13,24 +13,24 @@ namespace lockstep::worker {
 struct Trained {
   std::unique_ptr<TrainConfig> config;
   std::unique_ptr<Task> task;
-  std::shared_ptr<torch::nn::Module> model;  ///< in evaluation mode
+  std::shared_ptr<torch::nn::Module> model;  ///< network in evaluation mode
   std::int64_t step = 0;
   std::string path;      ///< path of the step folder
   std::string recipe;    ///< name of the recipe
-  std::string settings;  ///< all of them, as YAML
-  std::string weights;   ///< their kind, such as a moving average; empty: the trained weights themselves
+  std::string settings;  ///< all settings, as YAML
+  std::string weights;   ///< kind of the weights, such as a moving average; empty: the trained weights themselves
 };
 
-/// `sets`: a.b=c each, over the checkpoint's settings.
-/// Throws: DataError if the checkpoint is missing, torn, or of another recipe; UsageError for `sets`.
+/// Loads a checkpoint. `sets`: a.b=c each, over the checkpoint's settings.
+/// Throws: DataError if the checkpoint is missing, torn, or from another recipe; UsageError for `sets`.
 [[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint,
                                    const std::vector<std::string>& sets = {});
-/// The same with the recipe that the checkpoint names.
+/// Does the same with the recipe that the checkpoint names.
 [[nodiscard]] Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets = {});
 
-/// A checkpoint in the file format of the program that its recipe re-creates. `state`: "model" or "ema" alone; empty:
-/// both, for the program to choose. Throws: as load_trained, also for a state that the checkpoint lacks; UsageError if
-/// there is no such program.
+/// Converts a checkpoint to the file format of the program that its recipe re-creates. `state`: "model" or "ema" alone;
+/// empty: both, for the program to choose. Throws: the errors of load_trained(); an error for a state that the
+/// checkpoint lacks; UsageError if there is no such program.
 [[nodiscard]] TorchValue origin_file_of(const std::string& checkpoint, const std::string& state);
 
 }  // namespace lockstep::worker

@@ -31,7 +31,7 @@ std::string recipe_or_file(const Arguments& arguments) {
   return word.empty() ? file_word(arguments) : word;
 }
 
-// "-u a=b c=d" as "--set a=b --set c=d": all assignments are then in one order.
+// Converts "-u a=b c=d" to "--set a=b --set c=d", so that all assignments have one order.
 Arguments with_updates_as_sets(const Arguments& arguments) {
   Arguments words;
   bool updating = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings typed as options, beside a verb's own: --epochs 5, --batchsize 4, -u a=b c=d.
+// Settings given as options beside a verb's own options: --epochs 5, --batchsize 4, -u a=b c=d.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,14 +9,14 @@
 
 namespace lockstep::worker {
 
-/// The word in RECIPE's place for the settings that all recipes have.
+/// The word instead of RECIPE for the settings that all recipes share.
 inline constexpr const char* kBase = "base";
 
 /// The file of -c; empty: none.
 [[nodiscard]] std::string file_word(const Arguments& arguments);
 
-/// Settings typed as options become --set, in their places, so that the last one of a name wins. The error for an
-/// unknown option names the nearest option or setting. `verb`: "lockstep train". Throws: UsageError.
+/// Converts settings given as options to --set, at the same positions, so that the last value of a name wins. The error
+/// for an unknown option names the nearest option or setting. `verb`: "lockstep train". Throws: UsageError.
 [[nodiscard]] Arguments with_settings(const CLI::App& app, const std::string& verb, const Arguments& typed);
 
 }  // namespace lockstep::worker

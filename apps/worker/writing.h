@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The display of every `lockstep generate` while it writes: a bar, and at the end the time it took.
+// The display of every `lockstep generate` while it writes: a progress bar, and at the end the time.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace lockstep::worker {
 
-/// The --help texts of the options that every such verb has.
+/// The --help texts of the options that all `lockstep generate` verbs share.
 inline constexpr const char* kSeedHelp = "the seed; the same seed gives the same bytes";
 inline constexpr const char* kSeedOfSetHelp =
     "the seed; the same seed gives the same bytes, so a test set needs another one";
 inline constexpr const char* kNewFolderHelp = "the folder to write, which must be new or empty";
 
-/// Adds --out, --count and --seed, which every verb that draws pictures has.
+/// Adds --out, --count and --seed, the options of every verb that draws pictures.
 template <class Options>
 void add_set_options(CLI::App& app, Options& options, std::string& out, const char* folder_help,
                      const char* seed_help) {
@@ -31,7 +31,7 @@ void add_set_options(CLI::App& app, Options& options, std::string& out, const ch
   app.add_option("--seed", options.seed, seed_help)->required()->type_name("N");
 }
 
-/// A bar on stderr from its construction to done(). Lifetime: outlives the result of progress().
+/// A progress bar on stderr from construction to done(). Lifetime: outlives the result of progress().
 class Writing {
  public:
   /// `label` is printed before the bar and outlives it.
@@ -44,7 +44,7 @@ class Writing {
     return
         [this](std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); };
   }
-  /// Clears the bar. Returns: the time in words for people.
+  /// Clears the bar. Returns the time in words.
   [[nodiscard]] std::string done() {
     bar_.clear();
     return text::duration(Seconds(SystemClock::instance().now() - begin_).count());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that turns files into batches: sources (folders of classes, lists, COCO, Pascal VOC, IDX, tar shards,
-// packed files), transforms, data sets and the loader. Without torch/torch.h.
+// packed files), transforms, data sets and the loader. It does not include torch/torch.h.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with a task, data sets and settings, and nothing of torch/torch.h. Include the headers of libtorch
-// that the program's network uses beside it, such as torch/nn/modules/linear.h.
+// The Trainer with a task, data sets and settings, without torch/torch.h. The program also includes the libtorch
+// headers that its network uses, such as torch/nn/modules/linear.h.
 #pragma once
 
 #if __cplusplus < 202002L

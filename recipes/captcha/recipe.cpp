@@ -29,7 +29,7 @@ class CaptchaRecipe final : public Recipe {
                                                 const std::vector<std::filesystem::path>& files) const override;
 };
 
-// The last layer has a weight for each place of the picture.
+// The last layer has a weight for each position in the picture, so the network works for one size only.
 std::string other_size_remedy(const std::filesystem::path& file, const Labels& labels) {
   return fmt::format(
       "scale the image: convert {} -resize '{}x{}!' scaled.png; or train a model of its size: lockstep "

@@ -16,17 +16,17 @@
 namespace lockstep::captioning {
 
 struct CaptioningConfig final : TrainConfig {
-  std::string folder;  ///< of an experiment, with config.yml; empty: none
+  std::string folder;  ///< folder of an experiment, with config.yml; empty: none
 
   struct Sets {
-    std::string train_split;  ///< as SetOptions::split
+    std::string train_split;  ///< split, as in SetOptions; the next three likewise
     std::string test_split;
     std::string train_ids;
     std::string test_ids;
-    std::string images;  ///< as SetOptions, for both sets
+    std::string images;  ///< folder, as in SetOptions, for both sets
     std::string features;
-    std::string test_features;  ///< empty: `features`
-    std::string final_test;     ///< set for a last evaluation, of the best weights after the training; empty: none
+    std::string test_features;  ///< features of the test set; empty: `features`
+    std::string final_test;     ///< set for a last evaluation, with the best weights, after training; empty: none
     std::string final_test_split;
     std::string final_test_ids;
     std::string final_test_features;
@@ -36,33 +36,33 @@ struct CaptioningConfig final : TrainConfig {
     std::int64_t max_words = 16;
     std::int64_t captions_per_image = 5;
     std::int64_t max_features = -1;
-    std::int64_t height = 128;  ///< pixels of the network's picture
+    std::int64_t height = 128;  ///< height in pixels of the pictures that the network reads
     std::int64_t width = 128;
   } sets;
 
   std::string model_type = "transformer";
   std::string backbone = "small";
   std::string word_activation = "none";
-  ModelOptions model;  ///< without the settings above
+  ModelOptions model;  ///< the other settings of the network
 
   struct Loss {
-    double label_smoothing = 0;  ///< 0: cross entropy
+    double label_smoothing = 0;  ///< share of a target spread over other words; 0: cross entropy
   } loss;
 
-  /// The share of words that are the network's own instead of the caption's: inc_prob more for every inc_every epochs
-  /// since `start`, up to max_prob.
+  /// The probability that a word is the network's own instead of the caption's. It rises by inc_prob every inc_every
+  /// epochs from `start`, up to max_prob.
   struct ScheduledSampling {
-    std::int64_t start = 0;  ///< epochs; it is 0 until start + inc_every
+    std::int64_t start = 0;  ///< epoch, counted from 0; the probability is 0 until start + inc_every
     std::int64_t inc_every = 5;
     double inc_prob = 0.05;
-    double max_prob = 0;  ///< 0: no scheduled sampling
+    double max_prob = 0;  ///< largest probability; 0: no scheduled sampling
   } scheduled_sampling;
 
   struct SelfCritical {
     std::string start = "second_stage";  ///< second_stage (stop_epoch), first_epoch
-    std::string baseline = "samples";    ///< samples: mean of the image's other samples; greedy
+    std::string baseline = "samples";    ///< samples: mean reward of the image's other samples; or greedy
     std::int64_t samples = 5;            ///< captions drawn for each image
-    std::string document_frequencies;    ///< file for those of the training captions; empty: none
+    std::string document_frequencies;    ///< file for the training captions' frequencies; empty: none
   } self_critical;
 
   struct Eval {
@@ -76,28 +76,28 @@ struct CaptioningConfig final : TrainConfig {
   [[nodiscard]] bool has_features() const { return !sets.features.empty(); }
   /// True if some epochs may be self-critical.
   [[nodiscard]] bool is_self_critical() const { return self_critical.start == "first_epoch" || has_second_stage(); }
-  /// For a vocabulary of `ids` ids and, without a backbone, features of width `feature_width`.
+  /// Returns the options for a vocabulary of `ids` ids and, without a backbone, for features of width `feature_width`.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
-  /// The settings of data.test that the final test replaces; empty if there is no final test.
+  /// Returns the settings with which the final test replaces those of data.test; empty if there is no final test.
   [[nodiscard]] std::vector<std::string> settings_of_final_test() const override;
-  /// Returns the probability in an epoch, counted from 0.
+  /// Returns the probability of scheduled sampling in an epoch, counted from 0.
   [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
 };
 
-/// The recipe's presets, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// The recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// An experiment in the form of the origin: a folder whose config.yml has sections in capitals. They become this
-/// program's settings, each with its file and line.
+/// Reads an experiment in the form of the origin: a config.yml with sections in capitals. They become this program's
+/// settings, each with its file and line.
 ///
-/// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all others are this program's own, may be
-/// beside them, and win. A key that the file lacks keeps this program's default. One note lists the keys without a
-/// meaning here. Pickles are not read: captions and document frequencies in .pkl files are left out, with a note that
-/// names the setting to use instead.
+/// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all other keys are this program's own, may be
+/// in the same file, and take precedence. A key that the file lacks keeps this program's default. One note lists the
+/// keys that have no effect here. Pickles are not read: captions and document frequencies in .pkl files are left out,
+/// with a note that names the setting to use instead.
 ///
 /// Throws: DataError if the file is missing; UsageError naming file and line of a key that the origin does not have
-///         (with the nearest one), of a value of another type, or of one without a counterpart here.
+///         (with the nearest one), of a value of another type, or of a value without a counterpart here.
 [[nodiscard]] ConfigTree read_experiment(const std::filesystem::path& file);
 
 }  // namespace lockstep::captioning

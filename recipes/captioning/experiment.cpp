@@ -27,7 +27,7 @@ namespace {
   throw UsageError(fmt::format("{}: {} is '{}': {}", keys.origin(key), key, value, instead));
 }
 
-/// A key with a single possible value here.
+/// A key for which this program has a single value.
 struct Fixed {
   enum Network { kBoth, kXLan, kPureT } of;
   const char* key;
@@ -71,7 +71,7 @@ bool is_same(const std::string& a, const std::string& b) {
   return a == b || (number && number == text::parse_number(b)) || (b.empty() && a == "\"\"");
 }
 
-/// Refuses other networks than the two that this recipe has, before any other message about the file.
+/// Refuses networks other than the two of this recipe, before any other message about the file.
 void require_known_network(const ConfigTree& file) {
   const auto type = file.values().find("MODEL.TYPE");
   if (type == file.values().end() || type->second.yaml == "PureT" || type->second.yaml == "XLAN") return;
@@ -84,7 +84,7 @@ bool is_picture(const std::string& file) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".JPG";
 }
 
-/// True if a folder "of features" holds pictures, by the list of their files or by the first file in the folder.
+/// True if a folder given for features holds pictures, by the list of their files or by the first file in the folder.
 bool names_pictures(const std::string& folder, const std::string& ids) {
   namespace fs = std::filesystem;
   std::error_code problem;
@@ -97,7 +97,7 @@ bool names_pictures(const std::string& folder, const std::string& ids) {
   return std::any_of(files.begin(), files.end(), is_picture);
 }
 
-/// The values of a file of the origin, on their way to this program's settings.
+/// Translates the values of an origin's file into this program's settings.
 class OriginSettings {
  public:
   explicit OriginSettings(const ConfigTree& capitals) { keys_.read(capitals); }
@@ -128,7 +128,7 @@ class OriginSettings {
     log::note("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead);
   }
 
-  /// Notes a probability that has to equal another one here.
+  /// Adds a note on a probability that must equal another one in this program.
   void same_as(const std::string& key, double value, const std::string& other, double here) {
     if (!keys_.has(key) || !keys_.has(other) || value == here) return;
     different_.push_back(fmt::format("{}: {} is {}, and the result is another: here it is that of {}, {}",
@@ -154,7 +154,7 @@ class OriginSettings {
   }
   static std::string quoted(const std::string& text) { return text.empty() ? "''" : text; }
 
-  OriginKeys keys_;                     // NOLINT(*-non-private-member-variables-in-classes): of the two classes below
+  OriginKeys keys_;                     // NOLINT(*-non-private-member-variables-in-classes): the classes below use it
   ConfigTree ours_;                     // NOLINT(*-non-private-member-variables-in-classes)
   std::vector<std::string> different_;  ///< notes on values that change the result there, but not here  NOLINT
 };
@@ -232,7 +232,7 @@ class NetworkSettings : public OriginSettings {
     set("model.middle_dim", keys_.encode_att_mid_dim[1], key);
   }
 
-  /// Refuses a second width: here one width serves a whole network.
+  /// Refuses a second width: this program has one width for a whole network.
   void same_width(const std::string& key, std::int64_t width) {
     if (!keys_.has(key) || !keys_.has("MODEL.BILINEAR.DIM") || width == keys_.bilinear_dim) return;
     refuse(keys_, key, std::to_string(width), fmt::format("it must be MODEL.BILINEAR.DIM, {}", keys_.bilinear_dim));
@@ -268,7 +268,7 @@ class Translation final : public NetworkSettings {
     set("stages.roll_back", "false", start);
   }
 
-  /// If one of its keys is set, the others have the origin's defaults.
+  /// Translates scheduled sampling. If one of its keys is set, the other keys get the origin's defaults.
   void scheduled_sampling() {
     const std::string section = "TRAIN.SCHEDULED_SAMPLING.";
     for (const char* key : {"START", "INC_EVERY", "INC_PROB", "MAX_PROB"}) {
@@ -281,7 +281,7 @@ class Translation final : public NetworkSettings {
     }
   }
 
-  /// Features, or the pictures for the origin's own backbone if it computes them.
+  /// Translates the folder of features, or of pictures if the origin's own backbone computes the features.
   void features() {
     if (!names_pictures(keys_.train_features, keys_.train_id)) {
       take("DATA_LOADER.TRAIN_ATT_FEATS", "data.features", keys_.train_features);
@@ -368,7 +368,7 @@ class Translation final : public NetworkSettings {
         {"Fix", "constant"}, {"Step", "step"}, {"MultiStep", "multi_step"}, {"Noam", "noam"}, {"Plateau", "plateau"}};
     const std::string kind = one_of(type, keys_.lr_policy, kinds);
     set("schedule.type", kind, type);
-    if (kind != "noam") {  // warm-up is Noam's alone
+    if (kind != "noam") {  // only Noam has a warm-up
       set("schedule.warmup_steps", "0", type);
       set("schedule.warmup_epochs", "0", type);
     }
@@ -428,7 +428,7 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   if (capitals.values().empty()) return own;
   require_known_network(capitals);
   ConfigTree ours = Translation(capitals).run();
-  // Takes the kind of clipping that the file names in Lockstep's own words.
+  // Lockstep's own key for one kind of clipping turns off the other kind.
   for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {
     if (own.values().count(named) != 0) ours.set(std::string(other) + "=0", file.string());
   }

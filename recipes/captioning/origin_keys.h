@@ -12,7 +12,7 @@
 
 namespace lockstep::captioning {
 
-/// Members are the keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
+/// The members are the keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
 class OriginKeys {
  public:
   OriginKeys();
@@ -24,7 +24,7 @@ class OriginKeys {
 
   /// True if `key` was in the file.
   [[nodiscard]] bool has(const std::string& key) const { return origin(key) != "default"; }
-  /// "experiments/x/config.yml:12", or "default".
+  /// The place of a key, such as "experiments/x/config.yml:12", or "default".
   [[nodiscard]] std::string origin(const std::string& key) const;
   /// The keys of the file that have no member.
   [[nodiscard]] const std::vector<std::string>& others() const noexcept { return others_; }
@@ -121,7 +121,7 @@ class OriginKeys {
   void add_model();
   void add_solver();
   void add_scores();
-  /// Adds keys that are read and have no meaning here.
+  /// Adds keys that are accepted, but have no effect here.
   template <class T>
   void without_meaning(const std::vector<const char*>& keys);
 

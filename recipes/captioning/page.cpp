@@ -25,12 +25,12 @@ constexpr Ink kScoreInk{255, 196, 84};
 constexpr int kLetterPixels = 13;
 constexpr std::int64_t kMargin = 8;        // pixels around cells
 constexpr std::int64_t kAboveWords = 4;    // pixels between picture and words
-constexpr std::int64_t kLeastWidth = 240;  // pixels of a single picture
+constexpr std::int64_t kLeastWidth = 240;  // smallest width of a single picture in pixels
 
 /// The words below a picture, broken into lines.
 struct Words {
   std::string score;
-  std::vector<std::string> said;  ///< the first line begins after the score
+  std::vector<std::string> said;  ///< lines of the network's caption; the first begins after the score
   std::vector<std::string> reference;
 
   [[nodiscard]] std::int64_t height(const common::Lettering& letters) const {

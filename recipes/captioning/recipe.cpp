@@ -88,7 +88,7 @@ std::shared_ptr<CaptionDataset> set_of(const CaptioningTask& task, const std::fi
                               task.vocabulary(), false);
 }
 
-/// The caption, and the geometric mean of its words' probabilities.
+/// Returns the caption, and the geometric mean of its words' probabilities.
 Prediction say(const CaptioningTask& task, Captioner& model, CaptionDataset& set, const std::filesystem::path& file) {
   const NoGrad no_grad;
   SampleContext context(0, 0, 0);

@@ -36,7 +36,7 @@ std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& 
                     "remove it, and it is made again; or name another file");
   }
   auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
-  // Ranks that count at the same time write the same bytes, each atomically.
+  // Several ranks may write the file at the same time: they write the same bytes, each atomically.
   if (!cache.empty()) counted->save(cache);
   return counted;
 }

@@ -16,20 +16,20 @@
 namespace lockstep::captioning {
 
 /// The document frequencies of a training set's references, each cut as in training and with its final 0.
-/// cache: a file that they are read from, and written to if it is missing; empty: none.
+/// cache: the file from which they are read, or to which they are written if it is missing; empty: no file.
 /// Throws: UsageError if the set is empty; DataError if the file is not valid, or belongs to other captions or ids;
 ///         IoError.
 [[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
                                                                         const std::filesystem::path& cache);
 
 /// Scores captions against the annotators' captions of the same images, over word ids with the final 0, so that an end
-/// in the right place is rewarded. Thread-safe: yes.
+/// at the right position is rewarded. Thread-safe: yes.
 class Reward {
  public:
   explicit Reward(std::shared_ptr<const DocumentFrequencies> frequencies) : cider_(std::move(frequencies)) {}
 
-  /// Shapes: words int64 [B * S, T], rows picture by picture, on any device; to float32 [B * S] on the CPU.
-  /// Cost: docs/design/captioning.md.
+  /// Returns the rewards. Shapes: words int64 [B * S, T], picture by picture, on any device; to float32 [B * S] on the
+  /// CPU. Cost: docs/design/captioning.md.
   [[nodiscard]] at::Tensor operator()(const at::Tensor& words, const CaptionBatch& batch) const;
 
  private:

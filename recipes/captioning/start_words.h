@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of an experiment, as in the origins.
+// The settings of an experiment's folder, as in the origins.
 #pragma once
 
 #include "common/start_words.h"

@@ -24,7 +24,7 @@ void put(std::string& bytes, std::int64_t number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-/// Reads a number of put(); all ranks run the same program.
+/// Reads a number that put() wrote; all ranks run the same program.
 std::int64_t take(std::string_view& bytes) {
   if (bytes.size() < sizeof(std::int64_t)) throw InternalError("captions of another rank end early");
   std::int64_t number = 0;
@@ -50,7 +50,7 @@ std::vector<std::vector<std::string>> worded(const std::vector<std::string>& cap
   return words;
 }
 
-/// COCO's ids are numbers in JSON; other ids are texts.
+/// The JSON of an id: a number if it looks like one, as COCO's ids, otherwise a text.
 std::string id_json(const std::string& id) {
   const bool number = !id.empty() && id.size() < 18 && id.find_first_not_of("0123456789") == std::string::npos &&
                       (id == "0" || id.front() != '0');
@@ -103,7 +103,7 @@ std::vector<Metric> CaptionTally::metrics(const std::vector<std::string>& parts)
           further("bleu_3", scores_.bleu[2]), further("cider", scores_.cider)};
 }
 
-/// COCO's table, and the captions of a few images.
+/// The table of COCO's scores, and the captions of a few images.
 std::string CaptionTally::report() const {
   std::string text =
       fmt::format(" CIDEr-D {:.4f}   BLEU-1..4 {:.4f} {:.4f} {:.4f} {:.4f}   ROUGE-L {:.4f}   {} images\n",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: the captions of all ranks, each image's gathered once, and their scores.
+// The evaluation of a set: the captions from all ranks, one for each image, and their scores.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace lockstep::captioning {
 
-/// Requires outputs "words", int64 [B, T], and batches with CaptionBatch in `extra`.
+/// Requires the output "words", int64 [B, T], and batches with CaptionBatch in `extra`.
 /// Metrics: cider_d (CIDEr in COCO's evaluation), bleu_4, rouge_l, meteor_exact, bleu_1 to bleu_3, cider.
 class CaptionTally final : public Tally {
  public:
@@ -27,15 +27,15 @@ class CaptionTally final : public Tally {
   [[nodiscard]] std::string bytes() const override;
   [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
   [[nodiscard]] std::string report() const override;
-  /// result_val_<epoch>.json: [{"image_id": ..., "caption": ...}], the format of COCO's evaluation.
+  /// The file result_val_<epoch>.json: [{"image_id": ..., "caption": ...}], the format of COCO's evaluation.
   [[nodiscard]] std::map<std::string, std::string> results(std::int64_t epoch) const override;
-  /// captions.png: pictures from all over the set with their captions; none if the set has features.
+  /// Draws captions.png: pictures, evenly spread over the set, with their captions; nothing if the set has features.
   [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
 
  private:
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const CaptionDataset> set_;
-  std::map<std::int64_t, Ids> said_;  ///< by index of the image: the network's caption, without the end
+  std::map<std::int64_t, Ids> said_;  ///< the network's captions without the end mark, by the image's index
   CaptionScores scores_;
 };
 

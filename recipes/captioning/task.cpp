@@ -38,8 +38,8 @@ const CaptionBatch& captions_of(const Batch& batch) {
   return *captions;
 }
 
-/// Turns dropout off during its lifetime. The encoder has run before, in the model's own mode, with the norms and
-/// dropout of training; captions are drawn from, and scored under, the same distribution.
+/// Turns dropout off during its lifetime, so that captions are drawn from, and scored under, the same distribution. The
+/// encoder has run before, in the model's own mode, with the norms and dropout of training.
 class DecoderAtRest {
  public:
   explicit DecoderAtRest(Captioner& model) : model_(model), was_training_(model.is_training()) { model_.eval(); }
@@ -158,7 +158,7 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   return model;
 }
 
-/// The origin's word ids are lines of its own vocabulary.
+/// Requires data.vocabulary with the weights' number of words: its word ids are lines of the origin's vocabulary.
 void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
   const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
                                                                                      : "decoder.word_embed.weight";

@@ -27,39 +27,39 @@ class CaptioningTask final : public Task {
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
   [[nodiscard]] Collate collate() const override;
-  /// Compares vocabularies, or takes this one if there is none yet.
+  /// Compares the vocabulary of `state` with this task's, or takes it if the task has none yet.
   void check_model_state(const StateDict& state) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// For the origin's snapshots, whose word ids refer to its own vocabulary.
+  /// Accepts the origin's snapshots, whose word ids refer to the origin's own vocabulary.
   /// Throws: DataError if data.vocabulary is not set, or has another number of words.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// The state dict alone, like the origin's snapshot/caption_model_N.pth.
+  /// Returns the state dict alone, like the origin's snapshot/caption_model_N.pth.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Pictures [N, 3, H, W] in 0..1, or features [N, L, D], to the result of greedy search: "words" [N, T] and
+  /// Maps pictures [N, 3, H, W] in 0..1, or features [N, L, D], to the result of greedy search: "words" [N, T] and
   /// "log_probs" [N, T - 1], as in Said.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   void begin_epoch(const EpochInfo& info) override;
-  /// Training with annotators' captions: "logits" [B * S, T, V]. Self-critical training: also "words", "chosen",
-  /// "reward" and "advantage" (SampledCaptions); no gradient flows through the drawing. Evaluation: "words" [B, T].
+  /// Returns, in training with annotators' captions, "logits" [B * S, T, V]; in self-critical training also "words",
+  /// "chosen", "reward" and "advantage" (SampledCaptions; sampling has no gradient); in evaluation "words" [B, T].
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// Greedy captions, whatever eval.beam_size is.
+  /// Returns greedy captions for any eval.beam_size.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
-  /// "cross_entropy" or "self_critical".
+  /// Returns the term "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
-  /// Only for the first stage, with annotators' words: in the second, the host chooses the drawn words.
+  /// Returns a key only for batches of pictures with annotators' words alone: drawing words needs the host.
   [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;
 
   [[nodiscard]] const CaptioningConfig& config() const noexcept { return config_; }
-  /// Throws: UsageError until a training set or a checkpoint has set it.
+  /// The vocabulary. Throws: UsageError until a training set or a checkpoint has set it.
   [[nodiscard]] std::shared_ptr<const Vocabulary> vocabulary() const;
-  /// True if this batch is trained on its own captions.
+  /// True if the current batch is trained on the network's own captions.
   [[nodiscard]] bool is_self_critical() const noexcept;
 
  private:
-  /// L of the features for an exported network. Throws: UsageError if no setting gives it.
+  /// The number L of feature rows for an exported network. Throws: UsageError if no setting gives it.
   [[nodiscard]] std::int64_t feature_rows() const;
   void require_origins_words(const StateDict& weights, const NamedTensors& model) const;
   void require_final_test() const;
@@ -70,7 +70,7 @@ class CaptioningTask final : public Task {
   const CaptioningConfig& config_;
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::int64_t feature_width_ = 0;
-  std::shared_ptr<CaptionDataset> test_set_;  ///< of the last make_dataset()
+  std::shared_ptr<CaptionDataset> test_set_;  ///< set from the last make_dataset()
   std::optional<Reward> reward_;
   EpochInfo now_;
 };

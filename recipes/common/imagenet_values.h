@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts batches of pictures [N, 3, H, W] between the values of networks and those of files.
+// Converts batches of pictures [N, 3, H, W] between 0..1 and the normalised values that networks take.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// ImageNet's means and deviations.
+/// ImageNet's means and standard deviations.
 class ImageNetValues {
  public:
   /// Converts values in 0..1 to values around 0.

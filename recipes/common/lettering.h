@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words on pictures for users, broken into lines. No torch header.
+// Writes words on pictures for users, broken into lines. No torch header.
 #pragma once
 
 #include <array>

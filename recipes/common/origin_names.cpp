@@ -58,7 +58,7 @@ std::string with_parts(std::string_view pattern, const Parts& parts) {
   return pattern.ends_with('.') ? name + parts.back() : name;
 }
 
-/// Returns the origin's entries that are one tensor here.
+/// Returns the names of the origin's entries that form one tensor here.
 std::vector<std::string> all_theirs(const OriginName& row, const Parts& parts) {
   std::vector<std::string> names;
   names.reserve(row.theirs.size());
@@ -75,7 +75,7 @@ std::optional<std::pair<const OriginName*, Parts>> row_of(const std::vector<Orig
   return std::nullopt;
 }
 
-/// Joins the entries to one tensor. Throws: DataError.
+/// Joins the entries into one tensor. Throws: DataError.
 at::Tensor put_together(const StateDict& weights, const std::vector<std::string>& names) {
   std::vector<at::Tensor> tensors;
   for (const std::string& name : names) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kStemChannels = 64;
 
-/// The blocks of a depth.
+/// The blocks of a network of one depth.
 struct Depth {
   std::array<std::int64_t, 4> blocks;
   bool bottleneck;
@@ -39,7 +39,8 @@ Depth depth_of(std::int64_t layers) {
   }
 }
 
-/// The shape of one block. `stride` and `dilation` are those of its 3x3 (dilation: the second one of a basic block).
+/// The shape of one block. `stride` and `dilation` are for its 3x3 convolution (in a basic block, `stride` for the
+/// first one, `dilation` for the second).
 struct BlockShape {
   std::int64_t in = 0;
   std::int64_t middle = 0;
@@ -71,13 +72,13 @@ nn::BatchNormReLU2d norm_relu(std::int64_t channels) {
   return nn::BatchNormReLU2d(torch::nn::BatchNormOptions(channels));
 }
 
-/// Makes the way around a block if shapes change; null: the input itself.
+/// Makes the shortcut of a block if the shape changes; null: the shortcut is the input itself.
 torch::nn::Sequential way_around(const BlockShape& shape) {
   if (shape.stride == 1 && shape.in == shape.out) return nullptr;
   return torch::nn::Sequential(convolution(shape.in, shape.out, {.stride = shape.stride}), nn::BatchNorm2d(shape.out));
 }
 
-/// Adds both ways, in the last norm's passes.
+/// Adds the shortcut to the block's output, fused with the last batch norm.
 at::Tensor joined(nn::BatchNormReLU2d& norm, const at::Tensor& out, torch::nn::Sequential& around,
                   const at::Tensor& x) {
   return norm->forward_with_residual(out, around.is_empty() ? x : around->forward(x));
@@ -139,7 +140,7 @@ class Bottleneck final : public ResidualBlock {
   torch::nn::Sequential downsample_;
 };
 
-/// Stride and dilation of stage `stage`, 0 to 3: strides beyond the wanted one become dilation.
+/// The stride and dilation of a stage: strides beyond the wanted output stride become dilation.
 struct StageShape {
   std::int64_t stride = 1;
   std::int64_t dilation = 1;

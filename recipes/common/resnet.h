@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet-18, 34, 50, 101 and 152 without the classifier, under torchvision's names, so that its weights fit. A base
-// class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
+// ResNet-18, 34, 50, 101 and 152 without the classifier, under torchvision's names, so that torchvision's weights fit.
+// A base class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace lockstep::common {
 
 struct ResNetOptions {
   std::int64_t layers = 50;         ///< 18, 34, 50, 101 or 152
-  std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the picture a pixel of layer4; below 32 dilated instead
+  std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the picture per pixel of layer4; below 32, by dilation
   bool stride_in_1x1 = false;       ///< a bottleneck's stride is in its first 1x1 (Caffe), else in its 3x3
                                     ///< (torchvision)
-  bool multi_grid = false;          ///< the 3x3 of layer4's blocks have 1, 2 and 4 times the stage's dilation
+  bool multi_grid = false;          ///< the dilations of layer4's blocks are 1, 2 and 4 times the stage's
   bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up; false: down, as torchvision
 };
 
@@ -37,10 +37,10 @@ class ResidualBlock : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 };
 
-/// Registers conv1, bn1, layer1 to layer4. Convolutions begin as N(0, sqrt(2 / (k k out))), batch norms as 1 and 0.
+/// Registers conv1, bn1, layer1 to layer4. Convolutions start from N(0, sqrt(2 / (k k out))), batch norms from 1 and 0.
 ///
-/// Layers are those of lockstep::nn: fused on a processor in channels-last, and sync_batch_norm() finds the norms.
-/// Sizes that do not divide are rounded up; with output stride 8 a picture of 465 pixels has 59.
+/// The layers are from lockstep::nn: on a CPU they are fused in channels-last, and sync_batch_norm() finds the norms.
+/// Sizes that do not divide are rounded up; with output stride 8, 465 pixels become 59.
 /// Throws: UsageError for a depth or stride that does not exist.
 /// Source: He et al., Deep Residual Learning, 2016; Chen et al., Rethinking Atrous Convolution, 2017.
 class ResNet : public torch::nn::Module {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's name for a set of pictures that are drawn in memory. No torch header.
+// Parses the name of a set of pictures that are drawn in memory. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SceneSet {
 /// "scenes:200:7:few".
 [[nodiscard]] bool names_scenes(std::string_view path) noexcept;
 
-/// Throws: UsageError if it says something else, or the count is out of range.
+/// Throws: UsageError if the path has another form or the count is out of range.
 [[nodiscard]] SceneSet parse_scene_set(const std::string& path);
 
 }  // namespace lockstep::common

@@ -21,10 +21,10 @@
 namespace lockstep::common {
 namespace {
 
-constexpr int kCompression = 4;            // fixed: it is part of the bytes
+constexpr int kCompression = 4;            // fixed, because the bytes of a file depend on it
 constexpr std::int64_t kReportEvery = 16;  // indices
 
-/// The threads' shared list of work: the next index, the first error, the number of indices done.
+/// The state that the threads share: the next index, the first error, the number of indices done.
 class IndexWork {
  public:
   explicit IndexWork(const IndexLoop& loop) : loop_(loop) {}
@@ -35,7 +35,7 @@ class IndexWork {
     try {
       for (std::int64_t i = 1; i < std::min(wanted, loop_.count); ++i) helpers.emplace_back([this] { take_all(); });
     } catch (const std::system_error&) {
-      // The system gives no more threads: the running ones do the work.
+      // The system refuses another thread: the threads that run do the work.
     }
     take_all();
     for (std::thread& helper : helpers) helper.join();
@@ -53,7 +53,7 @@ class IndexWork {
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
-      next_ = loop_.count;  // the others stop
+      next_ = loop_.count;  // stops the other threads
     }
   }
 

@@ -13,36 +13,36 @@
 
 namespace lockstep::common {
 
-/// Called now and then with the number done and the total, and at the end; one call at a time, from any thread.
+/// Called from time to time and at the end, with the number done and the total; one call at a time, from any thread.
 using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 struct IndexLoop {
   std::int64_t count = 0;
-  std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system gives no more
+  std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system refuses more
   /// Called once on each thread; its result is called with the indices that the thread takes, in any order.
   std::function<std::function<void(std::int64_t index)>()> make_worker;
   IndexProgress progress = nullptr;
 };
 
-/// Calls a worker for each of 0 .. count - 1. The first error stops the others and is thrown. Blocks: yes.
+/// Calls a worker for each of 0 .. count - 1. The first error stops all workers and is rethrown. Blocks: yes.
 void run_indices(const IndexLoop& loop);
-/// Does the same with one worker for all threads.
+/// Does the same, but all threads share one worker.
 void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t index)>& work,
                  const IndexProgress& progress = nullptr);
 
-/// Writes one channel or three with a fixed style; the same pixels give the same bytes. Throws: IoError.
+/// Writes one or three channels with fixed PNG options; the same pixels give the same bytes. Throws: IoError.
 void write_set_picture(const PixelView& pixels, const std::filesystem::path& file);
 inline void write_set_picture(const Image& image, const std::filesystem::path& file) {
   write_set_picture(view_of(image), file);
 }
 
-/// Throws: UsageError if `folder` exists and is no folder.
+/// Throws: UsageError if `folder` exists and is not a folder.
 void refuse_file(const std::filesystem::path& folder);
 
 /// Makes the folder. Throws: UsageError if it holds files already, or if a file has its name.
 void make_empty_folder(const std::filesystem::path& folder);
 
-/// The range of sides to draw for each picture, both ends included. Units: pixels.
+/// The range from which the sides of each picture are drawn, both ends included. Units: pixels.
 struct SideRange {
   std::int64_t least = 0;
   std::int64_t most = 0;
@@ -51,7 +51,7 @@ struct SideRange {
 /// Reads "160" or "128-192". Throws: UsageError for another text, and for a side outside `limits`.
 [[nodiscard]] SideRange parse_sides(const std::string& text, const SideRange& limits);
 
-/// Throws: UsageError "generate captcha: count is 0, must be 1 .. 100".
+/// Throws: UsageError, as in "generate captcha: count is 0, must be 1 .. 100".
 void require_within(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
 
 }  // namespace lockstep::common

@@ -38,7 +38,7 @@ class Sketch {
   }
   [[nodiscard]] Tint& at(std::int64_t x, std::int64_t y) noexcept { return tints_[index(x, y)]; }
 
-  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); dx and dy lead to the pixel's middle.
+  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); (dx, dy) leads to the pixel's centre.
   template <class Work>
   void each_near(double x, double y, double reach, const Work& work) {
     const auto low = [&](double middle) { return std::max<std::int64_t>(0, std::llround(middle - reach) - 1); };
@@ -52,13 +52,13 @@ class Sketch {
     }
   }
 
-  /// Adds separate noise to every channel, `most` either way.
+  /// Adds independent noise of at most +-`most` to every channel.
   void add_noise(double most, SampleRandom& random) {
     const auto scale = static_cast<Number>(most / 1023.0);
     for (Tint& tint : tints_) {
       const std::uint64_t bits = random();
       for (unsigned i = 0; i < 3; ++i) {
-        // The sum of two even numbers: a triangle around 0.
+        // The sum of two uniform numbers has a triangular distribution around 0.
         tint[i] += scale * (static_cast<Number>((bits >> (20 * i) & 0x3ff) + (bits >> (20 * i + 10) & 0x3ff)) - 1023);
       }
     }

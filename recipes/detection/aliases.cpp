@@ -25,7 +25,7 @@ bool is_true(const std::string& value) { return lower(value) == "true" || lower(
 
 std::string amp_name(const std::string& value) { return is_true(value) ? "bf16" : "none"; }
 
-/// use_ema: false switches the average off; true leaves the decay to its own key.
+/// `use_ema: false` turns the average off; `true` leaves the decay to its own key.
 std::string decay_of_use(const std::string& value) { return is_true(value) ? "" : "0"; }
 
 std::string scheduler_name(const std::string& value) { return value == "MultiStepLR" ? "multi_step" : value; }
@@ -51,12 +51,12 @@ ConfigAlias always(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values)};
 }
 
-/// A key that chooses a part, of which this recipe has only `values`.
+/// A key that chooses a part; this recipe has only the parts `values`.
 ConfigAlias must_be(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values), .must_be = true};
 }
 
-/// `scaler.enabled: True` becomes the precision's own choice, as bfloat16 needs no scaling.
+/// `scaler.enabled: True` becomes the precision's default, because bfloat16 needs no scaling.
 std::string scaler_of(const std::string& value) { return is_true(value) ? "" : "false"; }
 
 /// base_size_repeat: null means a single size.
@@ -261,7 +261,7 @@ std::vector<ConfigAlias> of_the_matcher(const std::string& matcher) {
           must_be(matcher + "use_focal_loss", {"True"})};
 }
 
-/// The class of each part; numbers of channels and strides follow from the other parts here.
+/// The class of each part. In this recipe numbers of channels and strides follow from the other parts.
 std::vector<ConfigAlias> of_the_parts() {
   std::vector<ConfigAlias> all;
   for (const std::string model : {"DEIM.", "DFINE."}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection recipe's own settings, named as its origin's users know them or by what they do; its presets; and files
-// of the origin read as such settings.
+// The detection recipe's own settings and presets, and the translation of its origin's files into these settings. A
+// setting has its origin's name or describes its effect.
 #pragma once
 
 #include <cstdint>
@@ -22,55 +22,55 @@ namespace lockstep::detection {
 
 /// The network of model.type, and the settings that depend on it.
 struct NetworkChoice {
-  std::int64_t coarsest_stride = 0;  ///< the number of pixels that the sides of a picture must be a multiple of
+  std::int64_t coarsest_stride = 0;  ///< pixels; the sides of a picture must be multiples of it
   double reg_scale = 0;
   double up = 0;
-  bool as_published = false;  ///< losses and matches
+  bool as_published = false;  ///< losses and matching as in the published sources
   std::function<std::string()> name;
   std::function<std::shared_ptr<torch::nn::Module>()> make;
-  /// For weights from elsewhere; may be empty, like fuse.
+  /// Task::fit_weights() for this network. May be empty, like fuse.
   std::function<std::vector<std::string>(StateDict&, const NamedTensors&)> fit_weights = {};
   std::function<void(torch::nn::Module&)> fuse = {};  ///< drops the layers that only training needs
 };
 
 struct DetectionConfig final : TrainConfig {
-  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() sets the number of classes of the set
-  std::vector<std::string> class_names = {};   ///< by label, for readers; empty: the set's own names
-  std::int64_t image_size = 160;               ///< pixels of the network's picture, each way
+  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() takes the number of classes from the set
+  std::vector<std::string> class_names = {};   ///< names for reports, by label; empty: the set's own names
+  std::int64_t image_size = 160;               ///< side in pixels of the pictures that the network reads
 
   struct Sets {
     std::string kind = "auto";  ///< layout of both sets, as in open_source()
     std::string train_images;   ///< COCO: the folder of the pictures; empty: beside the JSON file
     std::string test_images;
-    std::string train_split;  ///< VOC: a list in ImageSets
+    std::string train_split;  ///< VOC: name of a list in ImageSets
     std::string test_split;
     double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
-    std::int64_t split_seed = 0;  ///< chooses these pictures
-    /// The data's own names of the classes, by label, stored by settle(). Pascal VOC's labels follow a given list.
+    std::int64_t split_seed = 0;  ///< seed for choosing these pictures
+    /// The data's own names of the classes, by label, stored by settle(). The labels of a VOC set follow this list.
     std::vector<std::string> class_names;
-    bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: they are the ids
+    bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: labels are the ids
     bool strict = true;  ///< false: entries with a bad picture or box are left out and counted
   } sets;
 
   std::vector<std::string> policy = {"4", "29", "50"};  ///< augment.policy
-  AugmentOptions augment;                               ///< without the settings above
+  AugmentOptions augment;                               ///< the other settings of the augmentation
 
   std::vector<std::string> stem;  ///< model.stem
   std::vector<ConfigMap> stages_of_backbone;
   std::vector<std::string> points;
   std::string network = "lockstep";  ///< model.type: lockstep (model), dfine (published)
-  ModelOptions model;                ///< without the settings above
+  ModelOptions model;                ///< the other settings of the small network
   std::vector<std::string> published_points;
-  dfine::Options published;  ///< without the settings above
+  dfine::Options published;  ///< the other settings of the published network
   CriterionOptions criterion;
 
   DetectionConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
-  /// data.train if val_fraction keeps a part of it for the test.
+  /// Returns data.train if val_fraction holds out a part of it for the test.
   [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
-  /// The options of the parts, including those that several parts share. Throws: UsageError naming the key.
+  /// The options of the network, including those it shares with other parts. Throws: UsageError naming the key.
   [[nodiscard]] ModelOptions model_options() const;
   [[nodiscard]] dfine::Options published_options() const;
   [[nodiscard]] NetworkChoice network_choice() const;
@@ -79,15 +79,15 @@ struct DetectionConfig final : TrainConfig {
   [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;
 };
 
-/// The recipe's presets, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// The recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// The words of the recipe's origin (D-FINE, DEIM) that each translate alone, and their names here.
+/// The settings of the recipe's origin (D-FINE, DEIM) that can be translated one by one, and their names here.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 
-/// Translates keys of a D-FINE or DEIM file that only have a meaning together: operations on pictures, losses, the
-/// schedule in use, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and
-/// line. A key of the recipe stays, unless it came from a file and the origin's key from the command line.
+/// Translates keys of a D-FINE or DEIM file that have a meaning only together: operations on pictures, losses, the
+/// schedule, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line. A
+/// key of the recipe stays, unless it came from a file and the origin's key from the command line.
 /// Throws: UsageError naming file and line of an entry without a counterpart.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 

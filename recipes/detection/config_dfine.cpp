@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of the published network; the defaults are those of the origin's classes.
+// The settings of the published network; the defaults are from the origin's classes.
 #include "detection/config.h"
 
 #include "detection/dfine/options.h"

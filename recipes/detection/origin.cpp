@@ -30,7 +30,7 @@ struct Argument {
   const char* operation;
   const char* name;
   const char* to;
-  const char* fallback;  ///< the value if the operation lacks the argument; empty: the recipe's own default
+  const char* fallback;  ///< value if the operation lacks the argument; empty: the recipe's own default
 };
 
 constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "augment.photometric_prob", "0.5"},
@@ -102,7 +102,7 @@ class Keys {
 
   [[nodiscard]] const ConfigTree& before() const noexcept { return from_; }
   [[nodiscard]] const ConfigTree& after() const noexcept { return to_; }
-  /// Null if the tree did not have it.
+  /// Returns the value of a key; null if the tree did not have it.
   [[nodiscard]] const ConfigValue* find(const std::string& key) const {
     const auto found = from_.values().find(key);
     return found == from_.values().end() ? nullptr : &found->second;
@@ -117,7 +117,7 @@ class Keys {
   void drop_all(const std::string& prefix) {
     to_ = to_.filtered([&](const std::string& each) { return !each.starts_with(prefix); });
   }
-  /// Sets a key unless the tree has it in the recipe's own words; the command line wins over a file.
+  /// Sets a key unless the tree has the recipe's own key; the command line takes precedence over a file.
   void set(const std::string& key, const std::string& value, const std::string& origin) {
     const auto is_typed = [](const std::string& place) { return place.starts_with("--"); };
     const auto own = to_.values().find(key);
@@ -130,7 +130,7 @@ class Keys {
   ConfigTree to_;
 };
 
-/// If FlatCosine is named, its settings count; otherwise those of MultiStepLR with its linear warm-up.
+/// Translates FlatCosine's settings if it is named, otherwise MultiStepLR's settings with its linear warm-up.
 void choose_schedule(Keys& keys) {
   if (keys.says("lrsheduler")) {
     keys.drop_all("lr_scheduler.");
@@ -150,7 +150,7 @@ std::string picture_side(const Keys& keys) {
                    "pictures become squares: --set image_size=PIXELS");
 }
 
-/// This recipe has a single size. A key with another one stays in the tree, for the note.
+/// Translates the sizes into this recipe's single size. A key with another size stays in the tree, for the note.
 void unite_sizes(Keys& keys) {
   const std::string side = picture_side(keys);
   const ConfigValue* base = keys.find(kCollate + "base_size");
@@ -165,7 +165,7 @@ void resize(Keys& keys, const ConfigMap& map, const std::string& key, const std:
   if (!is_square || size.front() != side) keys.set(key + ".Resize.size", fmt::format("[{}]", text::join(size)), origin);
 }
 
-/// None if the list is null or missing.
+/// Reads a list of operations; none if the list is null or missing.
 std::optional<std::vector<ConfigMap>> operations_of(const Keys& keys, const std::string& key) {
   const ConfigValue* value = keys.find(key);
   if (value == nullptr || value->yaml.empty()) return std::nullopt;
@@ -180,12 +180,12 @@ std::optional<std::vector<ConfigMap>> operations_of(const Keys& keys, const std:
   return list;
 }
 
-/// Reads the operations of the training set; those that it lacks are switched off.
+/// Reads the operations of the training set, and turns off the operations that are not in its list.
 class Operations {
  public:
   explicit Operations(Keys& keys) : keys_(keys) {}
 
-  /// Returns the strong ones.
+  /// Returns the strong operations.
   Words run() {
     const auto list = operations_of(keys_, kKey);
     if (!list) {
@@ -225,7 +225,7 @@ class Operations {
     for (const auto& [name, unused] : map) leave_over(type, name, word_of(map, name));
   }
 
-  /// If an operation occurs several times, the last one counts.
+  /// Sets a setting; if an operation occurs several times, its last occurrence counts.
   void set_argument(const std::string& to, const std::string& value) {
     if (probabilities_.contains(to)) {
       probabilities_[to] = value;
@@ -246,7 +246,7 @@ class Operations {
     if (sides.size() == 2) keys_.set("augment.zoom_out_max", sides[1], origin_);
   }
 
-  /// An argument without a counterpart stays in the tree, for the note.
+  /// Leaves an argument without a counterpart in the tree, for the note.
   void leave_over(const std::string& type, const std::string& name, const std::string& value) {
     static const Words kRanges = {"translation_range", "scaling_range", "side_range"};
     const bool known = std::any_of(kArguments.begin(), kArguments.end(), [&](const Argument& argument) {
@@ -264,7 +264,7 @@ class Operations {
   std::map<std::string, std::string> probabilities_;
 };
 
-/// In this recipe, MixUp runs in the same epochs as Mosaic.
+/// Drops MixUp's epochs if they are Mosaic's: in this recipe both run in the same epochs.
 void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   const std::string key = kCollate + "mixup_epochs";
   const ConfigValue* value = keys.find(key);
@@ -272,7 +272,7 @@ void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   if (list_of<Words>(key, *value) == Words{epochs[0], epochs[1]}) keys.drop(key);
 }
 
-/// A single number is the end of the strong operations; then no phase has Mosaic and MixUp.
+/// Reads the phases' epochs. A single number is the end of the strong operations; no phase then has Mosaic and MixUp.
 Words epochs_of(const std::string& key, const ConfigValue& epoch) {
   Words epochs = epoch.is_sequence ? list_of<Words>(key, epoch) : Words{"0", "0", epoch.yaml};
   if (epochs.size() == 3) return epochs;
@@ -302,7 +302,7 @@ void read_policy(Keys& keys, const Words& strong) {
   }
 }
 
-/// The test set's pictures are only resized.
+/// Translates the resizing of the test set's pictures. Other operations stay in the tree, for the note.
 void read_evaluation(Keys& keys) {
   const std::string key = kVal + kTransforms + "ops";
   const auto list = operations_of(keys, key);
@@ -319,7 +319,7 @@ void read_evaluation(Keys& keys) {
   }
 }
 
-/// A file may have weights for several losses of the classes; that of the chosen loss counts.
+/// Takes the weight of the chosen class loss: a file may have weights for several.
 void read_class_weight(Keys& keys, const std::string& criterion, const std::string& classes) {
   for (const std::string each : {"mal", "vfl", "focal"}) {
     const std::string key = criterion + ".weight_dict.loss_" + each;
@@ -353,7 +353,7 @@ void read_losses(Keys& keys, const std::string& criterion) {
   keys.drop(key);
 }
 
-/// A tree may have the sections of both classes; that of the class named by `criterion` counts.
+/// Takes the section of the class that `criterion` names: a tree may have the sections of both classes.
 void choose_criterion(Keys& keys) {
   const ConfigValue* named = keys.find("criterion");
   if (named == nullptr) return;
@@ -362,7 +362,7 @@ void choose_criterion(Keys& keys) {
   }
 }
 
-/// The origin's optimizer ignores a group that matches no parameter, and there are files with such groups.
+/// Allows groups that match no parameter: the origin's optimizer ignores them, and there are files with such groups.
 void allow_empty_groups(Keys& keys) {
   const std::string key = "optimizer.params";
   const ConfigValue* value = keys.find(key);
@@ -373,7 +373,7 @@ void allow_empty_groups(Keys& keys) {
   keys.set("optimizer.groups", ConfigFields::value_text(&groups), value->origin);
 }
 
-/// A file that describes a network means the published one.
+/// Chooses the published network if the file describes a network.
 void read_network(Keys& keys) {
   static const Words kSections = {"DFINE.",          "DEIM.", "HGNetv2.", "HybridEncoder.", "DFINETransformer.",
                                   "DEIMTransformer."};
@@ -382,7 +382,7 @@ void read_network(Keys& keys) {
                                        [&name = key](const std::string& section) { return name.starts_with(section); });
     if (describes) keys.set("model.type", "dfine", value.origin);
   }
-  // Channels follow from the earlier parts.
+  // Here numbers of channels follow from the earlier parts.
   for (const char* key :
        {"HybridEncoder.in_channels", "DFINETransformer.feat_channels", "DEIMTransformer.feat_channels"}) {
     keys.drop(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detector for the command line: its presets, the words of its origin, and its predictions for files.
+// The detector for the command line: its presets, its origin's options, and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 
@@ -49,12 +49,12 @@ class DetectionRecipe final : public Recipe {
                                           const std::filesystem::path& file) const override;
 };
 
-/// The detections in one file: all with at least a certain score, the most certain first.
+/// The detections in one file with at least a given score, the most certain first.
 struct Looked {
   std::string file;
   ImageSize size;
   std::vector<FoundObject> found;
-  std::optional<FoundObject> guess;  ///< the most certain one if nothing was found
+  std::optional<FoundObject> guess;  ///< most certain detection if nothing was found
   double seconds = 0;
 };
 
@@ -94,7 +94,7 @@ void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<st
   }
 }
 
-/// "boxes": [[x1, y1, x2, y2], ...] and the other results, as fields of an object.
+/// The fields of a JSON object: "boxes": [[x1, y1, x2, y2], ...] and the other results.
 std::string json_of(const DetectionTask& task, const Looked& looked) {
   std::vector<std::string> boxes;
   std::vector<std::string> scores;
@@ -116,7 +116,7 @@ std::string json_of(const DetectionTask& task, const Looked& looked) {
                      text::join(names));
 }
 
-/// "circle 0.93"; a guess has a question mark.
+/// Class and score, as in "circle 0.93"; a guess has a question mark.
 std::string name_and_score(const DetectionTask& task, const FoundObject& object, const char* doubt = "") {
   return fmt::format("{}{} {:.2f}", task.class_name(object.label), doubt, object.score);
 }
@@ -130,7 +130,7 @@ BoxMark mark_of(const FoundObject& object, std::int64_t thick, std::string text)
           .text = std::move(text)};
 }
 
-/// The size doubled, but at most kMostDrawn pixels a side: letters and lines have a fixed size in pixels.
+/// Twice the size, but at most kMostDrawn pixels a side, because letters and lines have a fixed size in pixels.
 ImageSize drawn_size(ImageSize size) {
   constexpr double kMostDrawn = 1920;
   const double factor = std::min(2.0, kMostDrawn / static_cast<double>(std::max(size.width, size.height)));
@@ -140,7 +140,7 @@ ImageSize drawn_size(ImageSize size) {
   return {side(size.width), side(size.height)};
 }
 
-/// The picture enlarged, with a frame around each detection, or a thin one around the best guess if there is none.
+/// The enlarged picture, with a frame around each detection, or a thin frame around the best guess if there is none.
 Image picture_of(const DetectionTask& task, const Looked& looked) {
   std::vector<BoxMark> marks;
   for (const FoundObject& object : looked.found) marks.push_back(mark_of(object, 2, name_and_score(task, object)));
@@ -149,13 +149,13 @@ Image picture_of(const DetectionTask& task, const Looked& looked) {
   return draw_boxes(view_of(image), drawn_size(image.size), marks);
 }
 
-/// "circle 0.93 at 12, 30 (40 x 20 px)"
+/// A detection as in "circle 0.93 at 12, 30 (40 x 20 px)".
 std::string words_of(const DetectionTask& task, const FoundObject& object) {
   return fmt::format("{} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", name_and_score(task, object), object.box.x,
                      object.box.y, object.box.width, object.box.height);
 }
 
-/// All detections, with the lowest of their scores as the confidence of the whole.
+/// All detections of a file, with their lowest score as the file's confidence.
 Prediction prediction_of(const DetectionTask& task, const Looked& looked, const PredictOptions& options) {
   Prediction prediction{.file = looked.file, .text = "", .confidence = std::nullopt};
   std::vector<std::string> words;

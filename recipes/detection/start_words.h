@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same as in D-FINE's and DEIM's files.
+// The same names as in D-FINE's and DEIM's files.
 #pragma once
 
 #include "common/start_words.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: COCO's numbers over all ranks, precision and recall, pictures of the best and worst images.
+// The evaluation of a set: COCO's metrics over all ranks, precision and recall, and the best and worst images.
 #pragma once
 
 #include <filesystem>
@@ -16,19 +16,19 @@
 
 namespace lockstep::detection {
 
-/// Shapes: `target`: one image of open_test_set(), with boxes as centre and size in 0..1.
+/// Converts one image's target from open_test_set(), with boxes as centre and size in 0..1.
 /// Units: the boxes of the result are pixels of the original picture.
 [[nodiscard]] ImageTruth truth_of(const Detections& target);
 
 /// The 100 most certain detections of each image of a batch, in pixels of the original pictures.
 [[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
 
-/// The part of a box that lies in the picture: a model's boxes may reach over its edge. Units: pixels.
+/// The part of a box that is inside the picture: a model's boxes may reach beyond its edge. Units: pixels.
 [[nodiscard]] CocoBox cut_at_edges(const CocoBox& box, ImageSize size);
 
 class DetectionTally final : public Tally {
  public:
-  /// `class_names`: by label. `source`: the pictures of the samples, by index; null: no pictures are drawn.
+  /// `class_names`: names by label. `source`: the pictures of the samples, by index; null: no pictures are drawn.
   /// `category_ids`: as in DetectionSet.
   DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source,
                  std::vector<std::int64_t> category_ids = {})
@@ -39,9 +39,9 @@ class DetectionTally final : public Tally {
   [[nodiscard]] std::string bytes() const override;
   [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
   [[nodiscard]] std::string report() const override;
-  /// detections.json (COCO's results) and metrics.json (its numbers); empty without keep_all().
+  /// The files detections.json (COCO's results) and metrics.json (COCO's metrics); empty without keep_all().
   [[nodiscard]] std::map<std::string, std::string> results(std::int64_t epoch) const override;
-  /// worst.png and best.png.
+  /// Draws worst.png and best.png.
   [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
 
  private:
@@ -49,10 +49,10 @@ class DetectionTally final : public Tally {
   std::shared_ptr<const ImageSource> source_;
   std::vector<std::int64_t> category_ids_;
   bool keeps_all_ = false;
-  std::vector<ImageDetections> detections_;  ///< with keep_all(): this rank's; after metrics() all ranks'
-  std::vector<ImageResult> results_;         ///< this rank's
-  Gallery gallery_;                          ///< this rank's; after metrics() that of all ranks
-  CocoNumbers numbers_;                      ///< of all ranks, after metrics()
+  std::vector<ImageDetections> detections_;  ///< with keep_all(): this rank's detections; after metrics(), all ranks'
+  std::vector<ImageResult> results_;         ///< results of this rank
+  Gallery gallery_;                          ///< images of this rank; after metrics(), of all ranks
+  CocoNumbers numbers_;                      ///< metrics of all ranks, after metrics()
 };
 
 }  // namespace lockstep::detection

@@ -30,7 +30,7 @@ const Targets& targets_of(const Batch& batch) {
   return *targets;
 }
 
-/// "8 classes (circle, triangle, ...)"
+/// The classes as in "8 classes (circle, triangle, ...)".
 std::string counted_names(std::int64_t classes, const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> some(names.begin(),
@@ -40,7 +40,7 @@ std::string counted_names(std::int64_t classes, const std::vector<std::string>& 
   return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
 }
 
-/// Throws if the sets differ in their classes: each set numbers its own labels, so they would mean something else.
+/// Throws if the sets differ in their classes: each set numbers its own labels, so labels would differ in meaning.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;
@@ -53,8 +53,8 @@ void require_same_classes(const std::vector<std::string>& training, const std::v
       "both sets need the same list of classes");
 }
 
-/// The same if only the model's names are known, which may be a user's own words for the classes: a name in both lists
-/// must have the same label in both.
+/// Does the same if only the model's names are known, which may be a user's own names for the classes: a name in both
+/// lists must have the same label in both.
 void require_same_labels(const std::vector<std::string>& model, const std::vector<std::string>& here,
                          const std::string& path) {
   for (auto name = here.begin(); name != here.end(); ++name) {
@@ -66,7 +66,7 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
   }
 }
 
-/// A user's own words for the classes must not reorder them.
+/// Throws if a user's own names for the classes are the set's names in another order.
 void require_no_other_order(const std::vector<std::string>& words, const std::vector<std::string>& names) {
   if (words.empty() || words == names || !std::is_permutation(words.begin(), words.end(), names.begin(), names.end()))
     return;
@@ -115,7 +115,7 @@ std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) 
   const std::vector<std::string>& here = options.opened->class_names();
   const std::vector<std::string>& known = config_.sets.class_names;
   require_same_classes(known.empty() ? names_of_training_ : known, here, folder);
-  // The checkpoint is of a version that did not keep the data's own names.
+  // The checkpoint is from a version that did not store the set's own names.
   if (known.empty() && names_of_training_.empty()) require_same_labels(config_.class_names, here, folder);
   DetectionSet set = open_test_set(options);
   names_of_set_ = set.class_names;
@@ -186,7 +186,7 @@ std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Mo
     return {at::rand({batch, 3, size, size})};
   };
   function.run = [&detector](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
-    const Outputs outputs = detector.forward(arguments[0], nullptr);  // of the last layer only
+    const Outputs outputs = detector.forward(arguments[0], nullptr);  // outputs of the last layer only
     return {outputs.at("logits").select(0, 0), outputs.at("boxes").select(0, 0)};
   };
   for (std::int64_t label = 0; label < config_.num_classes; ++label) function.names.push_back(class_name(label));

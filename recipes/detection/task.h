@@ -18,28 +18,29 @@ class DetectionTask final : public Task {
  public:
   explicit DetectionTask(const DetectionConfig& config) : config_(config) {}
 
-  /// `folder`: a path for open_source(), or synthetic scenes: "scenes:200", "scenes:200:7" with a seed.
+  /// `folder`: a path for open_source(), or synthetic scenes such as "scenes:200" or, with a seed, "scenes:200:7".
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
-  /// Sets the number and the names of the classes in `config`, this task's own, from data.train, unless they are set.
+  /// Sets the number and the names of the classes in `config` from data.train, unless they are set.
   /// Throws: UsageError if num_classes differs from the set's number, naming both; DataError if the set cannot be read.
   void settle(DetectionConfig& config);
   [[nodiscard]] Collate collate() const override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// For weights with the published names: heads for other classes, backbones alone (dfine/weights.h).
+  /// Accepts weights with the published names, including heads for other classes and backbones alone (dfine/weights.h).
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// The published networks have the origin's names; the small detector has no counterpart in another program.
+  /// Returns the published networks' weights, whose names are the origin's; nothing for the small detector, which has
+  /// no counterpart in another program.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Drops the layers that only training needs.
   void prepare_inference(torch::nn::Module& model) override;
-  /// Images [N, 3, S, S] in 0..1 to logits [N, Q, C] and boxes [N, Q, 4].
+  /// Maps images [N, 3, S, S] in 0..1 to logits [N, Q, C] and boxes [N, Q, 4].
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
-  /// Images and orig_target_sizes [N, 2] (width, height) to labels, boxes and scores: decode_together().
+  /// Maps images and orig_target_sizes [N, 2] (width, height) to labels, boxes and scores (decode_together()).
   std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& model) override;
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
-  /// In training with denoising queries made of the batch's objects.
+  /// In training adds denoising queries that are made from the batch's objects.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// The number of boxes is a mean over all replicas, which takes one small all-reduce in every batch.
+  /// Divides by the mean number of boxes over all replicas, which takes one small all-reduce in every batch.
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] StateDict batch_state(const Batch& batch) const override;
@@ -54,8 +55,8 @@ class DetectionTask final : public Task {
   std::vector<std::string> names_of_training_;
   std::shared_ptr<const ImageSource> opened_;       ///< data.train, between settle() and make_training_set()
   std::vector<std::string> names_of_set_;           ///< class names of the last make_dataset()
-  std::shared_ptr<const ImageSource> test_source_;  ///< the pictures of the last make_dataset()
-  std::vector<std::int64_t> category_ids_;          ///< COCO's id of each label in it
+  std::shared_ptr<const ImageSource> test_source_;  ///< pictures of the last make_dataset()
+  std::vector<std::int64_t> category_ids_;          ///< COCO's id of each label in that set
   LayersAtOnce layers_;                             ///< layers of the network in training
 };
 

@@ -22,7 +22,7 @@ std::string lower_case(const std::string& value) {
 /// The depth in the origin's name is ignored: --layers sets it.
 std::string model_name_of(const std::string& value) { return value == "res50_ASPP_lorm" ? "aspp_lorm" : value; }
 
-/// The labels of the origin's data set. Its other words only select maps for losses; this recipe selects them itself.
+/// The labels for the origin's data set name. Other words in it select maps; this recipe does so itself.
 std::string labels_of_set(const std::string& value) {
   const std::string name = lower_case(value);
   if (name.find("scribble") != std::string::npos) return "scribbles";

@@ -19,7 +19,7 @@ namespace {
 constexpr ConfigRange kShare{0, 1};
 constexpr ConfigRange kWeight{.least = 0};
 constexpr ConfigRange kScale{0.05, 20};
-constexpr double kMostClasses = 255;  // kUnlabelled is no class
+constexpr double kMostClasses = 255;  // kUnlabelled is not a class
 constexpr double kLargestSide = 65536;
 
 double number_of(const std::string& key, const std::string& text) {
@@ -55,7 +55,7 @@ void require_classes_and_names(const AutoInt& classes, const std::vector<std::st
   }
 }
 
-/// The network needs a loss to learn from; LoRM alone does not reach its head.
+/// Requires a loss that trains the head: LoRM has no gradient for the head.
 void require_a_loss(const LossOptions& loss, bool full) {
   if (loss.segmentation + loss.pseudo + loss.distance_scribble + loss.distance_class > 0) return;
   throw UsageError(full ? "loss.segmentation is 0, and full masks have no other loss"

@@ -18,27 +18,27 @@
 namespace lockstep::segmentation {
 
 struct SegmentationConfig final : TrainConfig {
-  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() sets the number of classes of the set
-  std::vector<std::string> class_names = {};   ///< by label, for readers; empty: the set's own names
+  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() takes the number of classes from the set
+  std::vector<std::string> class_names = {};   ///< names for reports, by label; empty: the set's own names
 
   struct Sets {
-    std::string labels = "scribbles";   ///< labels of training: scribbles, or masks (every pixel)
-    std::string train_split = "train";  ///< VOC: a list in ImageSets
+    std::string labels = "scribbles";   ///< training labels: scribbles, or masks (every pixel)
+    std::string train_split = "train";  ///< for VOC: name of a list in ImageSets
     std::string test_split = "val";
-    std::vector<ConfigMap> mask_values = {};  ///< value of a mask: class id; other values are ids themselves
-    std::string masks;                        ///< folders in that of the set, or paths; empty: the layout's
+    std::vector<ConfigMap> mask_values = {};  ///< maps from mask value to class id; other values are ids themselves
+    std::string masks;                        ///< folder in the set's, or a path; empty: the layout's; the same below
     std::string scribbles;
     std::string pseudo_labels;
     std::string distance_scribble;
     std::string distance_class;
     bool strict = true;           ///< false: pictures without a mask or map are left out and counted
     double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
-    std::int64_t split_seed = 0;  ///< chooses these pictures
+    std::int64_t split_seed = 0;  ///< seed for choosing these pictures
   } sets;
 
   std::string model_type = "aspp_lorm";
-  std::vector<std::string> rates;  ///< of the pyramid; empty: the type's
-  ModelOptions model;              ///< without the settings above
+  std::vector<std::string> rates;  ///< dilations of the pyramid; empty: the model type's
+  ModelOptions model;              ///< the other settings of the network
   LossOptions loss;
   AugmentOptions augment;
 
@@ -48,15 +48,15 @@ struct SegmentationConfig final : TrainConfig {
   SegmentationConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
-  /// data.train if val_fraction keeps a part of it for the test.
+  /// Returns data.train if val_fraction holds out a part of it for the test.
   [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
   /// True if training uses full masks.
   [[nodiscard]] bool full() const { return sets.labels == "masks"; }
-  /// The options of the parts, including those that several parts share. Throws: UsageError naming the key. A network
-  /// whose loss.lorm is 0 has no LoRM.
+  /// The options of the network, including those it shares with other parts. Throws: UsageError naming the key. With a
+  /// loss.lorm of 0 the network has no LoRM.
   [[nodiscard]] ModelOptions model_options() const;
-  /// Returns the options as set for scribbles; for full masks, without pseudo-labels and distances.
+  /// Returns the options as set; for training with full masks, without pseudo-labels and distances.
   [[nodiscard]] LossOptions loss_options() const;
   /// The maps that the losses need.
   [[nodiscard]] Planes planes() const;
@@ -64,7 +64,7 @@ struct SegmentationConfig final : TrainConfig {
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
 };
 
-/// The recipe's presets, compiled in from *.yml: preset name (the file's name without .yml) to its YAML text.
+/// The recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
 /// The arguments of the origin's train.py and their names here: `--layers 50 --model_type res50_ASPP_lorm ...`, as

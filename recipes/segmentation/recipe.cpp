@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation for the command line: its presets, the words of its origin, and its predictions for files.
+// Segmentation for the command line: its presets, its origin's options, and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ at::Tensor shares_of_file(const SegmentationTask& task, torch::nn::Module& model
   return task.look_at(model, Normalize{}(std::move(sample)).data.to(device_of(model))).to(at::kCPU);
 }
 
-/// "background 86.9 %, nucleus 13.1 %", the most frequent first.
+/// The shares of the classes, the most frequent first: "background 86.9 %, nucleus 13.1 %".
 Prediction read_one(const SegmentationTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
   const at::Tensor shares = shares_of_file(task, model, file);
   const auto [confidence, classes] = shares.max(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same as the origin's options.
+// The same names as the origin's options.
 #pragma once
 
 #include "common/start_words.h"

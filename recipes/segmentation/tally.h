@@ -14,19 +14,19 @@
 
 namespace lockstep::segmentation {
 
-/// Requires outputs "classes", uint8 [B, H, W], and batches with std::vector<EvalPicture> in `extra`. Pixels outside of
-/// a picture's own size are not counted.
+/// Requires the output "classes", uint8 [B, H, W], and batches with std::vector<EvalPicture> in `extra`. Pixels outside
+/// of a picture's own size are not counted.
 /// Metrics: miou, pixel_accuracy, and iou_<class> for each class that is in a mask or was predicted.
 class SegmentationTally final : public Tally {
  public:
-  /// `class_names`: by label, one per class. `source`: the pictures, with the mask in maps[0]; null: nothing is drawn.
+  /// `class_names`: one per class, by label. `source`: the pictures, with the mask in maps[0]; null: no drawings.
   SegmentationTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source);
 
   void add(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] std::string bytes() const override;
   [[nodiscard]] std::vector<Metric> metrics(const std::vector<std::string>& parts) override;
   [[nodiscard]] std::string report() const override;
-  /// worst.png and best.png.
+  /// Draws worst.png and best.png.
   [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
 
   [[nodiscard]] const Confusion& confusion() const noexcept { return confusion_; }
@@ -34,7 +34,7 @@ class SegmentationTally final : public Tally {
  private:
   std::vector<std::string> class_names_;
   std::shared_ptr<const ImageSource> source_;
-  Confusion confusion_;  ///< of this rank; after metrics() of all ranks
+  Confusion confusion_;  ///< counts of this rank; after metrics(), of all ranks
   Gallery gallery_;
 };
 

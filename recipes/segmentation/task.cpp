@@ -35,14 +35,14 @@ LogitsOf logits_of(torch::nn::Module& model) {
   };
 }
 
-/// "res50_ASPP_lorm": the origin's name if it has one.
+/// The origin's name for the network if it has one, as in "res50_ASPP_lorm".
 std::string name_of(const ModelOptions& model) {
   const std::int64_t layers = model.backbone.layers;
   if (model.type == ModelType::kAsppLorm) return fmt::format("res{}_ASPP_lorm", layers);
   return fmt::format("{} with ResNet-{}", to_string(model.type), layers);
 }
 
-/// Refuses a last batch of one picture, which would end the run after a whole epoch.
+/// Refuses settings that make a last batch of one picture, which would end the run with an error after a whole epoch.
 void require_no_single_picture(const SegmentationConfig& config, std::int64_t pictures) {
   if (config.drop_last || config.sync_batchnorm || config.batch_size.is_auto() || config.replicas < 1) return;
   const std::int64_t of_replica = (pictures + config.replicas - 1) / config.replicas;
@@ -152,7 +152,7 @@ Outputs SegmentationTask::run_exported(const nn::TensorFunction& network, const 
                                    side, views.size(3), views.size(2)),
                        "export and evaluate with --set eval.window=N, at most the shorter side of each picture");
     }
-    // The network applies softmax itself; the softmax of its logarithms gives the same shares again.
+    // The network applies softmax itself; the softmax of the logarithms of its outputs gives the outputs again.
     return network({values.restored(views)}).at(0).log();
   });
 }

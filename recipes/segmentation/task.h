@@ -17,48 +17,49 @@ class SegmentationTask final : public Task {
  public:
   explicit SegmentationTask(const SegmentationConfig& config) : config_(config) {}
 
-  /// Pictures with full masks. `folder`: a path for open_test_set().
+  /// Opens pictures with full masks. `folder`: a path for open_test_set().
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
-  /// Pictures with the maps that the losses need.
+  /// Opens pictures with the maps that the losses need.
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
-  /// Sets the number and the names of the classes in `config`, this task's own, from data.train, unless they are set,
-  /// and sets the test set.
+  /// Sets the number and the names of the classes in `config` from data.train, unless they are set, and sets the test
+  /// set.
   /// Throws: UsageError if num_classes differs from the set's number, naming both; DataError if the set cannot be read.
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// For the origin's files (model_best.pth), and for ImageNet's backbones, whose classifier is dropped.
+  /// Accepts the origin's files (model_best.pth) and ImageNet backbones, whose classifier is dropped.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// {epoch, state_dict}, the format of the origin's evaluate.py.
+  /// Returns {epoch, state_dict}, the format of the origin's evaluate.py.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Pictures [N, 3, S, S] in 0..1 to the shares of the classes [N, C, S, S], from a single view at one scale. S is the
-  /// window of evaluation, or the crop of training if that window is the whole picture.
+  /// Maps pictures [N, 3, S, S] in 0..1 to the classes' probabilities [N, C, S, S], from a single view at one scale. S
+  /// is the evaluation's window, or the training's crop if that window is the whole picture.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
-  /// In training, the outputs of Segmenter; in evaluation "classes", uint8 [B, H, W], each picture computed alone by
-  /// the settings eval.*; 255 outside of it.
+  /// Returns the outputs of Segmenter in training; in evaluation "classes", uint8 [B, H, W], with each picture computed
+  /// alone according to the settings eval.*, and 255 outside the picture.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// Throws: UsageError if a view's size is not that of the function's pictures.
+  /// Throws: UsageError if a view's size differs from the function's pictures.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
-  /// "res50_ASPP_lorm, stride 8, learns from scribbles (segmentation, 0.5 pseudo, lorm)": losses with their weights.
+  /// The network, the labels, and the losses with their weights, as in "res50_ASPP_lorm, stride 8, learns from
+  /// scribbles (segmentation, 0.5 pseudo, lorm)".
   [[nodiscard]] std::string model_name() const override;
 
   [[nodiscard]] const SegmentationConfig& config() const noexcept { return config_; }
-  /// By label: those of the settings, otherwise the set's own, otherwise class_0 and so on.
+  /// The names by label: from the settings, otherwise from the set, otherwise class_0 and so on.
   [[nodiscard]] std::vector<std::string> class_names() const;
-  /// Shares of the classes: [C, H, W] of a normalised picture [3, H, W].
+  /// The classes' probabilities [C, H, W] for a normalised picture [3, H, W].
   [[nodiscard]] at::Tensor look_at(torch::nn::Module& model, const at::Tensor& picture) const;
 
  private:
-  /// S of network_function().
+  /// The side S of network_function().
   [[nodiscard]] std::int64_t exported_side() const;
-  /// run() of an evaluation.
+  /// The outputs of run() in an evaluation.
   [[nodiscard]] Outputs classes_of_batch(const Batch& batch, const LogitsOf& logits) const;
 
   const SegmentationConfig& config_;
-  std::shared_ptr<const ImageSource> test_source_;  ///< of the last make_dataset()
+  std::shared_ptr<const ImageSource> test_source_;  ///< source of the set from the last make_dataset()
   std::vector<std::string> names_of_set_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks up OpenBLAS's functions by name: base links neither libtorch nor a BLAS.
+// Looks up OpenBLAS's functions by name, because base links neither libtorch nor a BLAS.
 #include "lockstep/base/blas.h"
 
 #include <dlfcn.h>
@@ -42,7 +42,7 @@ using Action = void (*)();
 
 template <class Function>
 Function find(void* library, const char* name) {
-  return reinterpret_cast<Function>(dlsym(library, name));  // this is how dlsym is used
+  return reinterpret_cast<Function>(dlsym(library, name));  // the usual cast for dlsym()
 }
 
 std::string text_of(void* library, const char* name) {
@@ -82,9 +82,9 @@ bool set_up_again(const std::string& core) {
   return true;
 }
 
-/// The core type that the system's OpenBLAS takes; empty if there is none. Asks in a child process, because a launcher
-/// lives as long as its ranks and should not keep 36 MB of kernels. The C library lets a child load libraries after a
-/// fork.
+/// Returns the core type that the system's OpenBLAS chooses; empty if there is none. Asks in a child process, because a
+/// launcher lives as long as its ranks and should not keep 36 MB of kernels in memory. The C library lets a child load
+/// libraries after a fork.
 std::string ask_in_a_child() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return "";
@@ -96,7 +96,7 @@ std::string ask_in_a_child() {
     ::_exit(0);
   }
   ::close(ends[1]);
-  // If memory is short, OpenBLAS tries for ever.
+  // If memory is short, OpenBLAS retries for ever.
   constexpr int kPatienceMs = 2000;
   pollfd answer{ends[0], POLLIN, 0};
   const bool answered = child > 0 && ::poll(&answer, 1, kPatienceMs) > 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ConfigTree: YAML text to dotted keys. Binding to structs is in config_fields.cpp.
+// ConfigTree: reads YAML text into dotted keys. config_fields.cpp binds them to structs.
 #include "lockstep/base/config.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ ConfigValue value_of(const YAML::Node& node, std::string origin) {
   return {node.IsNull() ? "" : node.Scalar(), std::move(origin), false};
 }
 
-/// A new value of a key replaces the values of its parts.
+/// Removes the values below `key`: a new value of the key replaces them.
 void erase_parts(std::map<std::string, ConfigValue>& values, const std::string& key) {
   const std::string prefix = key + ".";
   auto at = values.lower_bound(prefix);
@@ -83,7 +83,7 @@ struct Including {
   int files = 0;
 };
 
-/// A path is relative to the including file; "~/" is the home folder.
+/// Resolves a path relative to the including file; "~/" is the home folder.
 std::filesystem::path included_path(const std::filesystem::path& from, const std::string& name) {
   if (!name.starts_with("~/")) return from.parent_path() / name;
   return std::filesystem::path(env::get("HOME").value_or("/")) / name.substr(2);

@@ -19,7 +19,7 @@ struct Overload : Ts... {
   using Ts::operator()...;
 };
 template <class... Ts>
-Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce it for an aggregate
+Overload(Ts...) -> Overload<Ts...>;  // Clang 14 does not deduce this for an aggregate
 
 constexpr const char* kAuto = "auto";
 
@@ -38,7 +38,7 @@ void assign_number_or_auto(AutoInt& field, const std::string& yaml) {
   }
 }
 
-/// Throws: YAML::Exception if it is no list of maps of scalars and lists of scalars.
+/// Throws: YAML::Exception unless it is a list of maps whose values are scalars or lists of scalars.
 void assign_maps(std::vector<ConfigMap>& field, const std::string& yaml) {
   std::vector<ConfigMap> maps;
   YAML::Node list = base::load_yaml(yaml);
@@ -95,7 +95,7 @@ bool assign(const ConfigFields::Target& target, const ConfigValue& value) {
   }
 }
 
-/// The numbers that a field has, each with its text.
+/// Returns the numbers in a field, each with its text.
 std::vector<std::pair<double, std::string>> numbers_of(const ConfigFields::Field& field) {
   using Numbers = std::vector<std::pair<double, std::string>>;
   return std::visit(Overload{[](const std::int64_t* number) -> Numbers {
@@ -160,7 +160,7 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
 }
 
-/// The dotted keys of a map that belongs in a list of maps become one value again.
+/// Joins the dotted keys of a map that belongs in a list of maps into one value again.
 std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
                                                    const std::vector<ConfigFields::Field>& fields) {
   std::map<std::string, ConfigValue> values = tree.values();

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it some whole numbers have no double
+constexpr double kExact = 9007199254740992.0;  // 2^53: a double cannot hold every larger whole number
 
 std::string text_of(double number) {
   const bool whole = std::floor(number) == number && std::abs(number) < kExact;

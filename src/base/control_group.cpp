@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Version 1 writes a huge number of pages for "no limit".
+// Version 1 reports a huge number of pages for "no limit".
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60U;
 
 std::optional<std::uint64_t> group_number(const fs::path& file) {
@@ -77,8 +77,8 @@ void read_tasks(const fs::path& group, bool /*is_second*/, GroupLimits& limits) 
 
 using Reader = void (*)(const fs::path&, bool, GroupLimits&);
 
-// Reads the group and all above it. Inside a container the path may not exist, or lead out of it ("/../job"); then the
-// root is the container's own group.
+// Reads the group and all groups above it. In a container the path may not exist, or it may lead out of the container
+// ("/../job"). The root is then the container's own group.
 void read_upwards(const fs::path& root, std::string path, bool is_second, Reader read, GroupLimits& limits) {
   if (path.starts_with("/..")) path = "/";
   for (;;) {
@@ -88,7 +88,8 @@ void read_upwards(const fs::path& root, std::string path, bool is_second, Reader
   }
 }
 
-// Version 1 mounts each controller, or several together ("cpu,cpuacct"), in a folder with that name.
+// Returns the folder of a controller. Version 1 mounts each controller, or several together ("cpu,cpuacct"), in a
+// folder with its name.
 fs::path mount_of(const fs::path& groups, const std::string& controllers, const std::string& name) {
   std::error_code missing;
   return fs::exists(groups / name, missing) ? groups / name : groups / controllers;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS has the folders of the libraries of
-// an install and of the build; LOCKSTEP_TORCH_FOLDERS has those of libtorch's libraries. Relative paths begin at the
-// folder of the file with this code.
+// The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS lists the library folders of an
+// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths begin at the folder of this code's
+// file.
 #include "lockstep/base/cuda_library.h"
 
 #include <dlfcn.h>
@@ -48,8 +48,7 @@ std::vector<std::string> folders_from(const fs::path& here, std::string_view lis
   return folders;
 }
 
-/// The folders that the loader searches for this program: the program's own (RPATH), those of LD_LIBRARY_PATH, the
-/// system's.
+/// Returns the folders that the loader searches for this program: RPATH, LD_LIBRARY_PATH and the system's.
 std::vector<std::string> folders_of_loader() {
   void* program = ::dlopen(nullptr, RTLD_LAZY);
   Dl_serinfo count{};
@@ -63,7 +62,7 @@ std::vector<std::string> folders_of_loader() {
   return folders;
 }
 
-/// Empty: it is in none of them.
+/// Returns the path of kFile; empty if it is in none of the folders.
 std::string file_in(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (is_there(fs::path(folder) / kFile)) return fs::path(folder) / kFile;
@@ -71,7 +70,7 @@ std::string file_in(const std::vector<std::string>& folders) {
   return "";
 }
 
-/// The folder of a libtorch without CUDA; empty: libtorch has it, or no libtorch was found.
+/// Returns the folder of a libtorch without CUDA; empty if libtorch has CUDA, or no libtorch was found.
 std::string torch_without_cuda(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (is_there(fs::path(folder) / "libc10.so")) return is_there(fs::path(folder) / "libtorch_cuda.so") ? "" : folder;
@@ -93,7 +92,7 @@ Obstacle no_fit(const std::string& file, const std::string& why) {
           "install the library that it names (pip install torch brings it), or install Lockstep again"};
 }
 
-/// An obstacle around the library: in libtorch or the driver.
+/// Returns an obstacle in libtorch or the driver, outside Lockstep's own library.
 Obstacle obstacle_around(const Search& search) {
   if (const std::string folder = torch_without_cuda(search.torch_folders); !folder.empty()) {
     return {Lack::kLibtorch, fmt::format("this libtorch has no CUDA ({} has no libtorch_cuda.so)", folder),
@@ -106,8 +105,7 @@ Obstacle obstacle_around(const Search& search) {
   return {};
 }
 
-/// Loads the library as if the program had been linked with it: symbols that libtorch's libraries name are resolved
-/// when they are called.
+/// Loads the library as if the program were linked with it. Functions of libtorch are resolved when they are called.
 Library load(const std::string& path) {
   void* handle = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE);
   if (handle == nullptr) return {.obstacle = no_fit(kFile, loader_words())};

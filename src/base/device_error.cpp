@@ -9,8 +9,8 @@
 namespace lockstep::base {
 namespace {
 
-// cudaGetErrorString() of the errors after which a context is lost, from CUDA 11 to 13; and the words of cuBLAS and
-// cuDNN if one of their kernels met such an error.
+// The texts of cudaGetErrorString(), CUDA 11 to 13, for errors after which a context is lost, and the texts of cuBLAS
+// and cuDNN for such an error in one of their kernels.
 constexpr std::array<std::string_view, 12> kAsynchronous = {
     "device-side assert triggered",
     "an illegal memory access was encountered",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Advice for CUDA's asynchronous errors: they come up at a later call than the one that caused them. Text only, since
-// base knows nothing of CUDA.
+// Advice for CUDA's asynchronous errors, which a call reports later than the call that caused them. It reads only the
+// error text, because base does not depend on CUDA.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace lockstep::base {
 
-/// Returns the hint for an error text from libtorch; empty unless the text is of an asynchronous GPU error, from a
-/// kernel that ran while the host was elsewhere. `launch_blocking`: CUDA_LAUNCH_BLOCKING=1 is set. Pure function.
+/// Returns the hint for an error text from libtorch; empty unless it is an asynchronous GPU error. `launch_blocking`:
+/// CUDA_LAUNCH_BLOCKING=1 is set. It is a pure function.
 [[nodiscard]] std::string device_error_hint(std::string_view message, bool launch_blocking);
 
-/// True if CUDA_LAUNCH_BLOCKING=1 is set.
+/// Returns true if CUDA_LAUNCH_BLOCKING=1 is set.
 [[nodiscard]] bool is_launch_blocking();
 
 }  // namespace lockstep::base

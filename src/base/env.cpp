@@ -13,7 +13,7 @@
 namespace lockstep::env {
 namespace {
 
-constexpr double kMostSeconds = 1e9;  // 31 years: fits every clock
+constexpr double kMostSeconds = 1e9;  // 31 years, which fits into every clock
 
 std::optional<double> positive_seconds(const char* name) {
   const auto text = get(name);

@@ -54,7 +54,7 @@ std::string base::error_file_path() {
 
 namespace {
 
-// torchelastic reads this form; "type" inside extraInfo is Lockstep's and vetoes a restart.
+// Writes the error in the form that torchelastic reads. "type" inside extraInfo is Lockstep's and can veto a restart.
 void write_error_file(const char* type, const std::string& text, int erred) {
   const std::string path = base::error_file_path();
   if (path.empty()) return;
@@ -101,7 +101,7 @@ std::string indented(const std::string& lines) {
   return out;
 }
 
-/// Reports an exception that is no lockstep::Error: libtorch's, the standard library's, the program's own.
+/// Reports an exception that is not a lockstep::Error: libtorch's, the standard library's, the program's own.
 int report_unknown(const std::exception& error) {
   const bool blocking = base::is_launch_blocking();
   const std::string device_hint = base::device_error_hint(error.what(), blocking);
@@ -130,7 +130,7 @@ int report_current() {
   } catch (const std::bad_alloc&) {
     return report_error(shortage_error("go on: out of memory", ENOMEM));
   } catch (const std::system_error& error) {
-    // A thread that a library, or the program, could not start; other causes of EAGAIN have another category.
+    // EAGAIN of this category means that a library or the program could not start a thread.
     const int number = error.code().value();
     const bool is_ours = error.code().category() == std::generic_category();
     if (!is_shortage(number) || (number == EAGAIN && !is_ours)) return report_unknown(error);

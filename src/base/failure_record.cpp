@@ -98,7 +98,7 @@ void rethrow(const FailureRecord& record) {
   throw_error(record.type, record.message, record.hint);
 }
 
-// An error type that is not Lockstep's is the program's own.
+// An error of a type that is not Lockstep's counts as the program's own.
 int exit_code_of(const FailureRecord& record) {
   try {
     rethrow(record);

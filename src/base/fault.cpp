@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backtrace of an exception is taken at the throw: during the search for a handler, the stack is still intact. The
-// search calls the personality routine of each frame on its way (Itanium C++ ABI). So a frame with a routine that notes
-// the exception and catches nothing sees every exception that will leave it, and costs nothing until then.
+// Takes the backtrace of an exception at the throw: the stack is still intact during the search for a handler. The
+// search calls the personality routine of each frame that it passes (Itanium C++ ABI). So a frame whose routine notes
+// the exception and catches nothing sees every exception that will leave it, and costs nothing if there is no
+// exception.
 #include "lockstep/base/fault.h"
 
 #include <cxxabi.h>
@@ -27,7 +28,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
 
-// libstdc++'s own handler, from <ext/...>: the default if the program has set none.
+// libstdc++'s own handler, from <ext/...>, which is the default.
 namespace __gnu_cxx {
 void __verbose_terminate_handler();
 }
@@ -43,21 +44,21 @@ std::atomic<std::int64_t> noted_batch = -1;
 thread_local const char* current_section = nullptr;
 thread_local base::Stack thrown_at;
 
-/// An exception on its way, as noted by its innermost section.
+/// An exception that has been thrown, as noted by its innermost section.
 struct Noted {
   std::exception_ptr exception;
   base::Place place;
   base::Stack stack;
 };
 
-/// The last ones. They are kept alive, so that no later exception gets the same address and is taken for one of them.
+/// The last noted exceptions. They are kept alive, so that a later exception does not get the same address.
 class Notes {
  public:
   void add(const std::exception_ptr& exception, const base::Stack& stack) noexcept {
     const std::lock_guard lock(mutex_);
     for (Noted& each : notes_) {
       if (each.exception != exception) continue;
-      // The section is the innermost; the step is that of the training thread when the exception reaches it.
+      // Keeps the innermost section, but takes the step from the training thread when the exception reaches it.
       const char* section = each.place.section;
       each.place = base::current_place();
       if (section != nullptr) each.place.section = section;
@@ -66,7 +67,7 @@ class Notes {
     try {
       notes_.push_back({exception, base::current_place(), stack});
       if (notes_.size() > kMost) notes_.pop_front();
-    } catch (const std::bad_alloc&) {  // it is then reported without its place
+    } catch (const std::bad_alloc&) {  // the exception is then reported without its place
     }
   }
 

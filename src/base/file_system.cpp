@@ -47,7 +47,7 @@ void check(const std::error_code& code, std::string_view verb, const fs::path& p
   if (code) fail(verb, path, code.value());
 }
 
-/// The kind of a file that is not regular; nullptr for a regular one.
+/// Returns the kind of a file that is not regular; nullptr for a regular file.
 const char* special_kind(mode_t mode) {
   switch (mode & S_IFMT) {
     case S_IFREG:
@@ -66,7 +66,7 @@ const char* special_kind(mode_t mode) {
   }
 }
 
-/// True for a shell's <(COMMAND), or standard input.
+/// Returns true for a shell's <(COMMAND), or standard input.
 bool is_own_descriptor(const std::string& path) {
   return path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/") || path == "/dev/stdin";
 }
@@ -173,12 +173,12 @@ class PosixFileSystem final : public FileSystem {
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
     const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
     if (size > most) refuse_size(path, text::bytes(size), most);
-    // Room for one more byte, so that the end of the file is found without growing.
+    // One byte more than the size, so that the end of the file is found without a larger buffer.
     std::string content(static_cast<std::size_t>(size) + 1, '\0');
     std::size_t have = 0;
     for (;;) {
       if (have > most) refuse_size(path, "more than " + text::bytes(most), most);
-      if (have == content.size()) content.resize(content.size() + 4096);  // it grew, or is in /proc with size 0
+      if (have == content.size()) content.resize(content.size() + 4096);  // the file grew, or is in /proc with size 0
       const ssize_t got = ::read(fd.get(), content.data() + have, content.size() - have);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail("read", path, errno);
@@ -217,7 +217,7 @@ class PosixFileSystem final : public FileSystem {
 
   void rename(const fs::path& from, const fs::path& to) override {
     struct stat status {};
-    // A device, pipe or socket must not be replaced by a file (as root, /dev/null for the whole machine).
+    // A file must not replace a device, pipe or socket: root would replace /dev/null for the whole machine.
     if (::lstat(to.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) && !S_ISLNK(status.st_mode)) {
       const char* kind = special_kind(status.st_mode);
       if (kind != nullptr) throw IoError(fmt::format("cannot replace {}: it is {}", to.string(), kind));
@@ -237,7 +237,7 @@ class PosixFileSystem final : public FileSystem {
     const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) fail("open", folder, errno);
     if (::fsync(fd.get()) == 0) return;
-    // Some network and FUSE file systems make names durable by themselves, or not at all: the attempt loses nothing.
+    // Some network and FUSE file systems make names durable by themselves, or not at all: the failure is harmless.
     if (errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) fail<SyncError>("fsync", folder, errno);
     static std::atomic_flag said;
     if (said.test_and_set()) return;
@@ -256,11 +256,10 @@ UniqueFd try_open_regular_file(const fs::path& path, int flags, unsigned mode) {
   if (!fd.valid()) {
     const int code = errno;
     const bool there = ::stat(path.c_str(), &status) == 0;
-    // A pipe without a reader, a socket and a folder fail by themselves, but the system's message does not name their
-    // kind.
+    // A pipe without a reader, a socket and a folder fail by themselves, but the system's message lacks the kind.
     if (there && (code == ENXIO || code == EISDIR || code == ENODEV)) require_regular(path, status.st_mode);
     errno = code;
-    // Another process has a lease on the file and gives it back when asked: that is worth a wait.
+    // Another process has a lease on the file. The kernel asks for it, and a second open waits until it is returned.
     if (!there || code != EWOULDBLOCK || !S_ISREG(status.st_mode)) return fd;
     fd.reset(::open(path.c_str(), wanted, mode));
     if (!fd.valid()) return fd;
@@ -322,6 +321,21 @@ void write_file_atomically(FileSystem& files, const fs::path& path, std::string_
   }
   const fs::path folder = path.parent_path();
   files.sync_folder(folder.empty() ? fs::path(".") : folder);
+}
+
+void make_folder_durably(FileSystem& files, const fs::path& folder) {
+  files.make_folder(folder);
+  for (fs::path level = folder; level.has_relative_path(); level = level.parent_path()) {
+    const fs::path parent = level.parent_path();
+    try {
+      files.sync_folder(parent.empty() ? fs::path(".") : parent);
+    } catch (const SyncError&) {
+      throw;
+    } catch (const IoError& error) {  // it may not be read, and was there before
+      log::debug("{}", error.message());
+      return;
+    }
+  }
 }
 
 fs::path make_new_folder(const fs::path& path) {

@@ -15,7 +15,7 @@ bool is_gpu_device(const std::string& name) {
          std::all_of(name.begin() + kPrefix.size(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// CUDA stops at the first entry that is not a device: "-1" hides the rest.
+/// Returns the entries that CUDA uses. It stops at the first one that is not a device: "-1" hides the rest.
 std::vector<std::string_view> entries_of(std::string_view list) {
   std::vector<std::string_view> entries;
   while (!list.empty()) {

@@ -27,8 +27,8 @@ std::string too_many(const JsonLimits& limits) {
   return fmt::format("more than {} values", text::thousands(static_cast<std::int64_t>(limits.values)));
 }
 
-/// Counts the structure outside of strings, in one pass and without memory. If the bytes are no JSON it may count
-/// wrongly, but only behind the place where the parser stops.
+/// Counts the structure outside of strings, in one pass and without allocating. If the bytes are not JSON it may count
+/// wrongly, but only after the place where the parser stops.
 class Counter {
  public:
   Counter(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
@@ -83,7 +83,7 @@ class Counter {
   std::uint64_t values_ = 0;
 };
 
-/// Stops nlohmann's CBOR reader, which recurses for each nested list.
+/// Applies the limits to nlohmann's CBOR reader, which recurses for each nested list.
 class CborCounter final : public nlohmann::json_sax<json> {
  public:
   explicit CborCounter(const JsonLimits& limits) : limits_(limits) {}

@@ -36,22 +36,21 @@ Level current_level() noexcept {
   return level;
 }
 
-// True for a terminal with colours, unless its user wants none (no-color.org). Lines for a file or the launcher stay
-// plain.
+// Returns true for a terminal with colours, unless NO_COLOR is set (no-color.org). Lines in files have no colours.
 bool is_coloured() {
   static const bool yes =
       ::isatty(STDERR_FILENO) == 1 && !env::get("NO_COLOR") && env::get("TERM").value_or("dumb") != "dumb";
   return yes;
 }
 
-// Colours the lines that must be seen during a run: errors red, warnings yellow.
+// Returns the level's name for a line. Errors are red and warnings yellow, so that they are seen during a run.
 std::string name_of(Level level) {
   std::string name = std::string(kLevelNames[static_cast<std::size_t>(level)]) + ":";
   if (level > Level::kWarn || !is_coloured()) return name;
   return fmt::format("\033[{}m{}\033[0m", level == Level::kError ? "1;31" : "33", name);
 }
 
-// One sink for the process. Lines arrive finished, so the pattern is the bare message.
+// Returns the process's logger. Lines arrive finished, so the pattern is the bare message.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
@@ -76,7 +75,7 @@ void write(Level level, std::string_view line) noexcept {
   if (!is_enabled(level)) return;
   try {
     logger().info("{} {}", name_of(level), text::for_people(line));
-  } catch (...) {  // a log line is never worth the run
+  } catch (...) {  // a failed log line must not end the run
   }
 }
 

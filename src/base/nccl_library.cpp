@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "LOCKSTEP_NCCL";
 constexpr const char* kFile = "libnccl.so.2";
 
-/// Returns the name of the first missing function; empty: all are there.
+/// Returns the name of the first missing function; empty: none is missing.
 std::string find_functions(void* library, Functions& nccl) {
   FunctionFinder finder(library);
   finder.set(nccl.get_version, "ncclGetVersion");
@@ -72,8 +72,8 @@ Library library_of(void* handle, const std::string& asked) {
   return library;
 }
 
-/// If the user prefers another library to the loaded one, it must not find that one's functions before its own. The
-/// address sanitizer refuses RTLD_DEEPBIND.
+/// If the user names a library other than the loaded one, it must find its own functions before those of the loaded
+/// one. The address sanitizer refuses RTLD_DEEPBIND.
 int flags_of(const Search& search) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 #if defined(__SANITIZE_ADDRESS__)
@@ -89,7 +89,7 @@ std::string why_not(const Search& search, const std::string& said) {
   return fmt::format("NCCL cannot be loaded: {}", said);
 }
 
-/// True if `name` is a file of libtorch: "libtorch_cuda.so", or with a version at its end.
+/// Returns true if `name` is a file of libtorch, such as "libtorch_cuda.so", even with a version at its end.
 bool is_libtorch_file(const std::string& name) {
   for (const char* known : {"libc10.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so"}) {
     if (name.starts_with(known)) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's present place, for reports; signal handlers read it too.
+// The program's present place (section, rank, step) for reports. Signal handlers read it, too.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class FixedText {
     used_ += count < room ? count : room;
     return *this;
   }
-  /// In base 10 or 16.
+  /// Appends `value` in base 10 or 16.
   FixedText& add_number(std::uint64_t value, unsigned base = 10) noexcept {
     std::array<char, 24> digits = {};
     std::size_t at = digits.size() - 1;
@@ -42,8 +42,8 @@ class FixedText {
 };
 
 struct Place {
-  const char* section = nullptr;  ///< section of this thread
-  std::int64_t rank = -1;         ///< -1: not known
+  const char* section = nullptr;  ///< this thread's section; nullptr: none
+  std::int64_t rank = -1;         ///< -1: unknown
   std::int64_t step = -1;
   std::int64_t epoch = -1;
   std::int64_t batch = -1;
@@ -51,16 +51,16 @@ struct Place {
 
 /// Async-signal-safe.
 [[nodiscard]] Place current_place() noexcept;
-/// Adds " in forward (rank 1, step 13)"; nothing if the place is unknown. Async-signal-safe.
+/// Adds " in forward (rank 1, step 13)", or nothing if the place is unknown. Async-signal-safe.
 void add_place(FixedText& text, const Place& place) noexcept;
 
-/// The launcher's error file; "" if there is none.
+/// Returns the path of the launcher's error file; "" if there is none.
 [[nodiscard]] std::string error_file_path();
 
 /// Prints the exception that is being handled, and writes it to the launcher's error file. Returns: the exit code.
 int report_current_exception() noexcept;
 
-/// Reports SIGSEGV and similar signals from now on. `error_file`: "" for none.
+/// Reports SIGSEGV and similar signals from now on. An `error_file` of "" means none.
 void install_signal_reports(const char* error_file) noexcept;
 /// From now on, a thread that gets fault::stack_signal() writes its stack into `file`.
 void install_stack_report(const char* file) noexcept;

@@ -46,13 +46,13 @@ bool is_scheme_character(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '-' || c == '.';
 }
 
-/// True if a scheme ends at `mark`: "x://", or "https:/", the rest of a URL that was taken for a path.
+/// Returns true if a scheme ends at `mark`: of "x://", or of "https:/", a URL that was treated as a path.
 bool is_mark(std::string_view words, std::size_t mark) {
   if (words.substr(mark).starts_with("://")) return is_scheme_character(words[mark - 1]);
   return words.substr(0, mark).ends_with("http") || words.substr(0, mark).ends_with("https");
 }
 
-/// The end of the URL whose "://" ends at `at`: before a space, a quote, or the punctuation of the sentence around it.
+/// Returns the end of the URL whose "://" ends at `at`: before a space, a quote, or the sentence's punctuation.
 std::size_t url_end(std::string_view words, std::size_t at) {
   const auto stops = [](char c) {
     return static_cast<unsigned char>(c) <= 0x20 || std::string_view("'\"`<>|").find(c) != std::string_view::npos;
@@ -63,8 +63,8 @@ std::size_t url_end(std::string_view words, std::size_t at) {
   return end;
 }
 
-/// The position behind the '@' of user and password; 0 if there are none. Also hides a password that holds a plain '/'
-/// or '?', which no URL may.
+/// Returns the position after the '@' of user and password; 0 if there are none. It even finds a password with an
+/// unescaped '/' or '?', which no URL may contain.
 std::size_t end_of_user(std::string_view rest) {
   const std::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
   if (const auto at = authority.rfind('@'); at != std::string_view::npos) return at + 1;
@@ -89,7 +89,7 @@ std::string without_values(std::string_view query) {
   return out;
 }
 
-/// `rest`: the text after "://".
+/// Returns the URL without its secrets. `rest` is the text after "://".
 std::string shown_url(std::string_view rest) {
   std::string out;
   if (const std::size_t user = end_of_user(rest); user > 0) {

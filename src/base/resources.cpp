@@ -54,7 +54,7 @@ std::string memory_limit(const ResourceLimits& limits) {
   return fmt::format("{} of address space are allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
 
-// A thread without room for its stack fails like one over the limit of threads.
+// Returns true if memory is too short for a thread's stack. The errno is then the same as at the limit of threads.
 bool is_memory_short(const ResourceLimits& limits) {
   if (!limits.address_space || !limits.mapped) return false;
   constexpr std::uint64_t kUsualStack = 8U << 20U;
@@ -124,7 +124,7 @@ void throw_cannot(const std::string& action, int error) {
 }
 
 std::string thread_name(const std::string& purpose) {
-  constexpr std::size_t kMost = 15;  // the limit of the kernel
+  constexpr std::size_t kMost = 15;  // the kernel's limit
   std::string words = purpose.substr(purpose.find(' ') + 1);
   if (words.size() <= kMost) return words;
   const auto space = words.rfind(' ', kMost);

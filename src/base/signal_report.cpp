@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports SIGSEGV and similar signals in the handler itself. It allocates no memory and takes no lock of this process
-// but the dynamic linker's, to ask which file an address lies in.
+// Reports SIGSEGV and similar signals in the handler itself. The handler allocates no memory. The only lock that it
+// takes is the dynamic linker's, to find the file of an address.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 
 std::array<char, 4096> error_file = {};
 std::array<char, 4096> stack_file = {};
-FixedText signal_text;  // too large for a small stack
+FixedText signal_text;  // static, because it is too large for a small stack
 
 void write_all(int file, const char* text, std::size_t size) noexcept {
   while (size > 0) {
@@ -99,7 +99,7 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
       signal_text.add(": address 0x").add_number(reinterpret_cast<std::uint64_t>(info->si_addr), 16);
     }
     signal_text.add("\n  backtrace (names as the linker has them: c++filt reads them)");
-    // Written in two parts: the walk over a broken stack may itself fail.
+    // The report is written in two parts, because the walk over a broken stack may itself fail.
     write_text(STDERR_FILENO, "error: SIG");
     write_all(STDERR_FILENO, signal_text.c_str(), signal_text.size());
     const std::size_t head = signal_text.size();
@@ -112,7 +112,7 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
   ::raise(number);
 }
 
-// The thread goes on, so its state must not change.
+// Writes the stack of this thread. The thread continues afterwards, so its state must not change.
 void on_stack_request(int /*number*/, siginfo_t* /*info*/, void* context) noexcept {
   static std::atomic<bool> writing = false;
   if (writing.exchange(true)) return;
@@ -149,7 +149,7 @@ void install_stack_report(const char* file) noexcept {
 
 void install_signal_reports(const char* path) noexcept {
   if (std::strlen(path) < error_file.size()) std::strncpy(error_file.data(), path, error_file.size() - 1);
-  // The alternate stack is this thread's: after a stack overflow there is no room for a handler.
+  // Gives this thread an alternate stack: after a stack overflow there is no room for a handler.
   stack_t other{};
   if (::sigaltstack(nullptr, &other) == 0 && (other.ss_flags & SS_DISABLE) != 0) {
     other = {};

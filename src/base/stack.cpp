@@ -21,9 +21,9 @@
 namespace lockstep::base {
 namespace {
 
-constexpr std::size_t kLongestName = 160;  // names of templates can fill pages
+constexpr std::size_t kLongestName = 160;  // template names can be pages long
 
-// ---- the symbols of an ELF file: those of a program are more than it exports ----
+// ---- the symbols of an ELF file: a program has more of them than it exports ----
 
 struct Mapped {
   const unsigned char* data = nullptr;
@@ -50,7 +50,7 @@ Mapped map_file(const char* path) noexcept {
   return mapped;
 }
 
-/// The file of the last query: a stack repeats few files, one after the other. Racing threads map it twice at worst.
+/// Returns the mapped file of `path`. It keeps the last file, because neighbouring frames are often in the same file.
 const Mapped& mapped_file(const char* path) noexcept {
   thread_local Mapped mapped;
   thread_local char known[256] = "";
@@ -61,7 +61,7 @@ const Mapped& mapped_file(const char* path) noexcept {
   return mapped;
 }
 
-/// The function that holds `address`, as an address in the file.
+/// Finds the function that contains `address`, an address in the file.
 Frame find_symbol(const Mapped& file, std::uint64_t address) noexcept {
   const auto* header = file.at<ElfW(Ehdr)>(0);
   if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
@@ -96,7 +96,7 @@ std::string demangled(const char* name) {
   return status == 0 && text ? text.get() : name;
 }
 
-/// True for frames of the runtime between a throw and its handler, and of this file and fault.cpp.
+/// Returns true for frames of the runtime between a throw and its handler, and for frames of this file and fault.cpp.
 bool is_machinery(std::string_view function) {
   for (const std::string_view part :
        {"_Unwind_", "__cxa_throw", "__cxa_rethrow", "std::rethrow_exception", "capture_stack",
@@ -106,7 +106,7 @@ bool is_machinery(std::string_view function) {
   return false;
 }
 
-/// True for frames between the program's own that carry no information.
+/// Returns true for frames among the program's own that carry no information.
 bool is_noise(std::string_view function) {
   if (function.substr(0, 14) == "std::function<") return true;
   for (const std::string_view part : {"lockstep::fault::in_section", "lockstep::fault::detail", "lockstep_watch_call",
@@ -144,7 +144,7 @@ std::string to_text(const Stack& stack) {
   std::vector<Frame> frames;
   std::size_t first = 0;
   for (int i = 0; i < stack.count; ++i) {
-    // A return address is that of the instruction after the call, which may belong to another function.
+    // A return address belongs to the instruction after the call, which may be in another function.
     frames.push_back(find_frame(static_cast<const char*>(stack.frames[static_cast<std::size_t>(i)]) - 1));
     functions.push_back(demangled(frames.back().function));
     if (is_machinery(functions.back())) first = frames.size();

@@ -20,7 +20,7 @@ void open_if_closed(int fd) noexcept {
 
 void do_nothing(int /*number*/) {}
 
-// A handler: it has the same effect here as SIG_IGN, but execve() resets it, so that other programs have the default.
+// Sets an empty handler. It has the effect of SIG_IGN, but execve() resets it, so executed programs have the default.
 void turn_into_errno(int number) noexcept {
   struct sigaction action {};
   if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;

@@ -9,7 +9,7 @@
 namespace lockstep::standby {
 namespace {
 
-// Reads until an empty entry; returns false if the other end closes before.
+// Reads until an empty entry; returns false if the other end closes before that.
 bool read_message(int fd, std::string& message) {
   char bytes[4096];
   for (;;) {

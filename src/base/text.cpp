@@ -84,7 +84,7 @@ double unit_seconds(char unit) {
   }
 }
 
-/// "1:30:00", "1-12:00:00", "1-12:00". Not "1:30": it could be minutes or hours.
+/// Reads "1:30:00", "1-12:00:00" and "1-12:00". It rejects "1:30", which could be minutes or hours.
 std::optional<double> clock_seconds(std::string_view text) {
   double days = 0;
   Amount amount;

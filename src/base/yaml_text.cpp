@@ -26,11 +26,11 @@ constexpr const char* kKeyIsText = "write the key as plain text";
   throw YAML::ParserException(mark, why);
 }
 
-/// The size of a value with everything below it, with aliases written out.
+/// The size of a value with everything below it and with its aliases expanded.
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
-  std::uint64_t bytes = 0;  ///< bytes of its texts, and of the keys in front of each
+  std::uint64_t bytes = 0;  ///< bytes of its texts, each with the keys above it
   int height = 1;
 };
 
@@ -39,11 +39,11 @@ struct YamlLevel {
   bool is_map = false;
   YAML::anchor_t anchor = 0;
   YamlExtent extent = {};
-  std::map<std::string, int> keys = {};         ///< by name: the line of each
+  std::map<std::string, int> keys = {};         ///< the line of each key
   std::optional<std::uint64_t> key_bytes = {};  ///< bytes of the key whose value comes next
 };
 
-/// Listens to the parser's events and builds nothing.
+/// Measures a text from the parser's events, without building a tree.
 class YamlMeter : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -81,7 +81,7 @@ class YamlMeter : public YAML::EventHandler {
   std::uint64_t written_ = 0;
   std::vector<YamlLevel> open_;
   std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< extents of whole values
-  YAML::Mark last_;                               ///< the last place known
+  YAML::Mark last_;                               ///< the place of the last event
 };
 
 void YamlMeter::count_value(const YAML::Mark& mark) {
@@ -113,7 +113,7 @@ void YamlMeter::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   count_value(mark);
   if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is an alias: {}", kKeyIsText));
   const auto meant = anchors_.find(anchor);
-  if (meant == anchors_.end()) {  // the parser knows the name, so its value has not ended
+  if (meant == anchors_.end()) {  // the parser knows the anchor, so its value has not ended
     refuse_yaml(mark, "the alias is inside its own anchor, so the value would never end: write it out");
   }
   add(meant->second);
@@ -135,7 +135,7 @@ void YamlMeter::close() {
   add(level.extent);
 }
 
-/// Adds to the open level; the bounds of the whole text limit its size.
+/// Adds a value to the open level. The limits of the whole text bound the sum.
 void YamlMeter::add(const YamlExtent& value) {
   if (open_.empty()) return;
   YamlLevel& level = open_.back();

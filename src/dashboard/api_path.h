@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The paths of a run's answers: "/api/run/0/state".
+// The paths of requests about a run: "/api/run/0/state".
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ struct RunPath {
   std::string_view resource;
 };
 
-/// Returns the parts of a path; none if it is another.
+/// Returns the parts of such a path; none for any other path.
 [[nodiscard]] std::optional<RunPath> parse_run_path(std::string_view path);
 
-/// Returns true for the path of one of the page's files, which have small letters in their names, and dots.
+/// Returns true for the path of a file of the page; the names have lower-case letters and dots.
 [[nodiscard]] bool is_asset_path(std::string_view path);
-/// Returns true for the path of a file of the page on which a network answers.
+/// Returns true for the path of a file of the page that runs an exported network.
 [[nodiscard]] bool is_network_path(std::string_view path);
 
 }  // namespace lockstep::dashboard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of the page, as they were built from web/ and compiled in.
+// The files of the page, which are built from web/ and compiled in.
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 
 namespace lockstep::dashboard {
 
-/// Returns the files by their path: "index.html", "assets/app.js". Empty if the program was built without npm.
+/// Returns the files by path: "index.html", "assets/app.js". It is empty if the program was built without npm.
 [[nodiscard]] const std::map<std::string, std::string>& assets();
 
 }  // namespace lockstep::dashboard

@@ -30,7 +30,7 @@ Curve decimated(const Curve& curve, const CurveWindow& window) {
   const std::size_t most = std::max<std::size_t>(window.points, 4);
   if (size <= most) return {begin, end};
   Curve out;
-  out.push_back(*begin);  // the ends stay, so that the curve reaches as far as the run
+  out.push_back(*begin);  // the ends are kept, so that the curve covers the whole run
   const std::size_t pieces = most / 2 - 1;
   const auto inner = static_cast<std::size_t>(size - 2);
   for (std::size_t i = 0; i < pieces; ++i) {

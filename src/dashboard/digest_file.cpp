@@ -42,7 +42,7 @@ void DigestFile::update() {
       chain_ = view::DigestChain::parse(bytes, view::kDigestFile);
     }
     last_ = read_at(file, chain_->whole_bytes() - kRecord, kRecord);
-  } catch (const DataError&) {  // another program's file
+  } catch (const DataError&) {  // not a file of digests
     chain_.reset();
   }
 }

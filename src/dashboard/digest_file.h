@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's digests.bin, read while it grows: each record once.
+// Reads a run's digests.bin while it grows, each record once.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,14 @@
 
 namespace lockstep::dashboard {
 
-/// It belongs to one thread at a time.
+/// Only one thread at a time may use it.
 class DigestFile {
  public:
   explicit DigestFile(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Reads the new records; all of them again if a run that resumed has cut the file.
+  /// Reads the new records, or all records again if a resumed run has cut the file.
   void update();
-  /// Returns the chain; null: the run has none.
+  /// Returns the chain; null: the run has no chain.
   [[nodiscard]] const view::DigestChain* chain() const { return chain_ ? &*chain_ : nullptr; }
   /// Returns {"steps", "first", "last"}; null: the run has no digests.
   [[nodiscard]] nlohmann::json state() const;
@@ -28,8 +28,8 @@ class DigestFile {
   std::string last_;  ///< the bytes of the last record
 };
 
-/// Returns {"equal", "steps", "step", "differs"}: the number of steps that both have; the first that differs and its
-/// difference, null if they are equal.
+/// Returns {"equal", "steps", "step", "differs"}: the number of steps that both have; the first different step and its
+/// difference, null if there is none.
 [[nodiscard]] nlohmann::json compare_chains(const view::DigestChain& a, const view::DigestChain& b);
 
 }  // namespace lockstep::dashboard

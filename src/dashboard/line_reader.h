@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a file that grows, line by line, and each byte once.
+// Reads a growing file line by line, and each byte once.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace lockstep::dashboard {
 
-/// Text after the last line end is kept until the rest of the line comes. A file that has become shorter, as when a run
-/// resumes from an earlier step, or that is another one, is read from its start.
+/// Text after the last line end is kept until the line is complete. A file that has become shorter, as when a run
+/// resumes from an earlier step, or was replaced, is read again from its start.
 class LineReader {
  public:
   explicit LineReader(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// The result of a call.
   struct Progress {
-    bool restarted = false;    ///< forget the lines so far: the file is read from its start
-    std::uint64_t read = 0;    ///< bytes of this call
-    bool is_complete = false;  ///< nothing is left
+    bool restarted = false;    ///< true: the file is read again from its start, so earlier lines are void
+    std::uint64_t read = 0;    ///< bytes that this call read
+    bool is_complete = false;  ///< true: the end of the file was reached
   };
   using Use = std::function<void(std::string_view)>;
-  /// Reads at most `most` bytes, and calls `restart` before the first line of a file that begins anew.
+  /// Reads at most `most` bytes, and calls `restart` before it reads a file again from its start.
   Progress read(std::uint64_t most, const std::function<void()>& restart, const Use& line);
 
-  /// Returns how many bytes were read of the file.
+  /// Returns the number of bytes of the file that were read.
   [[nodiscard]] std::uint64_t at() const noexcept { return at_; }
-  /// Returns the file's size at the last call.
+  /// Returns the size of the file at the last call to read().
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
  private:

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostSpans = 600;  // of a rank
+constexpr std::size_t kMostSpans = 600;  // spans of a rank
 constexpr double kMs = 1e6;
 
 Json json_of(const flight::Snapshot& ring, bool is_live) {
@@ -88,7 +88,7 @@ bool RingFile::is_link() const {
   return fs::is_symlink(fs::symlink_status(file_, problem));
 }
 
-// Only the launcher's memory is mapped: its size cannot change, and that of a file can.
+// Only the launcher's memory is mapped, because its size cannot change. The size of a file can.
 bool RingFile::map() {
   std::error_code problem;
   const fs::path link = fs::read_symlink(file_, problem);
@@ -101,7 +101,7 @@ bool RingFile::map() {
     ring_ = static_cast<const flight::Ring*>(at);
     target_ = link.string();
     return true;
-  } catch (const Error&) {  // the launcher is gone, or the link leads elsewhere
+  } catch (const Error&) {  // the launcher is gone, or the link has a different target
     return false;
   }
 }

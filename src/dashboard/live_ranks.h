@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a run's ranks: their sections, collectives and processes, of the newest attempt.
+// The state of the ranks in a run's newest attempt: their sections, collectives and processes.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 namespace lockstep::dashboard {
 
 /// A rank's flight ring, mapped once and read while the rank writes it. While the launcher lives, the file is a link to
-/// its memory, which is mapped; the copy that it leaves at the end is read.
+/// the launcher's memory, which is mapped. At its end the launcher leaves a copy, which is read instead.
 class RingFile {
  public:
   explicit RingFile(std::filesystem::path file) : file_(std::move(file)) {}
@@ -22,9 +22,9 @@ class RingFile {
   RingFile(const RingFile&) = delete;
   RingFile& operator=(const RingFile&) = delete;
 
-  /// Returns the rank's present state, without events; none: it has no ring, or has not begun it.
+  /// Returns the rank's present state, without events; none: the ring is missing or not yet begun.
   [[nodiscard]] std::optional<flight::Snapshot> state();
-  /// The same with its events.
+  /// Returns the rank's present state and events.
   [[nodiscard]] std::optional<flight::Snapshot> events();
 
  private:
@@ -33,7 +33,7 @@ class RingFile {
   void unmap();
 
   std::filesystem::path file_;
-  std::string target_;  // of the link that is mapped
+  std::string target_;  // the target of the mapped link
   const flight::Ring* ring_ = nullptr;
   std::optional<flight::Snapshot> kept_;
   std::filesystem::file_time_type kept_time_;
@@ -43,7 +43,7 @@ class RingFile {
 [[nodiscard]] std::map<int, std::filesystem::path> numbered(const std::filesystem::path& parent,
                                                             const std::string& prefix);
 
-/// Returns the folder in which the attempts are: RUN/logs, or RUN itself.
+/// Returns the folder of the attempts: RUN/logs, or RUN itself.
 [[nodiscard]] std::filesystem::path logs_folder(const std::filesystem::path& run);
 
 class LiveRanks {
@@ -55,7 +55,8 @@ class LiveRanks {
 
   /// Returns the activity of the ranks in the last `seconds` before their newest event:
   /// {"start", "end", "names", "ranks": [{"rank", "spans": [[begin, end, name, kind, step, bytes, bucket, depth]]}]}.
-  /// Times are ms since "start", which is CLOCK_REALTIME in ms; kind 0 is a section, 1 a collective, 2 one that failed.
+  /// Times are ms since "start", which is CLOCK_REALTIME in ms; kind is 0 for a section, 1 for a collective, 2 for a
+  /// failed collective.
   [[nodiscard]] nlohmann::json timeline(double seconds);
 
  private:

@@ -35,7 +35,7 @@ void add_processors(Json& out) {
     std::uint64_t ticks = 0;
     line >> ticks;
     total += ticks;
-    if (i == 3 || i == 4) idle += ticks;  // idle, and idle for a disk
+    if (i == 3 || i == 4) idle += ticks;  // idle, and waiting for I/O
   }
   const auto tick = static_cast<double>(::sysconf(_SC_CLK_TCK));
   out["cores"] = std::thread::hardware_concurrency();

@@ -42,7 +42,7 @@ curl -H 'Authorization: Bearer TOKEN' ADDRESSapi/run/0/live</pre>
 </main></html>
 )html";
 
-// Removes users, passwords and queries of URLs, in whatever settings, events and logs of a run contain.
+// Removes users, passwords and queries from URLs in all settings, events and logs of a run.
 void leave_secrets_out(Json& json) {
   if (json.is_string()) {
     auto& words = json.get_ref<std::string&>();
@@ -79,12 +79,12 @@ Response page(const std::string& path) {
   return refuse(404, "there is no such page");
 }
 
-/// A page within the page: it may compile WebAssembly, which the page itself may not.
+/// The policy of a frame within the page: it may compile WebAssembly, which the page itself may not.
 constexpr const char* kNetworkPolicy =
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; img-src 'self' "
     "blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
-/// The page on which a network answers lies in a folder, since its runtime is large. `web/` builds it.
+/// The page that runs an exported network is read from a folder, because its runtime is large. `web/` builds it.
 Response network_page(const std::string& path) {
   const std::filesystem::path root = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   auto content = read_below(root / "share/lockstep", path, kMostOfNetworkPage);
@@ -142,7 +142,7 @@ const std::map<std::string, Answer, std::less<>>& run_answers() {
   return answers;
 }
 
-/// The output of `lockstep checkpoint verify`: lockstep-worker can read a checkpoint.
+/// Returns the output of `lockstep checkpoint verify`, run by lockstep-worker, which can read a checkpoint.
 Json verify_checkpoint(const std::filesystem::path& checkpoint) {
   const auto program = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker").string();
   try {

@@ -19,10 +19,10 @@ class Routes {
  public:
   Routes(const std::vector<std::filesystem::path>& runs, std::string token, std::string host);
 
-  /// Returns true if the request has the token, and does not come from a stranger's page.
+  /// Returns true if the request has the token and does not come from a foreign page.
   [[nodiscard]] bool is_known(const http::Request& request) const;
   [[nodiscard]] http::Response answer(const http::Request& request);
-  /// Ends the streams, which would otherwise go on for ever.
+  /// Ends the streams, which have no end of their own.
   void stop() noexcept { stops_ = true; }
 
  private:

@@ -27,7 +27,7 @@
 namespace lockstep::dashboard {
 namespace {
 
-// The files of a run folder as the page lists them. Any of them may be missing or torn.
+// Reads the files of a run folder for the page. Any of them may be missing or torn.
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
@@ -36,14 +36,14 @@ constexpr std::size_t kMostBytes = 16 << 20;
 constexpr std::size_t kMostSettings = 4 << 20;
 constexpr std::size_t kLongestName = 255;
 constexpr std::size_t kMostPictures = 60;
-constexpr std::size_t kMostSeen = 20'000;  // entries of folders
+constexpr std::size_t kMostSeen = 20'000;  // entries to visit in folders
 
 double seconds_of(fs::file_time_type time) {
   const auto system = std::chrono::file_clock::to_sys(time).time_since_epoch();
   return std::chrono::duration<double>(system).count();
 }
 
-/// Calls `use` with each entry, links left out: the folder's own files only.
+/// Calls `use` with each entry that is not a link.
 template <class Use>
 void each_entry(const fs::path& folder, Use&& use) {
   std::error_code problem;
@@ -58,7 +58,7 @@ bool is_picture(const fs::path& path) {
   return std::find(kEnds.begin(), kEnds.end(), end) != kEnds.end();
 }
 
-/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, no JSON, or behind a link.
+/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, not JSON, or behind a link.
 Json read_json(const fs::path& folder, const fs::path& file) {
   const auto text = read_below(folder, file, kMostBytes);
   return text ? json_or_null(*text) : Json();
@@ -88,8 +88,7 @@ Json checkpoint_of(const fs::path& folder) {
           {"digest", manifest.contains("manifest_xxh3_128") ? manifest["manifest_xxh3_128"] : Json()}};
 }
 
-/// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; digest is that of the
-/// manifest.
+/// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; the digest is the manifest's.
 Json list_checkpoints(const fs::path& run) {
   std::map<std::string, Json> found;
   std::map<std::string, std::string> links;
@@ -125,12 +124,12 @@ Json list_settings(const fs::path& run) {
       }
       return out;
     }
-  } catch (const Error&) {  // half written: the next read has it
+  } catch (const Error&) {  // it is being written: the next call reads it
   }
   return out;
 }
 
-/// Returns the pictures in the run folder and in the folders in it, newest first, 60 at most: names relative to it.
+/// Returns the pictures in the run folder and its subfolders by relative name, newest first, at most 60.
 std::vector<std::string> list_pictures(const fs::path& run) {
   std::vector<std::pair<fs::file_time_type, std::string>> found;
   const auto add = [&](const fs::directory_entry& entry) {
@@ -171,7 +170,7 @@ constexpr std::size_t kLargestPicture = 32 << 20;
 constexpr std::size_t kLargestNetwork = 1 << 30;
 constexpr const char* kNetworkFile = "model.onnx";
 
-/// When `lockstep checkpoint export` wrote the network into the folder; null: there is none.
+/// Returns the time at which `lockstep checkpoint export` wrote the folder's network; null: there is no network.
 Json time_of_network(const fs::path& run) {
   struct stat status {};
   const UniqueFd file = open_below(run, kNetworkFile);

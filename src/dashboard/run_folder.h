@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run for the page. Thread-safe.
+// The data of one run for the page. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,12 +15,12 @@
 
 namespace lockstep::dashboard {
 
-/// A rank's log file from some byte on.
+/// A part of a rank's log file.
 struct LogPart {
   int attempt = 0;
   int rank = 0;
-  std::string stream = "stderr";  ///< or stdout
-  std::int64_t from = -1;         ///< below 0: the last 64 KB
+  std::string stream = "stderr";  ///< "stderr" or "stdout"
+  std::int64_t from = -1;         ///< the first byte; below 0: the last 64 KB
 };
 
 class RunFolder {
@@ -30,13 +30,12 @@ class RunFolder {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  /// Returns the values that change from moment to moment: ranks and the position in the log. Calls within 100 ms share
-  /// one result.
+  /// Returns the values that change all the time: ranks and position in the log. Calls within 100 ms share a result.
   [[nodiscard]] nlohmann::json live();
-  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, when
-  /// its network was exported, its digests, and the last step that the guard has proved.
+  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, the time
+  /// of the network's export, digests, and the last step that the guard has proved.
   [[nodiscard]] nlohmann::json state();
-  /// Returns compare_chains() of this run and another; null if one of them has no digests.
+  /// Returns compare_chains() of this run and `other`; null if either has no digests.
   [[nodiscard]] nlohmann::json compare(RunFolder& other);
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth);
   [[nodiscard]] nlohmann::json timeline(double seconds);
@@ -44,7 +43,7 @@ class RunFolder {
   [[nodiscard]] nlohmann::json log_part(const LogPart& part) const;
   /// Returns the content of a picture that state() names; none: there is no such picture.
   [[nodiscard]] std::optional<std::string> picture(const std::string& name) const;
-  /// Returns the folder's model.onnx; none: there is none, or it has more than 1 GiB.
+  /// Returns the folder's model.onnx; none: it is missing or larger than 1 GiB.
   [[nodiscard]] std::optional<std::string> network() const;
   /// Returns the folder of a checkpoint that state() names; none: there is no such checkpoint.
   [[nodiscard]] std::optional<std::filesystem::path> checkpoint(const std::string& name) const;

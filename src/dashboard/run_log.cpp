@@ -13,16 +13,16 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMostAtOnce = 8 << 20;
 constexpr std::size_t kMostEvents = 400;
 
-// Some figures of an epoch's line are no curve.
+// Not all figures of an epoch's line are a curve.
 bool is_curve(const std::string& name) { return name != "seconds"; }
 
-/// A detector's loss has dozens of parts, "losses.NAME": they come last.
+/// The parts of a detector's loss, "losses.NAME", come last, because there are dozens of them.
 std::size_t rank_of(const std::string& name) {
   constexpr std::array<std::string_view, 4> kFirst = {"loss", "epoch.loss", "images_per_s", "lr"};
   if (name.starts_with("losses.")) return kFirst.size() + 2;
   if (name.starts_with("metric.")) return 1;
   const auto place = static_cast<std::size_t>(std::ranges::find(kFirst, name) - kFirst.begin());
-  return place == 0 ? 0 : place + 1;  // metrics come behind the loss
+  return place == 0 ? 0 : place + 1;  // metrics come after the loss
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ Json RunLog::seconds_at(std::int64_t step) const {
   if (clock_.empty()) return nullptr;
   auto after = std::lower_bound(clock_.begin(), clock_.end(), step,
                                 [](const view::CurvePoint& point, std::int64_t at) { return point.step < at; });
-  if (after == clock_.end()) --after;  // beyond the last epoch: as fast as that was
+  if (after == clock_.end()) --after;  // after the last epoch: extrapolates at its speed
   const view::CurvePoint start = after == clock_.begin() ? view::CurvePoint{} : *(after - 1);
   const auto steps = static_cast<double>(after->step - start.step);
   if (steps <= 0) return after->value;

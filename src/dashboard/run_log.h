@@ -18,25 +18,25 @@ class RunLog {
  public:
   explicit RunLog(const std::filesystem::path& folder);
 
-  /// Reads the new lines, a few MB at most: a large log is read over several calls. Returns true if there were some.
+  /// Reads new lines, a few MB at most: a large log takes several calls. Returns true if there were new lines.
   bool update();
 
   /// Returns {"read", "size", "step", "points"}: the position in the file, and the data so far.
   [[nodiscard]] nlohmann::json progress() const;
-  /// Returns the names of all curves, in the order of a reader's interest.
+  /// Returns the names of all curves, the most important first.
   [[nodiscard]] nlohmann::json names() const;
-  /// Returns {"total", "raw", "smooth"} of a curve: its number of points, and "steps", "values", "seconds" as they were
-  /// logged and smoothed over all points; "smooth" is null if the weight is 0. "seconds" is the time in training, of
-  /// the epochs that the log has, interpolated between their ends; null before the first epoch has ended.
+  /// Returns {"total", "raw", "smooth"} of a curve: its number of points, and "steps", "values" and "seconds" of the
+  /// logged points and of the smoothed points; "smooth" is null if the weight is 0. "seconds" is the training time,
+  /// interpolated between the ends of the logged epochs; null before the end of the first epoch.
   [[nodiscard]] nlohmann::json curve(const std::string& name, const CurveWindow& window, double smooth) const;
   /// Returns the events that are neither steps nor reports, oldest first.
   [[nodiscard]] nlohmann::json events() const;
   /// Returns {"step", "metrics"} of the last epoch that was evaluated, with [name, value] of each metric, the task's
-  /// main one first; null: there is none. A value that is not finite is null.
+  /// main one first; null: no evaluation. A value that is not finite is null.
   [[nodiscard]] const nlohmann::json& evaluation() const noexcept { return evaluation_; }
-  /// Returns the last step that the guard has proved; null: it is off, or cannot serve.
+  /// Returns the last step that the guard has proved; null: the guard is off or not available.
   [[nodiscard]] const nlohmann::json& proved() const noexcept { return proved_; }
-  /// Returns the last report on where the time of steps went; null: there is none.
+  /// Returns the last report on the time of the parts of steps; null: there is no report.
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
  private:
@@ -48,7 +48,7 @@ class RunLog {
 
   LineReader reader_;
   view::RunCurves curves_;
-  view::Curve clock_;  // seconds in training at the end of each epoch
+  view::Curve clock_;  // training time at the end of each epoch, in seconds
   std::deque<nlohmann::json> events_;
   nlohmann::json report_;
   nlohmann::json evaluation_;

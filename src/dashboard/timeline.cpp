@@ -11,7 +11,7 @@ namespace {
 using flight::Event;
 using flight::EventType;
 
-/// Pairs begins with their ends.
+/// Pairs begin events with their end events.
 class Pairs {
  public:
   explicit Pairs(std::int64_t from_ns) : from_ns_(from_ns) {}
@@ -55,7 +55,7 @@ class Pairs {
     spans_.push_back(std::move(span));
   }
 
-  // Other threads have sections too: the innermost of this name is the one that ends.
+  // Other threads have sections too, so the innermost section of this name ends.
   void end_section(const Event& end) {
     const auto found =
         std::find_if(sections_.rbegin(), sections_.rend(), [&](const Event& begin) { return begin.name == end.name; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of a flight ring as spans with a begin and an end. Pure.
+// Events of a flight ring as spans with a begin and an end, by a pure function.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace lockstep::dashboard {
 
 struct TimeSpan {
   std::int64_t begin_ns = 0;
-  std::int64_t end_ns = 0;  ///< `now_ns` for a span that goes on
+  std::int64_t end_ns = 0;  ///< `now_ns` for an open span
   std::string name;
-  int kind = 0;  ///< 0: section, 1: collective, 2: one that failed
+  int kind = 0;  ///< 0: section, 1: collective, 2: failed collective
   std::int64_t step = -1;
   std::uint64_t bytes = 0;
   int bucket = -1;
-  int depth = 0;  ///< the number of sections around a section
+  int depth = 0;  ///< number of enclosing sections
   bool is_open = false;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one batch: each sample is written directly into its row if the data set can, else copied there, or collated.
+// Makes one batch: each sample is written directly into its row if the data set can do that; otherwise it is copied or
+// collated.
 #include "data/batch.h"
 
 #include <ATen/ops/empty.h>
@@ -21,7 +22,7 @@ std::string words(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
-/// One tensor of a batch, a row a sample.
+/// One tensor of a batch, with one row for each sample.
 class Rows {
  public:
   Rows(const char* name, std::int64_t count, bool pin) : name_(name), count_(count), pin_(pin) {}
@@ -38,7 +39,7 @@ class Rows {
     return all_.defined() ? static_cast<std::byte*>(all_.data_ptr()) + i * row_bytes_ : nullptr;
   }
 
-  /// Makes `value` row i; the first one decides the shape and type of all.
+  /// Copies `value` to row i. The first value decides the shape and type of all rows.
   void set(std::int64_t i, const at::Tensor& value) {
     if (!decided_) {
       decided_ = true;
@@ -72,7 +73,7 @@ class Rows {
   std::int64_t row_bytes_ = 0;
 };
 
-/// The samples of one task, one after another.
+/// Makes the samples of one task, one after another.
 class Maker {
  public:
   Maker(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled, Progress& progress)
@@ -109,7 +110,7 @@ class Maker {
     return true;
   }
 
-  /// Fills the batch with other samples of the set; the choice does not depend on the worker.
+  /// Fills a batch of bad samples with other samples of the set. The choice does not depend on the worker.
   template <class Load>
   bool load_others(const Load& load) {
     constexpr int kTries = 100;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one batch from samples, in the calling thread; it knows nothing of workers or order.
+// Makes one batch from samples, in the calling thread, without knowledge of workers and order.
 #pragma once
 
 #include <atomic>
@@ -15,25 +15,25 @@
 
 namespace lockstep::data {
 
-/// The source of a batch, without its indices.
+/// Everything that a batch is made from, except its indices.
 struct BatchSource {
   std::shared_ptr<Dataset> dataset;    ///< null for a stream
-  FixedShapeDataset* fixed = nullptr;  ///< the same set, if it writes in place and the batch is not collated
+  FixedShapeDataset* fixed = nullptr;  ///< the same set, if it writes samples in place and no collate function is set
   Collate collate;
   std::uint64_t seed = 0;
   bool pin_memory = false;
   bool skip_bad = false;
-  bool replace_bad = false;  ///< a batch of only bad samples gets others; false: it stays empty
+  bool replace_bad = false;  ///< replaces the samples of a batch of only bad samples; false: it stays empty
   std::int64_t shard = 0;    ///< the shard of the batches
 
   [[nodiscard]] std::string describe(std::int64_t index) const;
 };
 
-/// The work of a worker, for threads that wait for it.
+/// The current work of a worker, for threads that wait for it.
 struct Progress {
-  std::atomic<std::int64_t> step{-1};     ///< the batch that it makes
+  std::atomic<std::int64_t> step{-1};     ///< the batch being made
   std::atomic<std::int64_t> index{-1};    ///< the sample being loaded
-  std::atomic<std::int64_t> since_ns{0};  ///< start, in the steady clock's time
+  std::atomic<std::int64_t> since_ns{0};  ///< start of the sample, in the steady clock's time
 };
 
 struct MadeBatch {
@@ -41,8 +41,8 @@ struct MadeBatch {
   std::vector<BadSample> skipped;
 };
 
-/// Returns none if `cancelled` became true before the batch was done: it is no longer wanted.
-/// Throws: the errors of the data set; DataError if samples do not stack, or if all are bad and none replaces them.
+/// Returns none if `cancelled` became true before the batch was done.
+/// Throws: the errors of the data set; DataError if samples do not stack, or if all are bad and not replaced.
 [[nodiscard]] std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
                                                   const std::atomic<bool>& cancelled, Progress& progress);
 

@@ -70,7 +70,7 @@ BatchIndices LengthBatches::batches(std::int64_t epoch) const {
   BatchIndices batches;
   std::uint64_t seed = options_.seed;
   for (const auto& bucket : buckets_) {
-    // Each bucket has its own seed: otherwise buckets of equal length would be shuffled alike.
+    // Each bucket has its own seed: otherwise buckets of equal size would get the same order.
     const auto order = options_.shuffle ? RandomSampler(std::ssize(bucket), {.seed = seed}).indices(epoch)
                                         : SequentialSampler(std::ssize(bucket)).indices(epoch);
     seed += 0x9e3779b97f4a7c15U;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function per image format, from bytes to 8-bit RGB or gray. The bytes are foreign: no throw, no torch header.
+// One function per image format, from bytes to 8-bit RGB or gray. Bytes are untrusted; nothing throws. No torch header.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ namespace lockstep::data {
 /// A larger side is refused before memory is allocated.
 inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
-/// Returns the size that the header of a file of so many bytes states, or a Failure: a side or the whole is too large
-/// (max_pixels()), or out of proportion to the file. Units: pixels.
+/// Returns the size that a file's header states, or a Failure if a side or the whole is too large (max_pixels()) or out
+/// of proportion to `file_bytes`. Units: pixels.
 [[nodiscard]] Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes);
 
-/// True if inflating `packed` bytes can yield so many: deflate expands one byte to 1032 at most.
+/// True if inflating `packed` bytes can yield `bytes`: deflate expands one byte to 1032 at most.
 [[nodiscard]] constexpr bool can_inflate_to(std::uint64_t bytes, std::size_t packed) noexcept {
   return bytes / 1032 <= packed;
 }
@@ -31,29 +31,29 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
 
-/// Oddities of a picture whose pixels are whole; kTurned is noted only, and not counted.
+/// Oddities of a picture whose pixels are whole. kTurned is logged but not counted.
 enum class Oddity { kWarning, kTransparency, kTurned };
 
-/// Remembers for this thread an oddity of the picture that it decodes.
+/// Stores an oddity of the picture that this thread decodes.
 void set_oddity(Oddity kind, std::string words);
 /// Does the same for a JPEG that is rotated upright; any other oddity takes precedence.
 void set_turned(std::string_view bytes);
 void forget_oddity() noexcept;
-/// Counts the picture that this thread decoded last if it is odd, and notes the first one of each kind by its name.
+/// Counts the last picture that this thread decoded if it is odd, and logs the first picture of each kind by name.
 void note_oddity(const std::string& name);
 
-/// Decodes PNGs of 8 bits without interlacing, palette or transparent colour, fast; none for all others and for damaged
-/// ones: decode_png() reports the fault.
+/// Decodes 8-bit PNGs without interlacing, palette or transparent colour, faster than decode_png(). Returns none for
+/// other and for damaged PNGs, whose fault decode_png() reports.
 [[nodiscard]] std::optional<Image> decode_plain_png(std::string_view bytes, ColorMode mode);
 
-/// Pixels of a file, and the place of the requested region in them: they may extend beyond it by less than one.
+/// Pixels of a file, and the place of the requested region in them. They may extend beyond it by less than a pixel.
 struct ImagePart {
   Image image;
   Box where;
 };
 
-/// Decodes only `region`, which is inside, shrunk by the largest power of two (to 8) that leaves at least `wanted`
-/// pixels each way. Without shrinking the bits are those of the whole picture. Faults below the region are not found.
+/// Decodes only `region`, which is inside the picture, shrunk by the largest power of two, up to 8, that leaves at
+/// least `wanted` pixels in each direction. Unshrunk pixels equal the whole picture's. Faults below it are not found.
 [[nodiscard]] Result<ImagePart> decode_jpeg_region(std::string_view bytes, ColorMode mode, const Region& region,
                                                    ImageSize wanted);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets made from a function, and the one-sample form of the fast path.
+// Data sets made from a function, and get() of a FixedShapeDataset.
 #include "lockstep/data/dataset.h"
 
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deals out elements: element i of a whole goes to shard i modulo their number.
+// Distributes elements over shards: element i goes to shard i modulo the number of shards.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace lockstep::data {
   return shard.index >= whole ? 0 : (whole - shard.index + shard.count - 1) / shard.count;
 }
 
-/// Returns the shard's elements, in order. Padding repeats the whole as often as needed: the position modulo the size.
+/// Returns the shard's elements, in order. Padding repeats the elements from the start, as often as needed.
 template <class T>
 [[nodiscard]] std::vector<T> deal(const std::vector<T>& whole, const ShardSpec& shard, Remainder remainder) {
   const auto size = static_cast<std::int64_t>(whole.size());

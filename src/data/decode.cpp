@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes files to pixels and floats; every fault names the file.
+// Decodes files to pixels and floats; every error names the file.
 #include "lockstep/data/decode.h"
 
 #include <fmt/format.h>
@@ -23,12 +23,12 @@ namespace {
 
 std::atomic<std::int64_t> most_pixels = kDefaultMaxPixels;
 
-// A photo has about a byte for 4 pixels, a drawing for 50. Less than a byte for 100 is an empty mask, or a trap.
+// A photo has about one byte per 4 pixels, a drawing one per 50. Less than one per 100 is an empty mask, or an attack.
 constexpr std::int64_t kPixelsAByte = 100;
 constexpr std::int64_t kShareOfEmpty = 4;  // divisor of max_pixels() for such a file
 
 std::atomic<std::int64_t> odd_count{0};
-std::array<std::atomic<bool>, 3> noted{};  // by Oddity
+std::array<std::atomic<bool>, 3> noted{};  // indexed by Oddity
 
 struct OddPicture {
   bool is_odd = false;

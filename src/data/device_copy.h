@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's copies of batches to a device, on their own stream: the training stream computes meanwhile and waits for
-// the copy only when it uses the batch. Through libtorch's device-neutral streams: no CUDA header.
+// A worker's copies of batches to a device, on their own stream. The training stream continues to compute, and waits
+// for a copy only when it uses the batch. Uses libtorch's device-neutral streams, so it needs no CUDA header.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -15,7 +15,7 @@ namespace lockstep::data {
 class EpochPlan {
  public:
   EpochPlan() = default;
-  /// Makes runs of `batch_size`; the last one may be shorter unless `drop_last`.
+  /// Divides the indices into batches of `batch_size`. The last batch may be smaller, or is left out if `drop_last`.
   EpochPlan(std::vector<std::int64_t> indices, std::int64_t batch_size, bool drop_last);
   explicit EpochPlan(const std::vector<std::vector<std::int64_t>>& batches);
 
@@ -35,13 +35,13 @@ class EpochPlan {
 
 /// The length of an epoch, without its order.
 struct EpochSize {
-  std::int64_t samples = 0;  ///< samples of the shard, before drop_last; 0 with a batch sampler, which does not know
+  std::int64_t samples = 0;  ///< samples of the shard, before drop_last; 0 (unknown) with a batch sampler
   std::int64_t batches = 0;
 };
 [[nodiscard]] EpochSize epoch_size(std::int64_t set_size, const DataLoaderOptions& options);
 
-/// Returns the plan of `epoch`. `consumed`: number of samples of its whole order that other widths have read before;
-/// the rest is dealt out again. Throws: UsageError if the sampler yields an index that the set lacks.
+/// Returns the plan of `epoch`. `consumed`: number of samples of the epoch that were read before, with another number
+/// of shards or batch_size; the rest is distributed again. Throws: UsageError if an index is not in the set.
 [[nodiscard]] EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, std::int64_t epoch,
                                    std::int64_t consumed = 0);
 

@@ -26,7 +26,7 @@ std::optional<BatchTask> EpochStream::take_task() {
   try {
     task = feed_->next();
   } catch (...) {
-    // Still under the feed's lock: the error takes the place of the batch, and no other worker gets that place.
+    // The feed is still locked: the error takes the place of the batch, and no other worker gets this step.
     end_with(std::current_exception());
     return std::nullopt;
   }

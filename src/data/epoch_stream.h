@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One epoch in progress: tasks are taken in order, and their results are returned in the same order. A plain queue
-// would return them in the order of completion.
+// One epoch in progress: tasks are taken in order, and results are returned in that order, not in the order of
+// completion.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -23,7 +23,7 @@ namespace lockstep::data {
 /// The result of one task: a batch, or the error in its place.
 struct BatchOutcome {
   std::optional<MadeBatch> made;
-  std::optional<c10::Event> copied;  ///< the event after which a batch for a device is ready
+  std::optional<c10::Event> copied;  ///< the event that marks the end of the copy to a device
   std::exception_ptr error;
   std::int64_t failed_index = -1;  ///< index of the sample that threw
 };
@@ -31,7 +31,7 @@ struct BatchOutcome {
 /// Shared by the loop and its workers. Thread-safe: yes.
 class EpochStream {
  public:
-  /// `depth`: the most batches that may be in progress or wait; 0: without workers.
+  /// `depth`: the most batches that may be in progress or waiting; 0: there are no workers.
   EpochStream(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
 
   /// Returns the next task, once there is room for its batch; none at the end and after cancel(). An error of the
@@ -41,18 +41,18 @@ class EpochStream {
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, BatchOutcome made);
   enum class Wait { kReady, kEnded, kTimeout };
-  /// Waits until the next batch is ready, or there is certainly none. `limit`: 0 = for ever. Time in which the whole
-  /// process was stopped (Ctrl-Z, Slurm's suspend) does not count.
+  /// Waits until the next batch is ready, or until it is certain that there is none. `limit`: 0 = for ever. Time in
+  /// which the whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
   [[nodiscard]] Wait wait(Seconds limit);
-  /// Returns the batch or error after a kReady, once.
+  /// Returns the batch or error; call it once after each kReady.
   [[nodiscard]] BatchOutcome take();
 
   /// Returns true if the loop has taken the last batch, and the end is known.
   [[nodiscard]] bool at_end();
-  /// Wakes all waiting threads: the rest is no longer wanted.
+  /// Wakes all waiting threads and ends the stream early.
   void cancel() noexcept;
   [[nodiscard]] const std::atomic<bool>& cancelled() const noexcept { return cancelled_; }
-  /// Returns the batches that the loop has taken, counting those before the first.
+  /// Returns the number of batches that the loop has taken, including those before `first`.
   [[nodiscard]] std::int64_t consumed() const noexcept { return consumed_; }
 
  private:
@@ -64,7 +64,7 @@ class EpochStream {
   std::condition_variable room_;
   std::condition_variable batch_;
   std::vector<std::optional<BatchOutcome>> ring_;
-  std::int64_t end_;  ///< number of the steps, once known
+  std::int64_t end_;  ///< number of steps, once known
   std::int64_t claimed_;
   std::int64_t consumed_;
   std::atomic<bool> cancelled_{false};

@@ -7,14 +7,14 @@ namespace lockstep::data {
 namespace {
 
 constexpr unsigned kOrientationTag = 0x0112;
-constexpr unsigned kShort = 3;  // a TIFF number of 16 bits
+constexpr unsigned kShort = 3;  // TIFF's type of 16-bit numbers
 constexpr std::size_t kEntryBytes = 12;
 
 unsigned byte_at(std::string_view bytes, std::size_t at) noexcept {
   return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U;
 }
 
-/// Reads numbers of a TIFF header; 0 beyond its end.
+/// Reads numbers of a TIFF header; beyond its end they are 0.
 struct Tiff {
   std::string_view bytes;
   bool big_endian;
@@ -49,7 +49,7 @@ int orientation_of(std::string_view bytes) noexcept {
 int exif_orientation(std::string_view jpeg) noexcept {
   constexpr std::string_view kExif("Exif\0\0", 6);
   constexpr unsigned kApp1 = 0xe1;
-  constexpr unsigned kScan = 0xda;  // pixels begin
+  constexpr unsigned kScan = 0xda;  // marker before the pixels
   for (std::size_t at = 2; at + 4 <= jpeg.size();) {
     const unsigned marker = byte_at(jpeg, at + 1);
     if (byte_at(jpeg, at) != 0xff || marker == 0xff) {  // bytes that belong to no segment

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The camera's orientation: a JPEG's pixels may be stored rotated, with a number that says how to rotate them back. The
-// bytes are foreign: no throw, no torch header.
+// bytes are untrusted: functions never throw. No torch header.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// From the stored pixels to the upright picture: mirrors the stored ones, then swaps x and y.
+/// The steps from the stored pixels to the upright picture: mirrors them, then swaps x and y.
 struct Turn {
   bool mirror_x = false;
   bool mirror_y = false;
@@ -21,17 +21,17 @@ struct Turn {
 /// Returns the EXIF orientation of a JPEG: 1 .. 8; 1, upright, if the file has none or an invalid one.
 [[nodiscard]] int exif_orientation(std::string_view jpeg) noexcept;
 [[nodiscard]] Turn turn_of(int orientation) noexcept;
-/// Returns the turn of any file: none for a PNG.
+/// Returns the turn of any picture file; a PNG has none.
 [[nodiscard]] Turn turn_of_file(std::string_view bytes) noexcept;
 
 [[nodiscard]] ImageSize upright(ImageSize stored, const Turn& turn) noexcept;
 [[nodiscard]] Image upright(Image stored, const Turn& turn);
-/// Turns a place in stored pixels of this size.
+/// Maps a box in stored pixels to the upright picture; `stored` is the size of the whole.
 [[nodiscard]] Box upright(const Box& place, ImageSize stored, const Turn& turn) noexcept;
 /// Returns the stored pixels of a region of the upright picture; `stored` is the size of the whole.
 [[nodiscard]] Region stored_region(const Region& region, ImageSize stored, const Turn& turn) noexcept;
 
-/// Like decode_image() and image_size(), for the pixels as they are stored.
+/// Do the same as decode_image() and image_size(), but without the rotation.
 [[nodiscard]] Result<Image> decode_stored(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<ImageSize> stored_size(std::string_view bytes);
 

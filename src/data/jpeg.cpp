@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG through libjpeg-turbo's own interface, which can skip pixels outside a region. Gray is converted from RGB, as in
-// Pillow: the file's own luma differs by a step here and there.
+// Decodes JPEG with libjpeg-turbo's own interface, which can skip pixels outside a region. Gray is converted from RGB,
+// as in Pillow: the file's own luma differs by 1 in some pixels.
 //
-// libjpeg reports faults by a jump out of its functions. So every call of it is in a `step`, a function without an
-// object that would have to be destroyed.
+// libjpeg reports faults by a longjmp out of its functions. So every call to it is in a `step`, a function without
+// objects that would have to be destroyed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,11 +21,11 @@
 namespace lockstep::data {
 namespace {
 
-// A progressive file may repeat scans for ever; real ones have about ten.
+// A progressive file may repeat scans for ever; real files have about ten.
 constexpr int kMaxScans = 500;
 
-// Chroma is upsampled from its neighbours. With so many columns and rows around it, a region has the same pixels as in
-// the whole picture.
+// Chroma is upsampled from neighbouring pixels. With this many extra columns and rows around it, a region has its
+// pixels in the whole picture.
 constexpr std::int64_t kMargin = 2;
 
 struct Faults {
@@ -33,7 +33,7 @@ struct Faults {
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> words;
   bool truncated;
-  std::array<char, JMSG_LENGTH_MAX> warning;  ///< the first one that leaves the pixels whole
+  std::array<char, JMSG_LENGTH_MAX> warning;  ///< the first warning that leaves the pixels whole
   bool warned;
 };
 
@@ -46,9 +46,9 @@ Faults& faults_of(j_common_ptr info) { return *reinterpret_cast<Faults*>(info->e
   std::longjmp(faults.jump, 1);
 }
 
-// These warnings of libjpeg leave every pixel as in the file. The others are faults: a truncated JPEG is one, with the
-// rest gray, and in a progression with gaps a scan may be missing. Extra bytes before a restart marker are part of a
-// damaged stretch; before another marker, cameras and tools have added them.
+// These warnings of libjpeg leave every pixel as in the file. All other warnings are faults: the rest of a truncated
+// JPEG would be gray, and a progression with gaps may lack a scan. Extra bytes before a restart marker belong to a
+// damaged part; before other markers, cameras and tools have added them.
 bool is_harmless(const jpeg_error_mgr& error) {
   switch (error.msg_code) {
     case JWRN_EXTRANEOUS_DATA:
@@ -75,12 +75,12 @@ void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
 }
 
-/// One thread's decoder, which it uses for file after file.
+/// A thread's decoder, which it reuses for all its files.
 struct Decoder {
   jpeg_decompress_struct info{};
   Faults faults{};
   jpeg_progress_mgr progress{};
-  std::vector<std::uint8_t> rows;  ///< the memory of one call of jpeg_read_scanlines
+  std::vector<std::uint8_t> rows;  ///< memory for one call to jpeg_read_scanlines
 
   Decoder() {
     info.err = jpeg_std_error(&faults.base);
@@ -111,8 +111,8 @@ struct Plan {
   Region region;  ///< the region to decode
   std::int64_t shrink = 1;
   int channels = 3;      ///< channels of libjpeg's rows
-  JDIMENSION first = 0;  ///< first column of its rows
-  JDIMENSION width = 0;  ///< width of its rows
+  JDIMENSION first = 0;  ///< first column of libjpeg's rows
+  JDIMENSION width = 0;  ///< width of libjpeg's rows
   std::uint8_t* out = nullptr;
   int out_channels = 3;
 };
@@ -213,8 +213,8 @@ Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
   return checked_size(decoder.info.image_width, decoder.info.image_height, plan.bytes.size());
 }
 
-/// Every block of 8 x 8 pixels takes at least a bit of a Huffman code: a file without even these is refused before
-/// memory is allocated. Small files are exempt: decoding them shows where they end.
+/// Every block of 8 x 8 pixels takes at least one bit of Huffman code. A file that is too small for these bits is
+/// rejected before memory is allocated. Small pictures are exempt: decoding them shows where they end.
 bool can_hold(std::string_view bytes, ImageSize size, bool arithmetic) {
   constexpr std::int64_t kSmall = std::int64_t{1} << 20;  // pixels
   constexpr std::int64_t kMostPixelsAByte = 8 * 64;

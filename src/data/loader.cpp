@@ -27,16 +27,16 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMuchWaiting = 0.1;       // share of an epoch
+constexpr double kMuchWaiting = 0.1;       // share of an epoch's time
 constexpr double kShortEpoch = 1.0;        // seconds: too short to judge
 constexpr std::size_t kNotedSamples = 10;  // the most bad samples that get their own line
 
-/// Returns the number of samples of the epoch's whole order that all shards of `state` have read.
+/// Returns the number of samples of the epoch that all shards of `state` have read together.
 std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
   const std::int64_t rest = whole - state.consumed;
   const std::int64_t in_step = state.shards * state.batch_size;
   const std::int64_t read = std::min(state.batches * in_step, rest);
-  // When a rest is dealt out again, fewer samples than shards belong to the step before them.
+  // In a redistributed rest, fewer samples than shards at the end belong to the previous step.
   const bool joined = state.consumed > 0 && rest - read < state.shards && state.batches > 0;
   return joined ? whole : state.consumed + read;
 }
@@ -68,7 +68,7 @@ class BadSampleList {
   std::set<std::int64_t> indices_;
 };
 
-/// Names the worker and the sample that keep batch `step` waiting.
+/// Names the worker and the sample for which batch `step` is waiting.
 TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& source, std::int64_t step,
                       std::int64_t epoch, double limit_s) {
   std::string who = "no worker has begun it";
@@ -91,7 +91,7 @@ class DataLoader::Impl {
   std::optional<Batch> next(std::int64_t ticket);
   void cancel(std::int64_t ticket) noexcept;
   [[nodiscard]] LoaderState state() const;
-  /// Returns the position from which this loader continues if another width left `state`.
+  /// Returns the position from which this loader continues after `state`, which another number of shards may have left.
   [[nodiscard]] LoaderState translated(const LoaderState& state) const;
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
 
@@ -119,7 +119,7 @@ class DataLoader::Impl {
   data::Progress progress_;                    // progress of the loop's own thread
   std::shared_ptr<data::EpochStream> stream_;  // null between epochs
   LoaderState position_;
-  Seconds begun_{0};            // when the stream began
+  Seconds begun_{0};            // time when the stream began
   double waited_before_s_ = 0;  // waiting time before the stream
   std::int64_t ticket_ = 0;
   mutable bool said_waiting_ = false;
@@ -144,7 +144,7 @@ DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<Iter
     steps = epoch.batches;
     samples = options.drop_last ? epoch.samples - epoch.samples % options.batch_size : epoch.samples;
   }
-  // Batches are large, and their memory is reused: without this each costs as many page faults as it has pages.
+  // Batches are large. Without this call the memory of each batch is mapped anew, with a page fault for each page.
   keep_freed_memory();
   position_ = {.size = size, .shards = options.shard.count, .batch_size = options.batch_size, .seed = options.seed};
   source_ = make_source();

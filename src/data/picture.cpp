@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pixels: from encoded to decoded, once.
+// Pixels, which are decoded once.
 #include "lockstep/data/picture.h"
 
 #include <fmt/format.h>
@@ -93,7 +93,7 @@ Box Pixels::crop(const Region& region, ImageSize wanted, ColorMode mode) {
   const auto* encoded = std::get_if<EncodedImage>(&state_);
   if (encoded != nullptr && data::is_jpeg(encoded->bytes)) {
     const data::Turn turn = encoded->as_stored ? data::Turn{} : data::turn_of_file(encoded->bytes);
-    const ImageSize stored = data::upright(size(), turn);  // upright() also converts back
+    const ImageSize stored = data::upright(size(), turn);  // upright() of the upright size is the stored size
     Result<data::ImagePart> part = data::decode_jpeg_region(
         encoded->bytes, mode, data::stored_region(region, stored, turn), data::upright(wanted, turn));
     if (!part) throw unreadable(*encoded, part.error());

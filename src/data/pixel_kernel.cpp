@@ -32,7 +32,7 @@ struct Planes {
   HWY_INLINE void load(const std::uint8_t* pixels);
 };
 
-// Operations that move single bytes, 16 at a time. Highway's last resort has vectors of one lane only.
+// Operations that move 16 single bytes at a time. Highway's scalar target has vectors of one lane only.
 #if HWY_TARGET == HWY_SCALAR
 
 template <int kChannels>
@@ -103,8 +103,8 @@ HWY_INLINE void mirror_block(const std::uint8_t* from, std::uint8_t* to) {
   }
 }
 
-/// A pixel's channels side by side. The next pixel is read before this one is written, whose fourth byte may be the
-/// next one's first.
+/// Undoes Paeth for all channels of a pixel at once. The next pixel is read before this one is written, because the
+/// fourth byte of this pixel may be the first byte of the next.
 template <int kChannels>
 void paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes) {
   const hn::Full64<std::int16_t> d;
@@ -136,8 +136,8 @@ void paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes) {
   }
 }
 
-/// Transposes 16 x 16 bytes, rows at from(r), columns to to(i). Each round deals the 16 vectors out like two halves of
-/// a pack of cards, and four rounds exchange the bits of row and column.
+/// Transposes 16 x 16 bytes: reads row r at from(r), and writes column i to to(i). Each of four rounds interleaves the
+/// first 8 vectors with the last 8, which rotates the bits of the row and column indices by one.
 template <class From, class To>
 HWY_INLINE void transpose(const From& from, const To& to) {
   const Bytes d;
@@ -159,7 +159,7 @@ HWY_INLINE void transpose(const From& from, const To& to) {
 
 #endif
 
-/// Calls `round` with 16 pixels at a time; the last round is filled up with zeros, whose results are discarded.
+/// Calls `round` with 16 pixels at a time; the last round is padded with zeros, whose results are discarded.
 template <int kChannels, class Round>
 HWY_INLINE void for_blocks(const std::uint8_t* pixels, std::int64_t count, const Round& round) {
   Planes<kChannels> planes;
@@ -192,7 +192,7 @@ void gray_of(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) {
       });
 }
 
-/// kNormalise false: mean 0 and deviation 1, which need no arithmetic.
+/// Converts pixels to floats. kNormalise false: mean 0 and deviation 1, which need no arithmetic.
 template <int kChannels, bool kNormalise>
 void floats_of(const PixelView& view, const FloatRule& rule, float* out) {
   const Floats d;
@@ -246,7 +246,7 @@ void undo_paeth_of(std::uint8_t* row, const std::uint8_t* above, std::size_t byt
   channels == 3 ? paeth<3>(row, above, bytes) : paeth<4>(row, above, bytes);
 }
 
-/// Writes bytes [begin, end) of 16 rows to `columns`, with byte i of row r at i * 16 + r.
+/// Transposes bytes [begin, end) of 16 rows to `columns`: byte i of row r is at i * 16 + r.
 void to_columns(const std::uint8_t* const (&rows)[16], std::int64_t begin, std::int64_t end, std::uint8_t* columns) {
   for (std::int64_t at = begin; at < end; at += 16) {
     const bool whole = at + 16 <= end;

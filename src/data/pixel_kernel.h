@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector kernels over rows of 8-bit pixels with 1 or 3 channels. Free of libtorch.
+// Vector kernels for rows of 8-bit pixels with 1 or 3 channels. Free of libtorch.
 #pragma once
 
 #include <array>
@@ -9,18 +9,17 @@
 
 namespace lockstep::data {
 
-/// Converts RGB pixels to luma, as Pillow rounds it.
-/// Source: ITU-R BT.601 in 16-bit fixed point
+/// Converts RGB pixels to luma, as Pillow rounds it. Source: ITU-R BT.601 in 16-bit fixed point
 void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept;
 
 /// Reverses the order of the pixels of one row, in place.
 void mirror_row(std::uint8_t* row, std::int64_t pixels, std::int64_t channels);
 
-/// Undoes PNG's Paeth filter, in place, for pixels of 3 or 4 bytes: adds to each byte the one of its left, upper and
-/// upper left neighbours that is nearest to left + upper - upper left. 4 bytes are readable from any pixel on.
+/// Undoes PNG's Paeth filter, in place, for pixels of 3 or 4 bytes: adds to each byte the left, upper or upper left
+/// neighbour, whichever is nearest to left + upper - upper left. 4 bytes must be readable from the start of each pixel.
 void undo_paeth(std::uint8_t* row, const std::uint8_t* above, std::size_t bytes, int channels);
 
-/// The conversion of a value 0 .. 255: (value / 255 - mean) / deviation, each step rounded to float32 as torch's are.
+/// The conversion of a value 0 .. 255: (value / 255 - mean) / deviation, each step rounded to float32, as in torch.
 struct FloatRule {
   std::array<float, 3> mean{};
   std::array<float, 3> deviation{1.0F, 1.0F, 1.0F};
@@ -30,7 +29,7 @@ struct FloatRule {
 void to_float_planes(const PixelView& view, const FloatRule& rule, float* out) noexcept;
 
 /// The weights by which one axis is resampled: output i is the sum of `count[i]` inputs from `first[i]` on, each times
-/// its weight in 1 / 2^22.
+/// its weight. Weights have 22 fractional bits.
 struct ResampleAxis {
   std::vector<std::int32_t> first;
   std::vector<std::int32_t> count;
@@ -40,7 +39,7 @@ struct ResampleAxis {
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(first.size()); }
 };
 
-/// Rows of bytes; 16 of them are readable and writable at any multiple of 16.
+/// Rows of bytes, in which 16 bytes are readable and writable at any multiple of 16.
 struct ByteRows {
   std::uint8_t* data = nullptr;
   std::int64_t stride = 0;  ///< a multiple of 16
@@ -50,7 +49,7 @@ struct ByteRows {
 /// rounded up to a multiple of 16 rows.
 void resample_rows(const PixelView& view, std::int64_t first, std::int64_t count, const ResampleAxis& x, ByteRows out);
 
-/// Resamples rows along y: `axis` counts rows of `in` from `skipped` on. Writes axis.size() rows of `row_bytes`.
+/// Resamples rows along y: row 0 of `in` is row `skipped` of the axis. Writes axis.size() rows of `row_bytes`.
 struct ColumnPass {
   const std::uint8_t* in;
   std::int64_t stride;

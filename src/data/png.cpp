@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG through libspng, for files without the faster way of png_plain.cpp.
+// Decodes PNG with libspng, for files that the faster png_plain.cpp does not support.
 #include <fmt/format.h>
 #include <spng.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kMaxChunkBytes = 16 << 20;  // limit of a text or profile chunk, which is never read here
+constexpr std::size_t kMaxChunkBytes = 16 << 20;  // limit of a text or profile chunk, whose content is never used here
 
 struct FreeContext {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
@@ -42,7 +42,7 @@ int read_pixels(spng_ctx* context, spng_format format, std::vector<std::uint8_t>
   return spng_decode_chunks(context);
 }
 
-/// A header that claims more than its file can hold is refused before memory is allocated.
+/// A header that claims more pixels than its file can hold is rejected before memory is allocated.
 bool can_hold(std::string_view bytes, const spng_ihdr& header) {
   constexpr std::array<std::uint64_t, 7> kSamples = {1, 1, 3, 1, 2, 1, 4};  // samples of a pixel, by colour type
   const std::uint64_t row_bits = header.width * kSamples[header.color_type % kSamples.size()] * header.bit_depth;
@@ -81,7 +81,7 @@ bool has_one_color(const Image& image) {
   return std::equal(image.pixels.begin() + channels, image.pixels.end(), image.pixels.begin());
 }
 
-/// Returns the opacity of each pixel; none if all are alike, or the file has no transparency.
+/// Returns the opacity of each pixel; none if all are equal, or the file has no transparency.
 std::optional<std::vector<std::uint8_t>> opacities(std::string_view bytes) {
   constexpr std::size_t kChannels = 4;
   const Context context(spng_ctx_new(0));
@@ -100,8 +100,8 @@ std::optional<std::vector<std::uint8_t>> opacities(std::string_view bytes) {
   return alike ? std::nullopt : std::optional(std::move(alpha));
 }
 
-/// Transparency is ignored, as in Pillow. But a picture of one colour, such as black letters on nothing, shows
-/// everything in its transparency: it is placed on white, or on black if its colour is light.
+/// Transparency is ignored, as in Pillow. But a picture of one colour, such as black letters without a background, has
+/// its content only in its transparency: it is placed on white, or on black if its colour is light.
 void show_transparency(std::string_view bytes, Image& image) {
   if (!has_one_color(image)) return;
   const auto alpha = opacities(bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNGs of the plain kind, nearly all there are: 8 bits, gray, RGB or RGBA, not interlaced. libdeflate inflates them in
-// one call instead of zlib's steps, and no pixel needs a table of formats. It never judges: libspng gets every file
-// that is not plain, or not whole.
+// Decodes plain PNGs, which are nearly all PNGs: 8 bits, gray, RGB or RGBA, not interlaced. libdeflate inflates them in
+// one call instead of zlib's steps, and pixels need no general format conversion. It reports no errors: libspng gets
+// every file that is not plain, or is damaged.
 #include <libdeflate.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using Bytes = std::basic_string_view<unsigned char>;
 
 constexpr std::size_t kSignature = 8;
-constexpr std::size_t kHeader = 13;    // bytes of IHDR's content
+constexpr std::size_t kHeader = 13;    // bytes of the content of IHDR
 constexpr std::size_t kAround = 12;    // length, type and checksum of a chunk
 constexpr std::size_t kReadAhead = 8;  // bytes after the last row that undo_paeth() may read
 
@@ -30,11 +30,11 @@ struct FreeDecompressor {
   void operator()(libdeflate_decompressor* made) const noexcept { libdeflate_free_decompressor(made); }
 };
 
-/// One thread's memory, which it uses for file after file.
+/// A thread's memory, which it reuses for all its files.
 struct Tools {
   std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor{libdeflate_alloc_decompressor()};
   std::vector<unsigned char> packed;  ///< the contents of all IDAT chunks, if there are several
-  std::vector<unsigned char> rows;    ///< a filter's number and the filtered bytes of each row
+  std::vector<unsigned char> rows;    ///< for each row, the number of its filter and the filtered bytes
 };
 
 Tools& tools() {
@@ -83,7 +83,7 @@ std::optional<Layout> plain_layout(const Chunk& header, std::size_t file_bytes) 
   return plain && channels != 0 && sized ? std::optional(layout) : std::nullopt;
 }
 
-/// Returns the content of the IDAT chunks, which follow each other; none if the file is not whole to its end.
+/// Returns the content of the consecutive IDAT chunks; none if the file is damaged or truncated.
 std::optional<Bytes> packed_pixels(Bytes rest) {
   std::vector<unsigned char>& joined = tools().packed;
   joined.clear();
@@ -134,7 +134,7 @@ void add_predicted(unsigned char* row, const unsigned char* above, std::size_t b
   }
 }
 
-/// Returns the one of left, above and above left that is nearest to left + above - above left.
+/// Returns PNG's Paeth predictor: left, above or above left, whichever is nearest to left + above - above left.
 int nearest(int left, int above, int corner) {
   const int to_left = std::abs(above - corner);
   const int to_above = std::abs(left - corner);
@@ -174,7 +174,7 @@ bool unfilter_row(int channels, int filter, unsigned char* row, const unsigned c
   return channels == 3 ? unfilter<3>(filter, row, above, bytes) : unfilter<4>(filter, row, above, bytes);
 }
 
-/// Appends the row to `pixels` in the wanted channels.
+/// Appends the row to `pixels`, converted to `mode`.
 void put_row(const unsigned char* row, const Layout& layout, ColorMode mode, std::vector<std::uint8_t>& pixels) {
   const auto width = static_cast<std::size_t>(layout.width);
   const std::size_t bytes = layout.row_bytes();

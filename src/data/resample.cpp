@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of resampling, and the order of its two passes: along x into 8 bits, then along y.
+// Computes the weights of resampling, and runs its two passes: along x to 8 bits, then along y.
 #include "lockstep/data/resample.h"
 
 #include <fmt/format.h>
@@ -34,10 +34,10 @@ Filter filter_of(Interpolation interpolation) {
   return interpolation == Interpolation::kBicubic ? Filter{2.0, cubic} : Filter{1.0, triangle};
 }
 
-/// One axis of the picture.
+/// One axis of the picture, and the part of it that is resampled.
 struct Span {
   std::int64_t size;  ///< pixels of the picture
-  double begin;       ///< the part that counts
+  double begin;       ///< start of the part
   double end;
 
   [[nodiscard]] bool is_kept(std::int64_t out) const {
@@ -78,7 +78,7 @@ Image empty_image(ImageSize size, std::int64_t channels) {
   return image;
 }
 
-/// Rows between the passes, in memory that the thread keeps.
+/// The rows between the two passes, in memory that the thread reuses.
 struct Between {
   std::vector<std::uint8_t> memory;
   data::ByteRows rows;

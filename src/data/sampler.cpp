@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's DistributedSampler, index for index: its random permutation comes from a CPU generator seeded seed + epoch.
+// PyTorch's DistributedSampler, index for index: its permutation comes from a CPU generator seeded with seed + epoch.
 #include "lockstep/data/sampler.h"
 
 #include <ATen/core/ivalue.h>
@@ -137,7 +137,7 @@ std::vector<std::vector<std::int64_t>> deal_rest(std::span<const std::int64_t> r
   const std::int64_t in_step = shard.count * batch_size;
   for (std::int64_t begin = 0; begin < left;) {
     std::int64_t end = std::min(begin + in_step, left);
-    if (left - end < shard.count) end = left;  // too few for their own step
+    if (left - end < shard.count) end = left;  // too few for a step of their own
     std::vector<std::int64_t>& batch = steps.emplace_back();
     for (std::int64_t i = begin + shard.index; i < end; i += shard.count) {
       batch.push_back(rest[static_cast<std::size_t>(i)]);

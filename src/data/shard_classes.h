@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The class names of several shards, which are the same in all that have some. No torch header.
+// The class names of several shards. All shards that have class names must have the same ones. No torch header.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ class ShardClasses {
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
 
  private:
-  /// Returns both lists, or of long ones the first class that differs.
+  /// Returns both lists, or, if they are long, the first class that differs.
   [[nodiscard]] std::string difference(const std::vector<std::string>& classes) const {
     constexpr std::size_t kFew = 10;
     if (classes_.size() <= kFew && classes.size() <= kFew) {

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-/// Reads one shard after another; their classes must be the same.
+/// Reads one shard after another. All shards must have the same classes.
 class ShardReader {
  public:
   ShardReader(std::vector<std::string> shards, const TarOptions& options)

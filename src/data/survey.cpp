@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-/// Returns the components of the first frame header; 0 if none is found.
+/// Returns the number of components in the first frame header; 0 if there is no frame header.
 std::int64_t jpeg_channels(std::string_view bytes) {
   const auto byte = [&](std::size_t at) { return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U; };
   for (std::size_t at = 2; at + 9 < bytes.size();) {
@@ -38,7 +38,7 @@ std::int64_t png_channels(std::string_view bytes) {
     case 6:
       return 4;
     default:
-      return 3;  // palettes, too
+      return 3;  // RGB, or a palette
   }
 }
 
@@ -107,7 +107,7 @@ Survey survey_source(const ImageSource& source, const std::function<void(std::in
       if (!image.name.empty()) name = image.name;
       look_at(image, survey);
     } catch (const DataError& fault) {
-      const std::string words = fault.what();  // the advice is on its own line, which a list need not repeat
+      const std::string words = fault.what();  // the advice is on a line of its own, which a list does not need
       survey.unreadable.push_back({name, text::first_line(words)});
     }
     if (progress) progress(i + 1);

@@ -20,7 +20,7 @@ namespace lockstep::data {
 [[nodiscard]] BatchOutcome make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
                                 Progress& progress) noexcept;
 
-/// Lifetime: threads share its state, so that one which hangs in a sample may be abandoned.
+/// The threads. Lifetime: they share the pool's state, so a thread that hangs in a sample can be abandoned.
 class WorkerPool {
  public:
   /// Throws: ResourceError if not all threads start.
@@ -30,7 +30,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Makes the threads work for `stream` from now on; null: they rest.
+  /// Makes the threads work for `stream` from now on; null: they wait.
   void work_for(std::shared_ptr<EpochStream> stream);
   void abandon() noexcept { abandoned_ = true; }
 
@@ -39,7 +39,7 @@ class WorkerPool {
     std::int64_t index = -1;
     Seconds since{0};
   };
-  /// Finds the worker that makes the batch of `step`, and its current sample.
+  /// Finds the worker that is making the batch of `step`, and its current sample.
   [[nodiscard]] std::optional<Slow> find(std::int64_t step) const;
 
  private:
@@ -51,7 +51,7 @@ class WorkerPool {
     std::shared_ptr<EpochStream> stream;
     std::uint64_t passes = 0;  ///< number of passes so far: a thread that has ended one waits for the next
     bool stopping = false;
-    std::vector<std::unique_ptr<Progress>> progress;  ///< one a thread
+    std::vector<std::unique_ptr<Progress>> progress;  ///< one for each thread
   };
   static void work(const std::shared_ptr<Shared>& shared, Progress& progress) noexcept;
   void stop() noexcept;

@@ -18,7 +18,7 @@ struct Call {
   const Event* event = nullptr;
 };
 
-// The operation that failed first.
+// Returns the event of the operation that failed first.
 const Event* failed_of(const std::vector<RankFacts>& facts) {
   const Event* first = nullptr;
   for (const RankFacts& rank : facts) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event's kind, packed into one word so that no reader sees it half written.
+// Packs an event's kind into one word, so that readers never see it half written.
 #pragma once
 
 #include <algorithm>

@@ -28,14 +28,14 @@ namespace {
 
 thread_local bool is_main_thread = false;
 
-/// The time that the calling thread was ready to run but had to wait for a core, because other programs or the
-/// process's other threads used it. It asks the kernel at most every half millisecond; a query takes 0.8 us. Only the
-/// thread that made it may use it.
+/// Measures the time in which the calling thread was ready to run but waited for a core, because other programs or
+/// threads used it. It asks the kernel at most every half millisecond; a query takes 0.8 us. Only the thread that made
+/// it may use it.
 class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 
-  /// Returns the nanoseconds since the thread began, up to half a millisecond ago; 0: unknown.
+  /// Returns the nanoseconds of waiting since the thread began, at most half a millisecond old; 0: unknown.
   [[nodiscard]] std::int64_t waited_ns() noexcept {
     constexpr std::int64_t kPause = 500'000;
     const std::int64_t now = now_ns();
@@ -102,7 +102,7 @@ class Recorder final : public trace::Sink {
 // Never destroyed: threads may report after main().
 std::atomic<Recorder*> recorder{nullptr};
 
-// Makes the pages now: an event must not wait for one.
+// Maps the ring. It allocates the pages now, so that an event does not wait for a page fault.
 Ring* map(int fd) {
   const int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | MAP_POPULATE;
   void* memory = ::mmap(nullptr, sizeof(Ring), PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -146,7 +146,7 @@ void start_recorder(const RecorderOptions& options) {
   is_main_thread = true;
   auto* const made = new Recorder(*ring, {::getpid(), options.rank, options.world_size, options.host,
                                           std::chrono::nanoseconds(options.timeout).count()});
-  if (!trace::add_sink(*made)) return;  // never destroyed: a thread may hold it
+  if (!trace::add_sink(*made)) return;  // never destroyed: a thread may be using it
   recorder.store(made, std::memory_order_release);
 }
 
@@ -158,7 +158,7 @@ void note_on_device(const trace::Event& event, bool ends) noexcept {
 void limit_section(std::string_view name, std::chrono::milliseconds limit) {
   Recorder* const running = recorder.load(std::memory_order_acquire);
   if (running == nullptr) return;
-  // The ring identifies names by their address.
+  // The ring identifies names by their address, so the texts are kept.
   static std::mutex mutex;
   static std::map<std::string, std::int64_t, std::less<>> kept;
   const std::lock_guard lock(mutex);

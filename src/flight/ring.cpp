@@ -62,7 +62,7 @@ Writer::Writer(Ring& ring, const RingOwner& owner) noexcept : ring_(ring) {
   ring.magic.store(kMagic, memory_order_release);
 }
 
-// Finds a name by its address: one comparison instead of a comparison of texts.
+// Finds a name by its address, which is faster than comparing texts.
 std::uint64_t Writer::id_of(std::string_view name) noexcept {
   const std::size_t first = (reinterpret_cast<std::uintptr_t>(name.data()) >> 3U) % kNames;
   for (std::size_t probe = 0; probe < kNames; ++probe) {
@@ -79,7 +79,7 @@ std::uint64_t Writer::id_of(std::string_view name) noexcept {
     ring_.names[at].is_ready.store(1, memory_order_release);
     return at;
   }
-  return kNames;  // not in the table
+  return kNames;  // the table is full
 }
 
 void Writer::push(EventType type, const Call& call, std::int64_t time_ns) noexcept {
@@ -98,7 +98,7 @@ void Writer::push(EventType type, const Call& call, std::int64_t time_ns) noexce
 
 namespace {
 
-// One thread at a time begins a group's collectives: no atomic increment is needed.
+// Sets the last collective of a lane. Only one thread at a time does so, so an atomic increment is not needed.
 void set_lane(LaneSlot& lane, const Writer::Call& call, std::int64_t now, std::uint64_t kind) noexcept {
   const std::uint64_t version = lane.version.load(memory_order_relaxed);
   lane.version.store(version + 1, memory_order_relaxed);
@@ -161,7 +161,7 @@ void Writer::leave(std::string_view name, std::int64_t queued_ns) noexcept {
     const SectionSlot& section = ring_.sections[depth - 1];
     const std::uint64_t id = section.name.load(memory_order_relaxed);
     const std::int64_t took = now - section.since_ns.load(memory_order_relaxed);
-    // Only this thread writes it.
+    // Only this thread writes longest_ns.
     if (id < kNames && took > ring_.names[id].longest_ns.load(memory_order_relaxed)) {
       ring_.names[id].longest_ns.store(took, memory_order_relaxed);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a ring, in a folder that another user may have made.
+// Opens the file of a ring, in a folder that another user may have made.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -25,14 +25,14 @@ bool is_number(const fs::path& part) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// True for the descriptor of a process, such as "/proc/4711/fd/5". No file of another folder has such a name.
+/// Returns true for a process's descriptor, such as "/proc/4711/fd/5". Files elsewhere cannot have such a name.
 bool is_descriptor(const fs::path& target) {
   std::vector<fs::path> parts(target.begin(), target.end());
   return parts.size() == 5 && parts[0] == "/" && parts[1] == "proc" && is_number(parts[2]) && parts[3] == "fd" &&
          is_number(parts[4]);
 }
 
-/// Only memory has seals; this one promises that the memory cannot become smaller under a reader.
+/// Opens a memory file by its link in /proc. Only memory files have seals; the one checked here prevents shrinking.
 UniqueFd open_memory(const fs::path& link) {
   std::error_code problem;
   const fs::path target = fs::read_symlink(link, problem);

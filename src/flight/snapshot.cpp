@@ -14,15 +14,14 @@ namespace {
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 
-// The limit of a ring's numbers, so that arithmetic on them does not overflow: a foreign file may have any number. Nine
-// years in nanoseconds.
+// The limit of a ring's numbers, nine years in nanoseconds, so that arithmetic on a file's numbers cannot overflow.
 constexpr std::int64_t kFar = std::int64_t{1} << 58;
 
 std::int64_t number_of(const std::atomic<std::int64_t>& value) {
   return std::clamp(value.load(memory_order_relaxed), -kFar, kFar);
 }
 
-// A text of the ring. A foreign file may have anything there.
+// Returns a text of the ring, cleaned, because a file may contain any bytes.
 template <std::size_t Size>
 std::string text_of(const char (&text)[Size]) {
   return text::for_people(std::string(text, ::strnlen(text, Size)));
@@ -55,7 +54,7 @@ std::optional<Event> read_event(const Ring& ring, std::uint64_t number) {
   return event;
 }
 
-// A rank that was killed inside begin() leaves an odd version: its data counts nevertheless.
+// Reads a lane. A rank that was killed inside begin() leaves an odd version; its data are used nevertheless.
 Lane read_lane(const Ring& ring, int group) {
   const LaneSlot& slot = ring.lanes[static_cast<std::size_t>(group)];
   Lane lane;

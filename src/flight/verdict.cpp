@@ -11,7 +11,7 @@
 namespace lockstep::flight {
 namespace {
 
-// The rank's last event; 0 if there is none.
+// Returns the time of the rank's last event; 0 if there is none.
 std::int64_t last_sign(const RankFacts& facts) { return facts.ring ? facts.ring->last_event_ns : 0; }
 
 std::string timeout_hint(std::int64_t timeout_ns) {
@@ -59,7 +59,7 @@ std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int
   if (const auto held = held_up(facts)) {
     return verdict_on(*held->late, time_text(held->lane.started_ns, now_ns), waiting_text(*held), facts);
   }
-  // No ring shows a wait: the ranks are not connected yet, or record nothing.
+  // The rings do not show a wait: the ranks are not connected yet, or have no recorder.
   const auto stopped = std::find_if(facts.begin(), facts.end(), is_stopped);
   if (stopped == facts.end()) return std::nullopt;
   return verdict_on(*stopped, time_text(last_sign(*stopped), now_ns), "other ranks gave up waiting", facts);

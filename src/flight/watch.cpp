@@ -12,7 +12,7 @@
 namespace lockstep::flight {
 namespace {
 
-// Work that one rank does while the others wait for it, or that is rare.
+// Work that is rare, or that one rank does while the other ranks wait for it.
 constexpr std::array<std::string_view, 3> kLongWork{"setup", "evaluate", "save"};
 constexpr int kUsualTimes = 3;
 
@@ -22,7 +22,7 @@ bool is_long_work(const Section& section) {
   return std::find(kLongWork.begin(), kLongWork.end(), section.name) != kLongWork.end();
 }
 
-// Combines the ranks' facts about a name, which the table may have several times.
+// Combines the ranks' facts about a name, which a rank's table may have several times.
 SectionName known_of(const std::string& name, const std::vector<RankFacts>& ranks) {
   SectionName known{.name = name};
   for (const RankFacts& rank : ranks) {
@@ -38,7 +38,7 @@ SectionName known_of(const std::string& name, const std::vector<RankFacts>& rank
 
 bool is_alive(const RankFacts& rank) { return rank.ring && !rank.process.has_ended; }
 
-// Returns since when a rank has been silent in its innermost section.
+// Returns the time since which a rank has had no event in its innermost section.
 std::int64_t silent_since(const RankFacts& rank, const WatchFacts& facts) {
   return std::max({rank.ring->sections.back().since_ns, rank.ring->last_event_ns, facts.watched_since_ns});
 }
@@ -61,7 +61,7 @@ std::optional<Stall> stall_of_waiters(const WatchFacts& facts) {
     return Stall{held->lane.started_ns, fmt::format("{} for rank {}{}: {}", waiting_text(*held), late.rank,
                                                     time_text(held->lane.started_ns, facts.now_ns), doing_text(late))};
   }
-  // Every rank of the job is here, so the late one is not on another node.
+  // Every rank of the job is on this host, so the late rank is not on another node.
   for (const RankFacts& rank : facts.ranks) {
     if (!is_alive(rank)) continue;
     for (const Lane& lane : rank.ring->lanes) {

@@ -23,19 +23,20 @@ bool is_in(const RankFacts& facts, const Lane& held) {
   return lane != nullptr && lane->is_running() && lane->started == held.started;
 }
 
-// True if this rank has finished the collective that the others wait in: then they do not wait for it.
+// Returns true if this rank has finished the collective in which other ranks wait, so that they do not wait for it.
 bool is_past(const RankFacts& facts, const Lane& held) {
   const Lane* lane = lane_of(facts, held.group);
   return lane != nullptr && lane->finished >= held.started;
 }
 
-// True if the others wait for this rank: it is not in the collective yet, or it was stopped, inside or elsewhere. A
-// stopped rank inside looks like those that wait. For a message between two ranks, its count says nothing about theirs.
+// Returns true if the other ranks wait for this rank: it has not begun the collective, or it was stopped, inside the
+// collective or elsewhere. In the ring, a rank that was stopped inside looks like a waiting rank. For a message between
+// two ranks, sequence numbers of the ranks cannot be compared.
 bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// The last resort if all ranks are in the collective and none was stopped: a disk or the swap holds one of them inside.
+// Returns true if a disk or the swap blocks the rank inside the collective. It is the last test, if all are inside.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }
@@ -55,7 +56,7 @@ std::optional<HeldUp> first_held_up(const std::vector<RankFacts>& all, IsLate is
   return found;
 }
 
-// True if no rank of the job is on another node.
+// Returns true if no rank of the job is on another node.
 bool is_whole_world(const std::vector<RankFacts>& all) {
   return std::all_of(all.begin(), all.end(), [&](const RankFacts& facts) {
     return !facts.ring || facts.ring->world_size <= static_cast<int>(all.size());

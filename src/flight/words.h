@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts about one rank, in words.
+// Describes the facts about a rank in words.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace lockstep::flight {
 
-/// The reason why a rank does not come.
+/// The reason why a rank is late.
 enum class Cause : std::uint8_t {
-  kStopped,          ///< by a signal or a debugger
-  kUninterruptible,  ///< it waits for a device in the kernel: a disk, a network disk
-  kSwapped,          ///< most of it is on the swap disk
-  kSlowData,         ///< it waits for the loader
+  kStopped,          ///< a signal or a debugger has stopped it
+  kUninterruptible,  ///< it waits in the kernel for a device, such as a disk or a network file system
+  kSwapped,          ///< most of its memory is on the swap disk
+  kSlowData,         ///< it waits for the data loader
   kBusy,             ///< it computes in a section
   kWaits,            ///< it sleeps in a section; the recorder does not know why
-  kLeft,             ///< its program ended without an error while others still called collectives
+  kLeft,             ///< its program ended without an error while other ranks still called collectives
 };
 
 [[nodiscard]] Cause cause_of(const RankFacts& facts);
 
-/// The order of blame among late ranks, the smallest first: the state of a process is better evidence than its place in
-/// the program.
+/// Returns a sort key for late ranks; the rank with the smallest key is the most likely cause. The state of a process
+/// is better evidence than its place in the program.
 [[nodiscard]] int weight(const RankFacts& facts);
 
-/// Returns the rank to blame, of those for which `is_late` is true; nullptr: none.
+/// Returns the most likely cause among the ranks for which `is_late` is true; nullptr: there is none.
 template <class IsLate>
 const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is_late) {
   const RankFacts* late = nullptr;
@@ -37,7 +37,7 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
   return late;
 }
 
-/// True if the kernel does not let the process go on.
+/// Returns true if the kernel keeps the process from running.
 [[nodiscard]] bool is_held(const RankFacts& facts);
 
 [[nodiscard]] bool runs_collective(const RankFacts& facts);
@@ -57,15 +57,15 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
 /// Returns, for instance, "rank 2" or "ranks 0, 1, 3".
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
 
-/// The collective that holds up ranks, the ranks that wait in it, and the rank that they wait for.
+/// A collective, the ranks that wait in it, and the rank that they wait for.
 struct HeldUp {
   Lane lane;
   std::vector<int> waiting = {};
-  const RankFacts* late = nullptr;  ///< one of those given to held_up()
+  const RankFacts* late = nullptr;  ///< a rank of held_up()'s argument
 };
 
-/// Ranks may wait in several collectives. The first of them that some rank has not entered, or cannot finish, holds up
-/// the rest. None: no rank waits for one of these ranks.
+/// Returns the collective that blocks the ranks. If they wait in several, it is the first that some rank has not
+/// entered or cannot finish. Returns none if no rank waits for a rank of `all`.
 [[nodiscard]] std::optional<HeldUp> held_up(const std::vector<RankFacts>& all);
 
 /// Returns "ranks 0, 1 wait in all_reduce (bucket 3 of 7)".

@@ -5,7 +5,7 @@ namespace lockstep::http {
 
 std::vector<int> Guests::add(int socket, TimePoint now) {
   guests_[socket] = {.since = now, .number = next_++};
-  std::map<std::size_t, int> strangers;  // by age
+  std::map<std::size_t, int> strangers;  // sockets by age
   for (const auto& [each, guest] : guests_) {
     if (!guest.is_known && !guest.is_gone) strangers[guest.number] = each;
   }

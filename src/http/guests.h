@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides who stays connected and who has to go; the caller has the sockets and the time. Thread-safe: no.
+// Decides which connections of the web server are closed; the caller has the sockets and the clock. Thread-safe: no.
 #pragma once
 
 #include <chrono>
@@ -13,21 +13,22 @@ namespace lockstep::http {
 
 class Guests {
  public:
-  static constexpr std::chrono::seconds kHeadTime{5};  ///< for a request's head, from the connection or the last answer
-  static constexpr std::chrono::seconds kAnswerTime{20};  ///< for a stranger to read the answer
+  static constexpr std::chrono::seconds kHeadTime{
+      5};  ///< limit for a request's head, from the connection or the last response
+  static constexpr std::chrono::seconds kAnswerTime{20};  ///< limit for an unknown client to receive the response
 
-  /// `places`: for unknown clients.
+  /// `places` is the limit of unknown clients.
   explicit Guests(std::size_t places) : places_(places) {}
 
-  /// Adds a connection. Returns the sockets that lose their places to it.
+  /// Adds a connection. Returns the sockets that must be closed for it.
   [[nodiscard]] std::vector<int> add(int socket, TimePoint now);
-  /// Notes that its request is whole; `is_known`: the request has proved its sender.
+  /// Notes that the socket's request is complete; `is_known`: the request has proved that its client is known.
   void ask(int socket, bool is_known, TimePoint now);
-  /// Notes that its response is sent.
+  /// Notes that the socket's response is sent.
   void answered(int socket, TimePoint now);
   void leave(int socket) { guests_.erase(socket); }
 
-  /// Returns the sockets whose time is over, each only once.
+  /// Returns the sockets that have exceeded their limit, each only once.
   [[nodiscard]] std::vector<int> late(TimePoint now);
   [[nodiscard]] std::vector<int> all() const;
   [[nodiscard]] bool empty() const noexcept { return guests_.empty(); }
@@ -35,7 +36,7 @@ class Guests {
  private:
   struct Guest {
     TimePoint since;
-    std::size_t number = 0;  ///< the older, the smaller
+    std::size_t number = 0;  ///< order of arrival: older connections have smaller numbers
     bool is_served = false;
     bool is_known = false;
     bool is_gone = false;  ///< already returned by late()

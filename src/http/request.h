@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts libmicrohttpd's request into a Request.
+// Converts a request of libmicrohttpd into a Request.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ struct MHD_Connection;
 
 namespace lockstep::http {
 
-/// Returns the request; none if a header that decides about access comes twice.
+/// Returns the request; none if a header that decides about access occurs twice.
 [[nodiscard]] std::optional<Request> read_request(MHD_Connection* connection, const std::string& path,
                                                   const std::string& method);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GNU libmicrohttpd reads requests into a fixed memory and sends responses, with a thread a connection. Guests decides
-// who has to go; shutdown() of a socket then makes the connection's thread end.
+// GNU libmicrohttpd reads requests into memory of a fixed size and sends responses, with one thread per connection.
+// Guests decides which connections to close; shutdown() of the socket then ends the connection's thread.
 #include "lockstep/http/server.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@
 namespace lockstep::http {
 namespace {
 
-// The listening socket.
+// The listening socket of the server.
 
 UniqueFd try_listen(const addrinfo& at) {
   UniqueFd socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -39,8 +39,8 @@ UniqueFd try_listen(const addrinfo& at) {
   return socket;
 }
 
-/// Returns a listening socket. No other process shares its port. Throws: UsageError, with `next_step`, if the port is
-/// taken or the address is not this machine's.
+/// Returns a listening socket. Other processes cannot share its port. Throws: UsageError, with `next_step`, if the port
+/// is taken or the address is not this machine's.
 UniqueFd listen_at(const std::string& host, int port, const std::string& next_step) {
   addrinfo wanted{};
   wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -69,11 +69,11 @@ int port_of(int socket) {
                        : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-constexpr std::size_t kMemory = 32 << 10;  // of a connection: half of it for the request's head
+constexpr std::size_t kMemory = 32 << 10;  // memory of a connection, half of it for the request's head
 constexpr std::size_t kPiece = 16 << 10;
 constexpr unsigned kPatience = 5;  // seconds without a byte in either direction
-constexpr unsigned kRoom = 4;      // the limit of all connections, by the strangers' places: it includes known ones,
-                                   // and those that are ending
+constexpr unsigned kRoom = 4;      // limit of all connections as a multiple of ServerOptions::places; it includes known
+                                   // clients and connections that are ending
 constexpr auto kLook = std::chrono::milliseconds(250);
 
 int socket_of(MHD_Connection* connection) {
@@ -117,10 +117,10 @@ class Server::Impl {
   explicit Impl(ServerOptions options) : options_(std::move(options)), guests_(options_.places) {
     UniqueFd listening = listen_at(options_.host, options_.port, options_.next_step);
     port_ = port_of(listening.get());
-    const SignalGuard guard;  // signals go to the program's threads
+    const SignalGuard guard;  // signals must go to the program's threads
     start(listening.get());
     if (daemon_ == nullptr) throw ResourceError("the web server has no thread or no memory to start with", "try again");
-    (void)listening.release();  // the daemon owns it now
+    (void)listening.release();  // the daemon now owns the socket
     watch_ = std::thread([this] { watch(); });
   }
 
@@ -173,14 +173,14 @@ class Server::Impl {
     server.guests_.answered(socket_of(connection), now());
   }
 
-  // Called when the head is read, and again when the request is whole.
+  // Called when the head has been read, and again when the request is complete.
   MHD_Result asked(MHD_Connection* connection, const char* path, const char* method, bool is_whole) {
     try {
       if (is_whole) return send(connection, response_to(connection, path, method));
       if (!has_body(connection)) return MHD_YES;
       return send(connection, {.status = MHD_HTTP_CONTENT_TOO_LARGE, .body = "requests must not have a body\n"});
     } catch (...) {
-      return MHD_NO;  // no memory: the connection ends
+      return MHD_NO;  // there is no memory: the connection ends
     }
   }
 
@@ -192,7 +192,7 @@ class Server::Impl {
       guests_.ask(socket_of(connection), is_known, now());
     }
     if (!request) return {.status = MHD_HTTP_BAD_REQUEST, .body = "a header occurs twice\n"};
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);  // an answer may take its time
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);  // making the response may take long
     Response response;
     try {
       response = options_.answer(*request);

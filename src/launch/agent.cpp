@@ -31,9 +31,9 @@
 namespace lockstep {
 namespace {
 
-using namespace launch;  // NOLINT(google-build-using-namespace): this file is the module's front
+using namespace launch;  // NOLINT(google-build-using-namespace): this file implements the module's public header
 
-// The time in which the other nodes read from this agent's store how the job ended.
+// The time for the other nodes to read from this agent's store how the job ended.
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
@@ -65,8 +65,8 @@ void log_rank_count(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// An order may be old: the agent was stopped, or its node cut off, and the job goes on without it. Returns the end to
-// report if no rank was started.
+// Starts the ranks. Returns the end to report if no rank was started: the order may be old, since the agent was
+// stopped, or its node cut off, and the job continues without it.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
   try {
     group.emplace(spec);
@@ -79,7 +79,7 @@ std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGrou
   }
 }
 
-// From joining the group to the exit code: the rounds of one node.
+// The rounds of one node, from joining the group to the exit code.
 class Agent {
  public:
   Agent(const AgentOptions& options, std::string path, std::unique_ptr<Membership> membership)
@@ -116,11 +116,14 @@ class Agent {
   }
 
  private:
-  // Empty: a signal came, or the store is lost.
+  // Returns the next order; none: a signal came, or the store is lost.
   std::optional<Order> wait_for_order() {
     WaitNotice notice(SystemClock::instance().now());
     for (;;) {
-      if (auto order = membership_->take_order()) return order;
+      auto order = membership_->take_order();
+      // The other nodes would wait for ranks that this agent stops at once: it joins again.
+      const bool is_late = order && order->kind == Order::Kind::kRun && membership_->lost();
+      if (order && !is_late) return order;
       if (is_asked_to_end() || membership_->lost()) return std::nullopt;
       const auto left = notice.next() - SystemClock::instance().now();
       pollfd entries[3] = {
@@ -144,7 +147,7 @@ class Agent {
                   text::duration(Seconds(env::collective_timeout()).count()));
       }
     } catch (const Error&) {
-      // The store is gone, and its heartbeat will say so.
+      // The store is gone, which its heartbeat reports.
     }
   }
 
@@ -155,7 +158,7 @@ class Agent {
     return end_signal_ != 0;
   }
 
-  // Otherwise a node without rank 0 may print nothing from its start to its end.
+  // Reports the start of a round. Otherwise a node without rank 0 might print nothing from its start to its end.
   void log_round(const Round& round) const {
     const Place& place = round.place;
     if (place.nodes == 1) return;
@@ -186,7 +189,7 @@ class Agent {
     membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
-  // After the loss of node 0: if node 0 may come back, this agent waits for its store.
+  // After the loss of node 0, if node 0 may come back, waits for its store.
   bool rejoin() {
     const auto lost = membership_->lost();
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
@@ -277,7 +280,7 @@ class Agent {
 
   const AgentOptions& options_;
   const std::string path_;
-  // After the first wait for the store, so that Ctrl-C ends that at once.
+  // Constructed after the first wait for the store, so that Ctrl-C ends that wait at once.
   SignalGuard signals_;
   std::unique_ptr<Membership> membership_;
   LogFolder logs_;
@@ -285,9 +288,9 @@ class Agent {
   Round round_;
   WorkerGroupResult result_;
   int attempt_ = -1;
-  int end_signal_ = 0;      ///< the signal that ended a wait
-  bool has_ended_ = false;  ///< since the group's last word
-  std::string held_;        ///< why this node waits while others train; empty: it does not
+  int end_signal_ = 0;      ///< signal that ended a wait
+  bool has_ended_ = false;  ///< the group has reported the job's end
+  std::string held_;        ///< reason why this node waits while others train; empty: it does not wait
 };
 
 }  // namespace

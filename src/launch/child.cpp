@@ -37,7 +37,7 @@ struct Pipe {
   }
 };
 
-/// `input`: becomes its stdin; -1: /dev/null.
+/// Starts the program. `input` becomes its stdin; -1: /dev/null.
 pid_t spawn_child(std::vector<std::string>& command, int input, const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
@@ -58,7 +58,7 @@ pid_t spawn_child(std::vector<std::string>& command, int input, const Pipe& out,
   return pid;
 }
 
-/// Reads the bytes that are there; false at the end.
+/// Reads the available bytes. Returns false at the end of the stream.
 bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   std::array<char, 4096> bytes;
   const ssize_t count = ::read(fd.get(), bytes.data(), bytes.size());
@@ -72,7 +72,7 @@ bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   return true;
 }
 
-/// Waits for either stream and reads the bytes that are there; false: at the end of the time.
+/// Waits for either stream and reads the available bytes. Returns false if the time is over.
 bool read_more(SteadyTime end, UniqueFd& out, UniqueFd& err, std::string& said, std::string& errors) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
   if (left <= 0) return false;
@@ -83,7 +83,7 @@ bool read_more(SteadyTime end, UniqueFd& out, UniqueFd& err, std::string& said, 
   return true;
 }
 
-/// True: both streams have ended.
+/// Reads until `end`. Returns true if both streams have ended.
 bool read_until(SteadyTime end, Pipe& out, Pipe& err, ChildResult& result) {
   while (out.reader.valid() || err.reader.valid()) {
     if (!read_more(end, out.reader, err.reader, result.out, result.err)) return false;

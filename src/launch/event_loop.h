@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One turn of a loop over descriptors: waits until some are ready, and calls the act of each of them.
+// One iteration of a loop over descriptors: waits until some are ready, and calls the action of each of them.
 #pragma once
 
 #include <poll.h>
@@ -12,16 +12,16 @@
 
 namespace lockstep::launch {
 
-/// A new one for each turn. Owned by one thread.
+/// Make a new object for each iteration. Owned by one thread.
 class EventLoop {
  public:
-  /// `act` is called in the order of these calls when `fd` is ready; an `fd` below 0 never is.
+  /// Adds a descriptor. The actions of ready descriptors run in the order of add(); an `fd` below 0 is never ready.
   void add(int fd, short events, std::function<void()> act) {
     entries_.push_back({fd, events, 0});
     acts_.push_back(std::move(act));
   }
 
-  /// Blocks: until a descriptor is ready and its act is done, or `timeout_ms` have passed; -1: for ever.
+  /// Waits once and calls the actions. Blocks: until a descriptor is ready, or `timeout_ms` have passed; -1: no limit.
   void turn(int timeout_ms) {
     if (::poll(entries_.data(), entries_.size(), timeout_ms) < 0 && errno != EINTR) look_at_all();
     for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -30,8 +30,8 @@ class EventLoop {
   }
 
  private:
-  // The limit of files was lowered meanwhile, or memory is short: our descriptors can still be read, without waiting
-  // for them.
+  // poll() failed, since the limit of open files was lowered or memory is short: the descriptors can still be read,
+  // without a wait.
   void look_at_all() {
     const timespec nap{0, 10'000'000};
     ::nanosleep(&nap, nullptr);

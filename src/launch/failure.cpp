@@ -36,7 +36,7 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Python's traceback ends with the important line; ours are short anyway.
+// Indents all lines of an error's text, since a Python traceback ends with the important line.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
   std::istringstream lines(text);
@@ -44,7 +44,7 @@ std::string indented(const std::string& text, const char* first, const char* oth
   return out;
 }
 
-// The agent killed the rank while it still unwound after an error of its own.
+// Returns true if the agent killed the rank while it unwound after its own error.
 bool was_killed_while_leaving(const WorkerEnd& end, const FailureRecord& cause) {
   return WIFSIGNALED(end.wait_status) && end.signal_sent != 0 && cause.rank == end.rank &&
          cause.kind != FailureKind::kDied && !cause.type.empty();
@@ -115,7 +115,7 @@ std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) 
   Json json;
   try {
     json = read_json_file(FileSystem::system(), file);
-  } catch (const Error&) {  // none, or torn, or more than any error has
+  } catch (const Error&) {  // the file is missing, torn, or larger than any error
     return std::nullopt;
   }
   if (!json.is_object() || !json.contains("message")) return std::nullopt;
@@ -130,7 +130,7 @@ std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) 
 
 namespace {
 
-// The rank's last output is the known error, or the end of it: "error: WORDS" for "TYPE: WORDS".
+// Returns true if the rank's last output is only the known error or its end: "error: WORDS" for "TYPE: WORDS".
 bool only_repeats(const std::string& known, const std::vector<std::string>& last_lines) {
   const std::string said = text::for_people(text::join(last_lines, "\n"));
   const std::size_t type_end = known.find(": ");
@@ -139,7 +139,7 @@ bool only_repeats(const std::string& known, const std::vector<std::string>& last
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 
-// The rank's own end. If the agent killed it while it still left after an error, that error's type.
+// Returns the rank's own end; the error's type if the agent killed the rank while it left after an error.
 std::string headline_of(const WorkerEnd& end, const FailureRecord& said) {
   const bool is_own = describe_end(end) == describe_status(end.wait_status);
   if (is_own || said.message.empty()) return describe_end(end);
@@ -177,12 +177,12 @@ std::optional<FailureRecord> error_of_rank(const RoundFacts& facts, int rank) {
   return error;
 }
 
-// True if the rank ended because of the mismatch that another one has published.
+// Returns true if the rank ended because of a mismatch that another rank has published.
 bool ended_by(const FailureRecord& claim, const WorkerEnd& end) {
   return claim.kind == FailureKind::kMismatch && exit_code(end.wait_status) == static_cast<int>(ExitCode::kUsage);
 }
 
-// Joins the published cause and the words of the rank's error file.
+// Combines the published cause with the text of the rank's error file.
 FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   const auto& claim = facts.result.claim;
   if (claim && ended_by(*claim, end)) return *claim;
@@ -195,12 +195,12 @@ FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   return cause;
 }
 
-// The words of the record are the headline. A mismatch names the calls of two ranks, but not the wrong one.
+// Returns true if the record's text is the headline. A mismatch names two ranks' calls, but not which one is wrong.
 bool is_headline(const FailureRecord& cause) {
   return cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang || cause.kind == FailureKind::kMismatch;
 }
 
-// An error file has the hint in the message.
+// Returns the message without its hint, which an error file includes.
 std::string headline(const FailureRecord& cause) { return cause.message.substr(0, cause.message.find("\n  next")); }
 
 // Returns the end of the rank that the record blames; nullptr if the rank belongs to another node.
@@ -216,7 +216,7 @@ void print_local(const RoundFacts& facts, const WorkerEnd& end) {
   const auto folder = folder_of(facts, end.rank);
   FailureRecord said = error_of_rank(facts, end.rank).value_or(FailureRecord{});
   said.host = host_name();
-  // Some programs complain on stdout.
+  // Some programs write errors to stdout.
   std::filesystem::path file = folder / "stderr.log";
   if (last_lines(file, 1).empty() && !last_lines(folder / "stdout.log", 1).empty()) file = folder / "stdout.log";
   const std::string text = format_report(end, said, last_lines(file, kShownLines), file.string());
@@ -225,7 +225,7 @@ void print_local(const RoundFacts& facts, const WorkerEnd& end) {
            text.substr(head));
 }
 
-// A launcher that another one started leaves the cause at the place that the other reads, as torchrun does.
+// If another launcher started this one, copies the cause to the file that the other launcher reads, as torchrun does.
 void copy_error_file(const RoundFacts& facts, const WorkerEnd& end) {
   const auto target = env::get("TORCHELASTIC_ERROR_FILE");
   std::error_code problem;
@@ -244,7 +244,7 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 namespace {
 
-// A rank may fail with an error of its own while it saves on request.
+// Returns true if the failure would occur again. A rank may fail with its own error while it saves on request.
 bool would_come_again(const FailureRecord& cause) {
   return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
 }
@@ -269,6 +269,7 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   }
   const auto culprit = first_of(result.ends, result.claim);
   if (end.is_success || !culprit) return end;
+  end.has_lost_store = result.lost.has_value();
   end.is_consequence = is_consequence(*culprit);
   end.cause = cause_of(facts, *culprit);
   end.left_by_request = leaves_by_request(*culprit) ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML has a stable binary interface but is no dependency of ours: its functions are declared here and looked up by
-// name, so that the same program runs with and without a driver.
+// NVML is not a dependency: its functions, whose binary interface is stable, are declared here and looked up by name,
+// so that the same program runs with and without a driver.
 #include "lockstep/launch/gpus.h"
 
 #include <dlfcn.h>
@@ -79,7 +79,7 @@ class Nvml {
 
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
-  /// The function's result; not kSuccess either if the library has no such function.
+  /// Returns the function's result; an error if the library does not have the function.
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) const {
     auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(handle_.get(), name));
@@ -107,7 +107,7 @@ class Nvml {
   std::string problem_;
 };
 
-/// RANK of another process's environment; none if we may not read that, or it has none.
+/// Returns RANK in another process's environment; none if it is not readable or not set.
 std::optional<int> rank_of(unsigned pid) {
   std::string environment;
   try {
@@ -127,7 +127,7 @@ std::optional<int> rank_of(unsigned pid) {
 std::vector<GpuProcess> processes_on(const Nvml& nvml, Device device) {
   std::array<RunningProcess, 128> running;
   unsigned count = running.size();
-  // Versions 2 and 3 share their layout; old drivers have only the former.
+  // Versions 2 and 3 share their layout; old drivers have only version 2.
   int result = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, running.data());
   if (result == -1) result = nvml.call("nvmlDeviceGetComputeRunningProcesses_v2", device, &count, running.data());
   std::vector<GpuProcess> processes;
@@ -178,7 +178,7 @@ std::vector<Device> devices_of(const Nvml& nvml) {
   return devices;
 }
 
-/// The slices of a GPU; empty: it is not sliced.
+/// Returns the slices of a GPU; empty: it is not sliced.
 std::vector<std::string> slices_of(const Nvml& nvml, Device device) {
   std::vector<std::string> slices;
   const unsigned most = nvml.read<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device).value_or(0);

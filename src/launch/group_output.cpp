@@ -25,7 +25,7 @@ bool has_stream(const StreamsByRank& streams, int local_rank, int stream) {
   return (bits >> stream & 1) != 0;
 }
 
-/// True if `stream` (0 stdout, 1 stderr) of a local rank is shown on the console. The log files have everything.
+/// Returns true if `stream` (0 stdout, 1 stderr) of a local rank is shown on the console.
 bool is_on_console(const ConsoleChoice& choice, int local_rank, int stream) {
   const auto& only = choice.local_ranks;
   if (!only.empty() && std::find(only.begin(), only.end(), local_rank) == only.end()) return false;
@@ -64,7 +64,7 @@ GroupOutput::GroupOutput(const AgentOptions& options, int first_rank)
       mux_(mux_options_, [this](int stream, std::string_view bytes) { console_.put(stream, bytes); }) {}
 
 Channel GroupOutput::channel_of(int rank, int stream) const {
-  // With prefixed lines the bar is kept below the lines of all.
+  // With prefixed lines the bar stays below the lines of all ranks.
   return rank == 0 && mux_options_.is_terminal[stream] ? Channel::kTerminal : Channel::kPipe;
 }
 
@@ -75,7 +75,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
     const ssize_t count = fd < 0 ? 0 : ::read(fd, chunk, sizeof chunk);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
-    if (count <= 0) {  // a terminal ends with EIO
+    if (count <= 0) {  // a terminal's end is EIO
       worker.close_output(stream);
       mux_.finish(worker.rank(), stream);
       return;
@@ -89,7 +89,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
 }
 
 void GroupOutput::close(Worker& worker, RankLog& log) {
-  for (const int stream : {1, 0}) {  // a bar is cleared on stderr before a row follows on stdout
+  for (const int stream : {1, 0}) {  // stderr first: a bar is cleared there before a row follows on stdout
     read(worker, log, stream, true);
     worker.close_output(stream);
     mux_.finish(worker.rank(), stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of a group's workers: it goes into their logs, and line by line onto the agent's console.
+// Writes the output of a group's workers to their logs and, line by line, to the agent's console.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 
 namespace lockstep::launch {
 
-/// Owned by the agent's thread. Nothing here blocks.
+/// Owned by the agent's thread. No function blocks.
 class GroupOutput {
  public:
-  /// `first_rank`: the rank of local rank 0. Lifetime: `options` outlives it.
+  /// `first_rank` is the rank of local rank 0. Lifetime: `options` outlives it.
   GroupOutput(const AgentOptions& options, int first_rank);
 
-  /// Rank 0 gets a terminal if the agent has one, so that it draws its progress bar.
+  /// Returns a stream's channel. Rank 0 gets a terminal if the agent has one, so that it draws its progress bar.
   [[nodiscard]] Channel channel_of(int rank, int stream) const;
-  /// Columns of "[0]: ", the prefix of every line of rank 0, the one rank that has a terminal.
+  /// Returns the columns of "[0]: ", the prefix of the lines of rank 0, the only rank with a terminal.
   [[nodiscard]] int prefix_columns() const;
 
   [[nodiscard]] Console& console() { return console_; }
   [[nodiscard]] const Console& console() const { return console_; }
 
-  /// Takes output of `worker` from `stream` (0: stdout, 1: stderr): one piece of it, or all there is.
+  /// Reads output of `worker` from `stream` (0: stdout, 1: stderr): one piece, or with `to_the_end` all of it.
   void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
-  /// Takes the rest of both streams, to which no process writes any more, and closes them.
+  /// Reads the rest of both streams, to which no process writes any more, and closes them.
   void close(Worker& worker, RankLog& log);
-  /// Waits a moment for output: with two terminals, bytes written to the first may arrive after later bytes of the
-  /// second, since the kernel passes each on in its own thread.
+  /// Waits a moment for output on stderr; returns true if some came. With two terminals, bytes written to one may
+  /// arrive after later bytes of the other, since the kernel forwards each in its own thread.
   [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
-  /// The agent's terminal has another size.
+  /// Passes the new size of the agent's terminal on to the worker.
   void resize(const Worker& worker) const;
 
-  /// When an unfinished line is shown as it is; max(): never.
+  /// Returns the time at which an unfinished line is shown as it is; max(): never.
   [[nodiscard]] TimePoint idle_at() const;
   void on_time(TimePoint now);
 
-  /// Counts the workers' output. A reader of ours that does not read blocks the workers, which counts too.
+  /// Returns a count that grows with the workers' output, and while a full console blocks them.
   [[nodiscard]] std::uint64_t count() { return console_.is_full() ? ++count_ : count_; }
 
  private:

@@ -28,7 +28,7 @@ std::uint64_t count_open() {
 
 std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) {
   constexpr std::uint64_t kOfARank = 5;          // a socket to its stub, two streams, two log files
-  constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends, and the stub's copies of them
+  constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends, and the stub's copies
   constexpr std::uint64_t kOwn =
       13;  // the store and its client, signals, a watcher, the logs' lock, files that are read
   constexpr std::uint64_t kInTheStore = 3;  // connections of a rank to the store

@@ -24,7 +24,7 @@ constexpr const char* kNext =
 
 constexpr WholeRange kAny{0, std::numeric_limits<std::int64_t>::max()};
 
-// The folder of this process's memory cgroup and its files' names.
+// The folder of this process's memory cgroup, and the names of its files.
 struct Files {
   fs::path counter;
   fs::path limit;
@@ -42,7 +42,7 @@ Files find_files(const fs::path& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string below = line.substr(std::min(second + 2, line.size()));
-    // Inside a container the path may be one of the host: then the mount itself is this process's cgroup.
+    // Inside a container the path may be the host's: the mount itself is then this process's cgroup.
     for (const fs::path& folder : {mount / below, mount}) {
       if (controllers == ",," && fs::exists(folder / "memory.events", problem)) {
         return {folder / "memory.events", folder / "memory.max"};
@@ -86,13 +86,13 @@ std::string MemoryKills::limit_text() const {
   return bytes && *bytes < kNoLimit ? fmt::format(" ({})", text::bytes(static_cast<std::uint64_t>(*bytes))) : "";
 }
 
-// One read is one message.
+// Returns true if the kernel's messages name the process. One read returns one message.
 bool MemoryKills::kernel_says(pid_t pid) const {
   const std::string wanted = fmt::format("Killed process {} (", pid);
   char message[8192];
   for (;;) {
     const ssize_t size = ::read(messages_.get(), message, sizeof message);
-    if (size < 0 && (errno == EINTR || errno == EPIPE)) continue;  // EPIPE: the oldest were overwritten
+    if (size < 0 && (errno == EINTR || errno == EPIPE)) continue;  // EPIPE: the oldest messages were overwritten
     if (size <= 0) return false;
     if (std::string_view(message, static_cast<std::size_t>(size)).find(wanted) != std::string_view::npos) return true;
   }

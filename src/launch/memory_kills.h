@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out if the kernel killed a process for lack of memory: from the counter of this process's cgroup, version 1 or
-// 2, and from the kernel's messages, if they may be read.
+// Detects if the kernel killed a process for lack of memory, from the counter of this process's cgroup (version 1 or 2)
+// and from the kernel's messages, if they may be read.
 #pragma once
 
 #include <sys/types.h>
@@ -16,11 +16,10 @@ namespace lockstep::launch {
 
 class MemoryKills {
  public:
-  /// Counts from now on. `root` is "/", except in tests.
+  /// Counts kills from now on. `root` is "/", except in tests.
   explicit MemoryKills(const std::filesystem::path& root = "/");
 
-  /// Returns why a process that SIGKILL has ended was killed, with the next step; "" if memory was not the reason, or
-  /// the reason is unknown.
+  /// Returns why SIGKILL ended a process, with advice; "" if memory was not the reason, or the reason is unknown.
   [[nodiscard]] std::string why(pid_t pid);
 
  private:

@@ -45,7 +45,7 @@ std::string idle_words(const RankPlaces& places) {
 }  // namespace
 
 int count_gpus() {
-  // An empty value means "no GPU", but env::get takes empty for unset.
+  // An empty value means "no GPU", but env::get() treats it as unset.
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
   return count_visible_gpus(count_gpu_devices(),
                             visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// The system's words for a disk fault that will not be gone a second later; "" if the text has none.
+/// Returns the system's words for a lasting disk fault in `text`; "" if there are none.
 std::string lasting_fault(const std::string& text) {
   for (const int code : {ENOSPC, EDQUOT, EROFS, EACCES, EFBIG}) {
     const std::string words = std::generic_category().message(code);

@@ -30,7 +30,7 @@ SignalGuard::SignalGuard(const std::vector<int>& signals) {
   fd_.reset(::signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.valid()) {
     const int error = errno;
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);  // signals that no thread reads would be ignored
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);  // without this, signals that no thread reads would stay blocked
     throw_cannot("wait for signals", error);
   }
   struct sigaction ignore {};

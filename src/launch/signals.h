@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The signals that an agent obeys, through a descriptor for its loop.
+// Delivers signals through a descriptor for the agent's loop.
 #pragma once
 
 #include <signal.h>
@@ -11,11 +11,11 @@
 
 namespace lockstep::launch {
 
-/// "SIGTERM"; the number if it has no name.
+/// Returns a name such as "SIGTERM"; the number if the signal has no name.
 [[nodiscard]] std::string signal_name(int number);
 
-/// While it lives, the given signals (but not SIGHUP if nohup has it ignored) and SIGWINCH come through fd(), and
-/// SIGPIPE is ignored. Belongs to the thread that made it.
+/// While it lives, the given signals and SIGWINCH come through fd(), and SIGPIPE is ignored. SIGHUP stays ignored if
+/// nohup has set that. Owned by the thread that made it.
 class SignalGuard {
  public:
   /// Throws: ResourceError if no descriptor is left.
@@ -25,7 +25,7 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// The next signal; 0 if none waits.
+  /// Returns the next signal; 0 if none waits.
   [[nodiscard]] int next() const noexcept;
 
  private:

@@ -23,11 +23,11 @@
 namespace lockstep {
 namespace {
 
-// The variables that init() takes for a rank's, or refuses if some are missing.
+// The variables from which init() recognizes a rank; init() throws if some are missing.
 constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
                                        "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-// Slurm's own numbers for the batch and the interactive step: those run a script, not ranks.
+// Slurm's numbers of the batch and the interactive step, which run a script, not ranks.
 constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
 
 bool is_slurm_rank() {
@@ -53,7 +53,7 @@ int process_count(const SpawnOptions& options) {
 std::string own_path() {
   std::error_code problem;
   auto path = std::filesystem::read_symlink("/proc/self/exe", problem);
-  // Gone if the program was built anew meanwhile: the link itself still leads to the running program.
+  // The path is gone if the program was rebuilt after its start; /proc/self/exe still leads to the running program.
   return !problem && std::filesystem::exists(path, problem) ? path.string() : "/proc/self/exe";
 }
 
@@ -65,8 +65,8 @@ void pass_to_agent(int number) {
   errno = before;
 }
 
-// The agent takes its signals in this thread. In other threads, which a BLAS starts when it is loaded, a signal would
-// end the process, so those pass it on.
+// Makes other threads forward signals to this thread, in which the agent takes them. In other threads, which a BLAS
+// library starts when it is loaded, a signal would end the process.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {

@@ -16,12 +16,12 @@
 namespace lockstep::launch {
 namespace {
 
-// The ranks' own start comes first.
+// The ranks' own start has priority.
 constexpr auto kFirstLook = std::chrono::seconds(10);
 constexpr auto kStartTime = std::chrono::milliseconds(500);
 constexpr auto kLastLook = std::chrono::minutes(10);
 
-// A stub reports at once that it has started its program, or that it cannot.
+// Starts a standby. Its stub reports at once that it has started the program, or that it cannot.
 Standby started(const WorkerSpec& spec) {
   Standby standby{.worker = std::make_unique<Worker>(spec)};
   pollfd entry{standby.worker->control(), POLLIN, 0};
@@ -46,7 +46,7 @@ bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store, cons
   try {
     return std::all_of(ranks.begin(), ranks.end(), is_ready);
   } catch (const Error&) {
-    return false;  // the store is gone, and its heartbeat will say so
+    return false;  // the store is gone, which its heartbeat reports
   }
 }
 
@@ -84,7 +84,7 @@ void Standbys::start(TimePoint now, bool is_possible, const std::function<Worker
 std::optional<Standby> Standbys::take(int local_rank) {
   if (static_cast<std::size_t>(local_rank) >= standbys_.size()) return std::nullopt;
   Standby standby = std::move(standbys_[static_cast<std::size_t>(local_rank)]);
-  // Its stub reports nothing more until it ends.
+  // A report after the start can only mean that the standby has ended.
   if (!standby.worker || standby.pid == 0 || standby.worker->read_report() || standby.worker->is_gone()) {
     return std::nullopt;
   }

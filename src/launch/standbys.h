@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that have loaded the program's libraries and wait to replace ranks that have to start again
+// Standby processes, which have loaded the program's libraries and wait to replace ranks that have to start again
 // (lockstep/base/standby.h).
 #pragma once
 
@@ -30,23 +30,23 @@ struct RunningRank {
   pid_t pid = 0;
 };
 
-/// True if the program of every rank is a Lockstep program, started without a script or another program around it: each
+/// Returns true if every rank is a Lockstep program that was started directly, not by a script or another program: each
 /// rank has put its process id into the store, and that process executes `path`.
 [[nodiscard]] bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store,
                                      const std::filesystem::path& path);
 
-/// One standby for each rank of the node, started some seconds after the ranks. If ranks never start again, or one
-/// cannot be started, there are none. Owned by the agent's thread.
+/// One standby for each rank of the node, started some seconds after the ranks. There are none if ranks never start
+/// again or a standby cannot be started. Owned by the agent's thread.
 class Standbys {
  public:
   explicit Standbys(const AgentOptions& options);
 
   void begin_round(TimePoint now);
-  /// The time to start them, or to try again; max(): never.
+  /// Returns the time to start them, or to try again; max(): never.
   [[nodiscard]] TimePoint due() const { return due_; }
-  /// Starts them if `is_possible`, by a spec for each local rank; else waits twice as long. Never throws.
+  /// Starts the standbys if `is_possible`, with a spec for each local rank; else doubles the wait. Never throws.
   void start(TimePoint now, bool is_possible, const std::function<WorkerSpec(int)>& spec_of);
-  /// Gives up the standby of a local rank; empty if there is none that lives.
+  /// Removes and returns the standby of a local rank; none if none lives.
   [[nodiscard]] std::optional<Standby> take(int local_rank);
 
  private:

@@ -26,7 +26,7 @@
 namespace lockstep::launch {
 namespace {
 
-// After the whole job was suspended, a grace period continues where it was.
+// The clock is read this often, so that a grace period continues where it was after the whole job was suspended.
 constexpr auto kGraceLook = std::chrono::milliseconds(200);
 
 void close_between(int first, int last) noexcept {
@@ -35,7 +35,7 @@ void close_between(int first, int last) noexcept {
   for (int fd = first; fd <= std::min(last, 4096); ++fd) ::close(fd);
 }
 
-// Everything from 3 on.
+// Closes all descriptors from 3 on, except those in `kept`.
 template <std::size_t N>
 void close_all_but(int (&kept)[N]) noexcept {
   std::sort(kept, kept + N);
@@ -53,8 +53,8 @@ void nap() noexcept {
   ::nanosleep(&time, nullptr);
 }
 
-// An ignored signal stays ignored over exec, as nohup needs it. Signals that the agent or a shell's background job
-// ignores are reset: with these we end the worker.
+// Returns true for a signal that stays ignored over exec, as nohup needs it. Other signals, which the agent or a
+// shell's background job may ignore, are reset, since they end the worker.
 bool stays_ignored(int number) noexcept {
   return number != SIGPIPE && number != SIGCHLD && number != SIGINT && number != SIGQUIT && number != SIGTERM;
 }
@@ -81,7 +81,7 @@ class Stub {
   }
 
  private:
-  // False if the agent is already gone, or the system has too little left, which was then reported.
+  // Returns false if the agent is already gone, or resources are exhausted, which was then reported.
   bool prepare() noexcept {
     sigset_t all;
     ::sigfillset(&all);
@@ -89,7 +89,7 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // Beside the pidfd, for kernels without it: it also comes if only the thread that forked us ends, so it is checked.
+    // For kernels without pidfds. The signal also comes if only the forking thread ends, so it is checked.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
@@ -104,8 +104,8 @@ class Stub {
     return true;
   }
 
-  // The pipes of other workers and the store's sockets must not stay open here. They go first: that leaves room for the
-  // copies. False if there is no room even so.
+  // The pipes of other workers and the store's sockets must not stay open here. They are closed first, which leaves
+  // room for the copies. Returns false if there is still no room.
   bool keep_only_our_descriptors() noexcept {
     constexpr int kAboveTheWorkers = 10;
     int own[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd, plan_.standby};
@@ -133,7 +133,7 @@ class Stub {
     if (worker_ == 0) become_worker(stub, failure[1]);
     ::close(failure[1]);
     if (plan_.standby >= 0) ::close(kStandbyDescriptor);
-    // Ours would keep the pipes open after the worker's end.
+    // The stub's own copies would keep the pipes open after the worker's end.
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; ++fd) {
       if (::dup2(nothing, fd) < 0) ::close(fd);
@@ -179,14 +179,14 @@ class Stub {
     signalfd_siginfo ignored;
     while (::read(signals_, &ignored, sizeof ignored) > 0) {
     }
-    // First, so that a worker which ended by itself is not taken for one that the order ended.
+    // Reaps first, so that a worker that ended by itself does not seem to have been ended by the order.
     reap();
     if (is_over_) return;
     const bool is_agent_gone = (entries[1].revents != 0) || ::getppid() != plan_.agent;
     if (is_agent_gone || (entries[0].revents != 0 && !obey()) || (kill_at_ && now() >= *kill_at_)) kill_all();
   }
 
-  // False if the agent closed its end.
+  // Returns false if the agent closed its end.
   bool obey() noexcept {
     StubOrder order;
     const ssize_t got = ::recv(control_, &order, sizeof order, MSG_DONTWAIT);
@@ -196,13 +196,13 @@ class Stub {
       kill_all();
       return true;
     }
-    if (order.grace_ms < 0) {  // only to be passed on
+    if (order.grace_ms < 0) {  // the signal is only passed on
       if (worker_ > 0) ::kill(worker_, order.signal);
       return true;
     }
     kill_stopped();
     if (worker_ > 0) {
-      // A terminal sends its interrupt to the whole process group too: shells rely on it.
+      // A terminal also sends its interrupt to the whole process group: shells rely on this.
       ::kill(order.signal == SIGINT ? -worker_ : worker_, order.signal);
       signal_sent_ = order.signal;
     }
@@ -212,10 +212,10 @@ class Stub {
 
   void kill_by(TimePoint time) noexcept { kill_at_ = kill_at_ ? std::min(*kill_at_, time) : time; }
 
-  // Not AwakeClock, whose lock another thread may have held when we were forked.
+  // Does not use AwakeClock, whose lock another thread may have held at the fork.
   TimePoint now() noexcept { return awake_.at(std::chrono::steady_clock::now()); }
 
-  // A stopped process ignores everything but SIGKILL.
+  // Kills stopped processes, which react only to SIGKILL.
   void kill_stopped() noexcept {
     tree_.read();
     for (std::size_t i = 0; i < tree_.size(); ++i) {
@@ -232,7 +232,7 @@ class Stub {
     }
   }
 
-  // Collects the dead. Processes that a dead worker left behind are asked to end.
+  // Reaps ended processes. Processes that an ended worker left behind are asked to end.
   void reap() noexcept {
     bool is_worker_dead_now = false;
     for (;;) {
@@ -254,8 +254,8 @@ class Stub {
     }
   }
 
-  // Until no descendant is left. As subreaper we become the parent of every orphan, so "no child" means "no
-  // descendant".
+  // Kills until no descendant is left. The stub, as subreaper, becomes the parent of every orphan, so "no child" means
+  // "no descendant".
   void kill_all() noexcept {
     while (!is_over_) {
       if (worker_ > 0) signal_sent_ = SIGKILL;
@@ -263,13 +263,13 @@ class Stub {
       tree_.read();
       for (std::size_t i = 0; i < tree_.size(); ++i) {
         if (!tree_[i].is_descendant) continue;
-        // A zombie too: its first thread may have left while others run.
+        // This includes zombies: the first thread may have ended while other threads run.
         tree_.signal(i, SIGKILL);
         is_any_alive |= tree_[i].state != 'Z';
       }
-      if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // no /proc: its group at least
+      if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // without /proc, kills at least its group
       siginfo_t dead{};
-      // Leaves the dead for reap(). Waiting is only safe if a process was killed: else one was missed, look again.
+      // Leaves ended processes to reap(). Waits only if a process was killed: otherwise one was missed; look again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
       reap();
       if (!is_any_alive) nap();
@@ -287,7 +287,7 @@ class Stub {
   int agent_ = -1;
   int signals_ = -1;
   int worker_pidfd_ = -1;
-  pid_t worker_ = 0;  // 0 when it has ended
+  pid_t worker_ = 0;  // 0 once it has ended
   int signal_sent_ = 0;
   AwakeTime awake_{kGraceLook};
   std::optional<TimePoint> kill_at_ = {};  // none: not to be killed

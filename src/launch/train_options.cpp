@@ -222,14 +222,14 @@ constexpr std::array kOptions = {
                 .in_programs = true},
 };
 
-/// "--run-dir" of "--run_dir=x".
+/// Returns the option's name, "--run-dir" for "--run_dir=x".
 std::string option_name(std::string_view word) {
   std::string name(word.substr(0, word.find('=')));
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
 
-/// For the options that every verb has: true if they take a value; none: it is no such option.
+/// For an option that every verb has, returns true if it takes a value; none: it is not such an option.
 std::optional<bool> has_value_in_every_verb(const std::string& word) {
   if (word == "--log-level") return true;
   if (word == "--quiet" || word == "--help" || word == "-h") return false;
@@ -238,7 +238,7 @@ std::optional<bool> has_value_in_every_verb(const std::string& word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
 
-/// A number or a truth value, which is no recipe's name.
+/// Returns true for a number or a truth value, which cannot be a recipe's name.
 bool is_plain_value(const std::string& word) {
   return text::parse_number(word) || word == "true" || word == "false" || word == "True" || word == "False";
 }

@@ -23,9 +23,9 @@
 namespace lockstep::launch {
 namespace {
 
-// The time in which a standby reads a part of its environment, if the pipe cannot hold all of it.
+// The time limit for a standby to read a part of its environment, if the pipe cannot hold all of it.
 constexpr int kTakeTime = 500;  // ms
-// A stub that has closed its socket is leaving, unless it is broken.
+// The time limit for a stub that has closed its socket to leave.
 constexpr auto kPatience = std::chrono::seconds(15);
 
 struct Ends {
@@ -39,7 +39,7 @@ Ends make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// A terminal for the worker that does not change its bytes.
+// Makes a terminal for the worker that does not change its bytes.
 Ends make_terminal(int terminal, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
@@ -114,14 +114,14 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
                       .agent_pidfd = agent.get(),
                       .agent = ::getpid(),
                       .leftover_grace_ms = static_cast<int>(spec.leftover_grace.count())};
-  // _Fork, not fork: the handlers that libraries (OpenBLAS) register for fork take locks.
+  // _Fork() instead of fork(): handlers that libraries (OpenBLAS) register for fork() take locks.
   stub_ = ::_Fork();
   if (stub_ < 0) throw_cannot("start a worker: fork", errno);
   if (stub_ == 0) {
     run_stub(plan);
     ::_exit(0);
   }
-  standby_ = std::move(standby.writing);  // the reading end is the stub's
+  standby_ = std::move(standby.writing);  // the stub has the reading end
   streams_[0] = std::move(output.reading);
   streams_[1] = std::move(errors.reading);
   for (auto& stream : streams_) ::fcntl(stream.get(), F_SETFL, O_NONBLOCK);
@@ -134,7 +134,7 @@ Worker::~Worker() {
   reap(kPatience);
 }
 
-// A stub that does not leave in time is killed; one that the kernel holds is abandoned: nothing waits for ever.
+// Waits for the stub. A stub that does not leave in time is killed; a stub that hangs in the kernel is abandoned.
 void Worker::reap(std::chrono::milliseconds patience) const noexcept {
   const auto leaves_within = [this](std::chrono::milliseconds time) {
     for (auto waited = std::chrono::milliseconds(0);; waited += std::chrono::milliseconds(1)) {
@@ -154,7 +154,7 @@ std::optional<StubReport> Worker::read_report() {
   StubReport report;
   ssize_t got = 0;
   do {
-    // ECONNRESET comes once, before the reports that are still there: the stub left with an order unread.
+    // ECONNRESET comes once, before the remaining reports: the stub left without reading an order.
     got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got == static_cast<ssize_t>(sizeof report)) return report;
@@ -180,7 +180,7 @@ bool Worker::take_over(int rank, const std::vector<std::string>& environment) no
     if (count > 0) {
       sent += static_cast<std::size_t>(count);
     } else if (count == 0 || (errno != EINTR && errno != EAGAIN)) {
-      break;  // it has ended
+      break;  // the worker has ended
     } else if (errno == EAGAIN && ::poll(&room, 1, kTakeTime) <= 0) {
       break;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker process on the agent's side: the sockets and pipes to its stub and to itself.
+// One worker process on the agent's side, with the sockets and pipes to it and to its stub.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -15,7 +15,8 @@
 
 namespace lockstep::launch {
 
-/// The size for a worker's terminal: ours less the columns of the prefix. False if `terminal` is no terminal.
+/// Sets a worker's `size`: that of `ours` minus the columns of the prefix. Returns false if `terminal` is not a
+/// terminal.
 [[nodiscard]] bool read_size(int terminal, int prefix_columns, winsize& size) noexcept;
 
 /// The channel for a worker's output.
@@ -23,42 +24,41 @@ enum class Channel { kPipe, kTerminal };
 
 struct WorkerSpec {
   int rank = 0;
-  std::string path;                    ///< path of the program, as found
-  std::vector<std::string> arguments;  ///< [0] as typed
+  std::string path;                    ///< path at which the program was found
+  std::vector<std::string> arguments;  ///< arguments; [0] is the name as typed
   std::vector<std::string> environment;
-  bool is_standby = false;  ///< it waits until take_over()
-  int input = -1;           ///< becomes its stdin; -1: /dev/null
+  bool is_standby = false;  ///< the worker waits until take_over()
+  int input = -1;           ///< descriptor that becomes its stdin; -1: /dev/null
   Channel output = Channel::kPipe;
   Channel errors = Channel::kPipe;
-  int prefix_columns = 0;  ///< a terminal of the worker is so much narrower than ours
+  int prefix_columns = 0;  ///< columns by which the worker's terminal is narrower than ours
   std::chrono::milliseconds leftover_grace{2000};
 };
 
 class Worker {
  public:
-  /// Forks the stub, which starts the program. Throws: ResourceError if the system has no more processes or
-  /// descriptors.
+  /// Forks the stub, which starts the program. Throws: ResourceError if processes or descriptors are exhausted.
   explicit Worker(const WorkerSpec& spec);
-  /// Kills what is left.
+  /// Kills the remaining processes.
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int control() const noexcept { return control_.get(); }
-  [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0 stdout, 1 stderr
+  [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0: stdout, 1: stderr
   void close_output(int stream) noexcept { streams_[stream].reset(); }
 
-  /// The stub's next report; none if it has none now. After the stub's end is_gone().
+  /// Returns the stub's next report; none if there is none now. After the stub's end, is_gone() is true.
   std::optional<StubReport> read_report();
   [[nodiscard]] bool is_gone() const noexcept { return !control_.valid(); }
 
-  /// Makes a standby a worker of this rank and environment. False if the standby does not take them, as one that is
-  /// stopped: then it is of no use. Nothing waits for it longer than half a second.
+  /// Turns a standby into a worker with this rank and environment. Returns false if the standby does not read them
+  /// within half a second, for example because it is stopped: it cannot be used then.
   [[nodiscard]] bool take_over(int rank, const std::vector<std::string>& environment) noexcept;
 
   void order(int signal, std::chrono::milliseconds grace) const noexcept;
-  /// The stub left without a report (it was killed): forgets it.
+  /// Forgets a stub that was killed and left without a report.
   void abandon() noexcept;
 
  private:
@@ -67,7 +67,7 @@ class Worker {
   int rank_;
   pid_t stub_ = -1;
   UniqueFd control_;
-  UniqueFd standby_;  // the pipe with a standby's environment
+  UniqueFd standby_;  // pipe for a standby's environment
   UniqueFd streams_[2];
 };
 

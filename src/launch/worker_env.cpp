@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-// With these a worker would take itself for a task of srun or mpirun: all with the same rank.
+// With these variables every worker would seem to be the same task of srun or mpirun.
 constexpr std::array<std::string_view, 8> kSchedulerPrefixes = {
     "PMI_", "PMI2_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_MCA_", "MV2_COMM_WORLD", "MPI_LOCAL", "PALS_"};
 constexpr std::array<std::string_view, 12> kSchedulerNames = {
@@ -46,7 +46,7 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(spec.restart_count);
   variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(spec.max_restarts);
   variables["TORCHELASTIC_RUN_ID"] = spec.run_id;
-  // Our store speaks another protocol than TCPStore: foreign programs make their own at MASTER_PORT.
+  // Our store's protocol differs from TCPStore's: other programs make their own store at MASTER_PORT.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   variables["TORCHELASTIC_ERROR_FILE"] = spec.error_file;
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
@@ -82,7 +82,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   variables["LOCKSTEP_ERROR_FILE"] = spec.error_file;
   if (variables["LOCKSTEP_FLIGHT"] != "off") variables["LOCKSTEP_FLIGHT"] = spec.flight_ring;
   if (spec.max_world_size > 0) variables["LOCKSTEP_MAX_WORLD_SIZE"] = std::to_string(spec.max_world_size);
-  variables.erase("LOCKSTEP_MIN_WORLD_SIZE");  // of a job around this one
+  variables.erase("LOCKSTEP_MIN_WORLD_SIZE");  // belongs to a job around this one
   if (spec.min_world_size > 0) variables["LOCKSTEP_MIN_WORLD_SIZE"] = std::to_string(spec.min_world_size);
   show_one_gpu(variables, spec);
   for (const auto& [name, value] : spec.extra) variables[name] = value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment of a worker: torchrun's variables, ours, and none of the scheduler that started the agent as one of
-// its tasks. Pure.
+// The environment of a worker: torchrun's variables and ours, without those of a scheduler that started the agent as
+// one of its tasks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ struct EnvironmentSpec {
   std::string master_addr;
   std::uint16_t master_port = 0;
   StoreAddress store;
-  std::string store_prefix;  ///< of the round's keys
+  std::string store_prefix;  ///< prefix of the round's keys
   std::string error_file;
-  std::string flight_ring;  ///< the path of the rank's flight ring; empty: it has none
+  std::string flight_ring;  ///< path of the rank's flight ring; empty: it has none
   std::string role;
   std::string run_id;
   int restart_count = 0;
-  int max_world_size = 0;  ///< ranks that the job may have at most
-  int min_world_size = 0;  ///< the fewest ranks with which a range goes on; 0: no range
+  int max_world_size = 0;  ///< most ranks that the job may have
+  int min_world_size = 0;  ///< fewest ranks with which a range continues; 0: not a range
   int max_restarts = 0;
   bool virtual_local_rank = false;  ///< LOCAL_RANK is 0, and one GPU is visible
-  std::string blas_core;            ///< OPENBLAS_CORETYPE if the user has not set it; empty: left unset
+  std::string blas_core;            ///< value of OPENBLAS_CORETYPE if the user has not set it; empty: it stays unset
   std::vector<std::pair<std::string, std::string>> extra;
 };
 
-/// `inherited` and the result are lists of NAME=VALUE.
+/// Returns the worker's environment. `inherited` and the result are lists of NAME=VALUE.
 [[nodiscard]] std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
                                                           const EnvironmentSpec& spec);
 
-/// This process's environment.
+/// Returns this process's environment.
 [[nodiscard]] std::vector<std::string> own_environment();
 
 }  // namespace lockstep::launch

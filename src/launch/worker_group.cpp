@@ -21,19 +21,19 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that reports "a peer died" is not to blame; the culprit's own end shows within this time, or it is not here.
+// A rank that reports "a peer died" is not to blame; if the rank to blame is on this node, it ends within this time.
 constexpr auto kBlameTime = std::chrono::seconds(1);
-// A process that survives SIGKILL hangs in the kernel (a dead network disk): we do not wait for ever.
+// A process that survives SIGKILL hangs in the kernel (a dead network disk); it is abandoned after this time.
 constexpr auto kKillTime = std::chrono::seconds(15);
-// A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, they
-// cannot, and notice it in their next collective; one that is in none gets the signal twice.
+// A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, the others
+// cannot, and notice it in their next collective; a rank that is not in a collective gets the signal twice.
 constexpr auto kSecondTermTime = std::chrono::seconds(2);
-// For a reader of our output that is only slow, once we were asked to end.
+// The time for a slow reader of the output after the agent was asked to end.
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
-// The clock of our waits: a group that was suspended while its ranks were asked to end has its time afterwards.
+// The clock of all waits here: if a group is suspended while its ranks end, they get the rest of the time afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
@@ -73,7 +73,7 @@ WorkerSpec worker_spec(const WorkerGroupSpec& spec, const GroupOutput& output, i
           .leftover_grace = std::min(spec.options.shutdown_timeout, std::chrono::milliseconds(2000))};
 }
 
-// Before the others are stopped, so that their messages can refer to it.
+// Publishes a cause, before the other ranks are stopped, so that their messages can refer to it.
 void publish(Store& store, const FailureRecord& record) {
   try {
     store.compare_set(kFirstFailureKey, "", to_json(record));
@@ -112,7 +112,7 @@ std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* t
   return std::make_unique<LongWorkLink>(spec.membership.address(), spec.round.keys + topic);
 }
 
-/// For poll(): milliseconds until `next`, or until the next look at `stop`, a moment of AwakeClock; -1: for ever.
+/// Returns poll()'s milliseconds until `next`, or until the next check of `stop`, a time of AwakeClock; -1: no limit.
 int timeout_ms(TimePoint next, TimePoint stop) {
   auto left = std::chrono::nanoseconds::max();
   if (next != TimePoint::max()) left = next - now();
@@ -122,7 +122,7 @@ int timeout_ms(TimePoint next, TimePoint stop) {
   return static_cast<int>(std::clamp<std::int64_t>(whole, 0, INT_MAX));
 }
 
-// A bar is cleared on stderr before a row follows on stdout: by now both have been written, so in that order.
+// Reads stderr before stdout: a rank clears its bar on stderr before it writes a row to stdout.
 void read_output(GroupOutput& output, const WorkerMember& member, int stream) {
   if (stream == 0 && member.worker->output(1) >= 0) output.read(*member.worker, *member.log, 1, false);
   if (stream == 0 && output.more_errors_arrive(*member.worker)) output.read(*member.worker, *member.log, 1, false);
@@ -183,14 +183,14 @@ WorkerGroupResult WorkerGroup::run() {
   try {
     if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
-    // The store of another node is gone: this node's own facts have to do.
+    // The other node's store is gone: this node's own facts must suffice.
   }
   return result_;
 }
 
-// A pager that does not read must not keep us from obeying: the logs have everything.
+// Shows the rest of the output. A pager that does not read must not delay an order: the logs have everything.
 void WorkerGroup::show_the_rest() {
-  // An order that came before the ranks were gone gives the reader a moment; one that comes now gives none.
+  // After an order that came before the ranks were gone, the reader gets a moment; after one that comes now, none.
   if (std::exchange(is_asked_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
   const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
   while (output_.console().waiting_fd() >= 0 && !is_asked_to_end_ && !is_late()) wait_for_event();
@@ -225,7 +225,7 @@ void WorkerGroup::on_times() {
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
   if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_), output_.count());
   const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
-  // Ranks blame another, and none here failed: they missed a rank that was stopped.
+  // Ranks blame another rank, and none here failed: they may have lost a rank that was stopped.
   if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {
     result_.found = find_stopped(watched(members_));
   }
@@ -267,24 +267,24 @@ void WorkerGroup::on_signals() {
   }
 }
 
-// A rank publishes its failure before its program ends, which takes libtorch some 0.2 s.
+// Handles a published failure. A rank publishes it before its program ends, which takes libtorch some 0.2 s.
 void WorkerGroup::on_first_failure() {
   watcher_.reset();
   try {
     result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
-    return;  // the store is gone, and its heartbeat will say so
+    return;  // the store is gone, which its heartbeat reports
   }
   if (!result_.claim || is_stopping_) return;
   const bool is_own = is_local(spec_.round.place, result_.claim->rank);
   if (result_.claim->kind == FailureKind::kTimeout) {
     result_.found = find_hang(watched(members_), is_own ? nullptr : &*result_.claim);
   }
-  if (is_own && !result_.found) return;  // its own end will report that
+  if (is_own && !result_.found) return;  // the rank's own end will report it
   stop_failed_group();
 }
 
-// Only an order to stop comes while ranks run.
+// Handles orders. Only an order to stop can come while ranks run.
 void WorkerGroup::on_orders() {
   while (const auto order = spec_.membership.take_order()) {
     if (order->kind != Order::Kind::kStop || order->round != spec_.round.number || is_stopping_) continue;
@@ -303,9 +303,9 @@ void WorkerGroup::on_orders() {
 void WorkerGroup::on_control(WorkerMember& member) {
   while (const auto report = member.worker->read_report()) on_report(member, *report);
   if (!member.worker->is_gone()) return;
-  // Nothing of the tree is alive, so the pipes already have the last bytes.
+  // No process of the tree is alive, so the pipes already have the last bytes.
   output_.close(*member.worker, *member.log);
-  if (!member.has_ended) on_end(member, SIGKILL, 0);  // something killed the stub, and the worker died with it
+  if (!member.has_ended) on_end(member, SIGKILL, 0);  // the stub was killed, and the worker with it
 }
 
 void WorkerGroup::on_report(WorkerMember& member, const StubReport& report) {
@@ -328,7 +328,7 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
   if (is_killed && signal_sent == 0 && !is_stopping_) end.why = memory_kills_.why(member.pid);
   result_.ends.push_back(end);
   if (is_stopping_) return;
-  // A rank that left too early may take longer to end than those that noticed.
+  // A rank that left too early may take longer to end than the ranks that noticed it.
   const bool peers_noticed = times_.stop_at && !result_.found;
   if (!has_failed(end)) {
     if (peers_noticed) result_.found = find_left(watched(members_));
@@ -353,7 +353,7 @@ void WorkerGroup::order(int signal, std::chrono::milliseconds grace) {
 
 void WorkerGroup::stop_failed_group() {
   if (result_.found && result_.stacks.empty()) result_.stacks = stacks_of_late(*result_.found, watched(members_));
-  // SIGTERM does not reach a process that is stopped.
+  // A stopped process does not get SIGTERM.
   for (const WorkerMember& member : members_) {
     const bool hangs = result_.found && result_.found->rank == member.worker->rank();
     if (hangs) member.worker->order(SIGKILL, std::chrono::milliseconds(0));

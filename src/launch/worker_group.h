@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All workers of one attempt on this node: the loop that watches them, passes on their output and stops them together.
+// All workers of one attempt on this node. Its loop watches them, passes on their output and stops them together.
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +32,7 @@ struct WorkerMember {
   std::unique_ptr<FlightRing> ring;
   pid_t pid = 0;
   bool has_ended = false;
-  bool has_succeeded = false;  ///< it has ended with 0
+  bool has_succeeded = false;  ///< the worker has ended with 0
 };
 
 struct WorkerGroupSpec {
@@ -43,45 +43,45 @@ struct WorkerGroupSpec {
   const SignalGuard& signals;
   Standbys& standbys;
   std::string path;     ///< path of the program
-  int log_attempt = 0;  ///< the number in the log folder
+  int log_attempt = 0;  ///< the attempt's number in the log folder
 };
 
 struct WorkerGroupResult {
-  std::vector<WorkerEnd> ends;         ///< in the order in which they were noticed
-  int interrupted_by = 0;              ///< the signal that asked the agent to stop
+  std::vector<WorkerEnd> ends;         ///< ends of the workers, in the order in which they were noticed
+  int interrupted_by = 0;              ///< signal that asked the agent to stop
   int start_error = 0;                 ///< errno if the program could not be executed
-  bool was_asked_to_save = false;      ///< its healthy ranks were stopped for a node that joins
-  std::optional<FailureRecord> lost;   ///< node 0, with the store
-  std::optional<FailureRecord> claim;  ///< the first failure, as far as the ranks and the store know
-  std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node: its last word
-  std::vector<std::string> stacks;     ///< the stacks of that rank if it is late, a line each
-  std::int64_t last_step = -1;         ///< the furthest step that a rank of this node was in; -1: none
+  bool was_asked_to_save = false;      ///< its healthy ranks were stopped so that a node can join
+  std::optional<FailureRecord> lost;   ///< record of node 0 if the store was lost
+  std::optional<FailureRecord> claim;  ///< the first failure, according to the ranks and the store
+  std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node, which it reports last
+  std::vector<std::string> stacks;     ///< stacks of that rank if it is late, line by line
+  std::int64_t last_step = -1;         ///< furthest step that a rank of this node was in; -1: none
 
-  /// Every rank ended with 0.
+  /// Returns true if every rank ended with 0.
   [[nodiscard]] bool is_success() const;
 };
 
-/// The times, by AwakeClock, of acts for which no event comes.
+/// The times, by AwakeClock, of actions that no event triggers.
 struct StopTimes {
-  std::optional<TimePoint> drop_at = {};        ///< output that is unread by then is not shown
-  std::optional<TimePoint> stop_at = {};        ///< a rank left or blames another: the rest is stopped
-  std::optional<TimePoint> stop_again_at = {};  ///< SIGTERM a second time
-  std::optional<TimePoint> give_up_at = {};     ///< SIGKILL has not ended what is left
+  std::optional<TimePoint> drop_at = {};        ///< time after which unread output is not shown
+  std::optional<TimePoint> stop_at = {};        ///< time to stop the rest, after a rank left or blamed another
+  std::optional<TimePoint> stop_again_at = {};  ///< time of a second SIGTERM
+  std::optional<TimePoint> give_up_at = {};     ///< time to give up processes that SIGKILL has not ended
 
-  /// The next of them; max(): none.
+  /// Returns the earliest of these times; max(): none.
   [[nodiscard]] TimePoint next() const;
 };
 
-/// States: running -> (a failure, a signal, or every rank has ended) stopping -> gone. A rank's end is a cause or a
-/// consequence of another's (failure.h); a cause is published before the others are stopped, so that they can name it.
-/// Owned by the agent's thread.
+/// The workers of one attempt. States: running -> (a failure, a signal, or every rank has ended) stopping -> gone. A
+/// rank's end is a cause or the consequence of another rank's end (failure.h). A cause is published before the other
+/// ranks are stopped, so that they can name it. Owned by the agent's thread.
 class WorkerGroup {
  public:
-  /// Starts the workers. Throws: IoError, ResourceError; those already started are ended. TimeoutError if the store is
-  /// gone: then none was started.
+  /// Starts the workers. Throws: IoError, ResourceError: workers that were already started are ended. TimeoutError if
+  /// the store is gone, before any worker starts.
   explicit WorkerGroup(const WorkerGroupSpec& spec);
 
-  /// Blocks until no process of any worker's tree is left.
+  /// Blocks: until no process of any worker's tree is left.
   [[nodiscard]] WorkerGroupResult run();
 
  private:
@@ -96,7 +96,7 @@ class WorkerGroup {
   void on_control(WorkerMember& member);
   void on_report(WorkerMember& member, const StubReport& report);
   void on_end(WorkerMember& member, int status, int signal_sent);
-  /// Makes every worker's stub send `signal`, and SIGKILL after `grace`; a negative one: never.
+  /// Makes every worker's stub send `signal`, and SIGKILL after `grace`; never if `grace` is negative.
   void order(int signal, std::chrono::milliseconds grace);
   void stop(int signal);
   void stop_failed_group();
@@ -105,11 +105,11 @@ class WorkerGroup {
   WorkerGroupResult result_;
   GroupOutput output_;
   MemoryKills memory_kills_;
-  std::unique_ptr<KeyWatcher> watcher_;  ///< for the first failure of any node
+  std::unique_ptr<KeyWatcher> watcher_;  ///< watches for the first failure of any node
   HangWatch hangs_;
   std::vector<WorkerMember> members_;
   bool is_stopping_ = false;
-  bool is_asked_to_end_ = false;  ///< since the last rank left
+  bool is_asked_to_end_ = false;  ///< an order to end came before the last rank left
   StopTimes times_;
 };
 

@@ -28,7 +28,7 @@ struct Chain {
   std::size_t length = 1;
   BatchNormReLUOptions then;
   std::string what = "BatchNorm2d";
-  std::string obstacle;  ///< the reason why it is left as it is; empty if it is not
+  std::string obstacle;  ///< the reason why the chain is left as it is; empty if it is replaced
 };
 
 bool is_two_by_two(const torch::nn::MaxPool2dOptions& options) {
@@ -63,7 +63,7 @@ Chain chain_at(const Layers& layers, std::size_t first, std::int64_t channels) {
   return chain;
 }
 
-/// Makes the fused layer in the place of `norm`; null if that is no two-dimensional batch norm.
+/// Makes the fused layer for the chain at `index`; null if its first layer is not a `Norm`.
 template <class Norm>
 std::shared_ptr<BatchNormReLU2dImpl> fused_from(const Layers& layers, std::size_t index, const Chain& chain) {
   const auto* norm = as<Norm>(layers, index);

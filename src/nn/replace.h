@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces layers of a torch::nn::Sequential, and chains that do not begin with a batch norm.
+// Replaces layers in a torch::nn::Sequential: single layers, and chains that do not begin with a batch norm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,7 +17,7 @@ namespace lockstep::nn::detail {
 
 using Layers = std::vector<std::shared_ptr<torch::nn::Module>>;
 
-/// Returns the layer at `index` if it is exactly a `Layer`: a derived class may have another forward.
+/// Returns the layer at `index` if it is exactly a `Layer`: a derived class may have a different forward().
 template <class Layer>
 const Layer* as(const Layers& layers, std::size_t index) {
   if (index >= layers.size() || typeid(*layers[index]) != typeid(Layer)) return nullptr;
@@ -30,20 +30,21 @@ void put(torch::nn::SequentialImpl& into, std::size_t index, std::shared_ptr<Lay
   *(into.begin() + static_cast<std::ptrdiff_t>(index)) = torch::nn::AnyModule(std::move(layer));
 }
 
-/// Replaces the remaining layers of a chain by empty ones.
+/// Replaces `count` layers from `first` on by empty layers.
 void put_nothing(torch::nn::SequentialImpl& into, std::size_t first, std::size_t count);
 
-/// A replacement at an index, and the number of layers that it replaces.
+/// A replacement, and the number of layers that it replaces.
 struct Replaced {
   std::size_t length = 1;
   std::string what;
 };
 
-/// Replaces Linear + ReLU, with Dropout between or after, or single LayerNorm, Dropout or ReLU (not in place), by ours.
+/// Replaces Linear + ReLU, with Dropout between or after, or a LayerNorm, Dropout or ReLU (not in place), by our
+/// layers.
 [[nodiscard]] std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std::size_t index,
                                                     const Layers& layers);
 
-/// Returns the name of a layer that would be replaced inside a Sequential, whatever follows it; else empty.
+/// Returns the name of a layer that would be replaced inside a Sequential even without the layers after it; else "".
 [[nodiscard]] std::string replaceable_alone(const torch::nn::Module& layer);
 
 }  // namespace lockstep::nn::detail

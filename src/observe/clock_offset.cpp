@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRounds = 64;
 
-/// Equal if two processes read the same clock: one kernel, and one time namespace of it.
+/// Returns a name that is equal for two processes with the same clock: the same kernel and time namespace.
 std::string clock_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -56,7 +56,8 @@ ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<C
     least = std::max(least, own[i].before_ns - main[i].after_ns);
     most = std::min(most, own[i].after_ns - main[i].before_ns);
   }
-  // Clocks that run at different speeds may leave no time between the two: then they bound the error.
+  // If the clocks run at different speeds, the largest lower bound may exceed the smallest upper bound. Then their
+  // distance gives the error.
   return {.offset_ns = least + (most - least) / 2, .error_ns = std::abs(most - least) / 2};
 }
 

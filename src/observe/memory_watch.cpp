@@ -64,7 +64,7 @@ const std::string* LayersOfMemory::layer_of(c10::ArrayRef<const c10::IValue> inp
   return nullptr;
 }
 
-/// Its base is that of libtorch's profilers, since libtorch expects one in its place.
+/// It derives from the base of libtorch's profilers, because libtorch expects a profiler in its place.
 class MemoryWatch::State final : public ProfilerStateBase {
  public:
   explicit State(MemoryListener listener)

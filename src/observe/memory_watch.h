@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MemoryWatch: libtorch's allocators report to it the memory that a thread takes and gives back. libtorch has one such
-// listener a thread, and shares it with the threads that run a backward for it.
+// MemoryWatch: libtorch's allocators report to it the memory that a thread allocates and frees. libtorch has one such
+// listener per thread and shares it with the threads that run the thread's backward passes.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -16,15 +16,15 @@
 
 namespace lockstep::observe {
 
-/// Finds the module to which the memory of a tensor belongs, as a parameter or as a view of one.
+/// Finds the module to which a tensor belongs, as a parameter or as a view of a parameter.
 class LayersOfMemory {
  public:
   LayersOfMemory() = default;
-  /// Finds "layers.0" by its parameter "layers.0.weight".
+  /// The module of a parameter "layers.0.weight" is "layers.0".
   explicit LayersOfMemory(const NamedTensors& parameters);
 
-  /// Returns the module of the first of these inputs that lies in a parameter; nullptr: of none. An input may be a
-  /// list, such as an LSTM's weights.
+  /// Returns the module of the first input that is in the memory of a parameter; nullptr: there is none. An input may
+  /// be a list, such as an LSTM's weights.
   [[nodiscard]] const std::string* layer_of(c10::ArrayRef<const c10::IValue> inputs) const;
 
  private:
@@ -37,15 +37,14 @@ class LayersOfMemory {
   std::map<const char*, Range> ranges_;
 };
 
-/// Called in the thread that takes memory (`bytes` above 0) or gives it back (below 0).
+/// Called in the thread that allocates memory (`bytes` above 0) or frees it (below 0).
 using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 
-/// Listens in the thread that made it, from its construction to stop(). Another profiler's listener is silent
-/// meanwhile.
+/// Listens in the thread that made it, from its construction to stop(). Other profilers get no events then.
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);
-  /// In another thread than that of the construction, the watch stays in place and calls no listener.
+  /// Stops the calls to the listener. In a thread other than the constructor's, the watch stays registered.
   void stop() noexcept;
 
  private:

@@ -22,7 +22,7 @@ bool has_tensor(Inputs inputs, std::size_t at, std::int64_t least_dim = 1) {
 
 double numel(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
 
-/// [.., n, k] times [.., k, m].
+/// Returns the operations of [.., n, k] times [.., k, m].
 double product(Inputs inputs, std::size_t left, std::size_t right) {
   if (!has_tensor(inputs, left) || !has_tensor(inputs, right)) return 0;
   const at::Tensor& other = inputs[right].toTensor();
@@ -32,7 +32,7 @@ double product(Inputs inputs, std::size_t left, std::size_t right) {
 double mm(Inputs inputs) { return product(inputs, 0, 1); }
 double addmm(Inputs inputs) { return product(inputs, 1, 2); }
 
-/// A number for each dimension of the image; a list of one number is for all of them.
+/// Returns the number for a dimension of the image; a list with one number applies to all dimensions.
 std::int64_t one_of(const std::vector<std::int64_t>& list, std::size_t dimension) {
   return list.empty() ? 1 : list[std::min(dimension, list.size() - 1)];
 }
@@ -43,8 +43,8 @@ struct Window {
   std::vector<std::int64_t> dilation;
 };
 
-/// Multiplications of a convolution of `input` with [out, in / groups, kernel...]. Every output has one for each weight
-/// of its filter; in a transposed one every input has.
+/// Returns the multiplications of a convolution of `input` with [out, in / groups, kernel...]. There is one for each
+/// output and weight of its filter; in a transposed convolution, one for each input and weight.
 double convolution_products(const at::Tensor& input, const at::Tensor& weight, const Window& window, bool transposed) {
   const double by_filter = numel(weight) / static_cast<double>(weight.size(0));
   if (transposed) return numel(input) * by_filter;
@@ -84,7 +84,7 @@ double gradients_wanted(const c10::IValue& mask) {
 }
 
 /// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
-/// mask): the gradients of input and weight have as many products as the forward, each.
+/// mask): the gradient of the input and that of the weight each need as many products as the forward.
 double convolution_backward(Inputs inputs) {
   if (inputs.size() < 11 || !has_tensor(inputs, 1, 3) || !has_tensor(inputs, 2, 3) || !are_numbers(inputs, 4, 3)) {
     return 0;
@@ -95,20 +95,20 @@ double convolution_backward(Inputs inputs) {
   return 2 * products * gradients_wanted(inputs[10]);
 }
 
-/// Lockstep's (input, weight): 3x3, padding 1, stride 1, so there is an output for each pixel.
+/// Lockstep's operator (input, weight): 3x3, padding 1, stride 1, so there is an output for each pixel.
 double same_convolution(Inputs inputs) {
   if (!has_tensor(inputs, 0, 4) || !has_tensor(inputs, 1, 4)) return 0;
   const at::Tensor& input = inputs[0].toTensor();
   return 2 * numel(input) / static_cast<double>(input.size(1)) * numel(inputs[1].toTensor());
 }
 
-/// Lockstep's (input, weight, how many gradients of the two are wanted).
+/// Lockstep's operator (input, weight, number of gradients to compute).
 double same_convolution_backward(Inputs inputs) {
   if (inputs.size() < 3 || !inputs[2].isInt()) return 0;
   return same_convolution(inputs) * static_cast<double>(inputs[2].toInt());
 }
 
-/// Lockstep's (input, weight, rows' and columns' stride, padding and dilation).
+/// Lockstep's operator (input, weight, [stride, padding and dilation of rows and columns]).
 double shaped_convolution(Inputs inputs) {
   if (!has_tensor(inputs, 0, 4) || !has_tensor(inputs, 1, 4) || !are_numbers(inputs, 2, 1)) return 0;
   const std::vector<std::int64_t> numbers = inputs[2].toIntVector();
@@ -118,25 +118,25 @@ double shaped_convolution(Inputs inputs) {
                                   /*transposed=*/false);
 }
 
-/// The same, and how many gradients of input and weight are wanted.
+/// Lockstep's operator with the inputs of shaped_convolution() and the number of gradients to compute.
 double shaped_convolution_backward(Inputs inputs) {
   if (inputs.size() < 4 || !inputs[3].isInt()) return 0;
   return shaped_convolution(inputs) * static_cast<double>(inputs[3].toInt());
 }
 
-/// Lockstep's (rows, weight [out, in]).
+/// Lockstep's operator (rows, weight [out, in]).
 double linear(Inputs inputs) {
   if (!has_tensor(inputs, 0) || !has_tensor(inputs, 1, 2)) return 0;
   return 2 * numel(inputs[0].toTensor()) * static_cast<double>(inputs[1].toTensor().size(0));
 }
 
-/// Lockstep's (rows, weight, how many gradients of the two are wanted).
+/// Lockstep's operator (rows, weight, number of gradients to compute).
 double linear_backward(Inputs inputs) {
   if (inputs.size() < 3 || !inputs[2].isInt()) return 0;
   return linear(inputs) * static_cast<double>(inputs[2].toInt());
 }
 
-/// Lockstep's (query, key) [B, H, ., d]: two products, and in backward the four of their gradients.
+/// Lockstep's operator (query, key) [B, H, ., d]: two products, and in backward the four products of their gradients.
 double attention(Inputs inputs) {
   if (!has_tensor(inputs, 0, 4) || !has_tensor(inputs, 1, 4)) return 0;
   return 4 * numel(inputs[0].toTensor()) * static_cast<double>(inputs[1].toTensor().size(2));
@@ -145,8 +145,8 @@ double attention_backward(Inputs inputs) { return 2 * attention(inputs); }
 
 using Rule = double (*)(Inputs);
 
-/// The operators that compute, not their callers, so that each operation counts once. If one of them calls another, the
-/// outermost counts.
+/// The operators that compute, without their callers, so that each operation counts once. If one of these operators
+/// calls another of them, only the outermost counts.
 const std::unordered_map<std::string_view, Rule>& rules() {
   static const std::unordered_map<std::string_view, Rule> rules = {
       {"aten::mm", mm},
@@ -211,7 +211,7 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
 }
 
-/// The bytes of an operator's inputs: for copy_ only of the second one.
+/// Returns the bytes of an operator's inputs; for copy_ only of the second input.
 std::int64_t bytes_read(std::string_view name, Inputs inputs) {
   std::int64_t sum = 0;
   for (const c10::IValue& input : inputs.slice(name == "aten::copy_" && !inputs.empty() ? 1 : 0)) {

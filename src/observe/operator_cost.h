@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator in a profile's table: its name, and the operations and bytes that it needs at least, from the shapes of
-// its inputs.
+// An operator in a profile's table: its name, and the minimum of operations and bytes that the shapes of its inputs
+// require.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -18,19 +18,19 @@ namespace lockstep::observe {
 [[nodiscard]] bool is_engine(std::string_view name);
 
 /// Returns the name for the table. A backward node's C++ type becomes "ConvolutionBackward0" or
-/// "lockstep::WinogradConvolution backward", an event of the engine "autograd engine"; other names stay.
+/// "lockstep::WinogradConvolution backward", an event of the engine "autograd engine"; other names stay the same.
 [[nodiscard]] std::string short_name(std::string_view name, view::CallKind kind);
 
-/// Returns an entry for each argument, empty if it is neither a tensor nor whole numbers. A list of tensors gives the
-/// entry of its first tensor.
+/// Returns an entry for each argument, which is empty if the argument is neither a tensor nor integers. A list of
+/// tensors gets the entry of its first tensor.
 [[nodiscard]] std::vector<view::CallInput> inputs_of(c10::ArrayRef<const c10::IValue> inputs);
 
 struct OperatorCost {
-  double flops = 0;        ///< operations of products and convolutions: two for each multiplication and its addition
-  std::int64_t bytes = 0;  ///< bytes of the inputs, if an operator does little but move them
+  double flops = 0;        ///< operations of matrix products and convolutions; a multiply-add counts as two
+  std::int64_t bytes = 0;  ///< bytes of the inputs, if the operator does little more than move them
 };
 
-/// Both are 0 for an unknown operator. A convolution counts as the direct sum, however it is computed.
+/// Returns the cost of an operator; it is 0 for an unknown operator. Every convolution counts as a direct convolution.
 [[nodiscard]] OperatorCost operator_cost(std::string_view name, c10::ArrayRef<const c10::IValue> inputs);
 
 }  // namespace lockstep::observe

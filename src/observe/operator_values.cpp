@@ -17,7 +17,7 @@
 namespace lockstep::observe {
 namespace {
 
-/// Operators that make memory without values, or with the same values in every run.
+/// Operators that allocate memory without values, or fill it with the same values in every run.
 constexpr std::array<std::string_view, 20> kMemory = {
     "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
     "resize_",   "resize_as_", "set_",          "zeros",     "zeros_like",
@@ -39,7 +39,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// A step runs these or not, depending on memory that earlier steps of this process keep.
+/// A step runs these operators or not, depending on memory that earlier steps of this process keep.
 bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
 
 bool has_values(std::string_view name) { return !is_one_of(kViews, name); }
@@ -47,7 +47,7 @@ bool has_values(std::string_view name) { return !is_one_of(kViews, name); }
 /// An operator that writes into its inputs may get memory without values.
 bool writes_inputs(std::string_view name) { return name.ends_with('_'); }
 
-/// The autograd engine's own call around each node.
+/// Returns true for the autograd engine's own call around each node.
 bool is_engine(std::string_view name) { return name.starts_with("autograd::engine"); }
 
 std::uint64_t digest_of(c10::ArrayRef<const c10::IValue> values) {
@@ -162,9 +162,9 @@ class OperatorValues::Impl {
   LayersOfMemory layers_;
   at::CallbackHandle callback_;
   std::vector<OperatorValue> values_;
-  std::vector<std::string> layers_around_;  ///< layers of the operators under way
+  std::vector<std::string> layers_around_;  ///< layers of the open operators
   std::map<std::uint64_t, std::string> layers_of_nodes_;
-  int nodes_ = 0;  ///< nodes of the backward under way
+  int nodes_ = 0;  ///< number of open backward nodes
 };
 
 OperatorValues::OperatorValues(const NamedTensors& parameters) : impl_(std::make_unique<Impl>(parameters)) {}

@@ -24,11 +24,11 @@
 namespace lockstep::observe {
 namespace {
 
-/// One for a process, used by one thread. On a CPU it does nothing.
+/// The recorder of a GPU's kernels: one per process, used by one thread. On a CPU it does nothing.
 class KernelRecorder {
  public:
   explicit KernelRecorder(c10::Device device) : device_(device) {}
-  /// Stops it, and drops what it recorded.
+  /// Stops recording, and drops the records.
   ~KernelRecorder();
   KernelRecorder(const KernelRecorder&) = delete;
   KernelRecorder& operator=(const KernelRecorder&) = delete;
@@ -50,7 +50,7 @@ const torch::profiler::impl::ProfilerConfig& config() {
   return kConfig;
 }
 
-/// Newer events count nanoseconds, older ones microseconds.
+/// Events of newer libtorch versions have nanoseconds, those of older versions microseconds.
 template <class Event>
 view::DeviceCall call_of(const Event& event) {
   if constexpr (requires { event.startNs(); }) {
@@ -80,7 +80,7 @@ std::vector<view::DeviceCall> KernelRecorder::stop() {
   const auto recorded = kineto::disableProfiler();
   std::vector<view::DeviceCall> calls;
   for (const kineto::KinetoEvent& event : recorded->events()) {
-    // The host's calls of CUDA and the marks of synchronisations are among them.
+    // The events include the host's CUDA calls and the marks of synchronisations.
     if (event.deviceType() == device_.type() && event.name().find("Sync") == std::string::npos) {
       calls.push_back(call_of(event));
     }
@@ -91,11 +91,11 @@ std::vector<view::DeviceCall> KernelRecorder::stop() {
 constexpr std::int64_t kCopiedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kCopies = 5;
 constexpr double kPeakSeconds = 0.3;
-constexpr std::int64_t kDeviceSize = 8192;  // of matrices that fill a GPU
+constexpr std::int64_t kDeviceSize = 8192;  // rows and columns of matrices that fill a GPU
 
 std::string type_name(at::ScalarType type) { return type == at::kBFloat16 ? "bfloat16" : "float32"; }
 
-/// If products of bfloat16 are slower than those of float32, Lockstep's layers compute them in float32.
+/// If bfloat16 products are slower than float32 products, Lockstep's layers compute in float32.
 view::MachineRates measure_machine(at::ScalarType type, c10::Device device) {
   view::MachineRates rates{.copied_bytes_per_s = copied_bytes_per_s(kCopiedBytes, kCopies)};
   for (const at::ScalarType each : {at::kFloat, type}) {
@@ -165,7 +165,7 @@ class Profiler::Impl {
                 options_.steps == 1 ? "" : "s", options_.warmup);
     }
     const ClockOffset clock = measure_clock_offset(job_);
-    job_.barrier();  // all load the machine at once
+    job_.barrier();  // so that all ranks load the machine at once
     if (options_.prints) rates = measure_machine(options_.type, job_.device());
     profile.rank = job_.rank();
     profile.world_size = job_.world_size();
@@ -180,7 +180,7 @@ class Profiler::Impl {
     profile.begin_ns = last_end_ns_ = monotonic_ns();
   }
 
-  /// A call that is not over at the end of the last step counts up to there.
+  /// A call that is still open at the end of the last step counts up to that time.
   void collect() {
     profile.end_ns = last_end_ns_;
     Recorder::instance().take(profile);

@@ -15,7 +15,7 @@
 namespace lockstep::observe {
 namespace {
 
-/// An operator that is under way.
+/// An open operator.
 struct OpenOperator final : at::ObserverContext {
   RecordedCall recorded;
   int run = 0;
@@ -37,7 +37,7 @@ view::CallKind kind_of(const at::RecordFunction& function) {
   return is_engine(function.name()) ? view::CallKind::kEngine : view::CallKind::kOperator;
 }
 
-/// The layer of each forward call, by thread and by autograd's number.
+/// The layer of each forward call, by thread and by autograd's sequence number.
 using LayersOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::string>;
 
 LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
@@ -45,13 +45,13 @@ LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
   for (const RecordedCall& each : calls) {
     if (each.call.layer.empty()) continue;
     for (std::uint64_t at = each.first_sequence; at < each.last_sequence; ++at) {
-      layers.try_emplace({each.thread, at}, each.call.layer);  // inner calls end, and so come, first
+      layers.try_emplace({each.thread, at}, each.call.layer);  // inner calls end first, and so come first
     }
   }
   return layers;
 }
 
-/// The begin of the outermost operator during which autograd gave a number, by thread and number.
+/// The start of the outermost operator during which autograd gave a sequence number, by thread and number.
 using BeginsOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t>;
 
 BeginsOfNodes begins_of_nodes(const std::vector<RecordedCall>& calls) {
@@ -59,7 +59,7 @@ BeginsOfNodes begins_of_nodes(const std::vector<RecordedCall>& calls) {
   for (const RecordedCall& each : calls) {
     if (each.call.kind != view::CallKind::kOperator) continue;
     for (std::uint64_t at = each.first_sequence; at < each.last_sequence; ++at) {
-      begins[{each.thread, at}] = each.call.begin_ns;  // outer calls end, and so come, last
+      begins[{each.thread, at}] = each.call.begin_ns;  // outer calls end last, and so come last
     }
   }
   return begins;
@@ -85,8 +85,8 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
     on_ = false;
     throw UsageError("there is no free place for the profiler's trace sink", "remove one of the trace sinks");
   }
-  // A record of a backward node's inputs would hold them while it runs, so that it copies those that it could have
-  // moved.
+  // A record of a backward node's inputs would hold them while the node runs. The node would then have to copy inputs
+  // that it could otherwise reuse.
   callbacks_ = {
       at::addGlobalCallback(at::RecordFunctionCallback(on_begin, on_end)
                                 .needsInputs(true)
@@ -99,7 +99,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
 
 void Recorder::stop() noexcept {
   if (!on_) return;
-  ++run_;  // calls that end from here on are left out
+  ++run_;  // calls that end from now on are left out
   for (const at::CallbackHandle callback : std::exchange(callbacks_, {})) at::removeCallback(callback);
   trace::remove_sink(*this);
   if (memory_) memory_->stop();
@@ -178,7 +178,7 @@ void Recorder::add_memory(const void* address, std::int64_t bytes) {
 }
 
 std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFunction& function) {
-  // They end when others do, in no thread's order.
+  // Asynchronous calls end at any time, not in the order of a thread.
   if (function.isAsync()) return nullptr;
   auto open = std::make_unique<OpenOperator>();
   open->thread = &calls_of_this_thread();
@@ -194,7 +194,7 @@ std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFu
     call.bytes = cost.bytes;
     open->is_counted = cost.flops > 0;
     if (open->is_counted && open->thread->counted_depth++ == 0) call.flops = cost.flops;
-    // An optimizer, which uses weights too, runs without gradients.
+    // Gradients are off in an optimizer, which also uses weights.
     const std::string* layer = at::GradMode::is_enabled() ? layers_.layer_of(function.inputs()) : nullptr;
     if (layer != nullptr) call.layer = *layer;
     if (with_inputs_) call.inputs = inputs_of(function.inputs());
@@ -210,7 +210,7 @@ void Recorder::end_operator(at::ObserverContext* context) {
   if (open == nullptr) return;
   open->recorded.call.end_ns = monotonic_ns();
   if (open->is_counted) --open->thread->counted_depth;
-  // A call that ends in another thread has no place in this one's order.
+  // A call that ends in a different thread does not fit into the order of this thread.
   if (open->thread != &calls_of_this_thread()) return;
   if (open->run != run_.load(std::memory_order_relaxed)) return;
   if (open->recorded.call.kind != view::CallKind::kBackwardNode) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorder: takes calls from libtorch's RecordFunction and from Lockstep's spans, on every thread, while it is on.
+// Recorder: records calls from libtorch's RecordFunction and from Lockstep's spans, on every thread, while it is on.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -21,27 +21,27 @@
 
 namespace lockstep::observe {
 
-/// The choice of records beside the calls.
+/// The records to make besides the calls.
 struct Recorded {
   bool inputs = false;  ///< the calls' inputs, and for backward nodes the operators that made them
-  bool memory = true;   ///< libtorch has room for one listener only: not while Kineto records
+  bool memory = true;   ///< allocations; not possible while Kineto records, because libtorch has only one listener
 };
 
-/// The process's one recorder. It is never destroyed, since calls may end after it was stopped.
+/// The only recorder of the process. It is never destroyed, because calls may end after it has stopped.
 class Recorder final : public trace::Sink {
  public:
   [[nodiscard]] static Recorder& instance();
 
-  /// Forgets what it recorded and begins. Throws: UsageError if it records already.
+  /// Drops earlier records and starts recording. Throws: UsageError if it is already recording.
   void start(const NamedTensors& parameters, const Recorded& recorded = {});
   void stop() noexcept;
-  /// Moves the calls that have ended, and their threads, into `profile`, without those that were under way at a stop.
+  /// Moves the calls that have ended, and their threads, into `profile`. Calls that were open at stop() are left out.
   void take(view::Profile& profile);
 
   void begin(const trace::Event& event) noexcept override;
   void end(const trace::Event& event) noexcept override;
 
-  /// For the callbacks of libtorch.
+  /// The begin and end of an operator, and an allocation, for libtorch's callbacks.
   [[nodiscard]] std::unique_ptr<at::ObserverContext> begin_operator(const at::RecordFunction& function);
   void end_operator(at::ObserverContext* context);
   void add_memory(const void* address, std::int64_t bytes);
@@ -51,7 +51,7 @@ class Recorder final : public trace::Sink {
   [[nodiscard]] ThreadCalls& calls_of_this_thread();
 
   std::atomic<bool> on_{false};
-  std::atomic<int> run_{0};  ///< counts the starts: a call of an earlier one is left out
+  std::atomic<int> run_{0};  ///< number of starts; calls from before the latest start are left out
   std::mutex mutex_;         ///< guards threads_
   std::vector<std::unique_ptr<ThreadCalls>> threads_;
   LayersOfMemory layers_;     ///< changed while off

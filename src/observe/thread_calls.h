@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ThreadCalls: the calls that one thread recorded. Only this thread adds to it, and the recorder takes it: the lock is
-// nearly always free.
+// ThreadCalls: the calls that one thread recorded. Only this thread adds calls, and the recorder takes them, so the
+// lock is nearly always free.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace lockstep::observe {
 
-/// A call as it was recorded. Backward nodes learn their layer at the end, from the forward operator that made them.
+/// A recorded call. A backward node gets its layer at the end, from the forward operator that made it.
 struct RecordedCall {
   view::ProfiledCall call;
-  std::uint64_t thread = 0;          ///< libtorch's number of the thread; of a backward node: of its forward's
-  std::uint64_t first_sequence = 0;  ///< the numbers that autograd gave during a forward call, [first, last); of a
+  std::uint64_t thread = 0;          ///< libtorch's number of the thread; for a backward node, of the forward's thread
+  std::uint64_t first_sequence = 0;  ///< autograd's sequence numbers during a forward call, [first, last); for a
   std::uint64_t last_sequence = 0;   ///< backward node `first_sequence` is its own number
 };
 
 class ThreadCalls {
  public:
-  /// Of the calling thread.
+  /// Makes the record of the calling thread.
   ThreadCalls();
 
   void add(RecordedCall call);
@@ -33,16 +33,16 @@ class ThreadCalls {
   [[nodiscard]] std::vector<view::MemoryEvent> take_memory();
   void clear() { (void)take(), (void)take_memory(); }
 
-  /// Asks the system, as long as the thread lives: threads get their names after their first lines.
+  /// Describes the thread. While it lives, its name is read again, because threads are named after they start.
   [[nodiscard]] view::ProfiledThread about() const;
 
-  /// Only for the thread itself.
+  /// The open spans; only for the thread itself.
   struct OpenSpan {
     std::int64_t begin_ns;
     int run;
   };
   std::vector<OpenSpan> spans;
-  int counted_depth = 0;  ///< operators under way whose operations are counted: those inside are not counted again
+  int counted_depth = 0;  ///< number of open operators with counted operations; nested operators are not counted again
 
  private:
   std::int64_t id_;

@@ -15,7 +15,7 @@ struct AdamRuleOptions {
   std::array<double, 2> betas = {};
   double eps = 0;
   bool amsgrad = false;
-  bool decoupled = false;  ///< weight decay shrinks the parameter (AdamW) instead of joining the gradient
+  bool decoupled = false;  ///< weight decay shrinks the parameter (AdamW) instead of being added to the gradient
 };
 
 class AdamRule : public Rule {
@@ -31,7 +31,7 @@ class AdamRule : public Rule {
   AdamRuleOptions options_;
 };
 
-/// The constants of Adam's moments, and lr / (1 - beta1^step).
+/// Returns the constants of Adam's moments, and lr / (1 - beta1^step).
 [[nodiscard]] AdamStep adam_step(const std::array<double, 2>& betas, double eps, const StepValues& now);
 
 }  // namespace lockstep::optim

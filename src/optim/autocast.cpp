@@ -44,7 +44,7 @@ Autocast::Autocast(c10::DeviceType device, Amp amp, AutocastOptions options)
 }
 
 Autocast::~Autocast() {
-  // The copies of an inner and an outer region may differ in type, so the end of each region drops them.
+  // The copies of an inner and an outer region may differ in dtype, so the end of each region drops the copies.
   at::autocast::clear_cache();
   at::autocast::decrement_nesting();
   tensor::set_autocast_state(device_, before_);

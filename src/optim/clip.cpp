@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient norm, in an order that no layout changes.
+// The gradient norm, in an order that does not depend on the layout.
 #include "lockstep/optim/clip.h"
 
 #include <ATen/core/grad_mode.h>
@@ -55,7 +55,7 @@ double block_squares(const double* values, std::int64_t count) {
   return sum;
 }
 
-// In the same lanes.
+// It uses the same lanes.
 double block_squares(const float* values, std::int64_t count) { return sum_of_squares(values, count); }
 
 double block_squares(const at::Tensor& block) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hash of a vector of words. Included once for each instruction set, as Highway's own -inl.h files are.
+// The hash of a vector of words. It is included once for each instruction set, like Highway's own -inl.h files.
 #include <hwy/highway.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR  // it has no two words in one lane
 
-/// Returns the keys of a vector of pairs, one a lane, from `first_key` on.
+/// Returns the keys of a vector of pairs, one per lane, from `first_key` on.
 template <class D>
 HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
   HWY_ALIGN std::uint64_t keys[hn::MaxLanes(d)];
@@ -28,9 +28,8 @@ HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
   return hn::Load(d, keys);
 }
 
-/// Returns the hashes of a vector of pairs, each as hash_word() hashes its two words, added by lanes. `factors` is
-/// `keys` with both halves odd: the lower one is the second word's factor; the upper one, shifted down, is
-/// `first_factors`.
+/// Returns for each lane the sum of the hashes that hash_word() has for the two words of its pair. `factors` is `keys`
+/// with both halves odd: the lower half is the second word's factor; the upper half, shifted down, is `first_factors`.
 template <class D>
 HWY_INLINE hn::Vec<D> hash_pairs(D d, hn::Vec<D> words, hn::Vec<D> keys, hn::Vec<D> factors, hn::Vec<D> first_factors) {
   const hn::Repartition<std::uint32_t, D> d32;

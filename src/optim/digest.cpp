@@ -15,14 +15,14 @@ constexpr std::int64_t kLowHalf = 0xFFFFFFFF;
 
 std::int64_t words_of_element(const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.element_size()) / 4; }
 
-/// Returns a tensor of one dimension with the same elements; if the tensor is dense, in the order of memory.
+/// Returns a one-dimensional tensor with the same elements, in memory order if the tensor is dense.
 at::Tensor in_one_row(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach();
   if (!plain.is_non_overlapping_and_dense()) return plain.contiguous().view(-1);
   return plain.as_strided({plain.numel()}, {1});
 }
 
-/// Returns the upper half of int64s, as a number.
+/// Returns the upper 32 bits of int64s, as a number.
 at::Tensor upper_half(const at::Tensor& values) { return values.bitwise_right_shift(32).bitwise_and(kLowHalf); }
 
 }  // namespace

@@ -16,22 +16,22 @@
 
 namespace lockstep::optim {
 
-/// Words of memory: those of a parameter or of a part of it.
+/// The 32-bit words of a parameter or of a part of it.
 struct Words {
   const void* data = nullptr;
   std::int64_t count = 0;
-  std::int64_t first = 0;  ///< index of the first one in the whole parameter
+  std::int64_t first = 0;  ///< index of the first word in the whole parameter
 };
 
-/// Returns the seed that is mixed with the place of a word: a number that depends on the parameter's name alone.
+/// Returns the seed that is mixed with the index of a word. It depends on the parameter's name only.
 [[nodiscard]] std::uint64_t digest_seed(std::string_view name);
 
-/// Returns the digest of `words`, on the widest instruction set of this processor.
+/// Returns the digest of `words`, computed with the widest instruction set of this processor.
 [[nodiscard]] std::uint64_t digest_words(const Words& words, std::uint64_t seed);
 
-/// Returns the digest of `tensor`'s elements by libtorch's integer operators, as an int64 scalar on its device. `first`
-/// is the index of the first element in the whole parameter. Elements are in memory order if the tensor is dense, else
-/// in logical order.
+/// Returns the digest of `tensor`'s elements, computed by libtorch's integer operators, as an int64 scalar on its
+/// device. `first` is the index of the first element in the whole parameter. Elements are in memory order if the tensor
+/// is dense, else in logical order.
 [[nodiscard]] at::Tensor digest_by_operators(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
 
 /// Sums to which several threads add.
@@ -40,32 +40,32 @@ class DigestSums {
   void clear() noexcept;
   /// Returns the sums to which kernels add.
   [[nodiscard]] DigestCounts& counts() noexcept { return counts_; }
-  /// Adds a whole tensor of any kind. It belongs to one thread.
+  /// Adds a whole tensor of any kind. Only one thread may call it.
   void add_gradients(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
   void add_weights(const at::Tensor& tensor, std::int64_t first, std::uint64_t seed);
-  /// Blocks: until a GPU has computed its part.
+  /// Returns the sums. Blocks: until a GPU has computed its part.
   [[nodiscard]] UpdateDigest get() const;
 
  private:
   DigestCounts counts_;
-  at::Tensor on_device_[2] = {};  ///< the sums of a GPU, gradients first; undefined: nothing
+  at::Tensor on_device_[2] = {};  ///< a GPU's sums of gradients and of weights; undefined: none
 };
 
 /// The digests of an optimizer's updates.
 class ParameterDigests {
  public:
-  /// Begins with the digest of the weights. `begins` is as in Optimizer::digest_updates().
+  /// Starts with the digest of the weights. For `begins` see Optimizer::digest_updates().
   ParameterDigests(const NamedTensors& parameters, const std::vector<std::int64_t>& begins);
 
-  /// Begins a step.
+  /// Clears the sums for the next step.
   void clear() noexcept { sums_.clear(); }
-  /// Returns the target for the digest of parameter `index`, for a kernel.
+  /// Returns the destination to which a kernel adds the digest of parameter `index`.
   [[nodiscard]] DigestInto into(std::size_t index) {
     return {.counts = &sums_.counts(), .seed = places_[index].seed, .first = places_[index].begin};
   }
-  /// Adds a parameter that was updated whole, or had no gradient.
+  /// Adds the weights of a parameter that no kernel has digested: it was updated as a whole or had no gradient.
   void add_weights(const NamedTensors& parameters, std::size_t index);
-  /// Adds its gradient, which has the memory layout of the parameter.
+  /// Adds the gradient of parameter `index`, which has the memory layout of the parameter.
   void add_gradient(const at::Tensor& grad, std::size_t index);
 
   [[nodiscard]] UpdateDigest get() const { return sums_.get(); }

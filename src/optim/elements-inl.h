@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop over a parameter's memory that all kernels share. Included once for each instruction set, as Highway's own
-// -inl.h files are.
+// The loop over a parameter's memory that all kernels share. It is included once for each instruction set, like
+// Highway's own -inl.h files.
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ namespace lockstep::optim {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The order of operations is torch.optim's. Multiplications and additions are never fused (also by a compiler option,
-// see CMakeLists.txt), so that processors with and without fused ones give the same bits.
+// The order of operations is torch.optim's. Multiplications and additions are never fused (a compiler option in
+// CMakeLists.txt forbids it too), so that processors with and without fused multiply-add give the same bits.
 
-/// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the update
-/// waits for memory, and the hash needs none.
+/// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the hash
+/// computes while the update waits for memory.
 template <class Update>
 HWY_INLINE void for_digested_elements(const Memory memory, const Update update) {
   const auto [counts, seed, first] = memory.digest;
@@ -42,7 +42,7 @@ HWY_INLINE void for_digested_elements(const Memory memory, const Update update) 
     }
   };
 #if HWY_TARGET != HWY_SCALAR
-  one_by_one(std::min(memory.count, first % 2));  // up to a whole pair
+  one_by_one(std::min(memory.count, first % 2));  // until a pair begins
   const hn::ScalableTag<float> d;
   const hn::Repartition<std::uint64_t, decltype(d)> pairs;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -69,8 +69,8 @@ HWY_INLINE void for_digested_elements(const Memory memory, const Update update) 
   counts->weights += weights;
 }
 
-/// Calls `update(d, memory, i)` for each vector of elements that starts at i, then one by one for the rest. `update` is
-/// a copy on the stack: the stores to memory could change a constant behind a reference.
+/// Calls `update(d, memory, i)` for each vector of elements that starts at i, then for each remaining element. `update`
+/// is passed by value, because the compiler must assume that stores to memory change constants behind a reference.
 template <class Update>
 HWY_INLINE void for_elements(const Memory memory, const Update update) {
   if (memory.digest.counts != nullptr) return for_digested_elements(memory, update);
@@ -81,7 +81,7 @@ HWY_INLINE void for_elements(const Memory memory, const Update update) {
   for (; i < memory.count; ++i) update(hn::CappedTag<float, 1>(), memory, i);
 }
 
-/// Returns scale * grad, and with weight decay as L2 regularisation + l2 * parameter.
+/// scaled_grad() returns scale * grad; regularised() adds weight decay as L2 regularisation, l2 * parameter.
 template <class D>
 HWY_INLINE hn::Vec<D> scaled_grad(D d, const Memory& memory, std::int64_t i, float scale) {
   return hn::Mul(hn::LoadU(d, memory.grad + i), hn::Set(d, scale));
@@ -98,7 +98,7 @@ HWY_INLINE hn::Vec<D> blend(D d, hn::Vec<D> old, float a, hn::Vec<D> value, floa
   return hn::Add(hn::Mul(old, hn::Set(d, a)), hn::Mul(value, hn::Set(d, b)));
 }
 
-/// Returns a * old + b * value^2, rounded as torch's addcmul.
+/// Returns a * old + b * value^2, rounded as in torch's addcmul.
 template <class D>
 HWY_INLINE hn::Vec<D> blend_square(D d, hn::Vec<D> old, float a, hn::Vec<D> value, float b) {
   return hn::Add(hn::Mul(old, hn::Set(d, a)), hn::Mul(hn::Mul(value, hn::Set(d, b)), value));

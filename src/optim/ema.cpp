@@ -24,7 +24,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAveragedPerThread = 1 << 16;
-// An entry beside the model's names. A model is refused if it has this name, of an entry `updates` in a module `ema`.
+// The name of an entry besides the model's. A model that has it (an entry `updates` in a module `ema`) is refused.
 constexpr const char* kUpdates = "ema.updates";
 
 void require_decay(double decay) {
@@ -32,13 +32,13 @@ void require_decay(double decay) {
     throw UsageError(fmt::format("EMA's decay is {}; it must be 0 or more, below 1", decay));
 }
 
-/// True if both have the same elements in the same order of plain memory.
+/// Returns true if both tensors are in plain memory in the same layout.
 bool alike_in_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_cpu() && b.is_cpu() && a.scalar_type() == b.scalar_type() && a.is_non_overlapping_and_dense() &&
          a.strides() == b.strides();
 }
 
-/// Collects the entries on devices: one by one, some hundred entries would be as many launches of each operator.
+/// Collects the entries on devices, so that one launch of an operator updates hundreds of entries.
 class OnDevices {
  public:
   void add(const at::Tensor& average, const at::Tensor& value) {
@@ -58,7 +58,7 @@ class OnDevices {
     optim::Tensors from = {};
   };
 
-  std::map<std::pair<int, at::ScalarType>, Lists> averaged_;  ///< by index of the device, and type
+  std::map<std::pair<int, at::ScalarType>, Lists> averaged_;  ///< by device index and dtype
   Lists copied_;
 };
 
@@ -184,7 +184,7 @@ EMA::Swapped::~Swapped() {
     ema_->scratch_.clear();
     ema_->swapped_ = false;
   } catch (const std::exception& error) {
-    // Only a failed device leads here; the average stays marked as swapped in.
+    // This happens only if a device fails; the average stays marked as swapped in.
     log::warn("the model could not be given its weights back: {}", error.what());
   }
 }

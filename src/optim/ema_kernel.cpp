@@ -13,7 +13,8 @@ namespace lockstep::optim {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Never fused (also by a compiler option, see CMakeLists.txt): the bits are PyTorch's on every processor.
+// Multiplications and additions are never fused (a compiler option in CMakeLists.txt forbids it too), so that every
+// processor gives PyTorch's bits.
 void average(float* averages, const float* values, std::int64_t count, float decay, float share) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The moving average over plain memory, on the widest instruction set of this processor.
+// The moving average over plain memory, with the widest instruction set of this processor.
 #pragma once
 
 #include <cstdint>

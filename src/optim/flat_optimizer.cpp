@@ -30,13 +30,13 @@ void check_dtypes(const NamedTensors& parameters) {
   }
 }
 
-/// Returns `grad` in the parameter's memory order: itself, unless the user has set one of another layout.
+/// Returns `grad` in the parameter's memory order: itself, unless the user has set it with a different layout.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
   if (grad.strides() == parameter.strides()) return grad;
   return at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()).copy_(grad);
 }
 
-/// One parameter's state, and its place in the groups.
+/// One parameter's state and group.
 struct Slot {
   std::vector<at::Tensor> state = {};  ///< by kind: views of the flat state, with the parameter's strides
   std::vector<std::int64_t> strides = {};
@@ -45,10 +45,10 @@ struct Slot {
   std::int64_t steps = 0;
 };
 
-/// The factor of each gradient: a number, or one on the parameters' device.
+/// The factor on each gradient: a number, or a scalar on the parameters' device.
 struct GradScale {
   double number = 1;
-  at::Tensor on_device = {};  ///< undefined: the number
+  at::Tensor on_device = {};  ///< undefined: `number` is the factor
 };
 
 /// The properties that parameters must share to be updated together.
@@ -207,14 +207,14 @@ void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indice
   const Slot& any = slots_[indices.front()];
   const optim::Rule& rule = *setup_.groups[any.group].rule;
   const c10::DeviceType device = lists.parameters.front().device().type();
-  // On the CPU the operators' vectors and tails may round differently, so bits would depend on the layout.
+  // On the CPU an operator may round vectors and remaining elements differently: bits would depend on the layout.
   if (dense && device == c10::kCUDA && rule.has_fused(device)) {
     rule.update_fused(lists, values_of(any, 1.0));
   } else {
     rule.update_all(lists, values_of(any, 1.0));
   }
   if (!digests) return;
-  // Updates of whole tensors leave nothing in the cache: gradients and weights are read again.
+  // Operators on whole tensors leave nothing in the cache, so the digest reads gradients and weights again.
   for (const std::size_t i : indices) {
     digests->add_gradient(in_layout_of(parameters_[i].second, parameters_[i].second.grad()), i);
     digests->add_weights(parameters_, i);
@@ -247,7 +247,7 @@ StateDict FlatOptimizer::Impl::state_dict() const {
   return state;
 }
 
-/// Takes the step counts out of `state`: the optimizer's first, then one for each parameter.
+/// Removes the step counts from `state` and returns them: the optimizer's first, then one for each parameter.
 std::vector<std::int64_t> FlatOptimizer::Impl::take_steps(StateDict& state) const {
   const auto take = [&state](const std::string& key, std::optional<std::int64_t> missing) {
     const auto found = state.find(key);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multi-tensor helpers, and the fused operators of the libtorch versions that have them. The headers, not the version,
-// decide: libtorch installs a dispatch header for each device that an operator runs on. Operators that run only on CUDA
-// (the first ones did) are not used: no test on a CPU could show that the call is right.
+// Multi-tensor helpers, and the fused operators of the libtorch versions that have them. The headers decide, not the
+// version: libtorch installs a dispatch header for each device that an operator supports. Operators for CUDA only (the
+// first ones) are not used, because no test on a CPU could check the call.
 #include "optim/foreach.h"
 
 #include <ATen/ops/full.h>
@@ -48,7 +48,7 @@ namespace lockstep::optim {
 namespace {
 
 #if defined(LOCKSTEP_HAS_FUSED_ADAM) || defined(LOCKSTEP_HAS_FUSED_ADAGRAD)
-/// Returns the step count on the parameters' device, the same tensor for each of them: filled there, not copied.
+/// Returns the step count on the parameters' device, one tensor for all parameters, filled there without a copy.
 Tensors steps_of(const TensorLists& lists, std::int64_t step) {
   const at::Tensor count = at::full({}, static_cast<double>(step),
                                     lists.parameters.front().options().dtype(at::kFloat).requires_grad(false));
@@ -56,7 +56,7 @@ Tensors steps_of(const TensorLists& lists, std::int64_t step) {
 }
 #endif
 
-/// libtorch 2.1 and later multiply a list with one tensor of its device.
+/// In libtorch 2.1 and later, a list of tensors can be multiplied by one tensor on their device.
 template <class Factor>
 concept ScalesLists = requires {
   static_cast<Tensors (*)(at::TensorList, const Factor&)>(&at::_foreach_mul);

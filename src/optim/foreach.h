@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Includes libtorch's multi-tensor operators, and replaces those that only later versions have.
+// Wraps libtorch's multi-tensor operators, and replaces operators that this version of libtorch lacks.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -27,21 +27,21 @@ using Tensors = std::vector<at::Tensor>;
 
 /// Sets into = a * into + b * values.
 void blend_all(const Tensors& into, double a, const Tensors& values, double b);
-/// Returns each of `values` times a number on their device: the host does not wait.
+/// Returns each of `values` times a scalar on their device, so that the host does not wait.
 [[nodiscard]] Tensors scaled_all(const Tensors& values, const at::Tensor& factor);
-/// Multiplies in place.
+/// Multiplies each of `values` by `factor` in place.
 void scale_all_(const Tensors& values, const at::Tensor& factor);
 /// Clamps each element to -most .. most in place; NaN stays NaN.
 void clamp_all_(const Tensors& values, double most);
-/// Moves each of `averages` towards `values` by `share` of the way.
+/// Sets each of `averages` to average + share * (value - average).
 void move_towards_all(const Tensors& averages, const Tensors& values, double share);
-/// Copies each of `values` into its counterpart.
+/// Copies each of `values` into its counterpart in `into`.
 void copy_all(const Tensors& into, const Tensors& values);
-/// Returns grads + weight_decay * parameters; `grads` themselves without decay.
+/// Returns grads + weight_decay * parameters; without weight decay the tensors of `grads` themselves.
 [[nodiscard]] Tensors regularised_all(const TensorLists& lists, double weight_decay);
 /// Replaces each element by its sign.
 void take_signs(const Tensors& values);
-/// Returns the norm of each tensor, in one tensor on their device: the host does not wait.
+/// Returns the norm of each tensor, as one tensor on their device, so that the host does not wait.
 [[nodiscard]] at::Tensor norms_of(const Tensors& values);
 /// Returns `value` if both norms are above zero, else 1.
 [[nodiscard]] at::Tensor where_both(const at::Tensor& norm, const at::Tensor& other, const at::Tensor& value);
@@ -53,17 +53,17 @@ struct FusedOn {
   [[nodiscard]] bool on(c10::DeviceType device) const { return device == c10::kCUDA ? cuda : cpu; }
 };
 
-/// One fused step of Adam or AdamW; state: exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq.
+/// The options of a fused step of Adam or AdamW. State: exp_avg, exp_avg_sq; with amsgrad also max_exp_avg_sq.
 struct FusedAdam {
   std::array<double, 2> betas;
   double eps;
   bool amsgrad;
-  bool decoupled;  ///< AdamW
+  bool decoupled;  ///< true: AdamW
 };
 [[nodiscard]] FusedOn fused_adam();
 void run_fused_adam(const TensorLists& lists, const StepValues& now, const FusedAdam& adam);
 
-/// State: momentum_buffer, or none.
+/// The options of a fused step of SGD. State: momentum_buffer, or none.
 struct FusedSgd {
   double momentum;
   double dampening;
@@ -72,7 +72,7 @@ struct FusedSgd {
 [[nodiscard]] FusedOn fused_sgd();
 void run_fused_sgd(const TensorLists& lists, const StepValues& now, const FusedSgd& sgd);
 
-/// State: sum.
+/// The options of a fused step of Adagrad. State: sum.
 struct FusedAdagrad {
   double lr_decay;
   double eps;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GradScaler: PyTorch's state machine, and the unscaling of tensors.
+// GradScaler: the same state machine as PyTorch's, and the unscaling of tensors.
 #include "lockstep/optim/grad_scaler.h"
 
 #include <ATen/core/grad_mode.h>
@@ -25,7 +25,7 @@
 namespace lockstep::optim {
 namespace {
 
-// libtorch's operation unscales on CUDA; before 2.3 it has none for the CPU, so ours does it there.
+// libtorch's operator unscales on CUDA. Before 2.3 it has none for the CPU, so our kernel does it there.
 
 constexpr std::int64_t kUnscaledPerThread = 1 << 16;
 
@@ -45,15 +45,15 @@ bool unscale_on_cpu(const at::Tensor& gradient, float factor) {
 
 void unscale_on_device(const std::vector<at::Tensor>& gradients, const at::Tensor& inv_scale,
                        const at::Tensor& found_inf) {
-  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;  // libtorch's operation takes one dtype at a time
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_dtype;  // libtorch's operator takes tensors of one dtype
   for (const at::Tensor& gradient : gradients) by_dtype[gradient.scalar_type()].push_back(gradient);
   at::Tensor found = found_inf;
   for (const auto& item : by_dtype) at::_amp_foreach_non_finite_check_and_unscale_(item.second, found, inv_scale);
 }
 
-/// Multiplies `gradients` in place with `inv_scale` (float32, no dimension) and sets `found_inf` (float32, no
-/// dimension) to 1 if an element was inf or NaN before. All of them are on `found_inf`'s device. Cost: one pass, 8
-/// bytes of memory traffic for an element of float32.
+/// Multiplies `gradients` in place by `inv_scale` (a float32 scalar) and sets `found_inf` (a float32 scalar) to 1 if an
+/// element was inf or NaN before. All tensors are on the same device. Cost: one pass, 8 bytes of memory traffic for
+/// each float32 element.
 void unscale_and_check(const std::vector<at::Tensor>& gradients, const at::Tensor& inv_scale,
                        const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
@@ -100,7 +100,7 @@ void check_options(const GradScalerOptions& options) {
   check_growth_interval(options.growth_interval);
 }
 
-/// Returns the values of a parameter's gradient to unscale.
+/// Returns the tensor with the values of a parameter's gradient, to be unscaled.
 at::Tensor values_of(const std::string& name, const at::Tensor& gradient) {
   if (gradient.scalar_type() == at::kHalf) {
     throw UsageError(fmt::format("the gradient of '{}' is float16, which GradScaler does not unscale", name),
@@ -167,7 +167,7 @@ void GradScaler::unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& g
   if (state.stage == Stage::kStepped) {
     throw UsageError("unscale_() is being called after step()", "update() ends an iteration");
   }
-  // In double: a division in float32 could be off by a bit, in all gradients.
+  // It divides in double, because a float32 division could change the last bit of all gradients.
   const at::Tensor inv_scale = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   state.found_inf = at::zeros({}, scale_.options());
   optim::unscale_and_check(gradients, inv_scale, state.found_inf);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of the optimizers: one pass over plain memory each, on the widest instruction set of this processor. Each
-// element's bits depend on its own values only, never on its position.
+// The kernels of the optimizers: each passes once over plain memory, with the widest instruction set of this processor.
+// Each element's bits depend on its own values only, not on its position.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct DigestCounts {
   std::atomic<std::uint64_t> weights = 0;
 };
 
-/// The target of a part's digest, and the numbers for its hashes.
+/// The destination of a part's digest, and the inputs of its hashes.
 struct DigestInto {
   DigestCounts* counts = nullptr;  ///< null: no digest
   std::uint64_t seed = 0;
@@ -27,11 +27,11 @@ struct Memory {
   float* parameter = nullptr;
   const float* grad = nullptr;
   std::array<float*, 3> state = {};  ///< in the order of Rule::state()
-  std::int64_t count = 0;            ///< elements of each
+  std::int64_t count = 0;            ///< number of elements in each array
   DigestInto digest = {};
 };
 
-/// Returns `whole`'s elements begin .. end - 1.
+/// Returns elements begin .. end - 1 of `whole`.
 [[nodiscard]] inline Memory part_of(const Memory& whole, std::int64_t begin, std::int64_t end) {
   Memory part{
       .parameter = whole.parameter + begin, .grad = whole.grad + begin, .count = end - begin, .digest = whole.digest};
@@ -42,12 +42,11 @@ struct Memory {
   return part;
 }
 
-/// One step's constants, all of them already rounded as torch.optim rounds them. State: exp_avg, exp_avg_sq, and with
-/// amsgrad max_exp_avg_sq.
+/// A step's constants, rounded as in torch.optim. State: exp_avg, exp_avg_sq; with amsgrad also max_exp_avg_sq.
 struct AdamStep {
   float grad_scale = 1;
-  float decay = 1;  ///< multiplies the parameter: 1 - lr * weight_decay
-  float l2 = 0;     ///< share of the parameter that is added to the gradient, by adam_l2 only
+  float decay = 1;  ///< factor on the parameter: 1 - lr * weight_decay
+  float l2 = 0;     ///< share of the parameter that adam_l2_update() adds to the gradient
   float beta1 = 0;
   float one_minus_beta1 = 0;
   float beta2 = 0;
@@ -105,7 +104,7 @@ struct LarsStep {
 };
 void lars_update(const Memory& memory, const LarsStep& step);
 
-/// State: square_avg, then with momentum momentum_buffer, and with centered grad_avg.
+/// State: square_avg; with momentum also momentum_buffer; with centered also grad_avg.
 struct RmspropStep {
   float grad_scale = 1;
   float weight_decay = 0;
@@ -128,7 +127,7 @@ struct AdagradStep {
 };
 void adagrad_update(const Memory& memory, const AdagradStep& step);
 
-/// Returns the sum of squares in double: element i counts into lane i % 16, and the lanes are added in order.
+/// Returns the sum of squares in double: element i is added to lane i % 16, and then the lanes are added in order.
 [[nodiscard]] double sum_of_squares(const float* values, std::int64_t count);
 
 }  // namespace lockstep::optim

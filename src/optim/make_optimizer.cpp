@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// Sets OPTION of `own` if it is given; throws if this type lacks such an option.
+/// Sets OPTION of `own` if it is given. Throws if this type lacks the option.
 #define LOCKSTEP_TAKE(OPTION)                                                            \
   if constexpr (requires { own.OPTION; }) {                                              \
     if (given.OPTION) own.OPTION = *given.OPTION;                                        \

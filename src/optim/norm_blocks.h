@@ -17,8 +17,8 @@ struct NormPair {
   double second = 0;
 };
 
-/// Calls `squares` for each block of `memory`, on libtorch's threads; it may update the block. Returns the roots of the
-/// sums, which are added in block order.
+/// Calls `squares`, which may update its block, for each block of `memory` on libtorch's threads. Returns the roots of
+/// the sums, which are added in block order.
 [[nodiscard]] NormPair norms_by_blocks(const Memory& memory,
                                        const std::function<NormPair(const Memory& block)>& squares);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts in which optimizers differ: state, kernel, and the same in operators of libtorch. FlatOptimizer has the
-// rest: groups, flat memory, entries and the choice of the path.
+// The parts in which optimizers differ: the state, and the update by a kernel or by libtorch's operators. FlatOptimizer
+// has the common parts: groups, flat memory, entries and the choice between kernel and operators.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -33,29 +33,29 @@ struct StepValues {
   double grad_scale = 1;
 };
 
-/// Several parameters of one dtype and device, with as many tensors in each list.
+/// Several parameters of one dtype and device. All lists have the same length.
 struct TensorLists {
   std::vector<at::Tensor> parameters = {};
-  std::vector<at::Tensor> grads = {};  ///< already scaled; not to be written to
+  std::vector<at::Tensor> grads = {};  ///< gradients, already scaled; they must not be changed
   std::vector<std::vector<at::Tensor>> state = {};
 };
 
-/// The update of the parameters of one group. Holds the group's options except lr and weight decay.
+/// The update rule of one group. It holds the group's options except lr and weight decay.
 class Rule {
  public:
   virtual ~Rule() = default;
   [[nodiscard]] virtual std::vector<StateKind> state() const = 0;
-  /// False if it needs whole parameters.
+  /// Returns false if the rule needs whole parameters.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
-  /// Updates one parameter, dense float32 on the CPU, by kernels, on as many threads as libtorch has.
+  /// Updates one dense float32 parameter on the CPU by kernels, on libtorch's threads.
   virtual void update(const Memory& memory, const StepValues& now) const = 0;
   /// Updates several parameters of any kind by libtorch's multi-tensor operators; grad_scale is already applied.
   virtual void update_all(const TensorLists& lists, const StepValues& now) const = 0;
 
-  /// True if this libtorch has one operator for the whole update on `device`.
+  /// Returns true if this libtorch has one operator for the whole update on `device`.
   [[nodiscard]] virtual bool has_fused(c10::DeviceType /*device*/) const { return false; }
-  /// Updates by that operator; parameters, gradients and state have equal, dense strides.
+  /// Updates by this fused operator; parameters, gradients and state have equal, dense strides.
   virtual void update_fused(const TensorLists& lists, const StepValues& now) const { update_all(lists, now); }
 };
 
@@ -76,10 +76,10 @@ struct Setup {
   std::function<bool(const std::string& name)> no_decay = {};
 };
 
-/// Calls `update` for parts of `memory`, on libtorch's threads if it is large.
+/// Calls `update` for parts of `memory`, on libtorch's threads if the memory is large.
 void in_parts(const Memory& memory, const std::function<void(const Memory& part)>& update);
 
-/// A value of an option, for messages.
+/// The value of an option, for messages.
 struct OptionValue {
   const char* optimizer;
   const char* option;

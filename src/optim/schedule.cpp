@@ -17,18 +17,18 @@ void require(bool valid, const char* what, double value, const char* needed) {
   if (!valid) throw UsageError(fmt::format("{} is {}; it must be {}", what, value, needed));
 }
 
-/// Returns the completed part of `steps`, 1 at most.
+/// Returns the completed share of `steps`, at most 1.
 double done(std::int64_t step, std::int64_t steps) {
   const auto length = static_cast<double>(std::max<std::int64_t>(steps, 1));
   return std::min(static_cast<double>(step) / length, 1.0);
 }
 
-/// Goes from `first` to `last` while `part` goes from 0 to 1.
+/// Returns a value that goes from `first` to `last` while `part` goes from 0 to 1.
 double half_cosine(double first, double last, double part) {
   return last + (first - last) * 0.5 * (1 + std::cos(kPi * part));
 }
 
-/// One part of a cycle: its last step, and the rates at its ends.
+/// One phase of a cycle: its last step, and the rates at its ends.
 struct Phase {
   double end = 0;
   double first = 0;
@@ -50,7 +50,7 @@ double rate_in(const std::vector<Phase>& phases, double step, bool linear) {
   double begin = 0;
   for (const Phase& phase : phases) {
     if (step <= phase.end) {
-      // A first phase may end at or before its first step.
+      // The first phase may end at or before its first step.
       const double part = phase.end > begin ? (step - begin) / (phase.end - begin) : 1;
       return linear ? (phase.last - phase.first) * part + phase.first : half_cosine(phase.first, phase.last, part);
     }

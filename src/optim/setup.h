@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The groups and rules of an optimizer, from its options. A group has the options of the optimizer, except those that
-// it sets.
+// Makes the groups and rules of an optimizer from its options. A group has the optimizer's options, except for options
+// that it sets itself.
 #pragma once
 
 #include <memory>
@@ -23,11 +23,11 @@ struct LionOptions;
 
 namespace lockstep::optim {
 
-/// Throws: UsageError that group `pattern` sets an option which the optimizer lacks.
+/// Throws: UsageError, always: group `pattern` sets an option that the optimizer lacks.
 [[noreturn]] void throw_no_option(const char* optimizer, const std::string& pattern, const char* option);
 
-/// Throws: UsageError if the groups do not fit together: a group's state differs from the default group's, or a group
-/// has a learning rate and the optimizer's is 0.
+/// Throws: UsageError if a group's state differs from the default group's, or if a group has a learning rate and the
+///         optimizer's is 0.
 void check_groups(const Setup& setup);
 
 template <class Options>
@@ -52,7 +52,7 @@ template <class Options>
   return options;
 }
 
-/// Makes a setup of `OneRule`, which is made from options and checks them; OneRule::kName names the optimizer.
+/// Makes a setup with rules of type `OneRule`, whose constructor checks options; kName names the optimizer.
 template <class OneRule, class Options>
 [[nodiscard]] Setup make_setup(Options options) {
   const char* name = OneRule::kName;
@@ -76,10 +76,10 @@ template <class OneRule, class Options>
   return setup;
 }
 
-/// Returns the index of its group for each of `names`. Throws: the UsageErrors of FlatOptimizer.
+/// Returns for each of `names` the index of its group. Throws: the UsageErrors of FlatOptimizer.
 [[nodiscard]] std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, const Setup& setup);
 
-/// The groups and rules of an optimizer. Throws: UsageError for an option out of range.
+/// Returns the groups and rules of an optimizer. Throws: UsageError for an option out of range.
 [[nodiscard]] Setup setup_of(AdamWOptions options);
 [[nodiscard]] Setup setup_of(AdamOptions options);
 [[nodiscard]] Setup setup_of(SGDOptions options);

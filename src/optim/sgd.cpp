@@ -53,8 +53,8 @@ class SgdRule : public Rule {
   }
 
  private:
-  /// Returns the share of the buffer that is kept. In the first step the buffer is zero, and becomes the undampened
-  /// gradient.
+  /// Returns the share of the buffer that is kept. In the first step the buffer is zero and becomes the gradient
+  /// without dampening.
   [[nodiscard]] double kept(const StepValues& now) const { return now.step == 1 ? 0 : momentum_; }
   [[nodiscard]] double added(const StepValues& now) const { return now.step == 1 ? 1 : 1 - dampening_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SGD, LARS, RMSprop and Adagrad, and the sum of squares behind a norm. This file is compiled once for each instruction
-// set (foreach_target.h); the program chooses one at run time.
+// The kernels of SGD, LARS, RMSprop and Adagrad, and the sum of squares for a norm. This file is compiled once for each
+// instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optim/sgd_kernel.cpp"
 #include <hwy/foreach_target.h>
@@ -110,8 +110,8 @@ struct AdagradUpdate {
 void adagrad(const Memory& memory, const AdagradStep& step) { for_elements(memory, AdagradUpdate{step}); }
 
 // A float's square is exact in double. There are always 16 partial sums, so that the width of the vectors does not
-// change the result. The outer loop takes two vectors of them, which stay in registers, and reads the whole block each
-// time: callers pass blocks that fit into the cache.
+// change the result. The outer loop computes two vectors of partial sums in registers and reads the whole block for
+// them, so callers pass blocks that fit into the cache.
 double squares(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   const hn::CappedTag<double, kLanes / 2> wide;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares models over ranks as lines of text, so that the first difference can be shown as it is.
+// Compares models over ranks as lines of text, so that the first difference can be shown.
 #include "parallel/agreement.h"
 
 #include <ATen/core/grad_mode.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kBroadcastBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kAlignmentBytes = 64;
 
-/// Returns "parameter\tfc.weight\tFloat [10, 4]" for each item: name and description are split at the tabs.
+/// Returns a line for each item: kind, name and description as in "parameter\tfc.weight\tFloat [10, 4]".
 std::string describe(const char* what, const NamedTensors& items) {
   std::string lines;
   for (const auto& [name, value] : items) {
@@ -33,7 +33,7 @@ std::string describe(const char* what, const NamedTensors& items) {
   return lines;
 }
 
-/// Returns the `text` of every rank.
+/// Returns the texts of all ranks.
 std::vector<std::string> gather_text(const std::string& text, ProcessGroup& group) {
   const auto length = static_cast<std::int64_t>(text.size());
   std::vector<at::Tensor> lengths;
@@ -72,7 +72,7 @@ std::vector<std::string> gather_text(const std::string& text, ProcessGroup& grou
   throw UsageError(fmt::format("{} '{}' is {} on rank 0 and {} on rank {}", a[0], a[1], a[2], b[2], rank), hint);
 }
 
-/// Returns the item's place in a buffer of bytes, in logical order, so that layouts may differ.
+/// Returns a view of the item's place in a byte buffer. Its order is logical, so that memory layouts may differ.
 at::Tensor typed_part(const at::Tensor& bytes, std::int64_t offset, const at::Tensor& item) {
   const auto length = static_cast<std::int64_t>(item.nbytes());
   return bytes.narrow(0, offset, length).view(item.scalar_type()).view(item.sizes());

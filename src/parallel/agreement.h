@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values that must be equal on all ranks before training: compared by name, then copied from rank 0.
+// Makes models equal on all ranks before training: compares them by name, then copies the values of one rank.
 #pragma once
 
 #include "lockstep/comm/process_group.h"
@@ -10,10 +10,10 @@ namespace lockstep::parallel {
 /// Compares names, shapes, dtypes and memory layout over the ranks.
 ///
 /// Collective: yes.  Blocks: yes.
-/// Throws: UsageError on every rank, with the first difference: its name and both sides.
+/// Throws: UsageError on every rank, naming the first difference and both sides.
 void require_equal_models(const NamedTensors& parameters, const NamedTensors& buffers, ProcessGroup& group);
 
-/// Overwrites the tensors on every rank with those of `source`, in few broadcasts.
+/// Overwrites the tensors on every rank with those of rank `source`, in a few broadcasts.
 ///
 /// Collective: yes.  Blocks: yes.
 void copy_from_rank(int source, const NamedTensors& items, ProcessGroup& group);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA streams of a caller, for threads that compute for it. On the same streams the GPU does the caller's earlier
-// work before theirs, and theirs before the caller's later work. Without this a thread starts with the default streams.
+// The current CUDA streams of a caller, for threads that compute for it. On the same streams the GPU runs the caller's
+// earlier work before the threads' work, and its later work after theirs. A new thread has the default streams.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -14,7 +14,7 @@ class CallerStreams {
  public:
   /// Takes the calling thread's current stream of each GPU; none if libtorch has no CUDA.
   CallerStreams();
-  /// Makes them the current streams of the calling thread.
+  /// Makes the stored streams the current streams of the calling thread.
   void enter() const;
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the module, parts of the arguments, and two ways to run them. On the CPU each replica has its own graph,
-// and our threads also run its backward. On other devices there is one graph, whose backward libtorch runs in a thread
-// for each device.
+// DataParallel's two ways to run replicas. On the CPU each replica has its own graph, and our threads also run its
+// backward. On other devices there is one graph, whose backward libtorch runs in a thread for each device.
 #include "lockstep/parallel/data_parallel.h"
 
 #include <ATen/core/grad_mode.h>
@@ -31,7 +30,7 @@ using Parts = std::vector<std::vector<at::Tensor>>;  // by replica, by argument
 
 bool is_split(const at::Tensor& argument) { return argument.defined() && argument.dim() > 0; }
 
-/// Modules draw initial weights when they are cloned; the caller's random generator is restored afterwards.
+/// Restores the caller's random generator after modules were cloned, which draws initial weights.
 class KeepRandomState {
  public:
   KeepRandomState() : before_(random_state()) {}
@@ -90,7 +89,7 @@ int threads_of(int replicas, const DataParallelOptions& options) {
   return options.threads > 0 ? options.threads : std::max(at::get_num_threads() / replicas, 1);
 }
 
-/// A thread that starts before keep_freed_memory() gives its memory back.
+/// Starts the threads after keep_freed_memory(), since earlier threads would return their freed memory to the system.
 std::shared_ptr<ReplicaThreads> start_threads(int replicas, const DataParallelOptions& options) {
   keep_freed_memory();
   return std::make_shared<ReplicaThreads>(replicas, threads_of(replicas, options));
@@ -111,7 +110,7 @@ std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
                    "pass tensors themselves; what holds them (a struct, a vector) cannot be split");
 }
 
-/// Splits as at::chunk does: parts of ceil(size / replicas), the last one shorter; fewer parts if the batch is small.
+/// Splits as at::chunk does: parts of ceil(size / replicas), the last perhaps shorter; fewer parts of a small batch.
 Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
   const std::int64_t size = batch_size(arguments);
   const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);
@@ -161,13 +160,13 @@ class DataParallelCore::Impl {
 
   [[nodiscard]] std::shared_ptr<Module> copy_on(const c10::Device& device) const {
     auto copy = clone(*module_, device);
-    for (at::Tensor& parameter : copy->parameters()) parameter.requires_grad_(false);  // it gets a history instead
+    for (at::Tensor& parameter : copy->parameters()) parameter.requires_grad_(false);  // it becomes a non-leaf instead
     return copy;
   }
 
   /// Updates a copy to the module's present state: the same values, its own buffers, the same modes. Parameters on the
-  /// copy's device share their memory. Copies get new memory, because the graph of an earlier forward may still use the
-  /// old.
+  /// copy's device share their memory. Copied values get new memory, because the graph of an earlier forward may still
+  /// use the old memory.
   void refresh(Module& copy, const std::optional<c10::Device>& device = std::nullopt) const {
     const at::NoGradGuard no_grad;
     const auto here = [&](const at::Tensor& value) { return device ? value.to(*device) : value; };
@@ -218,7 +217,7 @@ class DataParallelCore::Impl {
     const std::vector<c10::Device> used(devices_.begin(), devices_.begin() + static_cast<std::ptrdiff_t>(parts.size()));
     replicate(used);
     std::vector<std::vector<at::Tensor>> outputs(parts.size());
-    // These are the caller's: its earlier work comes before the replicas', its later work behind theirs.
+    // The caller's streams: its earlier work runs before the replicas' work, its later work after it.
     std::vector<c10::Stream> streams;
     for (const c10::Device& device : used) {
       streams.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
@@ -240,7 +239,7 @@ class DataParallelCore::Impl {
     return joined;
   }
 
-  /// Gives the copies on these devices the module's present state, and its parameters their gradients.
+  /// Gives the copies on these devices the module's present state, and makes their gradients flow to its parameters.
   void replicate(const std::vector<c10::Device>& used) const {
     std::vector<std::vector<at::Tensor>> values;  // by replica
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -268,7 +267,7 @@ class DataParallelCore::Impl {
   std::vector<c10::Device> devices_;
   int replicas_;
   std::shared_ptr<ReplicaThreads> threads_;
-  std::vector<std::shared_ptr<Module>> copies_;  ///< one for each device; else for each replica after the first
+  std::vector<std::shared_ptr<Module>> copies_;  ///< one for each device; on the CPU for each replica after the first
 };
 
 DataParallelCore::DataParallelCore(std::shared_ptr<Module> module, const DataParallelOptions& options)

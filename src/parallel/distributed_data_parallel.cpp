@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel around its Reducer: agreement at construction, checks and buffers before forward.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+// DistributedDataParallel without its Reducer: the comparison at construction, and checks and buffers before forward.
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include "lockstep/parallel/distributed_data_parallel.h"
 
@@ -30,7 +30,7 @@ void require_positive(std::optional<std::int64_t> bytes, const char* name) {
   if (bytes && *bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, *bytes));
 }
 
-/// Returns the trained parameters that the options or `found` name.
+/// Marks the trained parameters that the options or `found` name as sparse.
 std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse& found, const DdpOptions& options) {
   std::vector<bool> sparse(trained.size());
   std::vector<std::string> names;
@@ -130,7 +130,7 @@ void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     at::Tensor buffer = buffers[i].second;
     outgoing.push_back(buffer.detach());
-    // It exchanges the storage, because backward would take new contents for a change of its saved tensors.
+    // The storage is exchanged, because backward would detect new contents as a change to its saved tensors.
     buffer.set_data(i < incoming.size() ? incoming[i] : buffer.detach().clone());
   }
 }

@@ -26,7 +26,7 @@ bool is_narrow(const at::Tensor& value) {
   return value.scalar_type() == at::kBFloat16 || value.scalar_type() == at::kHalf;
 }
 
-/// Undefined parts count as zero; the result is undefined if all are.
+/// Adds parts in tree order. Undefined parts count as zero; the result is undefined if all are.
 at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
   if (hi - lo == 1) {
     const at::Tensor& part = parts[static_cast<std::size_t>(lo)];
@@ -39,7 +39,7 @@ at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
   return at::add(left, right);
 }
 
-/// Copies share their parameter's memory, or were made from it. Throws: UsageError if it has changed since.
+/// Checks that a parameter has not changed since its copies were made or shared. Throws: UsageError if it has.
 void require_unchanged(const std::string& name, const at::Tensor& parameter, std::int64_t version) {
   if (parameter._version() == version) return;
   throw UsageError(fmt::format("parameter '{}' was changed between DataParallel's forward and backward", name),
@@ -54,7 +54,7 @@ std::vector<at::Tensor> leaves_with_gradient(const std::vector<at::Tensor>& tens
   return found;
 }
 
-/// The backward of copying a parameter to copies of its module.
+/// The backward of copying a parameter to the replicas.
 class SumOfCopies final : public torch::autograd::Node {
  public:
   SumOfCopies(std::string name, const at::Tensor& parameter)
@@ -74,7 +74,7 @@ class SumOfCopies final : public torch::autograd::Node {
   std::int64_t version_;
 };
 
-/// Returns the thread of each tensor, out of `count`, so that all have about as many elements.
+/// Returns for each tensor one of `count` threads, so that all threads get about the same number of elements.
 std::vector<int> shares_of(const variable_list& tensors, int count) {
   std::int64_t all = 1;
   for (const at::Tensor& tensor : tensors) all += tensor.numel();
@@ -94,7 +94,7 @@ class GatheredBackward final : public torch::autograd::Node {
     for (const auto& item : inputs_.parameters) versions_.push_back(item.second._version());
   }
 
-  /// The tensors whose gradients this node returns, in order.
+  /// Returns the tensors whose gradients this node returns, in order.
   [[nodiscard]] variable_list trained() const {
     variable_list found = leaves_with_gradient(inputs_.arguments);
     for (const auto& item : inputs_.parameters) {
@@ -128,7 +128,7 @@ class GatheredBackward final : public torch::autograd::Node {
     }
   }
 
-  /// Returns the part of `grad`, which belongs to the joined output, for `replica`.
+  /// Returns the part for `replica` of `grad`, the gradient of a joined output.
   [[nodiscard]] at::Tensor own_part(const at::Tensor& grad, std::size_t output, std::size_t replica) const {
     const at::Tensor& own = graphs_[replica].outputs[output];
     if (own.dim() == 0) return grad.select(0, static_cast<std::int64_t>(replica));
@@ -154,12 +154,12 @@ class GatheredBackward final : public torch::autograd::Node {
     const variable_list parameters = leaves_with_gradient(graph.parameters);
     wanted.insert(wanted.end(), parameters.begin(), parameters.end());
     if (outputs.empty() || wanted.empty()) return variable_list(wanted.size());
-    // The graph is kept: a node learns only in release_variables() that the caller's graph is not.
+    // The graph is kept: only release_variables() shows that the caller's graph is not.
     return torch::autograd::grad(outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/false,
                                  /*allow_unused=*/true);
   }
 
-  /// The replicas' threads add the gradients up, each those of its share of the elements.
+  /// The replicas' threads sum the gradients; each thread has a share of the elements.
   variable_list combine(const std::vector<variable_list>& found) const {
     const variable_list wanted = trained();
     const auto count = static_cast<int>(graphs_.size());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of autograd in place of the backward of several replicas: libtorch's engine walks one graph in one thread on
-// the CPU, so each replica has its own graph, and this node runs them at the same time.
+// One autograd node that runs the backward of several replicas at the same time. On the CPU libtorch's engine walks a
+// graph in one thread, so each replica has its own graph.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -17,16 +17,16 @@ namespace lockstep::parallel {
 
 /// A replica's own graph.
 struct ReplicaGraph {
-  std::vector<at::Tensor> arguments = {};   ///< leaves; those that need a gradient require one
-  std::vector<at::Tensor> parameters = {};  ///< in the order of the model's parameters
+  std::vector<at::Tensor> arguments = {};   ///< arguments, as leaves that require a gradient if one is needed
+  std::vector<at::Tensor> parameters = {};  ///< parameters, in the order of the model's parameters
   std::vector<at::Tensor> outputs = {};
 };
 
 /// The inputs of all replicas.
 struct GatherInputs {
   std::vector<at::Tensor> arguments = {};  ///< the whole arguments
-  std::vector<bool> is_split = {};         ///< by argument: split along dimension 0; false: each replica got all of it
-  NamedTensors parameters = {};            ///< parameters of the model
+  std::vector<bool> is_split = {};         ///< for each argument: it is split along dimension 0; else shared
+  NamedTensors parameters = {};            ///< the model's parameters
 };
 
 /// Joins the outputs of `graphs` along dimension 0 (scalars become a list). If they need gradients, their backward runs
@@ -37,11 +37,11 @@ struct GatherInputs {
 /// Adds tensors in tree order; undefined ones count as zero. The result has the type of `like`.
 [[nodiscard]] at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& like);
 
-/// Makes the gradients of `copies`, one for each replica, flow into `parameter` as their sum, and nowhere if it needs
-/// none. The copies are no leaves, or need no gradient; they may have led back in an earlier forward.
+/// Makes the sum of the gradients of `copies`, one for each replica, flow into `parameter`, if that needs a gradient.
+/// The copies are not leaves, or do not require a gradient; they may have been led back in an earlier forward.
 void lead_back(const std::string& name, const at::Tensor& parameter, const std::vector<at::Tensor>& copies);
 
-/// Returns `parts` as one tensor.
+/// Returns `parts` joined to one tensor.
 [[nodiscard]] at::Tensor join_parts(const std::vector<at::Tensor>& parts);
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before its collectives a rank with data announces them; one without data receives that and calls the same.
+// A rank with data announces its collectives before it calls them; ranks without data then call the same.
 #include "lockstep/parallel/join.h"
 
 #include <ATen/ops/tensor.h>
@@ -83,7 +83,7 @@ JoinStatus Join::status_of(const std::vector<Message>& all) const {
 
 JoinStatus Join::announce(int joinable, int action) { return status_of(exchange({joinable, action})); }
 
-/// Returns: false once no rank has data.
+/// Takes part in one announced collective. Returns false once no rank has data.
 bool Join::shadow_one() {
   const std::vector<Message> all = exchange({kNoData, 0});
   const JoinStatus status = status_of(all);
@@ -97,7 +97,7 @@ void Join::run(const std::function<void()>& body) {
   body();
   bool was_last = true;
   while (shadow_one()) was_last = false;
-  // Of several ranks that ended together the highest counts, as in PyTorch.
+  // If several ranks ended together, the highest one counts, as in PyTorch.
   const std::vector<Message> all = exchange({was_last ? 1 : 0, 0});
   int source = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's state for all ranks: first a JSON list of the entries, then each tensor.
+// Sends one rank's state to all ranks: first a JSON list of the entries, then each tensor.
 #include <ATen/ops/empty.h>
 
 #include "lockstep/comm/objects.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Returns {"tensor": [dtype, sizes]} or the plain value.
+/// Describes each entry as {"tensor": [dtype, sizes]} or as its plain value.
 Json describe(const StateDict& state) {
   Json entries = Json::object();
   for (const auto& [name, value] : state) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns. A replica's thread sleeps until its turn; the thread with the turn may use everything.
+// Runs replicas in turns. A replica's thread sleeps until its turn; the thread with the turn may use everything.
 #include "lockstep/parallel/replica_team.h"
 
 #include <ATen/autocast_mode.h>
@@ -30,13 +30,13 @@ namespace lockstep {
 namespace {
 
 thread_local Replica* current = nullptr;
-thread_local std::string* recording = nullptr;      ///< takes the results of collectives
-thread_local std::string_view* replayed = nullptr;  ///< their results, without a meeting with other replicas
+thread_local std::string* recording = nullptr;      ///< receives the results of collectives
+thread_local std::string_view* replayed = nullptr;  ///< recorded results, used instead of collectives
 
 constexpr int kNobody = -1;
 
-/// Thrown in a replica that waits for one that failed; the caller gets that one's exception. It is a std::exception,
-/// since it may pass through autograd's engine, which only cleans up after those.
+/// Thrown in a replica that waits for a failed replica, whose exception the caller gets. It is a std::exception, since
+/// autograd's engine, through which it may pass, cleans up only after those.
 struct TurnLost : std::exception {};
 
 bool is_narrow(const at::Tensor& tensor) {
@@ -45,13 +45,13 @@ bool is_narrow(const at::Tensor& tensor) {
 
 }  // namespace
 
-/// Phases of a member: idle -> waiting -> running, then any number of times meeting (in a collective) -> running, and
-/// ended. `turn_` names the one member that may continue; it is kNobody outside of run(), and once all have ended.
+/// Phases of a member: idle -> waiting -> running, then any number of times meeting (in a collective) -> running, then
+/// ended. `turn_` names the one member that may continue; it is kNobody outside run(), and once all members have ended.
 ///
-/// `mutex_` guards `turn_` and `closed_`. It is held while the turn changes hands, with on_switch (except for the first
-/// one of a run), and while the last member to come combines the values of a collective. Everything else belongs to the
-/// member with the turn, which uses it without the lock: the next one sees all of it, since it has read `turn_` under
-/// the mutex. With one replica there are no threads and no phases.
+/// `mutex_` guards `turn_` and `closed_`. It is held while the turn passes on, during on_switch (except for the first
+/// call of a run), and while the last member to arrive combines the values of a collective. The member with the turn
+/// uses everything else without the lock: the next member sees all changes, since it has read `turn_` under the mutex.
+/// With one replica there are neither threads nor phases.
 class ReplicaTeam::Impl {
  public:
   Impl(ReplicaTeam& team, ProcessGroup& group, const ReplicaTeamOptions& options);
@@ -72,7 +72,7 @@ class ReplicaTeam::Impl {
     Replica replica;
     Phase phase = Phase::kIdle;
     at::Tensor random;  ///< the generator's state while another member has the turn
-    at::Tensor value;   ///< the tensor that it brings to a collective
+    at::Tensor value;   ///< the tensor that it contributes to a collective
     std::condition_variable wake;
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -91,8 +91,8 @@ class ReplicaTeam::Impl {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Member>> members_;
   int turn_ = kNobody;
-  int arrived_ = 0;          ///< members in the collective under way
-  std::int64_t rounds_ = 0;  ///< collectives that are done
+  int arrived_ = 0;          ///< number of members in the collective under way
+  std::int64_t rounds_ = 0;  ///< number of collectives that are done
   bool closed_ = false;
   const std::function<void(Replica&)>* body_ = nullptr;
   std::optional<at::ThreadLocalState> caller_;
@@ -114,7 +114,7 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
-  // Each thread sets libtorch's number of threads at its start, which rebuilds libtorch's pool and hangs if the system
+  // Each thread sets libtorch's number of threads at its start. This rebuilds libtorch's pool, and hangs if the system
   // is short of threads.
   const int libtorch = 2 * (options.threads - 1);
   if (libtorch > 0 && size() > 1) require_threads(size() - 1 + libtorch, "for the replicas of this rank and libtorch");
@@ -175,7 +175,7 @@ void ReplicaTeam::Impl::run(const std::function<void(Replica&)>& body) {
 
 void ReplicaTeam::Impl::thread_loop(int local) noexcept {
   tensor::adopt_device();
-  tensor::set_threads_in_turn(options.threads);  // a per-thread setting: OpenMP would use as many as there are cores
+  tensor::set_threads_in_turn(options.threads);  // a per-thread setting: OpenMP would use one thread per core
   Lock lock(mutex_);
   while (true) {
     member(local).wake.wait(lock, [&] { return closed_ || turn_ == local; });
@@ -231,7 +231,7 @@ void ReplicaTeam::Impl::switch_to(int from, int to) {
   if (from == to) return;
   member(from).random = random_state();
   if (member(to).random.defined()) set_random_state(member(to).random);
-  at::autocast::clear_cache();  // a copy of a weight belongs to the graph of the replica that made it
+  at::autocast::clear_cache();  // a cached copy of a weight belongs to the graph of the replica that made it
   if (options.on_switch) options.on_switch(to);
 }
 
@@ -247,7 +247,7 @@ void ReplicaTeam::Impl::all_reduce(int local, const at::Tensor& tensor, ReduceOp
   const std::int64_t round = rounds_;
   if (++arrived_ == size()) combine(op);
   if (size() > 1) {
-    pass_turn(lock, local);  // the last to come passes it to the first, so that the replicas continue in order
+    pass_turn(lock, local);  // the last member to arrive passes it to the first, so that the replicas continue in order
     wait_for_turn(lock, local);
   }
   if (error_) throw TurnLost{};

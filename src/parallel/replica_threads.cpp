@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/replica_threads.h"
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <ATen/Parallel.h>
 #include <ATen/ThreadLocalState.h>
@@ -24,8 +24,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// The state that ThreadLocalState leaves out: the types of autocast, and its weight cache. The cache is off here,
-/// since copies of such a thread would outlive the caller's region.
+/// Sets the state that ThreadLocalState leaves out: the dtypes of autocast, and its weight cache. The cache is off,
+/// since a thread's cached copies would outlive the caller's autocast region.
 class AutocastOfCaller {
  public:
   AutocastOfCaller() : cpu_(state(c10::kCPU)), cuda_(state(c10::kCUDA)) {}
@@ -54,7 +54,7 @@ class ReplicaThreads::Impl {
     start(count);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return ready_ == count; });
-    tensor::set_threads_in_turn(before);  // the number is also a process-wide one, for later threads
+    tensor::set_threads_in_turn(before);  // the number also applies to the process's later threads
   }
 
   ~Impl() { end_threads(); }
@@ -87,7 +87,7 @@ class ReplicaThreads::Impl {
   };
 
   void start(int count) {
-    // Each thread sets libtorch's number of threads, which rebuilds libtorch's pool and hangs if threads are short.
+    // Each thread sets libtorch's number of threads. This rebuilds libtorch's pool, and hangs if threads are short.
     const int libtorch = 2 * (libtorch_threads_ - 1);
     if (libtorch > 0) require_threads(count + libtorch, "for the replicas and libtorch");
     try {
@@ -113,7 +113,7 @@ class ReplicaThreads::Impl {
 
   void loop(int index) noexcept {
     tensor::adopt_device();
-    (void)at::get_num_threads();  // the first call in a thread gives it the process's number
+    (void)at::get_num_threads();  // the first call in a thread sets the process's number
     tensor::set_threads_in_turn(libtorch_threads_);
     std::unique_lock lock(mutex_);
     ++ready_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the batch norms of a model and makes them sum their statistics over the run's replicas.
+// Makes the batch norms of a model sum their statistics over the run's replicas.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include "lockstep/parallel/sync_batch_norm.h"

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::array<std::int64_t, 9> kBucketMiB = {1, 2, 4, 8, 16, 25, 50, 100, 200};
-constexpr double kSmallShare = 0.1;      // of a step: below it waiting is no bottleneck
-constexpr double kWorthChanging = 0.01;  // of a step
+constexpr double kSmallShare = 0.1;      // share of a step below which waiting is not a bottleneck
+constexpr double kWorthChanging = 0.01;  // share of a step
 
 /// Simulates variants of one request.
 class Trials {
@@ -114,7 +114,7 @@ Plan make_plan(const Workload& measured, const PlanRequest& request) {
       best = plan.buckets.back().gain;
       plan.best_bucket_bytes = limit;
     }
-    if (limit >= bytes) break;  // one bucket has everything
+    if (limit >= bytes) break;  // one bucket holds all gradients
   }
   plan.alternatives = other_backends(trials, workload, request);
   const HostCosts& host = request.cluster.host;

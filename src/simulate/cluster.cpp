@@ -13,8 +13,8 @@
 namespace lockstep::simulate {
 namespace {
 
-// TCP with time stamps carries 1,448 bytes in an Ethernet frame, which takes 1,538 with preamble and gap. Exchanges go
-// in both directions, and each second frame of the other one is acknowledged in a frame of 90.
+// TCP with time stamps carries 1,448 bytes in an Ethernet frame of 1,538 bytes, including preamble and gap. Exchanges
+// use both directions, and every second frame of the opposite direction is acknowledged in a frame of 90 bytes.
 constexpr double kPayload = 1448.0 / (1538.0 + 90.0 / 2);
 
 struct Unit {
@@ -34,7 +34,7 @@ constexpr std::array kBackends = {
                    "give rate and time of one way, as in 100Gb/5us, 25Gb/20us or 50Mb/10ms");
 }
 
-/// Returns the number that `part` begins with times the unit that it ends with.
+/// Parses `part`, a number followed by a unit.
 template <std::size_t Count>
 double quantity(std::string_view part, const std::array<Unit, Count>& units, std::string_view whole) {
   const std::size_t letters = part.find_last_of("0123456789.") + 1;

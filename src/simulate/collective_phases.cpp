@@ -7,13 +7,13 @@ namespace lockstep::simulate {
 namespace {
 
 constexpr std::int64_t kDescriptor = 40;                   // the descriptors that ranks compare before each collective
-constexpr std::int64_t kOnePass = std::int64_t{32} << 10;  // up to here every rank reduces everything
-constexpr int kMostAtOnce = 8;  // up to here each sends to all others, above it in log2 rounds
+constexpr std::int64_t kOnePass = std::int64_t{32} << 10;  // up to this size every rank reduces everything
+constexpr int kMostAtOnce = 8;  // up to this many ranks each sends to all others; more ranks take log2 rounds
 
 std::int64_t share(std::int64_t bytes, int parts) { return (bytes + parts - 1) / parts; }
 
-/// The partial sums that a machine sends in a reduction: its largest whole subtrees of the tree over all ranks. The
-/// machine in the middle has most; ranks are its replicas.
+/// Returns the number of partial sums that a machine sends in a reduction: the largest whole subtrees that it has of
+/// the tree over all ranks. The machine in the middle has the most.
 int rows_of_machine(int machine, int gpus, int ranks) {
   int rows = 0;
   const int end = (machine + 1) * gpus;
@@ -26,7 +26,7 @@ int rows_of_machine(int machine, int gpus, int ranks) {
   return rows;
 }
 
-/// The rows of the machine with the most, and if all have as many.
+/// The largest number of rows of a machine, and true if all machines have as many.
 struct Rows {
   int most = 1;
   bool are_alike = true;
@@ -43,7 +43,7 @@ Rows rows_of(const Cluster& cluster) {
   return rows;
 }
 
-/// Adds the messages that bring the `bytes` of all to each of `count`: comm's gather_around().
+/// Adds the messages of comm's gather_around(): each of `count` ranks gets the `bytes` of all of them.
 void gather_around(std::vector<Phase>& phases, Among among, int count, std::int64_t bytes) {
   if (count <= kMostAtOnce) {
     phases.push_back({.among = among, .bytes = bytes});
@@ -56,7 +56,7 @@ void gather_around(std::vector<Phase>& phases, Among among, int count, std::int6
 
 std::vector<Phase> flat(const Call& call, int ranks) {
   const bool is_small = call.kind == CallKind::kAllReduce && call.bytes <= kOnePass;
-  // The descriptors travel along: comm's reduce_at_once().
+  // The descriptors are sent with the data, as in comm's reduce_at_once().
   if (is_small && ranks <= kMostAtOnce) return {{.among = Among::kAll, .bytes = kDescriptor + call.bytes}};
   std::vector<Phase> phases;
   gather_around(phases, Among::kAll, ranks, kDescriptor);
@@ -90,7 +90,8 @@ std::vector<Phase> in_memory(const Call& call) {
     case CallKind::kAllReduce:
       return {{.among = Among::kHost, .bytes = call.bytes}};
     case CallKind::kReduceScatter:
-      return {{.among = Among::kHost, .bytes = call.bytes / 2}};  // reads all of it, writes one result instead of all
+      return {{.among = Among::kHost,
+               .bytes = call.bytes / 2}};  // it reads everything, but writes one result instead of all
     case CallKind::kAllGather:
       return {{.among = Among::kHost, .copied = call.bytes}};
     case CallKind::kBroadcast:

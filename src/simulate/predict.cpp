@@ -10,10 +10,10 @@
 namespace lockstep::simulate {
 namespace {
 
-/// A measured step, and its waits in the order in which the rank comes to them.
+/// A measured step, and its waits in the order in which the rank reaches them.
 struct Script {
   const MeasuredStep* step = nullptr;
-  std::vector<std::size_t> waits = {};  ///< indices of calls
+  std::vector<std::size_t> waits = {};  ///< indices of the calls to wait for
 };
 
 Script script_of(const MeasuredStep& step) {
@@ -28,10 +28,10 @@ Script script_of(const MeasuredStep& step) {
 
 /// A rank in the middle of a step.
 struct Rank {
-  double now = 0;       ///< when its main thread is where it is
-  double queue = 0;     ///< when its communication thread is free
-  double computed = 0;  ///< own computation of this step so far
-  double waited = 0;    ///< seconds, since the beginning
+  double now = 0;       ///< present time of its main thread
+  double queue = 0;     ///< time at which its communication thread becomes free
+  double computed = 0;  ///< its computation time in this step so far
+  double waited = 0;    ///< its waiting time since the start of the simulation, in seconds
   std::size_t next_wait = 0;
   const Script* script = nullptr;
 
@@ -40,8 +40,7 @@ struct Rank {
     now += offset - computed;
     computed = offset;
   }
-  /// Goes through the waits that come before `offset` for calls before number `call`; `ends` has the call's end at each
-  /// `stride`.
+  /// Passes the waits before `offset` for calls before number `call`. `ends` has the end of call i at i * stride.
   void pass_waits(double offset, std::size_t call, const double* ends, std::size_t stride) {
     const auto& calls = script->step->calls;
     while (next_wait < script->waits.size()) {
@@ -56,7 +55,7 @@ struct Rank {
   }
 };
 
-/// A number that differs from rank to rank and step to step, and is the same in every simulation.
+/// Returns a pseudo-random number for a rank and step, the same in every simulation.
 std::size_t draw(std::size_t rank, std::size_t step) {
   std::uint64_t x = (static_cast<std::uint64_t>(rank) << 32U | step) + 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
@@ -64,7 +63,7 @@ std::size_t draw(std::size_t rank, std::size_t step) {
   return static_cast<std::size_t>(x ^ (x >> 31U));
 }
 
-/// The measured steps as they take on `cluster`: without neighbours a rank computes faster.
+/// Returns the measured steps, adapted to `cluster`: a rank alone on its machine computes faster.
 std::vector<MeasuredStep> steps_on(const Workload& workload, const Cluster& cluster) {
   std::vector<MeasuredStep> steps = workload.steps;
   if (cluster.gpus > 1 || workload.ranks_per_machine < 2) return steps;
@@ -96,7 +95,7 @@ class Simulation {
     const double copied = cluster.host.copy_bytes_per_s;
     if (cluster.ranks() > 1) {
       for (const Call& call : first.calls) phases_.push_back(phases_of(call, cluster));
-    } else if (copied > 0) {  // no calls, and no buckets: the gradients stay where they are
+    } else if (copied > 0) {  // without calls there are no buckets, and no gradients are copied
       saved_ = static_cast<double>(gradient_bytes(first)) / copied;
     }
   }
@@ -154,13 +153,13 @@ class Simulation {
   Wire wire_;
   std::vector<MeasuredStep> steps_;
   std::vector<Script> scripts_;
-  std::vector<std::vector<Phase>> phases_;  ///< by call; none on a single rank
+  std::vector<std::vector<Phase>> phases_;  ///< phases, by call; none on a single rank
   std::vector<Rank> ranks_;
   std::vector<double> times_;
-  std::vector<double> ends_;  ///< by call, then by rank
+  std::vector<double> ends_;  ///< ends, by call and then by rank
   std::size_t step_ = 0;
   double computed_ = 0;
-  double saved_ = 0;  ///< seconds that a single rank saves in a step: it copies no gradients
+  double saved_ = 0;  ///< seconds per step that a single rank saves because it copies no gradients
 };
 
 }  // namespace

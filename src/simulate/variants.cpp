@@ -10,8 +10,8 @@ namespace lockstep::simulate {
 namespace {
 
 constexpr std::int64_t kPieceBytes = std::int64_t{128} << 10;
-constexpr std::int64_t kMostPieces = 512;                    // of a bucket
-constexpr std::int64_t kFirstBytes = std::int64_t{1} << 20;  // the limit of a first bucket, unless a program has set it
+constexpr std::int64_t kMostPieces = 512;                    // pieces of a bucket
+constexpr std::int64_t kFirstBytes = std::int64_t{1} << 20;  // the limit of the first bucket by default
 constexpr double kLeastCompression = 2;                      // PowerSgdOptions::min_compression_rate
 
 // Passes over the gradients in units of a copy, which reads four bytes of an element and writes four.
@@ -25,7 +25,7 @@ double copying(double bytes, const HostCosts& host) {
   return host.copy_bytes_per_s > 0 ? bytes / host.copy_bytes_per_s : 0;
 }
 
-/// Delays the events after `offset`, and with `from_there` also those at it.
+/// Delays the events after `offset`, and with `from_there` also the events at `offset`.
 void insert_work(MeasuredStep& step, double offset, double seconds, bool from_there) {
   const auto shift = [&](double& time) {
     if (time > offset || (from_there && time == offset)) time += seconds;
@@ -41,7 +41,7 @@ void insert_work(MeasuredStep& step, double offset, double seconds, bool from_th
 
 bool is_bucket(const Call& call) { return call.bucket >= 0; }
 
-/// The time at which the rank waits for the buckets.
+/// Returns the time at which the rank waits for the buckets.
 double end_of_backward(const MeasuredStep& step) {
   double end = 0;
   for (const Call& call : step.calls) {
@@ -55,21 +55,21 @@ struct Piece {
   double ready_s;
 };
 
-/// Returns the least size at which a measured bucket was closed, without the first and the last. 0: not known.
+/// Returns the smallest size at which a measured bucket was closed, without the first and the last bucket. 0: unknown.
 std::int64_t measured_limit(const std::vector<std::int64_t>& buckets) {
   return buckets.size() < 3 ? 0 : *std::min_element(buckets.begin() + 1, buckets.end() - 1);
 }
 
-/// True if a measured bucket stays together in a plan of buckets of `wanted` bytes. The bytes beyond its limit belong
-/// to one parameter, which no plan divides. If about as much is wanted as was measured, or more, its end is also a
-/// possible end of a planned one. A single bucket was never closed, so it shows no limit.
+/// Returns true if a measured bucket stays whole in a plan with buckets of `wanted` bytes. The bytes beyond its limit
+/// belong to one parameter, which no plan divides. If `wanted` is about the measured size or larger, planned buckets
+/// end only where measured buckets end. A single bucket was never closed, so its limit is unknown.
 bool stays_whole(const std::vector<std::int64_t>& buckets, std::size_t index, std::int64_t wanted) {
   if (index == 0 && buckets.size() > 1 && buckets[0] > 2 * kFirstBytes) return true;
   const std::int64_t limit = measured_limit(buckets);
   return limit > 0 && (buckets[index] > 2 * limit || wanted + wanted / 4 >= limit);
 }
 
-/// A step's gradients in pieces that stay together in buckets of `wanted` bytes, in order of arrival.
+/// Returns a step's gradients, in order of arrival, in pieces that are not divided among buckets of `wanted` bytes.
 std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
   const std::vector<std::int64_t> buckets = bucket_bytes(step);
   std::size_t index = 0;
@@ -90,7 +90,7 @@ std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
   return pieces;
 }
 
-/// Replaces the step's own buckets by `buckets`.
+/// Replaces the step's buckets by `buckets`.
 void replace_buckets(MeasuredStep& step, const std::vector<Call>& buckets) {
   std::vector<Call> calls;
   bool placed = false;
@@ -104,7 +104,7 @@ void replace_buckets(MeasuredStep& step, const std::vector<Call>& buckets) {
   step.calls = std::move(calls);
 }
 
-/// The bytes that PowerSGD sends for each bucket: parameters in reverse order of registration fill them.
+/// Returns the bytes that PowerSGD sends for each bucket. Parameters fill the buckets in reverse order of registration.
 std::vector<PowerSgdBytes> bytes_by_bucket(const Workload& workload, std::int64_t rank) {
   std::vector<PowerSgdBytes> sent;
   auto shape = workload.shapes.rbegin();
@@ -118,7 +118,7 @@ std::vector<PowerSgdBytes> bytes_by_bucket(const Workload& workload, std::int64_
       sum.plain += one.plain;
       taken += std::accumulate(shape->begin(), shape->end(), std::int64_t{4}, std::multiplies<>());
     }
-    sum.plain += std::max<std::int64_t>(bytes - taken, 0);  // bytes whose shape is unknown
+    sum.plain += std::max<std::int64_t>(bytes - taken, 0);  // bytes of parameters whose shapes are unknown
     sent.push_back(sum);
   }
   return sent;

@@ -8,14 +8,14 @@
 namespace lockstep::simulate {
 namespace {
 
-// TCP as Linux has it: ten segments at first, twice as many after each round trip; after a pause longer than the
-// retransmission timeout half of it for each such time.
+// TCP in Linux: the window starts at ten segments and doubles after each round trip. During a pause it is halved for
+// each retransmission timeout that passes.
 constexpr double kFirstWindow = 10 * 1448;
 constexpr double kLeastTimeout = 0.2;
 
 double seconds_for(double bytes, double bytes_per_s) { return bytes_per_s > 0 ? bytes / bytes_per_s : 0; }
 
-/// The begin of the last rank, and of the last of the others.
+/// The start of the last rank, and the latest start of the other ranks.
 struct LastTwo {
   double last;
   double before_last;
@@ -55,7 +55,7 @@ double Wire::on_sockets(const Phase& phase, int messages) const {
   return seconds_for(static_cast<double>(phase.bytes) * messages, cluster_.host.socket_bytes_per_s);
 }
 
-/// Returns how long a message takes on a connection that shares the machine's link with `flows` in all.
+/// Returns the duration of a message on one of `flows` connections that share the machine's link.
 double Wire::transfer(const Phase& phase, int flows, double now) {
   const auto bytes = static_cast<double>(phase.bytes);
   const double rate = cluster_.network.bytes_per_s / flows;
@@ -79,8 +79,8 @@ double Wire::transfer(const Phase& phase, int flows, double now) {
   return time;
 }
 
-/// A message leaves as soon as its sender begins: the kernel keeps it until the receiver reads. So the last rank
-/// already has the messages of the others, and a rank that waits for the last has its message one way later.
+/// A message is sent as soon as its sender begins; the kernel keeps it until the receiver reads it. So the last rank
+/// already has the messages of the other ranks, and these get its message one latency later.
 void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders) {
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;
@@ -97,7 +97,7 @@ void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders
   }
 }
 
-/// Each rank sends to the one that is `distance` before it, and receives from the one that is as far behind it.
+/// Each rank sends to the rank at `distance` before it, and receives from the rank at `distance` after it.
 void Wire::pass_on(const Phase& phase, std::vector<double>& times, bool leaders) {
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;
@@ -140,8 +140,8 @@ void Wire::meet(const Phase& phase, std::vector<double>& times) const {
   }
 }
 
-/// A ring passes its slowest link (ranks - 1) times, and twice for an all_reduce; trees pass it log2 times with all
-/// bytes twice. NCCL takes what is faster.
+/// A ring uses its slowest link (ranks - 1) times, and twice as often for an all_reduce. Trees use it log2 times and
+/// send all bytes twice. NCCL takes the faster way.
 void Wire::run_on_devices(const Phase& phase, std::vector<double>& times) const {
   const double last = *std::max_element(times.begin(), times.end());
   const int ranks = cluster_.ranks();

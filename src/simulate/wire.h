@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that the messages of a phase take between ranks that begin at different times.
+// The duration of a phase's messages between ranks that begin the phase at different times.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace lockstep::simulate {
 
-/// The connections of a cluster. All ranks send alike, so one connection represents those of a phase's kind: its window
-/// grows while it is the limit, and shrinks again while nothing is sent, as TCP's does.
+/// The connections of a cluster. All ranks send alike, so one connection represents all connections of a kind of phase.
+/// Its window grows while it limits the speed, and shrinks while nothing is sent, as in TCP.
 class Wire {
  public:
   explicit Wire(const Cluster& cluster) : cluster_(cluster) {}
 
-  /// Runs a phase. `times` holds by rank the phase's begin, and then its end.
+  /// Runs a phase. On entry, `times` has each rank's start of the phase; on return, its end.
   void run(const Phase& phase, std::vector<double>& times);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's heartbeat, and the values that it left in case it is lost.
+// The server's view of a client's heartbeat and will (see Presence).
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace lockstep::store {
 
-/// Owned by the server's thread.
+/// Watches the heartbeat of one client. Only the server's thread uses it.
 class Attendance {
  public:
   explicit Attendance(const asio::any_io_executor& executor) : silence_(executor) {}
 
-  /// Takes a request to attend, and calls `on_silence` if no other follows in time. Returns false if it is malformed or
-  /// `may_write` refuses one of its keys.
+  /// Reads a request with a heartbeat, and calls `on_silence` if the next one does not follow in time. Returns false if
+  /// the request is malformed or `may_write` refuses one of its keys.
   template <class MayWrite>
   bool begin(FrameReader& request, MayWrite&& may_write, std::function<void()> on_silence) {
     end();
@@ -35,7 +35,7 @@ class Attendance {
     return true;
   }
 
-  /// Ends the attendance of a client that has left or is lost. Returns the keys to set; none if it did not attend.
+  /// Stops watching a client that has left or is lost. Returns the keys for its will; empty if it sent no heartbeat.
   std::vector<std::string> end() {
     silence_.cancel();
     return std::exchange(keys_, {});
@@ -46,7 +46,7 @@ class Attendance {
 
  private:
   SteppedTimer silence_;
-  std::vector<std::string> keys_;  // empty: the client does not attend
+  std::vector<std::string> keys_;  // empty: the client sends no heartbeats
   std::string will_;
 };
 

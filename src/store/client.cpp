@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store client. Each verb in progress has its own connection, so a thread that waits for a key never delays a thread
-// that sets one. Connections are kept for the next verb.
+// A store client. Each call in progress has its own connection, so a thread that waits for a key never delays a thread
+// that sets one. Connections are kept for the next call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ using store::Socket;
 using store::Status;
 using store::Verb;
 
-// The limit of one attempt of connect_store(), which then reports that it waits.
+// The time limit of the first attempt in connect_store(), which then reports that it waits.
 constexpr auto kReach = std::chrono::seconds(3);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(200);
@@ -110,7 +110,7 @@ class Client final : public Store {
       throw UsageError(fmt::format("a store request of {} is larger than {}", text::bytes(frame.size()),
                                    text::bytes(store::kMaxFrameBytes)));
     }
-    // Hours are as good as for ever, and do not overflow the clock.
+    // A wait of a year is long enough, and does not overflow the clock.
     waits = std::clamp<std::chrono::milliseconds>(waits, std::chrono::milliseconds(0), std::chrono::hours(24 * 365));
     const auto deadline = now() + waits + answer_limit_;
     const SocketPtr socket = borrow();

@@ -14,7 +14,7 @@ namespace lockstep::store {
 namespace {
 
 // A rank answers within milliseconds; a silent stranger is dropped after this time. A client that has knocked may have
-// to wait for others: a signature takes milliseconds.
+// to wait for the encryption of other connections: a signature takes milliseconds.
 constexpr auto kProofLimit = std::chrono::seconds(5);
 constexpr auto kKnockedLimit = std::chrono::seconds(10);
 constexpr std::size_t kShownKey = 100;
@@ -32,7 +32,7 @@ void guarded(Connection& client, Step&& step) {
   }
 }
 
-// Ends a connection whose client has the token and floods the store.
+// Ends the connection of a client that has the token but floods the store.
 void drop(Connection& client, ServerState& state, const std::string& address) {
   if (state.dropped.add(SystemClock::instance().now())) {
     log::warn(
@@ -43,7 +43,7 @@ void drop(Connection& client, ServerState& state, const std::string& address) {
   client.give_up();
 }
 
-// The client is lost: publishes its will.
+// Publishes the will of a client that is lost.
 void publish(ServerState& state, Attendance& attendance, std::string_view why) {
   for (const std::string& key : attendance.end()) {
     const std::string value = fmt::format("{}\n{}", why, attendance.will());
@@ -107,7 +107,7 @@ void Connection::go_on_waiting() {
 void Connection::give_up() noexcept {
   try {
     close();
-  } catch (const std::exception&) {  // the will cannot be published
+  } catch (const std::exception&) {  // there is no memory for the will
     std::error_code ignored;
     frames_.stream().socket().close(ignored);
   }
@@ -138,7 +138,7 @@ void Connection::read() {
 void Connection::take(Frames::Read read, std::string_view body) {
   if (!frames_.stream().socket().is_open()) return;
   if (read == Frames::Read::kEnded) return close();
-  // A client waits for each answer: a request during a wait is out of turn.
+  // A client must wait for each answer, so a request during a wait is invalid.
   if (read == Frames::Read::kNoMemory) return drop(*this, state_, address_);
   if (read != Frames::Read::kBody || !wait_keys_.empty()) return phase_ == Phase::kKnown ? close() : turn_away();
   if (phase_ == Phase::kKnown) {
@@ -172,7 +172,7 @@ void Connection::take_step(const Entry::Step& step) {
   }
 }
 
-// Returns false, and changes nothing, if the limit of this phase is reached.
+// Moves the connection to `phase`. Returns false without a change if the limit of that phase is reached.
 bool Connection::enter(Phase phase) {
   if (id_ == 0) {
     phase_ = phase;
@@ -191,7 +191,7 @@ bool Connection::enter(Phase phase) {
   return true;
 }
 
-// The client sends no bytes before it has read the answer to its knock.
+// Starts the encryption. The client does not send bytes before it has read the answer to its knock.
 void Connection::encrypt() {
   timer_.start(kKnockedLimit, [self = shared_from_this()] {
     if (self->phase_ != Phase::kKnown) self->turn_away();
@@ -257,8 +257,8 @@ std::string Connection::answer_attend(FrameReader& request) {
   return is_good ? FrameWriter(Status::kOk).take() : "";
 }
 
-// True if it may hold so many bytes in its frames. Once all connections together exceed the limit, none may grow beyond
-// an equal share of it.
+// Returns true if the connection may hold this many bytes in its frames. If all connections together exceed the limit,
+// each may only grow up to an equal share of it.
 bool Connection::holds(std::size_t bytes) {
   if (!frames_.stream().socket().is_open()) return true;
   bytes += bytes_of(wait_keys_) + attendance_.bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's side of one client's connection. A client may send anything and die at any moment; only its own
-// connection ends. Belongs to the server's thread.
+// The server's side of one client's connection. If a client sends invalid bytes or dies, only its own connection ends.
+// Only the server's thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class From : std::uint8_t { kNetwork, kThisProcess };
   Connection(Stream::Socket socket, ServerState& state, From from);
 
-  /// `id` 0: from this process.
+  /// Starts to serve the client. An `id` of 0 means a client in this process.
   void start(Strangers::Id id, std::string address);
-  /// Turns away a connection that has not proved that it knows the token.
+  /// Closes a connection that has not proved that it knows the token, and counts it.
   void turn_away();
-  /// Answers the wait, or lists it under the next key that is missing.
+  /// Answers the wait if all its keys are set; else lists it under the next missing key.
   void go_on_waiting();
   /// Ends the connection if there is no memory for the next step.
   void give_up() noexcept;
 
  private:
-  /// kKnocked: encrypted, or about to be.
+  /// kKnocked: the client has sent a valid knock, and the connection is encrypted or about to be.
   enum class Phase : std::uint8_t { kStranger, kKnocked, kKnown };
 
   void close();
@@ -49,16 +49,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   ServerState& state_;
   Frames frames_;
-  SteppedTimer timer_;  // for the handshake, then for the wait
+  SteppedTimer timer_;  // times the handshake, then a wait
   Attendance attendance_;
   Entry entry_;
   Strangers::Id id_ = 0;
   std::string address_;
   Phase phase_ = Phase::kStranger;
   bool wants_value_ = false;
-  std::vector<std::string> wait_keys_;  // empty: no wait is going on
+  std::vector<std::string> wait_keys_;  // empty: the client does not wait
   std::string listed_under_;
-  std::size_t held_ = 0;  // of the state's in_flight
+  std::size_t held_ = 0;  // this connection's part of ServerState::in_flight
 };
 
 }  // namespace lockstep::store

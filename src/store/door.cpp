@@ -19,7 +19,7 @@
 namespace lockstep::store {
 namespace {
 
-// If a peer accepts a connection and is silent for so long, the connection is tried again.
+// If a peer accepts a connection and is silent for this long, another connection is tried.
 constexpr auto kDoorLimit = std::chrono::seconds(10);
 // The pause between two attempts to connect.
 constexpr auto kShortest = std::chrono::milliseconds(10);
@@ -27,14 +27,14 @@ constexpr auto kLongest = std::chrono::milliseconds(200);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
 constexpr const char* kPlain = "it encrypts its connections: give --tls-cert or --tls-ca here, too";
 
-/// The questions and answers before the store is open.
+/// The messages before a client is let in.
 struct Exchange {
   Socket& socket;
   const TimePoint deadline;
   Outcome outcome = Outcome::kDone;
   Status status = Status::kOk;
 
-  // Returns the single field of a good answer.
+  // Sends a question and returns the only field of a good answer.
   std::optional<std::string> ask(FrameWriter& question) {
     std::string body;
     outcome = socket.send(question.take(), deadline);
@@ -64,7 +64,7 @@ void require_trust(const Socket& socket, const StoreAddress& address) {
       "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
 }
 
-// The port's holder, which is only known for ports of this machine.
+// Returns a clause about the process that holds the port; empty if the port is not on this machine.
 std::string holder_words(const StoreAddress& address) {
   const std::string holder = is_loopback(address.host) ? port_holder(address.port) : "";
   return holder.empty() ? "" : fmt::format(", which {} has", holder);
@@ -80,8 +80,7 @@ std::string holder_words(const StoreAddress& address) {
                   holder_words(address)));
 }
 
-// Proves in the clear that this side knows the token, so that the server spends the work of encryption; then encrypts.
-// Returns the error; empty: none.
+// Knocks (proves, still unencrypted, that this side knows the token), then encrypts. Returns the error; empty: none.
 std::string encrypt(Socket& socket, Exchange& exchange, const StoreAddress& address, const Nonces& nonces) {
   const auto context = client_tls(address.trust);
   if (!exchange.ask(FrameWriter(Verb::kKnock).string(knock(knock_key(address.token), nonces)))) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way into a store: a connection on which both sides have proved that they know the token.
+// Opens a connection to a store, on which both sides have proved that they know the token.
 #pragma once
 
 #include "lockstep/base/clock.h"
@@ -9,24 +9,24 @@
 
 namespace lockstep::store {
 
-/// A connection, or the reason why there is none; `is_reached`: a process listens there.
+/// A connection, or the reason why there is none. `is_reached` is true if a process listens there.
 struct Opened {
   Result<Socket> socket;
   bool is_reached = false;
 };
 
-/// Connects once, and gives up if there is no answer within `reach`. Throws: UsageError if one side does not know the
+/// Connects once; gives up if there is no answer within `reach`. Throws: UsageError if one side does not know the
 /// token.
 [[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
 
-/// Connects, and tries again until `deadline` while a process listens there: a server with too many strangers at its
-/// door closes the oldest connections that have proved nothing yet, and another try gets in. Throws: as
-/// open_connection().
+/// Connects, and tries again until `deadline` as long as a process listens there: a server with too many strangers
+/// closes the oldest connections without a proof, possibly this one, and another attempt then succeeds. Throws: the
+/// errors of open_connection().
 [[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline);
 
-/// How long a server may be silent before it counts as stopped or cut off: LOCKSTEP_TIMEOUT, 5 s at least and a minute
-/// at most.
+/// Returns how long a server may be silent before it counts as lost: LOCKSTEP_TIMEOUT, but at least 5 s and at most 60
+/// s.
 [[nodiscard]] std::chrono::milliseconds answer_limit();
 
 }  // namespace lockstep::store

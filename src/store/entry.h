@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the server lets a client in, as a pure function of the client's words: a hello; if connections are encrypted, a
-// knock in the clear; then the proof. Grammar: docs/formats/store.md.
+// Decides if the server lets a client in, from the client's messages: a hello, then an unencrypted knock if connections
+// are encrypted, then the proof. docs/formats/store.md has the grammar.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace lockstep::store {
 
 class Entry {
  public:
-  /// kAnswer: send `frame`, and go on. kEncrypt: send it, and encrypt all that follows. kKnown: send it; the client is
-  /// in. kRefuse: send it, and close. kTurnAway: close.
+  /// kAnswer: send `frame` and read the next message. kEncrypt: send it, then encrypt. kKnown: send it; the client is
+  /// let in. kRefuse: send it, then close. kTurnAway: close.
   struct Step {
     enum class Kind : std::uint8_t { kAnswer, kEncrypt, kKnown, kRefuse, kTurnAway };
     Kind kind = Kind::kTurnAway;
     std::string frame = {};
   };
 
-  /// `knocks`: the key of knocks; empty: the connection is not encrypted.
+  /// `knocks` is the key of knocks; if it is empty, the connection is not encrypted.
   Entry(const std::string& token, const std::string& knocks) : token_(token), knocks_(knocks) {}
 
-  /// `binding`: of the encrypted connection, as in Nonces.
+  /// Returns the answer to a message. `binding` is the one in Nonces.
   [[nodiscard]] Step take(std::string_view body, const std::string& binding);
 
  private:
@@ -33,7 +33,7 @@ class Entry {
   [[nodiscard]] Step take_knock(const std::string& proof);
   [[nodiscard]] Step take_proof(const std::string& proof);
 
-  // Both outlive it.
+  // Both must outlive this object.
   const std::string& token_;
   const std::string& knocks_;
   Nonces nonces_;

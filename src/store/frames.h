@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole frames over the server's end of a connection.
+// Reads and sends whole frames on the server's end of a connection.
 #pragma once
 
 #include <asio.hpp>
@@ -17,19 +17,19 @@
 
 namespace lockstep::store {
 
-/// The server's end of a connection, plain or encrypted from some moment on. The thread of the io_context calls every
-/// function. Handlers get the error code, as asio's do.
+/// The server's end of a connection, which can become encrypted. The thread of the io_context calls every function.
+/// Handlers get the error code, as asio's do.
 class Stream {
  public:
-  using Socket = asio::generic::stream_protocol::socket;  // of the network, or of this process
+  using Socket = asio::generic::stream_protocol::socket;  // a network or a local socket
 
   explicit Stream(Socket socket) : plain_(std::move(socket)) {}
 
   [[nodiscard]] Socket& socket() { return plain_; }
-  /// Empty if the connection is not encrypted.
+  /// Returns the channel binding; empty if the connection is not encrypted.
   [[nodiscard]] std::string binding() { return encrypted_ ? channel_binding(encrypted_->native_handle()) : ""; }
 
-  /// Encrypts all that follows. `tls` has to outlive the stream.
+  /// Encrypts all later bytes. `tls` must outlive the stream.
   template <class Handler>
   void encrypt(asio::ssl::context& tls, Handler handler) {
     encrypted_.emplace(plain_, tls);
@@ -51,23 +51,23 @@ class Stream {
   std::optional<asio::ssl::stream<Socket&>> encrypted_;
 };
 
-/// Owned by the server's thread, as a part of an object that the handlers keep alive.
+/// The frames of one connection. Only the server's thread uses it, as a part of an object that the handlers keep alive.
 class Frames {
  public:
   enum class Read : std::uint8_t { kBody, kTooLong, kNoMemory, kEnded };
   using Reader = std::function<void(Read, std::string_view body)>;
-  /// True if it may hold so many bytes.
+  /// Returns true if the connection may hold this many bytes in memory.
   using MayHold = std::function<bool(std::size_t)>;
 
   Frames(Stream::Socket socket, MayHold may_hold) : stream_(std::move(socket)), may_hold_(std::move(may_hold)) {}
 
   [[nodiscard]] Stream& stream() { return stream_; }
 
-  /// Reads one frame, and calls `on_frame` once. A frame of more than `limit` bytes, or of none, is too long.
+  /// Reads one frame, and calls `on_frame` once. A frame of 0 bytes or of more than `limit` gives kTooLong.
   void read(std::uint32_t limit, Reader on_frame);
 
-  /// Sends a frame after the earlier ones. Calls `on_end` if the connection is broken, and after the last frame.
-  /// Returns false if more bytes wait to be sent than it may hold.
+  /// Sends a frame after the earlier frames. Calls `on_end` if the connection breaks, and after the last frame. Returns
+  /// false if too many bytes wait to be sent.
   [[nodiscard]] bool send(const std::string& frame, std::function<void()> on_end);
   /// Closes the connection after the frame that was sent last.
   void close_after_send() { closes_after_send_ = true; }

@@ -30,7 +30,7 @@ std::string make_knock_key(const std::string& token) {
 }  // namespace
 
 std::string prove(std::string_view token, Side side, const Nonces& nonces) {
-  // The version and the side, then numbers of fixed length: no two sets of words give the same bytes.
+  // The version and the side, then nonces of fixed length, so that different inputs always give different bytes.
   std::string words(kMagic);
   words += side == Side::kClient ? " client " : " server ";
   words += nonces.client + nonces.server + nonces.binding;
@@ -43,7 +43,7 @@ bool is_proof(std::string_view proof, std::string_view token, Side side, const N
 
 std::string knock_key(const std::string& token) {
   static std::mutex mutex;
-  static std::pair<std::string, std::string> last;  // a process has one token
+  static std::pair<std::string, std::string> last;  // one entry is enough: a process has one token
   const std::lock_guard lock(mutex);
   if (last.first != token || last.second.empty()) last = {token, make_knock_key(token)};
   return last.second;

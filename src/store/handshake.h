@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How client and server prove to each other that they know the token without sending it: each answers the other's
-// random number with an HMAC. If the server has a certificate, a client first knocks: it proves the same in the clear.
-// So a stranger costs an HMAC and no signature. Grammar: docs/formats/store.md.
+// The proofs by which client and server show each other that they know the token without sending it: each answers the
+// other's random number with an HMAC. If the server has a certificate, a client first knocks: it sends such a proof
+// before encryption begins. So a stranger costs an HMAC and not a signature. docs/formats/store.md has the grammar.
 #pragma once
 
 #include <string>
@@ -11,31 +11,32 @@
 
 namespace lockstep::store {
 
-/// The side of a proof. A proof of one side is not valid for the other, so it cannot be sent back.
+/// The side of a proof. A proof by one side is not valid for the other side, so it cannot be reflected.
 enum class Side { kClient, kServer };
 
 struct Nonces {
   std::string client;
   std::string server;
-  std::string binding = {};  ///< of the encrypted connection; empty: it is not encrypted
+  std::string binding = {};  ///< channel binding of the connection; empty: it is not encrypted
 };
 
 /// Returns a proof: 32 bytes that only a holder of `token` can make, for these two nonces only.
 [[nodiscard]] std::string prove(std::string_view token, Side side, const Nonces& nonces);
 
-/// True if `proof` is that of prove(). Takes the same time wherever they differ.
+/// Returns true if `proof` is the result of prove(). The comparison takes constant time.
 [[nodiscard]] bool is_proof(std::string_view proof, std::string_view token, Side side, const Nonces& nonces);
 
-/// The key of knocks, derived from the token by PBKDF2. An eavesdropper can try tokens on a knock, as on the proofs of
-/// a connection that is not encrypted. Each try costs as much as this function, some hundredths of a second: a token
-/// that a person chose is not found at once, and one of 64 random digits never. Keeps the last key.
+/// Returns the key of knocks, derived from the token by PBKDF2. An eavesdropper can test guesses of the token against a
+/// knock, as against the proofs of an unencrypted connection. Each guess costs one call of this function, some
+/// hundredths of a second: finding a token that a person chose takes long, and a token of 64 random digits is never
+/// found. Caches the last key.
 [[nodiscard]] std::string knock_key(const std::string& token);
 
 /// Returns a knock: 32 bytes that only a holder of the key can make, for these two nonces only. A knock is never a
-/// proof, nor a proof a knock: their keys and their words differ.
+/// valid proof, and a proof never a valid knock: their keys and their messages differ.
 [[nodiscard]] std::string knock(std::string_view key, const Nonces& nonces);
 
-/// True if `proof` is that of knock(). Takes the same time wherever they differ.
+/// Returns true if `proof` is the result of knock(). The comparison takes constant time.
 [[nodiscard]] bool is_knock(std::string_view proof, std::string_view key, const Nonces& nonces);
 
 }  // namespace lockstep::store

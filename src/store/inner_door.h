@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way into a store for clients in the server's own process, without network, TLS or a queue of strangers.
+// Connects clients in the server's own process to its store, without network, TLS or limits for strangers.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ namespace lockstep {
 /// Thread-safe: yes.
 class StoreDoor {
  public:
-  /// `admit` takes the server's end of a connection, from any thread.
+  /// `admit` receives the server's end of a connection; any thread may call it.
   explicit StoreDoor(std::function<void(UniqueFd)> admit) : admit_(std::move(admit)) {}
 
-  /// Returns a connection; none once the server has ended. Throws: ResourceError if there is no descriptor.
+  /// Returns a connection; fails once the server has ended. Throws: ResourceError if there is no descriptor.
   [[nodiscard]] Result<store::Socket> open();
   /// Closes the door; call it before the server ends.
   void close();

@@ -25,7 +25,7 @@ constexpr int kActivePort = 4;  // IBV_PORT_ACTIVE
 
 bool is_ipv6(const std::string& address) { return address.find(':') != std::string::npos; }
 
-// NCCL's list: a prefix says how the names match.
+// NCCL's list of names, with a prefix that decides how they match.
 struct Filter {
   bool is_exact = false;
   bool excludes = false;
@@ -182,7 +182,8 @@ std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Inte
   const bool is_loopback = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& each) {
     return each.name == choice->name && each.is_loopback;
   });
-  const bool has_port = choice->name.find(':') != std::string::npos;  // this is how NCCL reads the alias eth0:1
+  const bool has_port =
+      choice->name.find(':') != std::string::npos;  // NCCL would read the alias eth0:1 as port 1 of eth0
   return is_loopback || has_port ? "" : "=" + choice->name;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store inside a process, and the view of a store with a prefix.
+// The store inside a process, and the store that adds a prefix to keys.
 #include <condition_variable>
 #include <mutex>
 #include <utility>

@@ -18,11 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Listener {
-  std::string user;  ///< its number
-  std::string link;  ///< target of the link of a descriptor of the socket
+  std::string user;  ///< number of the user
+  std::string link;  ///< target of the link in /proc for a descriptor of the socket
 };
 
-// A line is "0: 0100007F:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000 USER 0 INODE ...".
+// Adds a file's listeners. A line is "0: 0100007F:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000 USER 0
+// INODE ...".
 void add_listeners(const char* file, std::uint16_t port, std::vector<Listener>& listeners) {
   const std::string end = fmt::format(":{:04X}", port);
   std::ifstream lines(file);

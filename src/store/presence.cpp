@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
@@ -56,10 +57,11 @@ class Presence::Impl {
     }
     wake_.notify_all();
     thread_.join();
-    if (lost().empty()) (void)exchange(FrameWriter(Verb::kLeave).take());
+    if (lost().empty() && !is_abandoned_) (void)exchange(FrameWriter(Verb::kLeave).take());
   }
 
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
+  void abandon() noexcept { is_abandoned_ = true; }
 
   [[nodiscard]] std::string lost() const {
     const std::lock_guard lock(mutex_);
@@ -92,11 +94,12 @@ class Presence::Impl {
 
   const std::chrono::milliseconds silence_;
   const std::string beat_;
-  Socket socket_;  // used by the constructor, then by the thread, then by the destructor
+  Socket socket_;  // the constructor uses it, then the thread, then the destructor
   UniqueFd event_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool is_leaving_ = false;
+  std::atomic<bool> is_abandoned_{false};
   std::string lost_;
   std::thread thread_;
 };
@@ -106,5 +109,6 @@ Presence::Presence(const StoreAddress& address, const PresenceOptions& options, 
 Presence::~Presence() = default;
 int Presence::fd() const noexcept { return impl_->fd(); }
 std::string Presence::lost() const { return impl_->lost(); }
+void Presence::abandon() noexcept { impl_->abandon(); }
 
 }  // namespace lockstep

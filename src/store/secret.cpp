@@ -27,7 +27,7 @@ constexpr const char* kMakeOne = "lockstep run --new-token FILE makes a secret o
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-// Checks the open file, not the path: between a look at a path and its opening the file could be exchanged.
+// Opens the file, then checks it. If it checked the path first, the file could be exchanged before it is opened.
 UniqueFd open_private(const fs::path& file) {
   UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid() && errno == ENOENT) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's server: one thread, and an object for each client's connection. Waits are kept here, so that no client
-// polls.
+// The store's server: one thread, and an object for each client's connection. It keeps the waits, so clients need not
+// poll.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -32,11 +32,11 @@ using asio::ip::tcp;
 using store::Connection;
 using store::say;
 
-// The number of connections to accept before the others are served again.
+// The number of connections to accept before existing connections are served again.
 constexpr int kAcceptedAtOnce = 16;
 constexpr auto kOwnConnect = std::chrono::milliseconds(100);
 
-// The rest of the process needs descriptors too: strangers must not be able to take them all.
+// Raises the limit on open files and returns limits that leave descriptors for the rest of the process.
 store::DoorLimits use_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return store::door_limits(0);
@@ -47,7 +47,7 @@ store::DoorLimits use_file_limit() {
   return store::door_limits(limit.rlim_cur);
 }
 
-// A program that this process starts must not keep the port or the clients' connections open after this process ends.
+// Sets close-on-exec, so that programs started by this process do not keep the port or connections open.
 void close_on_exec(int socket) { (void)::fcntl(socket, F_SETFD, FD_CLOEXEC); }
 
 tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) {
@@ -79,7 +79,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
   return acceptor;
 }
 
-// Without the loopback, the clients in this process would not notice that ranks cannot connect.
+// Throws if the loopback interface is down: clients in this process would not notice that ranks cannot connect.
 void require_loopback(const std::string& host, std::uint16_t port) {
   if (lockstep::is_loopback(host)) (void)store::Socket::connect(host, port, AwakeClock::instance().now() + kOwnConnect);
 }
@@ -145,13 +145,13 @@ class StoreServer::Impl {
     try {
       state_.arrived(std::make_shared<Connection>(std::move(socket), state_, Connection::From::kNetwork),
                      peer.address().to_string());
-    } catch (const std::exception& reason) {  // there is no memory for this one
+    } catch (const std::exception& reason) {  // there is no memory for this connection
       say(reason);
     }
     return {};
   }
 
-  // Without free descriptors, an immediate new try would burn the processor.
+  // If no descriptor is free, immediate new attempts would waste CPU time.
   void accept_after_a_pause() {
     retry_.expires_after(std::chrono::milliseconds(100));
     retry_.async_wait([this](std::error_code problem) {
@@ -159,7 +159,7 @@ class StoreServer::Impl {
     });
   }
 
-  // Admits a client of this process. From any thread.
+  // Admits a client of this process. Any thread may call it.
   void admit(UniqueFd socket) {
     asio::post(io_, [this, socket = std::move(socket)]() mutable {
       asio::generic::stream_protocol::socket adopted(io_);

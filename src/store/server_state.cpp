@@ -23,7 +23,7 @@ ServerState::ServerState(asio::io_context& io, const StoreServer::Options& optio
       warning_timer(io) {
   if (options.certificate.empty()) return;
   const TlsContext context = server_tls(options.certificate, options.key);
-  ::SSL_CTX_up_ref(context.get());  // asio's context gives one reference back
+  ::SSL_CTX_up_ref(context.get());  // asio's context releases one reference
   tls.emplace(context.get());
 }
 
@@ -70,7 +70,7 @@ bool ServerState::close_one_stranger() {
 
 void ServerState::note_turned_away(const std::string& address) {
   if (const auto count = turned_away.add(SystemClock::instance().now())) return warn(*count, address);
-  warning_timer.expires_at(*turned_away.next());  // until then, events are counted
+  warning_timer.expires_at(*turned_away.next());  // until then, events are only counted
   warning_timer.async_wait([this, address](std::error_code problem) {
     if (problem) return;
     if (const auto count = turned_away.due(SystemClock::instance().now())) warn(*count, address);
@@ -135,7 +135,7 @@ void say(const std::exception& problem) noexcept {
   try {
     log::error("store server: {}", problem.what());
   } catch (const std::exception&) {
-    // There is no memory for the message either.
+    // There is no memory for the message.
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that the connections of a server share: the table, the waits, and the number of connections of each kind.
-// Belongs to the server's thread.
+// Only the server's thread uses it.
 #pragma once
 
 #include <asio.hpp>
@@ -28,20 +28,20 @@ struct ServerState {
 
   const std::string token;
   const std::string knocks;  // the key of knocks; empty: connections are not encrypted
-  const std::string kept;    // as StoreServer::Options
+  const std::string kept;    // see StoreServer::Options
   const std::string inbox;
   const DoorLimits limits;
-  std::optional<asio::ssl::context> tls;  // none: connections are not encrypted. Outlives them.
+  std::optional<asio::ssl::context> tls;  // none: connections are not encrypted. It outlives them.
   Table table;
   std::unordered_set<ConnectionPtr> connections;
-  // A waiting client is listed under one key that it misses; when that key is set, under the next.
+  // A waiting client is listed under one missing key; when that key is set, under its next missing key.
   std::unordered_map<std::string, std::vector<ConnectionPtr>> waiting_for;
-  // Those of `connections` that have not proved that they know the token.
+  // The `connections` that have not proved that they know the token.
   Strangers strangers;
   std::unordered_map<Strangers::Id, ConnectionPtr> stranger_of;
   Strangers::Id arrivals = 0;
   std::size_t knocked = 0;
-  std::size_t known = 0;      // connected through the network
+  std::size_t known = 0;      // clients through the network that are let in
   std::size_t in_flight = 0;  // bytes of requests, replies and waits
   RareWarning turned_away;
   RareWarning dropped;
@@ -53,7 +53,7 @@ struct ServerState {
   void unlist(const ConnectionPtr& connection, const std::string& key);
   /// Notes that a connection came through the network.
   void arrived(const ConnectionPtr& connection, const std::string& address);
-  /// Returns false if there is no stranger.
+  /// Closes the oldest connection of a stranger. Returns false if there is none.
   bool close_one_stranger();
   void left(Strangers::Id id) {
     strangers.remove(id);
@@ -63,11 +63,11 @@ struct ServerState {
   void warn(std::size_t count, const std::string& address) const;
 };
 
-/// A frame that answers a verb which never waits. Empty if the request is malformed.
+/// Returns the frame that answers a verb without a wait; empty if the request is malformed.
 [[nodiscard]] std::string answer(ServerState& state, Verb verb, const std::string& key, FrameReader& request);
 
-/// True if a client from outside may do this: it may only read keys that are kept for this process, and only append to
-/// an inbox.
+/// Returns true if a client of another process may do this: such a client may only read keys with the prefix `kept`,
+/// and only append to the inbox.
 [[nodiscard]] bool is_for_all(const ServerState& state, Verb verb, const std::string& key);
 
 /// Logs an exception as an error of the server.

@@ -24,7 +24,7 @@
 namespace lockstep::store {
 namespace {
 
-// A large frame is encrypted in pieces, so that memory does not hold it twice.
+// A large frame is encrypted in pieces, so that memory does not hold two copies of it.
 constexpr std::size_t kEncryptedAtOnce = 256 << 10;
 
 // Returns false if the deadline passed first.
@@ -53,12 +53,12 @@ bool is_own_echo(int fd) {
          std::memcmp(&own, &peer, own_size) == 0;
 }
 
-// 0 or the error number.
+// Connects to one address. Returns 0 or the error number.
 int connect_to(const addrinfo& address, TimePoint deadline, UniqueFd& out) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
   if (!fd.valid()) {
     const int error = errno;
-    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // a wait frees no descriptor
+    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // a wait does not free a descriptor
     return error;
   }
   const int on = 1;
@@ -95,7 +95,7 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
     error = connect_to(*address, deadline, fd);
     if (error == 0) return Socket(std::move(fd));
   }
-  // A wait does not bring it up.
+  // A wait does not bring the loopback interface up.
   if (error == ENETUNREACH && is_loopback(host)) {
     throw UsageError(fmt::format("{}:{} is not reached: the loopback interface (lo) is down, as in a network namespace "
                                  "where it was never set up",
@@ -112,7 +112,8 @@ Outcome Socket::start_tls(const TlsContext& context, TimePoint deadline) {
     if (const auto sent = send_plain(tls_->records(), deadline); sent != Outcome::kDone) return sent;
     if (step == TlsClient::Step::kDone) return Outcome::kDone;
     if (step == TlsClient::Step::kFailed) return Outcome::kForeign;
-    if (AwakeClock::instance().now() >= deadline) return Outcome::kLate;  // records may come without end
+    if (AwakeClock::instance().now() >= deadline)
+      return Outcome::kLate;  // without this check, endless records could exceed the deadline
     if (const auto got = receive_records(deadline); got != Outcome::kDone) return got;
   }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP connection of a store client, encrypted or not. It carries whole frames, each with a deadline, a moment of
-// AwakeClock.
+// A TCP connection of a store client, encrypted or not. It carries whole frames, each with a deadline by AwakeClock.
 #pragma once
 
 #include <chrono>
@@ -17,33 +16,32 @@
 
 namespace lockstep::store {
 
-/// How an exchange with the server ended. kForeign: the bytes were not a store's.
+/// The result of an exchange with the server. kForeign: the bytes did not come from a store.
 enum class Outcome { kDone, kLate, kGone, kForeign };
 
 class Socket {
  public:
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
-  /// Tries every address of `host` once. A failure has the system's words.
+  /// Tries every address of `host` once. A failure has the system's message.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
-  /// Encrypts all that follows. Returns kGone also if the server's certificate is not trusted: distrust() has the
-  /// reason.
+  /// Encrypts all later bytes. Returns kGone for an untrusted certificate, too: distrust() has the reason.
   Outcome start_tls(const TlsContext& context, TimePoint deadline);
   [[nodiscard]] std::string distrust() const { return tls_ ? tls_->distrust() : ""; }
-  /// The channel binding; empty if the connection is not encrypted.
+  /// Returns the channel binding; empty if the connection is not encrypted.
   [[nodiscard]] std::string binding() const { return tls_ ? tls_->binding() : ""; }
 
   Outcome send(const std::string& frame, TimePoint deadline);
-  /// `body` is only set if it returns kDone. A frame larger than `limit` is foreign.
+  /// Receives a frame. `body` is only set for kDone. A frame larger than `limit` gives kForeign.
   Outcome receive(std::string& body, TimePoint deadline, std::uint32_t limit = kMaxFrameBytes);
 
-  /// Wakes a thread inside send() or receive(), which then returns kGone. From any thread.
+  /// Wakes a thread inside send() or receive(), which then returns kGone. Any thread may call it.
   void shut_down() const noexcept;
 
  private:
   Outcome receive_bytes(char* to, std::size_t count, TimePoint deadline);
   Outcome send_plain(std::string_view bytes, TimePoint deadline);
-  // Up to `count` bytes, at least one.
+  // Receives at least one byte and up to `count`.
   Outcome receive_plain(char* to, std::size_t count, TimePoint deadline, std::size_t& got);
   Outcome receive_records(TimePoint deadline);
 

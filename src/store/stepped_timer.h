@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timer of the server that does not count the time while its own process is stopped.
+// A timer for the server that does not count time in which the process is stopped.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace lockstep::store {
 
-/// The steps of a wait. A step that the process slept through counts only for its planned length. Pure.
+/// Splits a wait into steps. If the process is stopped during a step, only the step's planned length counts.
 class StepCount {
  public:
   explicit StepCount(std::chrono::milliseconds limit)
       : left_(limit),
         step_(
             std::clamp<std::chrono::milliseconds>(limit / 16, std::chrono::milliseconds(1), std::chrono::minutes(1))) {}
-  /// Returns how long to wait now; 0: the wait is over.
+  /// Returns the length of the next step; 0: the wait is over.
   [[nodiscard]] std::chrono::milliseconds next() {
     const auto step = std::clamp<std::chrono::milliseconds>(left_, std::chrono::milliseconds(0), step_);
     left_ -= step;
@@ -30,19 +30,18 @@ class StepCount {
   std::chrono::milliseconds step_;
 };
 
-/// Owned by the server's thread.
+/// A timer that waits in steps. Only the server's thread uses it.
 class SteppedTimer {
  public:
   explicit SteppedTimer(const asio::any_io_executor& executor) : timer_(executor) {}
 
-  /// Calls `on_end` after `limit`, unless it is started again or cancelled before. `on_end` keeps this timer's owner
-  /// alive.
+  /// Calls `on_end` after `limit`, unless start() or cancel() comes first. `on_end` must keep the timer's owner alive.
   void start(std::chrono::milliseconds limit, std::function<void()> on_end) {
     cancel();
     step(StepCount(limit), number_, std::move(on_end));
   }
   void cancel() {
-    ++number_;  // a step that ended just before is ignored
+    ++number_;  // a step that has just ended is ignored
     timer_.cancel();
   }
 

@@ -75,7 +75,7 @@ std::vector<std::string> Table::missing(const std::vector<std::string>& keys) co
 }
 
 std::string timeout_message(const std::vector<std::string>& missing, double seconds) {
-  // A world of thousands of ranks must not print thousands of keys.
+  // A job of thousands of ranks must not print thousands of keys.
   constexpr std::size_t kShown = 8;
   std::vector<std::string> shown(missing.begin(),
                                  missing.begin() + static_cast<std::ptrdiff_t>(std::min(missing.size(), kShown)));

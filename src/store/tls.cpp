@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kBindingBytes = 32;
 constexpr std::string_view kBindingLabel = "EXPORTER-Channel-Binding";
 
-// OpenSSL's last error, in words.
+// Returns OpenSSL's last error in words.
 std::string problem() {
   std::array<char, 256> text{};
   const unsigned long code = ::ERR_peek_last_error();
@@ -49,7 +49,7 @@ TlsContext make_context(const SSL_METHOD* method) {
   return context;
 }
 
-/// Refuses large files: OpenSSL reads a file to its end, whatever its size.
+/// Refuses large files, because OpenSSL reads a file of any size to its end.
 void require_small(const std::string& file) {
   constexpr std::uint64_t kMostBytes = 16U << 20U;
   std::error_code problem;
@@ -71,7 +71,7 @@ TlsContext server_tls(const std::string& certificate, const std::string& key) {
   require_small(certificate);
   require_small(key);
   TlsContext context = make_context(::TLS_server_method());
-  ::SSL_CTX_set_num_tickets(context.get(), 0);  // no client resumes a session
+  ::SSL_CTX_set_num_tickets(context.get(), 0);  // clients do not resume sessions
   if (::SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
     throw UsageError(fmt::format("{} is not a certificate that the store can use ({})", certificate, problem()),
                      "give a PEM file that begins with the certificate of this machine");
@@ -92,7 +92,7 @@ TlsContext client_tls(const std::string& trust) {
                      "give a PEM file: the store's certificate, or that of the authority which signed it");
   }
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  // The store's own certificate is enough, whoever signed it.
+  // Trusts the server's own certificate, without its issuer.
   ::X509_VERIFY_PARAM_set_flags(::SSL_CTX_get0_param(context.get()), X509_V_FLAG_PARTIAL_CHAIN);
   return context;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.3 of the store's connections, by OpenSSL. A certificate proves that the server is one of those that the file
-// names. The token proves that it is this job's server, and that no relay is in between: both proofs of the handshake
-// contain the connection's channel binding (RFC 9266), which differs on the two sides of a relay. So a certificate need
-// not carry the host's name.
+// TLS 1.3 for the store's connections, with OpenSSL. A certificate proves that the file of trusted certificates
+// includes the server. The token proves that the server is this job's, and that there is no relay: both proofs of the
+// handshake contain the connection's channel binding (RFC 9266), which differs on the two sides of a relay. So a
+// certificate need not contain the host's name.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -16,35 +16,35 @@ namespace lockstep::store {
 
 using TlsContext = std::shared_ptr<SSL_CTX>;
 
-/// For a server that shows the PEM file `certificate`. Throws: UsageError naming the file that cannot be used.
+/// Makes the context of a server that presents the PEM file `certificate`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext server_tls(const std::string& certificate, const std::string& key);
-/// For a client that trusts the PEM file `trust`. Throws: UsageError naming the file if it holds no certificate.
+/// Makes the context of a client that trusts the PEM file `trust`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext client_tls(const std::string& trust);
 
-/// 32 bytes that are equal on both ends of an encrypted connection and belong to no other one.
+/// Returns 32 bytes that both ends of an encrypted connection share and that every other connection lacks.
 [[nodiscard]] std::string channel_binding(SSL* connection);
 
-/// A client's end of an encrypted connection, without the socket: it turns words into records and back.
+/// A client's end of an encrypted connection, without the socket: it turns bytes into TLS records and back.
 class TlsClient {
  public:
   enum class Step { kDone, kWantsBytes, kFailed };
 
   explicit TlsClient(const TlsContext& context);
 
-  /// One step of the handshake. Send records() after each.
+  /// Does one step of the handshake. Send records() after each step.
   Step shake_hands();
-  /// Encrypts; send records() then. Returns false if the connection is broken.
+  /// Encrypts `words`; send records() afterwards. Returns false if the connection is broken.
   bool write(std::string_view words);
-  /// Decrypts up to `count` bytes that arrived; `got` is their number, if it is done.
+  /// Decrypts up to `count` bytes that have arrived. For kDone, `got` is their number.
   Step read(char* to, std::size_t count, std::size_t& got);
 
   /// Takes bytes that have come from the network.
   void arrived(std::string_view records);
-  /// The bytes to send to the network; empty if there are none.
+  /// Returns the bytes to send to the network; empty if there are none.
   [[nodiscard]] std::string records();
 
   [[nodiscard]] std::string binding() { return channel_binding(connection_.get()); }
-  /// The reason why the server's certificate is not trusted; empty if the certificate is not at fault.
+  /// Returns the reason why the server's certificate is not trusted; empty if the certificate is not the problem.
   [[nodiscard]] std::string distrust() const;
 
  private:
@@ -52,7 +52,7 @@ class TlsClient {
 
   TlsContext context_;
   std::unique_ptr<SSL, decltype(&::SSL_free)> connection_;
-  BIO* incoming_;  // both belong to the connection
+  BIO* incoming_;  // connection_ owns both
   BIO* outgoing_;
 };
 

@@ -18,9 +18,9 @@ namespace {
 
 namespace ip = asio::ip;
 
-constexpr int kWidest = 8;  // the fewest bits of a network
+constexpr int kWidest = 8;  // the shortest valid prefix length
 
-/// The plain address: IPv4 without IPv6 around it.
+/// Converts an IPv4-mapped IPv6 address into IPv4; returns other addresses unchanged.
 ip::address plain(const ip::address& address) {
   const bool is_wrapped = address.is_v6() && address.to_v6().is_v4_mapped();
   return is_wrapped ? ip::address(ip::make_address_v4(ip::v4_mapped, address.to_v6())) : address;
@@ -31,7 +31,7 @@ std::string text_of(const Network& network) {
   return network.prefix_length() < kWidest ? "" : network.canonical().to_string();
 }
 
-/// Empty: it is no network, or one that is too wide.
+/// Returns the network's canonical text; empty if the text is not a network, or the network is too wide.
 std::string network_text(const std::string& text) {
   std::error_code problem;
   const auto four = ip::make_network_v4(text, problem);
@@ -40,7 +40,7 @@ std::string network_text(const std::string& text) {
   return problem ? "" : text_of(six);
 }
 
-/// True if `address` and the network's own address agree in the network's bits.
+/// Returns true if `address` is in the network.
 bool is_in(const ip::address& address, const std::string& network) {
   const std::string length = network.substr(network.find('/'));
   return network_text(address.to_string() + length) == network;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that store clients and the server exchange; grammar: docs/formats/store.md. Parsing never throws: ok()
-// judges bytes from the network.
+// Writes and reads the bytes that store clients and the server exchange; docs/formats/store.md has the grammar. Parsing
+// does not throw: ok() is false for invalid bytes.
 #pragma once
 
 #include <chrono>
@@ -15,13 +15,13 @@ namespace lockstep::store {
 inline constexpr std::string_view kMagic = "lockstep-store/3";
 inline constexpr std::size_t kHeaderBytes = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
-// Limits of the keys and values that clients from outside may make a server keep, and of the requests, replies and
-// waits that it holds for all of them.
+// Limits of the keys and values that clients of other processes may store in a server, and of the requests, replies and
+// waits that it holds for all of these clients.
 inline constexpr std::size_t kMaxTableBytes = 512U << 20U;
 inline constexpr std::size_t kMaxInFlightBytes = 1024U << 20U;
-// The limit of a stranger's frame until it has proved the token.
+// The limit of a frame from a stranger.
 inline constexpr std::uint32_t kMaxHelloBytes = 256;
-// The limit of names in one request: a list of empty strings takes eight times its bytes in memory.
+// The limit of strings in one request: a list of empty strings needs eight times as much memory as it has bytes.
 inline constexpr std::uint32_t kMaxStrings = 65'536;
 
 enum class Verb : std::uint8_t {
@@ -40,7 +40,7 @@ enum class Verb : std::uint8_t {
   kKnock
 };
 // kOtherVersion: the hello has another version. kOtherMode: one side encrypts and the other does not. kFull: the server
-// takes no more.
+// has reached its limit of connections or memory.
 enum class Status : std::uint8_t {
   kOk = 0,
   kAbsent,
@@ -71,7 +71,7 @@ class FrameWriter {
   std::string bytes_;
 };
 
-/// Reads a frame's body. After the first field that does not fit, ok() is false and every field is empty.
+/// Reads a frame's body. After the first invalid field, ok() is false and every field is empty.
 class FrameReader {
  public:
   explicit FrameReader(std::string_view body) : rest_(body) {}
@@ -79,10 +79,10 @@ class FrameReader {
   std::uint8_t byte();
   std::string string();
   std::int64_t number();
-  /// At most kMaxStrings.
+  /// Reads a list of at most kMaxStrings strings.
   std::vector<std::string> strings();
 
-  /// True if every field fitted and no byte is left over.
+  /// Returns true if every field was valid and no byte is left over.
   [[nodiscard]] bool complete() const { return ok_ && rest_.empty(); }
   [[nodiscard]] bool ok() const { return ok_; }
 
@@ -96,10 +96,10 @@ class FrameReader {
 
 inline constexpr auto kLongestWait = std::chrono::hours(24 * 365);
 
-/// The approximate memory of a list of strings.
+/// Returns the approximate memory of a list of strings.
 [[nodiscard]] std::size_t bytes_of(const std::vector<std::string>& strings);
 
-/// The body's length, from a frame's header.
+/// Returns the body's length from a frame's header.
 [[nodiscard]] std::uint32_t read_length(const char* header);
 
 }  // namespace lockstep::store

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs before main, after OpenBLAS has set itself up and before any thread starts: products computed with different
-// kernels have different bits. libtorch also asks once if there is CUDA, as early as in a program's manual_seed(). The
-// linker adds this file to every program that uses the module (--undefined in CMakeLists.txt), even if the program
-// needs nothing else of it.
+// Runs before main(), after OpenBLAS has initialised itself and before any thread starts. It chooses OpenBLAS's
+// kernels, since different kernels give results that differ in the last bits. It also loads CUDA's parts, since
+// libtorch checks for CUDA only once, as early as in manual_seed(). The linker adds this file to every program that
+// uses the module (--undefined in CMakeLists.txt), even if the program needs nothing else of it.
 #include "lockstep/base/blas.h"
 #include "lockstep/base/standby.h"
 #include "tensor/cuda_parts.h"
 
 namespace {
 
-// A standby waits here: its libraries are loaded, and no code of the program has run yet.
+// A standby process waits at the end of this function: libraries are loaded, and no code of the program has run yet.
 bool prepare_program() {
   const bool chosen = lockstep::blas::choose_kernels();
   (void)lockstep::tensor::cuda_parts();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that need libtorch's libraries for CUDA: src/tensor/cuda, the library liblockstep-cuda.so. Both sides
-// are compiled together; the version of Lockstep proves it.
+// The functions that need libtorch's CUDA libraries. They are in src/tensor/cuda, the library liblockstep-cuda.so. The
+// library must have the same version of Lockstep, since both sides are compiled together.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -29,11 +29,10 @@ struct CudaParts {
 /// why. If make_believe_parts() are set, it returns those.
 [[nodiscard]] const CudaParts* cuda_parts();
 
-/// Returns the parts. `without`: the work that cannot be done without them. Throws: UsageError, with those words, if
-/// they cannot be loaded.
+/// Returns the parts. `without`: the work that needs them, for messages. Throws: UsageError if they cannot be loaded.
 [[nodiscard]] const CudaParts& require_cuda_parts(std::string_view without);
 
-/// The parts of a test's make-believe GPUs; null if there are none.
+/// The parts of simulated GPUs, which a test sets; else null.
 [[nodiscard]] const CudaParts*& make_believe_parts();
 
 }  // namespace lockstep::tensor

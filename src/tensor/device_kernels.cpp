@@ -71,7 +71,7 @@ void check(int result, const std::string& call) {
   throw ResourceError(fmt::format("{} failed: {}", call, said == nullptr ? "unknown error" : said));
 }
 
-/// Makes libtorch's context current: a thread of autograd may not have it yet.
+/// Makes libtorch's context current: an autograd thread may not have it yet.
 void enter_context(int gpu) {
   void* context = nullptr;
   check(driver().current_context(&context), "cuCtxGetCurrent");
@@ -112,7 +112,7 @@ class LoadedKernels final : public DeviceKernels {
   }
 
   void* function(const char* kernel) {
-    const std::scoped_lock lock(mutex_);  // forward and backward run in two threads
+    const std::scoped_lock lock(mutex_);  // forward and backward run on two threads
     void*& found = functions_[kernel];
     if (found == nullptr && driver().function(&found, module_, kernel) != 0) {
       throw InternalError(fmt::format("there is no kernel {}", kernel));

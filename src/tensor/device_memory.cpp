@@ -35,7 +35,7 @@ MemoryUse memory_use(const c10::Device& device) {
     return tensor::require_cuda_parts(fmt::format("the memory of GPU {} cannot be read", gpu)).memory_use(gpu);
   }
   if (!device.is_cpu()) throw UsageError(fmt::format("the memory of device '{}'", device.str()), "use cpu or cuda");
-  // getrusage() would count the memory of the program before exec, too.
+  // getrusage() would include the memory of the program before exec().
   std::ifstream status("/proc/self/status");
   const std::string text{std::istreambuf_iterator<char>(status), {}};
   return {.peak = tensor::parse_peak_resident(text), .reserved = std::nullopt};

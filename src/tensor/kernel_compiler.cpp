@@ -35,10 +35,10 @@ struct Compiler {
   std::string problem;
 };
 
-/// libtorch's library of NVRTC needs the real one, which only its own search path reaches.
+/// libtorch's NVRTC library comes first: it depends on the real NVRTC, which only its own search path finds.
 constexpr std::array kFiles{"libcaffe2_nvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
 
-/// Returns the first function that is missing; empty if none is.
+/// Loads the functions. Returns the name of the first missing function; empty if none is missing.
 std::string find_functions(void* library, Compiler& compiler) {
   FunctionFinder finder(library);
   finder.set(compiler.version, "nvrtcVersion");
@@ -56,7 +56,7 @@ std::string find_functions(void* library, Compiler& compiler) {
   return finder.missing();
 }
 
-/// NVRTC opens its own part by name alone, and finds it if it is already loaded.
+/// Loads NVRTC's builtins library. NVRTC opens it by name without a path, which works if it is already loaded.
 void load_builtins(const Compiler& compiler) {
   Dl_info info{};
   int major = 0;

@@ -14,7 +14,7 @@ struct CompiledKernels {
   std::string problem;  ///< the reason
 };
 
-/// Compiles for GPUs of compute capability `capability` (90 for 9.0). Blocks: for seconds. Thread-safe: yes.
+/// Compiles for GPUs of compute capability `capability` (90 for 9.0). Blocks: for some seconds. Thread-safe: yes.
 [[nodiscard]] CompiledKernels compile_kernels(const KernelSource& source, int capability);
 
 }  // namespace lockstep::tensor

@@ -17,7 +17,7 @@ void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 64 << 20);
-  mallopt(M_ARENA_MAX, 1);  // a thread's own arena has no room for large blocks, which are mapped and unmapped
+  mallopt(M_ARENA_MAX, 1);  // the arenas of other threads cannot hold large blocks, which glibc then maps and unmaps
 #endif
 }
 

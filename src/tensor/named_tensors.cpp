@@ -49,7 +49,7 @@ const at::Tensor& fitting_entry(const StateDict& state, const std::string& name,
   return *saved;
 }
 
-/// Returns the saved tensor for any of its names; all that the state has must fit.
+/// Returns the saved tensor under any of its names. All entries under its names must fit.
 const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
   const at::Tensor* saved = nullptr;
   for (const std::string& name : named.names) {
@@ -62,7 +62,7 @@ const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
                   "is it of another model?");
 }
 
-/// True for two equal NaNs as well.
+/// True if the tensors are bit for bit equal, including NaNs.
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   if (a.is_same(b)) return true;

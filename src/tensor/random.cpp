@@ -14,7 +14,7 @@ void seed_all(std::uint64_t seed) { at::manual_seed(seed); }
 
 at::Generator make_generator(std::uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
-// SplitMix64: a bijection, so different streams of one seed never share a generator.
+// SplitMix64: a bijection, so different streams of one seed never have the same seed.
 std::uint64_t stream_seed(std::uint64_t seed, std::uint64_t stream) {
   std::uint64_t z = seed + (stream + 1) * 0x9E3779B97F4A7C15U;
   z = (z ^ (z >> 30U)) * 0xBF58476D1CE4E5B9U;

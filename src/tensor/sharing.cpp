@@ -13,9 +13,9 @@
 namespace lockstep::tensor {
 namespace {
 
-// A mean loss and a count, reduced after each batch, are fewer bytes than this; gradients are more.
+// A mean loss and a count, reduced after each batch, take fewer bytes than this; gradients take more.
 constexpr std::int64_t kFiguresOfABatch = 64;
-// A program that averages weights by hand does it at least once in so many steps.
+// A program that averages weights itself does so at least once in this many steps.
 constexpr std::int64_t kStepsApart = 64;
 
 std::atomic<bool> watching = false;
@@ -42,7 +42,7 @@ std::uint64_t digest_of(const std::vector<std::int64_t>& indices) noexcept {
 
 std::string separate_training(const SharingSigns& signs) {
   if (signs.world == 1 || signs.wrapped || (!signs.divided && signs.stepped == 0) || signs.batches == 0) return "";
-  // Steps of libtorch's own optimizers are not noted: then only the batches show it.
+  // Steps of libtorch's own optimizers are not noted. Then the reduced bytes are compared with the batches.
   const bool apart = signs.stepped > 0 ? signs.reduced < signs.stepped / kStepsApart
                                        : signs.reduced <= kFiguresOfABatch * signs.batches;
   if (!apart) return "";

@@ -20,7 +20,8 @@ std::int64_t total_bytes(const StateDict& state) {
   return bytes;
 }
 
-/// Returns the index of the first element that begins at `byte` of the state or later; the tensor begins at `from`.
+/// Returns the index of the first element of `tensor` that begins at byte `byte` of the state or later. `from`: the
+/// byte at which the tensor begins.
 std::int64_t element_at(std::int64_t byte, std::int64_t from, const at::Tensor& tensor) {
   const auto size = static_cast<std::int64_t>(tensor.element_size());
   return std::clamp<std::int64_t>((byte - from + size - 1) / size, 0, tensor.numel());
@@ -48,7 +49,8 @@ std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& 
 bool is_dense(const TensorSlice& slice) {
   if (slice.strides.empty()) return true;
   if (slice.strides.size() != slice.shape.size()) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // stride and size of dimensions of several elements
+  std::vector<std::pair<std::int64_t, std::int64_t>>
+      dimensions;  // stride and size of each dimension with more than one element
   for (std::size_t i = 0; i < slice.shape.size(); ++i) {
     if (slice.shape[i] != 1) dimensions.emplace_back(slice.strides[i], slice.shape[i]);
   }

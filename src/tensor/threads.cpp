@@ -13,7 +13,8 @@
 namespace lockstep::tensor {
 namespace {
 
-/// Returns the threads of libtorch's first pool: one a processor, whatever size is set, before the pool of that size.
+/// Returns the number of threads of libtorch's first pool. It has one for each processor, and precedes the pool of the
+/// requested size.
 int threads_of_first_pool() {
   static std::atomic<bool> is_made = false;
   if (is_made.exchange(true)) return 0;

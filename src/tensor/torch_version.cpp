@@ -13,7 +13,7 @@
 
 #include "lockstep/base/error.h"
 
-// Since 2.4 autocast takes the device as an argument; before, each device has its own function.
+// Since libtorch 2.4 autocast takes the device as an argument; before, each device had its own function.
 #define LOCKSTEP_AUTOCAST_BY_DEVICE (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4))
 
 namespace lockstep::tensor {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run from its set-up to its end, and the report of a failure. setup/ has the set-up, loop/ the order of steps,
-// report/ the output (docs/design/run.md).
+// Runs the set-up, the training loop and the end of a run, and reports failures. The set-up is in setup/, the loop in
+// loop/, the output in report/ (docs/design/run.md).
 #include "lockstep/train/trainer.h"
 
 #include <fmt/format.h>
@@ -122,7 +122,7 @@ TrainResult Trainer::Impl::run() {
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
-  // A program returns the figures of a run that it found complete; the command prints nothing more about it.
+  // If the run was already complete, a program returns its metrics, but the command has nothing more to print.
   const bool said = was_complete && options_.has_commands;
   const bool cut_short = train::is_cut_short(options_.until_step, run_.state);
   if (loop_->complete() && !cut_short && !said) loop_->evaluations().make_up();
@@ -145,7 +145,7 @@ TrainResult Trainer::Impl::run() {
   return result_;
 }
 
-/// Only rank 0 has these: console and run folder.
+/// Returns the Trainer's own sinks, on rank 0: console, run folder and others.
 std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
   std::vector<std::shared_ptr<RunSink>> own;
   if (run_.folder) {
@@ -187,7 +187,7 @@ RunStart Trainer::Impl::start_event() const {
           .banner = job_.is_main() ? view::banner(run_.banner) : ""};
 }
 
-/// The run is already saved. All ranks must know if the job is started again, since that decides the exit code.
+/// Ends a run early, after it was saved. All ranks must know if the job is requeued, which decides the exit code.
 void Trainer::Impl::leave(RunEnd end) {
   const StopReason reason = loop_->stopped_by();
   result_.stopped_by = train::stop_name(reason);
@@ -208,7 +208,7 @@ void Trainer::Impl::finish(RunEnd end) {
   });
 }
 
-/// This rank's error; the other ranks learn of it as of any error.
+/// Returns this rank's error, which reaches the other ranks like any error.
 ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
       {.when = loop_ ? loop_->position_text() : "setting up",
@@ -220,7 +220,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// Every rank has this error, so they can exchange whose loss it was, and of which samples.
+/// Every rank has this error, so the ranks can exchange which ranks' losses and samples caused it.
 std::string Trainer::Impl::bad_loss_text(const train::NonFiniteLoss& fault) {
   const train::TakenBatches& taken = run_.learner->steps().taken();
   const std::int64_t ago = computed_step() - fault.step();
@@ -238,7 +238,7 @@ std::string Trainer::Impl::bad_loss_text(const train::NonFiniteLoss& fault) {
   return text;
 }
 
-/// Keeps the batches of this rank's replicas, for inspection. Returns: the error's hint, which names the folder.
+/// Saves the bad batches of this rank's replicas, for inspection. Returns: the error's hint, which names the folder.
 std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t step) {
   std::string hint = fault.hint();
   if (!run_.learner || run_.run_dir.empty()) return hint;
@@ -253,7 +253,7 @@ std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t
   return hint;
 }
 
-/// Drops a save under way: it is not proved.
+/// Drops an unfinished save, which is not proved, and sets aside the checkpoints after step `proved`.
 void Trainer::Impl::put_aside_after(std::int64_t proved) {
   run_.saver.reset();
   if (run_.folder) put_checkpoints_aside(FileSystem::system(), run_.folder->checkpoints(), proved);
@@ -265,7 +265,7 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::fit() {
   TrainResult result = impl_->fit();
-  fault::note_step(-1);  // if it ends with an error, the step is that of the error
+  fault::note_step(-1);  // an error from here on is not about a step
   return result;
 }
 

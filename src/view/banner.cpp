@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kRuleWidth = 80;
 constexpr int kLabelWidth = 18;
-constexpr std::size_t kMostDevices = 16;  // the most that have a line each
+constexpr std::size_t kMostDevices = 16;  // the most devices that have a line each
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 
@@ -26,14 +26,14 @@ std::string render(const Lines& lines, int label_width) {
   return text;
 }
 
-/// Ranks `first` to `last` with the same device: "rank 3 on node1", "ranks 8 to 15".
+/// Returns the text for ranks `first` to `last` with the same device: "rank 3 on node1", "ranks 8 to 15".
 std::string place_of(const BannerDevice& first, const BannerDevice& last, bool with_host) {
   std::string place = fmt::format("rank {}", first.rank);
   if (last.rank > first.rank) place = fmt::format("ranks {} to {}", first.rank, last.rank);
   return with_host ? place + " on " + first.host : place;
 }
 
-/// One line a device, if there are not too many; only the first bears the label.
+/// Adds one line per device, if there are not too many. Only the first line has the label.
 void add_devices(Lines& lines, const std::vector<BannerDevice>& devices) {
   const auto same_host = [&](const BannerDevice& device) { return device.host == devices.front().host; };
   const bool with_host = !std::all_of(devices.begin(), devices.end(), same_host);
@@ -52,7 +52,7 @@ void add_devices(Lines& lines, const std::vector<BannerDevice>& devices) {
   for (const auto& [place, name] : rows) lines.emplace_back(std::exchange(label, ""), pad(place, width) + "  " + name);
 }
 
-/// "64 x 2 replicas = 128, found by batch_size: auto".
+/// Returns "64 x 2 replicas = 128, found by batch_size: auto".
 std::string batch_text(const BannerInfo& info) {
   std::string text = fmt::format("{} x {} {}", text::thousands(info.batch_per_replica), info.replicas,
                                  info.replicas == 1 ? "replica" : "replicas");

@@ -13,7 +13,7 @@ std::string parse_cpu_name(const std::string& cpuinfo) {
   for (std::string line; std::getline(lines, line);) {
     const auto colon = line.find(':');
     if (!line.starts_with("model name") || colon == std::string::npos) continue;
-    std::istringstream words(line.substr(colon + 1));  // some makers pad with spaces
+    std::istringstream words(line.substr(colon + 1));  // some vendors pad with spaces
     std::string name;
     for (std::string word; words >> word;) name += (name.empty() ? "" : " ") + word;
     if (!name.empty()) return name;
@@ -24,7 +24,7 @@ std::string parse_cpu_name(const std::string& cpuinfo) {
 CpuInfo cpu_info() {
   try {
     return {parse_cpu_name(FileSystem::system().read("/proc/cpuinfo")), usable_cpus()};
-  } catch (const Error&) {  // a banner without the name is better than no training
+  } catch (const Error&) {  // the banner then lacks the name
     return {"CPU", usable_cpus()};
   }
 }

@@ -27,7 +27,7 @@ std::string number(double value) {
   return fmt::format("{}", value);
 }
 
-/// Builds the page; every sample bears the run's labels.
+/// Builds the page; every sample has the run's labels.
 class Page {
  public:
   explicit Page(std::string labels) : labels_(std::move(labels)) {}

@@ -31,7 +31,7 @@ std::string steps_text(const ProgressState& state) {
   return state.steps > 0 ? fmt::format("{}/{}", state.step, state.steps) : fmt::format("{}", state.step);
 }
 
-/// The texts behind the bar, the most important first.
+/// Returns the texts after the bar, the most important first.
 std::vector<std::string> parts_of(const ProgressState& state) {
   std::vector<std::string> parts{steps_text(state)};
   if (state.loss) parts.push_back(fmt::format("loss {:.4f}", *state.loss));
@@ -40,7 +40,7 @@ std::vector<std::string> parts_of(const ProgressState& state) {
   return parts;
 }
 
-/// In the order in which they are read: rate before time left.
+/// Returns the parts in reading order: the rate before the time left.
 std::string in_reading_order(std::vector<std::string> parts) {
   if (parts.size() >= 2 && parts[parts.size() - 2].ends_with(" left")) {
     std::swap(parts[parts.size() - 2], parts.back());
@@ -50,7 +50,7 @@ std::string in_reading_order(std::vector<std::string> parts) {
   return line;
 }
 
-/// In eighths of a column, so that the bar moves with every step.
+/// Draws the bar in eighths of a column, so that it moves with every step.
 std::string bar_of(double share, int width) {
   static constexpr std::array<std::string_view, 8> kEighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const auto eighths = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * width * 8);
@@ -64,7 +64,7 @@ std::string bar_of(double share, int width) {
 
 std::string render_bar(const ProgressState& state, int width) {
   std::vector<std::string> parts = parts_of(state);
-  // As wide at step 1 as at the last, so that the bar beside it keeps its width.
+  // The text is as wide at step 1 as at the last step, so that the bar keeps its width.
   if (state.steps > 0) parts.front() = fmt::format("{:>{}}", parts.front(), 2 * std::to_string(state.steps).size() + 1);
   std::string tail = in_reading_order(parts);
   while (parts.size() > 1 && display_width(state.label) + display_width(tail) > width) {
@@ -120,7 +120,7 @@ ProgressBar::ProgressBar(ProgressOptions options, const Clock& clock) : options_
     options_.write = [](std::string_view text) {
       while (!text.empty()) {
         const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-        if (written <= 0) return;  // the output is closed: no reason to end the training
+        if (written <= 0) return;  // a closed output must not end the training
         text.remove_prefix(static_cast<std::size_t>(written));
       }
     };
@@ -130,7 +130,7 @@ ProgressBar::ProgressBar(ProgressOptions options, const Clock& clock) : options_
 ProgressBar::~ProgressBar() {
   try {
     clear();
-  } catch (...) {  // a destructor lets nothing out
+  } catch (...) {  // a destructor must not throw
   }
 }
 
@@ -156,7 +156,7 @@ void ProgressBar::message(std::string_view line) {
 }
 
 void ProgressBar::clear() {
-  // A log that ends in the middle reads as if the loop had. If it has no line at all, the loop was short.
+  // A log that ends in the middle looks as if the loop had ended there. If it has no line, the loop was short.
   const std::optional<ProgressState> held = std::exchange(unshown_, std::nullopt);  // draw() forgets the member
   if (!options_.live && held && held->label == shown_label_) draw(*held);
   wipe();
@@ -177,7 +177,7 @@ void ProgressBar::draw(const ProgressState& state) {
     options_.write(text::printable_line(render_line(state)) + "\n");
     return;
   }
-  // One column stays free: some terminals wrap as soon as the last one is written.
+  // One column stays free, because some terminals wrap as soon as the last column is written.
   options_.write(fmt::format("\r{}\033[K", text::printable_line(render_bar(state, options_.width - 1))));
   drawn_ = true;
 }

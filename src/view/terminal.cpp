@@ -17,7 +17,7 @@ namespace {
 constexpr int kDefaultWidth = 80;
 constexpr std::string_view kEllipsis = "…";
 
-/// One glyph of a text: its bytes and its columns.
+/// A glyph of a text: its bytes and its columns.
 struct Glyph {
   std::size_t bytes;
   int columns;
@@ -28,7 +28,7 @@ struct Range {
   char32_t last;
 };
 
-/// The blocks that terminals draw two columns wide (Unicode East Asian Width W and F, rounded to blocks).
+/// The Unicode blocks that terminals draw two columns wide (East Asian Width W and F, rounded to blocks).
 constexpr std::array<Range, 9> kWide{{{0x1100, 0x115F},
                                       {0x2E80, 0x303E},
                                       {0x3041, 0xA4CF},
@@ -50,7 +50,7 @@ bool is_in(char32_t letter, const std::array<Range, N>& ranges) noexcept {
 
 unsigned byte_at(std::string_view text, std::size_t at) noexcept { return static_cast<unsigned char>(text[at]); }
 
-/// The length of "\033[...m" at the start of `text`; 0 if there is none.
+/// Returns the length of "\033[...m" at the start of `text`; 0 if there is none.
 std::size_t escape_length(std::string_view text) noexcept {
   if (!text.starts_with("\033[")) return 0;
   const auto end = text.find_first_not_of("0123456789;", 2);
@@ -102,7 +102,7 @@ int terminal_width(int fd) noexcept {
   try {
     const auto columns = env::get_int("COLUMNS");
     if (columns && *columns > 0 && *columns < 10'000) return static_cast<int>(*columns);
-  } catch (const std::exception&) {  // a COLUMNS that is no number is as good as none
+  } catch (const std::exception&) {  // COLUMNS is not a number, and is ignored
   }
   return kDefaultWidth;
 }

@@ -103,10 +103,10 @@ class Circle::Impl {
     return connection.step();
   }
 
-  /// Reports how many bytes of every message have come.
+  /// Reports how many bytes of each message have arrived.
   void report_arrived(const Exchange& exchange) {
     if (!exchange.arrived) return;
-    // Finished links have left the list: their messages are there.
+    // Links that are not in the list have received all their messages.
     std::size_t least = exchange.receives.empty() ? 0 : exchange.receives.front().bytes;
     for (const Active& active : active_) {
       if (active.receives.empty()) continue;
@@ -119,7 +119,7 @@ class Circle::Impl {
     if (least > 0) exchange.arrived(least);
   }
 
-  /// Returns true if none is left.
+  /// Removes finished links from the list. Returns true if none are left.
   bool drop_finished() {
     const auto is_finished = [](const Active& active) {
       return active.has_begun && active.link->connection().is_sent() && active.link->connection().is_received();

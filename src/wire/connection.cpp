@@ -28,7 +28,7 @@ Connection::Step Connection::open() {
   return is_open_ ? Step::kOpen : Step::kUnderWay;
 }
 
-/// kOpen: all words are sent.
+/// Sends the bytes of the opening. Returns kOpen once all are sent.
 Connection::Step Connection::send_words() {
   while (!words_.empty()) {
     const std::size_t some = send_some(fd_.get(), {{reinterpret_cast<const std::byte*>(words_.data()), words_.size()}});
@@ -38,7 +38,7 @@ Connection::Step Connection::send_words() {
   return Step::kOpen;
 }
 
-/// kOpen: bytes came, and may have ended the opening. Reads no byte beyond the opening.
+/// Reads bytes of the opening and none after it. Returns kOpen if bytes arrived; the opening may then be complete.
 Connection::Step Connection::read_answer() {
   std::array<std::byte, kNonceBytes + kProofBytes> answer{};
   const std::size_t got = receive_some(fd_.get(), {}, {answer.data(), opening_.missing()});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to another rank: it opens, then carries messages in order. Never blocks: its user waits for the
-// descriptor. Not thread-safe: one thread uses a connection at a time.
+// One connection to another rank: it opens, then carries messages in order. Its functions never block: the caller waits
+// for the descriptor. Not thread-safe: one thread uses a connection at a time.
 #pragma once
 
 #include <cstddef>
@@ -16,30 +16,30 @@ namespace lockstep::wire {
 
 class Connection {
  public:
-  /// `fd` is connected and non-blocking.
+  /// `fd` must be connected and non-blocking.
   Connection(UniqueFd fd, Opening opening);
 
   enum class Step { kUnderWay, kOpen, kRefused };
-  /// One step of the opening. Throws: ConnectionLost.
+  /// Does one step of the opening. Throws: ConnectionLost.
   Step open();
 
   /// Starts to send a message; `data` must live until is_sent().
   void send(const std::byte* data, std::size_t bytes) { sender_.add(data, bytes); }
-  /// Takes the next message into `data`.
+  /// Receives the next message into `data`.
   void expect(std::byte* data, std::size_t bytes) { receiver_.expect(data, bytes); }
 
-  /// Sends and receives as much as possible without a wait, once it is open. Returns true if any bytes moved. Throws:
-  /// ConnectionLost, WrongLength.
+  /// Sends and receives as much as possible without a wait; the connection must be open. Returns true if any bytes
+  /// moved. Throws: ConnectionLost, WrongLength.
   bool step();
 
   [[nodiscard]] bool is_sent() const noexcept { return sender_.is_done(); }
   [[nodiscard]] bool is_received() const noexcept { return receiver_.is_done(); }
-  /// As in FrameReceiver.
+  /// See FrameReceiver::received().
   [[nodiscard]] std::size_t received() const noexcept { return receiver_.received(); }
   void start() noexcept { receiver_.start(); }
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// The events to wait for, as for poll(2).
+  /// Returns the events of poll(2) to wait for.
   [[nodiscard]] short events() const noexcept;
 
  private:
@@ -49,9 +49,9 @@ class Connection {
   UniqueFd fd_;
   Opening opening_;
   std::unique_ptr<Stream> stream_;  // null while the opening is under way
-  std::string words_;               // of the opening that are not sent yet
+  std::string words_;               // bytes of the opening that are not sent yet
   bool is_open_ = false;
-  bool is_flushed_ = true;  // while it opens
+  bool is_flushed_ = true;  // during the opening
   FrameSender sender_;
   FrameReceiver receiver_;
 };

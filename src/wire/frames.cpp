@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::uint32_t kFrameMagic = 0x4652534C;  // "LSRF"
 constexpr std::size_t kBuffer = std::size_t{64} << 10;
-// The limit of one direction before the other has its turn: a cache still holds so many bytes when the kernel copies
-// them again, and when they are combined. A bare copy of 100 MiB both ways took 65 ms with 256 KiB and 74 ms with 1 MiB
-// or more.
+// The limit of bytes in one direction before the other direction's turn: this many bytes are still in a cache when the
+// kernel copies them again, and when they are reduced. A plain copy of 100 MiB in both directions took 65 ms with 256
+// KiB and 74 ms with 1 MiB or more.
 constexpr std::size_t kAtOnce = std::size_t{256} << 10;
 constexpr std::size_t kSegmentsAtOnce = 16;
 
@@ -102,12 +102,12 @@ bool FrameReceiver::step(Stream& stream) {
     const std::size_t before = received_;
     if (read(stream, awaited_.front()) == 0) break;
     has_moved = true;
-    if (received_ - before >= kAtOnce) break;  // the caller may combine the bytes that came
+    if (received_ - before >= kAtOnce) break;  // the caller may reduce the bytes that have arrived
   }
   return has_moved;
 }
 
-/// Reads the rest of a message whose header has come, or else a header, and the bytes behind it.
+/// Reads the rest of a message whose header has arrived, or else a header, and the bytes after it.
 std::size_t FrameReceiver::read(Stream& stream, Incoming& message) {
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages as frames: a header of 16 bytes with number and length, then the bytes, sent from and received into the
-// caller's memory.
+// Sends and receives messages as frames: a header of 16 bytes with number and length, then the bytes of the message,
+// directly from or into the caller's memory.
 #pragma once
 
 #include <array>
@@ -18,14 +18,14 @@ namespace lockstep::wire {
 /// The header of a message.
 struct FrameHeader {
   static constexpr std::size_t kBytes = 16;
-  std::uint32_t number = 0;  ///< of the message, from 0, in its direction; wraps around at 2^32
+  std::uint32_t number = 0;  ///< number of the message in its direction, from 0; wraps around at 2^32
   std::uint64_t bytes = 0;
 
   bool operator==(const FrameHeader&) const = default;
 };
 
 [[nodiscard]] std::array<std::byte, FrameHeader::kBytes> write_header(const FrameHeader& header);
-/// None if the bytes are no header.
+/// Returns the header; none if the bytes are not a header.
 [[nodiscard]] std::optional<FrameHeader> read_header(const std::byte* bytes);
 
 /// The messages to send.
@@ -33,7 +33,7 @@ class FrameSender {
  public:
   /// `data` must live until is_done().
   void add(const std::byte* data, std::size_t bytes);
-  /// Sends as much as possible without a wait. Returns true if any bytes went. Throws: ConnectionLost.
+  /// Sends as much as possible without a wait. Returns true if any bytes were sent. Throws: ConnectionLost.
   bool step(Stream& stream);
   [[nodiscard]] bool is_done() const noexcept { return outgoing_.empty() && is_flushed_; }
 
@@ -53,14 +53,14 @@ class FrameReceiver {
  public:
   FrameReceiver();
 
-  /// Takes the next message into `data`.
+  /// Receives the next message into `data`.
   void expect(std::byte* data, std::size_t bytes);
   /// Receives some of the bytes that have arrived. Returns true if there were any. Throws: ConnectionLost if they are
-  /// not a message, WrongLength if the message has another length than expected.
+  /// not a message, WrongLength if the message's length differs from the expected one.
   bool step(Stream& stream);
   [[nodiscard]] bool is_done() const noexcept { return awaited_.empty(); }
 
-  /// The bytes of the expected messages that have come since the last start().
+  /// Returns the number of bytes of expected messages that have arrived since the last start().
   [[nodiscard]] std::size_t received() const noexcept { return received_; }
   void start() noexcept { received_ = 0; }
 
@@ -77,10 +77,10 @@ class FrameReceiver {
   void finish_message();
 
   std::deque<Incoming> awaited_;
-  bool has_header_ = false;  // of awaited_.front()
+  bool has_header_ = false;  // the header of awaited_.front() has arrived
   std::uint32_t messages_ = 0;
   std::size_t received_ = 0;
-  const std::unique_ptr<std::byte[]> buffer_;  // bytes that came with others; pages without bytes take no memory
+  const std::unique_ptr<std::byte[]> buffer_;  // bytes that were read ahead; unused pages take no memory
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };

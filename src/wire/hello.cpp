@@ -6,10 +6,10 @@
 namespace lockstep::wire {
 namespace {
 
-constexpr std::string_view kMagic = "lswire1";  // followed by the byte of the wire: 8 bytes
+constexpr std::string_view kMagic = "lswire1";  // 7 bytes; a byte for the encryption follows
 constexpr std::size_t kClearBytes = kHelloBytes - kProofBytes;
 
-/// Puts its length before each word: then two lists of words never give the same bytes.
+/// Appends a word with its length in front, so that different lists of words never give the same bytes.
 void append(std::string& words, std::string_view word) {
   const auto size = static_cast<std::uint32_t>(word.size());
   for (int shift = 0; shift < 32; shift += 8) words += static_cast<char>((size >> shift) & 0xFFU);

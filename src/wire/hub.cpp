@@ -12,10 +12,10 @@
 namespace lockstep::wire {
 namespace {
 
-// How long one query of the store waits for a rank's address.
+// The limit of one wait in the store for a rank's address.
 constexpr auto kAddressLook = std::chrono::milliseconds(100);
 
-/// The first rank to come chooses the seed.
+/// Returns the key of the connections. The first rank in the store chooses the seed.
 std::string key_of(const HubOptions& options) {
   const std::string seed = options.store->compare_set(options.prefix + "seed", "", store::to_hex(store::make_nonce()));
   return wire_key(options.token, seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank among those that meet in a store: it listens, publishes its address, and looks up the others'.
+// One of the ranks that meet in a store: it listens, publishes its address, and looks up the other ranks' addresses.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ class Hub {
 
   [[nodiscard]] const HubOptions& options() const noexcept { return options_; }
   [[nodiscard]] Listener& listener() noexcept { return listener_; }
-  /// wire_key()
+  /// Returns the result of wire_key().
   [[nodiscard]] const std::string& key() const noexcept { return key_; }
-  /// The nonce of this rank in the store.
+  /// Returns the nonce of this rank in the store.
   [[nodiscard]] const std::string& own_nonce() const noexcept { return own_nonce_; }
 
   /// The address of a rank, and its nonce.
@@ -26,7 +26,7 @@ class Hub {
     Endpoint endpoint;
     std::string nonce;
   };
-  /// None: the rank has not published it within a moment.
+  /// Waits briefly for the address of a rank in the store. Returns none if the rank has not published it.
   [[nodiscard]] std::optional<Place> place_of(int rank) const;
 
  private:

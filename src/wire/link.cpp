@@ -17,13 +17,13 @@ namespace lockstep::wire {
 namespace {
 
 constexpr auto kAgain = std::chrono::milliseconds(50);
-// A connection that is silent after it has proved the key is given up for another attempt.
+// A connection that is silent after its peer has proved the key is closed after this time, for another attempt.
 constexpr auto kOpeningLimit = std::chrono::milliseconds(20'000);
 constexpr const char* kSilent = "it has not answered";
 
 TimePoint now() { return AwakeClock::instance().now(); }
 
-/// Warns once: a waiting rank calls again and again.
+/// Warns about a relay, but only once, because a waiting rank calls repeatedly.
 void warn_of_relay(int peer) {
   static std::atomic<bool> has_warned{false};
   log::write(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to one rank of a circle. The higher rank calls, the other waits for the call; then the connection opens. If
-// the other end is not the rank, the link starts again.
+// Connects to one rank of a circle. The higher rank calls, the lower rank waits for the call; then the connection
+// opens. If the other end is not the expected rank, the link starts again.
 #pragma once
 
 #include <chrono>
@@ -15,27 +15,27 @@
 
 namespace lockstep::wire {
 
-/// How long a connection may take to open: short enough that another attempt fits into the job's timeout.
+/// Returns how long a connection may take to open: short enough that another attempt fits into the job's timeout.
 [[nodiscard]] std::chrono::milliseconds opening_limit(std::chrono::milliseconds timeout);
 
 class Link {
  public:
   Link(Hub& hub, std::uint64_t circle, int peer);
 
-  /// One step towards an open connection. It does not wait for the peer, and only a moment for the store. Returns true
-  /// if anything has changed.
+  /// Does one step towards an open connection. It does not wait for the peer, and waits only briefly for the store.
+  /// Returns true if anything has changed.
   bool connect();
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
-  /// The connection, once it is open.
+  /// Returns the connection; is_open() must be true.
   [[nodiscard]] Connection& connection() { return *connection_; }
 
   [[nodiscard]] int peer() const noexcept { return peer_; }
   /// Returns the reason why the link is not open yet; empty if it is open.
   [[nodiscard]] std::string problem() const;
-  /// -1: there is only the listener to wait for.
+  /// Returns the descriptor to wait for; -1: wait only for the listener.
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] short events() const noexcept;
-  /// When connect() is due even if nothing happens.
+  /// Returns when to call connect() even if the descriptors are not ready.
   [[nodiscard]] std::optional<TimePoint> due() const noexcept { return due_; }
 
  private:
@@ -50,10 +50,10 @@ class Link {
   const std::uint64_t circle_;
   const int peer_;
   std::optional<Hub::Place> place_;
-  UniqueFd calling_;  // connects
+  UniqueFd calling_;  // the socket of a call that is being connected
   std::unique_ptr<Connection> connection_;
   bool is_open_ = false;
-  std::string why_;  // the last attempt failed; empty: none has
+  std::string why_;  // the reason why the last attempt failed; empty: none has failed
   std::optional<TimePoint> due_;
 };
 

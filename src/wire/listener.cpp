@@ -110,7 +110,7 @@ class Listener::Impl {
     }
   }
 
-  /// Returns true if more of its words must come. Takes the connection away from the stranger if it is a rank's.
+  /// Reads the stranger's bytes. Returns true if more must arrive. If the stranger is a rank, takes its connection.
   bool hear(Stranger& stranger) {
     char words[kHelloBytes];
     try {
@@ -126,7 +126,7 @@ class Listener::Impl {
     return false;
   }
 
-  /// Each hello counts once, so a copy of it is of no use.
+  /// Returns true if the hello is for this rank. Each hello is accepted once, so a copy of it is useless.
   bool is_for_us(const Hello& hello) {
     return hello.is_encrypted == options_.is_encrypted && hello.to == static_cast<std::uint32_t>(options_.rank) &&
            hello.from < static_cast<std::uint32_t>(options_.size) && nonces_.insert(hello.nonce).second;
@@ -192,14 +192,14 @@ class Listener::Impl {
   std::map<Key, Caller> callers_;
   std::map<std::uint64_t, std::shared_ptr<Wakeup>> watchers_;
 
-  // Only the thread uses these.
+  // Only the listener's thread uses these members.
   std::list<Stranger> strangers_;
   store::Strangers bookkeeping_;
   store::Strangers::Id next_id_ = 0;
   std::set<std::string> nonces_;
   bool has_warned_ = false;
 
-  std::thread thread_;  // last: it uses the other members
+  std::thread thread_;  // the last member, because it uses the other members
 };
 
 Listener::Listener(const Options& options) : impl_(std::make_unique<Impl>(options)) {}

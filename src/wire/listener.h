@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way for other ranks to reach this one: one port for all connections of a group. A thread accepts calls, reads
+// Accepts the connections of other ranks, on one port for all connections of a group. A thread accepts calls, reads
 // each caller's hello, and keeps callers that know the group's key until the rank wants them. A stranger costs one
-// HMAC, holds a descriptor for a moment, and keeps no rank out.
+// HMAC, holds a descriptor for a short time, and cannot keep ranks out.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep::wire {
 
-/// A rank that has called and knows the key.
+/// A call from a rank that knows the key.
 struct Caller {
   UniqueFd fd;
   Hello hello;
@@ -31,12 +31,12 @@ struct Wanted {
 class Listener {
  public:
   struct Options {
-    std::string address;       ///< of this host, numeric
+    std::string address;       ///< numeric address of this host
     std::string key;           ///< wire_key()
-    std::string nonce;         ///< as the store has it
-    int rank = 0;              ///< this one
+    std::string nonce;         ///< this rank's nonce in the store
+    int rank = 0;              ///< this rank
     int size = 1;              ///< number of ranks
-    bool is_encrypted = true;  ///< callers must agree
+    bool is_encrypted = true;  ///< callers must have the same value
   };
 
   /// Throws: IoError, ResourceError.
@@ -47,10 +47,10 @@ class Listener {
 
   [[nodiscard]] Endpoint endpoint() const;
 
-  /// Returns the call of a rank if it has come, the latest of several. Thread-safe: yes.
+  /// Returns the latest call of a rank; none if it has not called. Thread-safe: yes.
   [[nodiscard]] std::optional<Caller> take(const Wanted& wanted);
 
-  /// Wakes `wakeup` when a peer calls for the circle; null: no longer. Thread-safe: yes.
+  /// Sets the object to wake when a peer calls for the circle; null: none. Thread-safe: yes.
   void watch(std::uint64_t circle, std::shared_ptr<Wakeup> wakeup);
 
  private:

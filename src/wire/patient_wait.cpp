@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kMostCredit = 8;
-constexpr int kTryAgainAfter = 64;  // sleeps
+constexpr int kTryAgainAfter = 64;  // number of sleeps before polling is tried again
 
 using SteadyClock = std::chrono::steady_clock;
 

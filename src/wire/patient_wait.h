@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an exchange waits: it first polls for a moment, because a small message comes within microseconds and a sleep
-// costs more; then it sleeps until a descriptor is ready. If polling has not helped lately, it sleeps at once and
-// leaves the processor to the rank that has to send.
+// The waits of an exchange: it first polls for a short time, because a small message arrives within microseconds and a
+// sleep takes longer. Then it sleeps until a descriptor is ready. If polling has not helped recently, it sleeps at once
+// and leaves the processor to the rank that must send.
 #pragma once
 
 #include <poll.h>
@@ -11,19 +11,19 @@
 
 namespace lockstep::wire {
 
-/// A thread's experience with its waits so far.
+/// The success of a thread's earlier polling.
 struct WaitHabit {
-  int credit = 8;  ///< above 0: polling pays
-  int slept = 0;   ///< sleeps since the last poll
+  int credit = 8;  ///< above 0: polling helps
+  int slept = 0;   ///< number of sleeps since the last poll
 };
 
 class PatientWait {
  public:
   explicit PatientWait(WaitHabit& habit) : habit_(habit) {}
 
-  /// Notes that bytes came.
+  /// Notes that bytes were sent or received.
   void moved() noexcept;
-  /// Returns true if the caller should poll again at once; false: it should sleep.
+  /// Returns true if the caller should poll again at once, false if it should sleep.
   [[nodiscard]] bool spin() noexcept;
   /// Sleeps until a descriptor is ready, for `limit` at most.
   void block(std::vector<pollfd>& fds, std::chrono::nanoseconds limit) noexcept;
@@ -31,7 +31,7 @@ class PatientWait {
  private:
   WaitHabit& habit_;
   bool is_spinning_ = false;
-  bool has_given_up_ = false;  // until bytes come
+  bool has_given_up_ = false;  // reset when bytes move
   std::chrono::steady_clock::time_point end_{};
 };
 

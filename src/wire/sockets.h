@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few calls on sockets that connections between ranks need.
+// The socket functions that connections between ranks need.
 #pragma once
 
 #include <chrono>
@@ -17,20 +17,20 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-/// Listens at a free port of an address of this host. Throws: IoError naming the address.
+/// Listens on a free port of an address of this host. Throws: IoError naming the address.
 [[nodiscard]] UniqueFd listen_at(const std::string& address);
 [[nodiscard]] Endpoint own_end(int fd);
 [[nodiscard]] Endpoint other_end(int fd);
-/// The route of a connection, as this end sees it.
+/// Returns the route of a connection, as this end sees it.
 [[nodiscard]] Route route_of(int fd, End end);
 
-/// Begins to connect, without a wait. If the descriptor is invalid, errno has the reason.
+/// Starts to connect, without a wait. If the descriptor is invalid, errno has the reason.
 [[nodiscard]] UniqueFd begin_to_connect(const Endpoint& to);
-/// 0 if the connection is open; else the reason, as errno.
+/// Returns 0 if the connection is open; else the reason as an errno.
 [[nodiscard]] int connect_problem(int fd);
 
-/// Sets the options of all connections between ranks: no delay of small messages, and an end after `timeout` if the
-/// other host has vanished while no message is sent.
+/// Sets the options of a connection between ranks: small messages are not delayed, and an idle connection ends after
+/// `timeout` if the other host has vanished.
 void tune(int fd, std::chrono::milliseconds timeout);
 
 /// A descriptor that one thread makes readable to wake another.
@@ -39,7 +39,7 @@ class Wakeup {
   Wakeup();
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   void wake() noexcept;
-  /// Makes it unreadable again.
+  /// Makes the descriptor unreadable again.
   void clear() noexcept;
 
  private:

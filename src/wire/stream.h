@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes in both directions over a non-blocking socket, in the clear or in TLS 1.3 with a pre-shared key. Not
+// Moves bytes in both directions over a non-blocking socket, unencrypted or with TLS 1.3 and a pre-shared key. Not
 // thread-safe: one thread uses a stream at a time.
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace lockstep::wire {
 
-/// Bytes in memory.
+/// Bytes to send.
 struct Segment {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
-/// Room for bytes.
+/// Memory for received bytes.
 struct Room {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -29,13 +29,13 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  /// Takes bytes from the beginning of the segments, in order. Returns their number; 0: the socket takes no more now.
+  /// Sends bytes from the start of the segments, in order. Returns their number; 0: the socket accepts no more now.
   [[nodiscard]] virtual std::size_t write(const std::vector<Segment>& segments) = 0;
-  /// Fills `first`, then `second`. Returns the number of bytes; 0: none are there now.
+  /// Fills `first`, then `second`. Returns the number of bytes; 0: none have arrived.
   [[nodiscard]] virtual std::size_t read(Room first, Room second) = 0;
-  /// Hands to the socket the bytes that write() took. Returns true if none is left.
+  /// Passes the bytes that write() accepted to the socket. Returns true if none are left.
   [[nodiscard]] virtual bool flush() { return true; }
-  /// The handshake. Returns true once it is over; false: the other end has to answer, or the socket takes no more.
+  /// Does the handshake. Returns true once it is complete; false if it must wait for the other end or the socket.
   /// Throws: ConnectionLost if the other end does not know the key.
   [[nodiscard]] virtual bool shake_hands() { return true; }
 };
@@ -44,18 +44,18 @@ class Stream {
 
 /// Options of encrypted streams.
 struct TlsOptions {
-  /// After so many bytes a sender takes new keys: AES-GCM allows 2^24.5 full records for each (RFC 8446, 5.5).
+  /// After this many bytes a sender changes its key: AES-GCM allows 2^24.5 full records per key (RFC 8446, 5.5).
   std::uint64_t max_key_bytes = std::uint64_t{64} << 30;
 };
 
-/// An encrypted stream: TLS 1.3 by OpenSSL, psk_dhe_ke (forward secrecy, no certificates), AES-128-GCM. The
-/// descriptor outlives it.
+/// Makes an encrypted stream: TLS 1.3 with OpenSSL, psk_dhe_ke (forward secrecy, no certificates), AES-128-GCM. The
+/// descriptor must outlive it.
 [[nodiscard]] std::unique_ptr<Stream> make_tls_stream(int fd, End end, const std::string& key,
                                                       const TlsOptions& options = {});
 
-/// Reads from a socket as recvmsg(2) does. Returns 0 if no bytes are there. Throws: ConnectionLost.
+/// Reads from a socket with recvmsg(2). Returns 0 if no bytes have arrived. Throws: ConnectionLost.
 [[nodiscard]] std::size_t receive_some(int fd, Room first, Room second);
-/// Sends as sendmsg(2) does. Returns 0 if the socket takes none. Throws: ConnectionLost.
+/// Sends with sendmsg(2). Returns 0 if the socket accepts no bytes. Throws: ConnectionLost.
 [[nodiscard]] std::size_t send_some(int fd, const std::vector<Segment>& segments);
 
 }  // namespace lockstep::wire

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // TLS 1.3 with an external pre-shared key (RFC 8446, 4.2.11). OpenSSL does all cryptography; this file moves its
-// records. Records that OpenSSL writes are gathered and go to the socket in large pieces, and bytes for OpenSSL are
-// read from the socket in large pieces. (OpenSSL's own reading ahead moves the remaining bytes with each record.)
+// records. It collects the records that OpenSSL writes and sends them in large pieces, and it reads bytes for OpenSSL
+// from the socket in large pieces. (OpenSSL's own read-ahead moves the remaining bytes with each record.)
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -17,8 +17,8 @@ namespace lockstep::wire {
 namespace {
 
 constexpr std::size_t kRecord = SSL3_RT_MAX_PLAIN_LENGTH;
-constexpr std::size_t kSocketRead = std::size_t{256} << 10;  // of the socket
-constexpr std::size_t kGathered = std::size_t{256} << 10;    // records that wait for the socket
+constexpr std::size_t kSocketRead = std::size_t{256} << 10;  // bytes of one read from the socket
+constexpr std::size_t kGathered = std::size_t{256} << 10;    // limit of the records that wait for the socket
 constexpr const char* kIdentity = "lockstep";
 constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 
@@ -31,7 +31,7 @@ std::string problem() {
   return reason != nullptr ? reason : "no reason given";
 }
 
-/// Makes a session from a pre-shared key. The caller owns it.
+/// Makes a session from a pre-shared key. The caller owns the session.
 SSL_SESSION* make_session(SSL* connection, const std::string& key) {
   SSL_SESSION* session = ::SSL_SESSION_new();
   const SSL_CIPHER* cipher = ::SSL_CIPHER_find(connection, kCipher);
@@ -78,7 +78,7 @@ BIO_METHOD* make_method() {
   return method;
 }
 
-/// One for the whole process; it holds no key.
+/// Makes the context of the whole process, which does not hold a key.
 SSL_CTX* make_context() {
   SSL_CTX* context = ::SSL_CTX_new(::TLS_method());
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
@@ -109,7 +109,7 @@ class TlsStream final : public Stream {
     SSL_set_app_data(connection_.get(), this);
     if (end == End::kCaller) {
       ::SSL_set_connect_state(connection_.get());
-      // No certificate is trusted: only the key counts.
+      // Certificates are not trusted: only the key counts.
       ::SSL_set_verify(connection_.get(), SSL_VERIFY_PEER, nullptr);
     }
     if (end == End::kCalled) ::SSL_set_accept_state(connection_.get());
@@ -120,7 +120,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_do_handshake(connection_.get());
       if (result <= 0) require_retry(result, "the TLS handshake failed");
-      // Only an end that knows the key gets here. A certificate would be another way in, but none is accepted.
+      // The handshake succeeds only with the key, because certificates are not accepted. Check that it used the key.
       is_open_ = result > 0;
       if (is_open_ && ::SSL_session_reused(connection_.get()) != 1) throw ConnectionLost("TLS without the job's key");
     }
@@ -129,7 +129,7 @@ class TlsStream final : public Stream {
 
   std::size_t write(const std::vector<Segment>& segments) override {
     std::size_t taken = 0;
-    std::size_t at = 0;  // within the segment
+    std::size_t at = 0;  // position in the segment
     for (std::size_t i = 0; i < segments.size();) {
       if (gathered_bytes() >= kGathered && !flush()) break;
       if (segments[i].bytes - at >= kRecord) {
@@ -156,7 +156,7 @@ class TlsStream final : public Stream {
       ::ERR_clear_error();
       const int result = ::SSL_read_ex(connection_.get(), room.data + got, room.bytes - got, &some);
       if (result <= 0) {
-        // The other end may close the socket after its last words: they are still valid.
+        // The other end may close the socket after its last bytes, which are still valid.
         if (got == 0) require_retry(result, "cannot decrypt");
         break;
       }
@@ -176,7 +176,7 @@ class TlsStream final : public Stream {
     return true;
   }
 
-  // Called by OpenSSL.
+  // Collects records. OpenSSL calls it.
   void gather(const char* data, std::size_t bytes) {
     const auto* from = reinterpret_cast<const std::byte*>(data);
     gathered_.insert(gathered_.end(), from, from + bytes);
@@ -197,7 +197,7 @@ class TlsStream final : public Stream {
  private:
   [[nodiscard]] std::size_t gathered_bytes() const { return gathered_.size() - sent_; }
 
-  /// Packs small pieces into one record. Returns the bytes taken, and moves `i` and `at` behind them.
+  /// Packs small pieces into one record. Returns the number of bytes taken, and advances `i` and `at`.
   std::size_t encrypt_small(const std::vector<Segment>& segments, std::size_t& i, std::size_t& at) {
     std::size_t have = 0;
     while (i < segments.size() && have < record_.size()) {
@@ -243,14 +243,14 @@ class TlsStream final : public Stream {
   std::unique_ptr<SSL, Free> connection_;
   bool is_open_ = false;
   std::vector<std::byte> gathered_;
-  std::size_t sent_ = 0;  // of gathered_
+  std::size_t sent_ = 0;  // number of bytes of gathered_ that were sent
   std::array<std::byte, kRecord> record_;
-  // Records that OpenSSL has not read yet. Pages without bytes take no memory: a rank may have many streams.
+  // Records that OpenSSL has not read yet. Unused pages take no memory: a rank may have many streams.
   const std::unique_ptr<std::byte[]> come_{new std::byte[kSocketRead]};
   std::size_t come_begin_ = 0;
   std::size_t come_end_ = 0;
   std::uint64_t key_bytes_ = 0;
-  std::string lost_;  // why the socket can no longer be used; empty: it can
+  std::string lost_;  // the reason why the socket can no longer be used; empty: it can
 };
 
 const std::string& key_of(SSL* connection) { return static_cast<TlsStream*>(SSL_get_app_data(connection))->key(); }
@@ -268,7 +268,7 @@ int bio_read(BIO* bio, char* data, std::size_t bytes, std::size_t* got) {
   try {
     *got = stream.receive(data, bytes);
     if (*got == 0) ::BIO_set_retry_read(bio);
-  } catch (const ConnectionLost& lost) {  // OpenSSL is C: no exception may pass through it
+  } catch (const ConnectionLost& lost) {  // an exception must not pass through OpenSSL, which is C
     stream.note_lost(lost.what());
   }
   return *got > 0 ? 1 : 0;

@@ -9,6 +9,7 @@
 
 #include "checkpoint/faulty_file_system.h"
 #include "checkpoint/formats/folder_names.h"
+#include "checkpoint/save/staging.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -153,7 +154,7 @@ TEST(Commit, AStepThatWasBeingReplacedWhenItsProcessDiedIsPutBack) {
   const fs::path folder = run / "checkpoints";
   const fs::path step = quick_commit(folder, 10, 1);
   quick_commit(folder, 20, 2);
-  const std::string aside = checkpoint::old_name("step-00000010", ::getpid());
+  const std::string aside = checkpoint::temporary_name("step-00000010.old", ::getpid());
   fs::rename(step, folder / aside);  // between the two renames
   remove_checkpoint_leftovers(good(), folder);
   EXPECT_THAT(good().list(folder), ElementsAre("step-00000010", "step-00000020"));
@@ -282,6 +283,27 @@ TEST(Commit, IsDurableInFoldersThatItHadToMake) {
   EXPECT_TRUE(is_of(load_checkpoint(path.string()), 1));
 }
 
+TEST(Commit, IsDurableInFoldersThatAKilledProcessMade) {
+  const test::TempDir run;
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  files.make_folder(run / "of/many/levels/checkpoints");
+  const fs::path path = commit(files, run / "of/many/levels/checkpoints", 10, 1);
+  files.drop_unsynced();
+  files.forget_unsynced_names();
+  EXPECT_TRUE(is_of(load_checkpoint(path.string()), 1));
+}
+
+TEST(Commit, RemovesNothingUnderANameThatIsNotDurable) {
+  const test::TempDir run;
+  quick_commit(run / "checkpoints", 10, 1);
+  const fs::path doomed = run / "checkpoints" / checkpoint::temporary_name("step-00000010", 2'000'000'000);
+  fs::rename(run / "checkpoints/step-00000010", doomed);
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  files.fail_every("fsync");
+  EXPECT_THROW(remove_checkpoint_leftovers(files, run / "checkpoints"), SyncError);
+  EXPECT_TRUE(is_of(load_checkpoint(doomed.string()), 1));
+}
+
 TEST(Commit, RemovesLeftoversOfTheDeadAndSparesTheLiving) {
   const test::TempDir run;
   const int dead = 2'000'000'000;  // above any pid_max
@@ -292,6 +314,24 @@ TEST(Commit, RemovesLeftoversOfTheDeadAndSparesTheLiving) {
   write_file_atomically(good(), run / "checkpoints" / fmt::format("best.tmp-{}", dead), "x");
   quick_commit(run / "checkpoints", 10, 1);
   EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre(living, "step-00000010"));
+}
+
+TEST(Commit, SparesLeftoversOfOtherHostsAndAStartDoesNot) {
+  const test::TempDir run;
+  const std::string foreign =
+      checkpoint::temporary_name("step-00000005", 2'000'000'000, checkpoint::host_mark("other"));
+  fs::create_directories(run / "checkpoints" / foreign);
+  quick_commit(run / "checkpoints", 10, 1);
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre(foreign, "step-00000010"));
+  remove_checkpoint_leftovers(good(), run / "checkpoints");
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010"));
+}
+
+TEST(Commit, EachSaveOfAStepHasAFolderOfItsOwn) {
+  const test::TempDir run;
+  const checkpoint::Staging one(good(), run.path(), 10);
+  const checkpoint::Staging other(good(), run.path(), 10);
+  EXPECT_NE(one.path(), other.path());
 }
 
 TEST(Commit, LeftoversCanBeRemovedWithoutACommit) {

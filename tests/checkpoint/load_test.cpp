@@ -442,6 +442,11 @@ TEST(FolderNames, AreReadAsTheyAreMade) {
   EXPECT_EQ(step_name(1200), "step-00001200");
   EXPECT_EQ(parse_temporary_pid(temporary_name("step-00001200", 4711)), 4711);
   EXPECT_EQ(parse_temporary_pid("best.tmp-4711"), 4711);
+  const std::string mark = host_mark("node0");
+  EXPECT_EQ(parse_temporary_pid(temporary_name("step-00001200", 4711, mark)), 4711);
+  EXPECT_EQ(parse_temporary_host(temporary_name("step-00001200", 4711, mark)), mark);
+  EXPECT_EQ(parse_temporary_host(temporary_name("step-00001200", 4711)), "");
+  EXPECT_EQ(parse_old_name(temporary_name("step-00001200.old", 4711, mark)), "step-00001200");
 }
 
 TEST(FolderNames, OthersAreNotTakenForStepFolders) {

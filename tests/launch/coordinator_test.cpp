@@ -221,6 +221,16 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
               HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which joined again"));
 }
 
+// Its words came late and out of order: the store was stopped, and the agent had given up meanwhile.
+TEST_F(GroupThatLosesANode, TakesNoneInThatIsLostAlready) {
+  const auto count = state_.nodes.size();
+  lose("c", "closed");
+  join("c", 1);
+  EXPECT_EQ(state_.nodes.size(), count);
+  join("d", 1);
+  EXPECT_EQ(state_.nodes.size(), count + 1);
+}
+
 TEST_F(GroupThatLosesANode, BlamesItWhereAnotherJoins) {
   lose("b", "closed");
   join_again("host-c");
@@ -252,6 +262,22 @@ TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   EXPECT_EQ(end.kind, Kind::kEnd) << "it would come again";
   EXPECT_EQ(end.code, 65);
   EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
+}
+
+// For a while it heard nothing of the store, and stopped its ranks; with them all ranks left, as if they were told to.
+TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
+  options_.max_restarts = 1;
+  const FailureRecord left{.message = "exit code 143", .rank = 0};
+  for (const char* name : {"a", "b"}) {
+    Event event{.kind = Event::Kind::kEnded};
+    event.node.id = name;
+    event.end = {.left_by_request = true, .has_lost_store = name[0] == 'b', .code = 143, .cause = left};
+    event = parse_event(to_text(event)).value();
+    apply(state_, event, now_, options_);
+  }
+  const Decision decision = next();
+  EXPECT_EQ(decision.kind, Kind::kAgain);
+  EXPECT_THAT(decision.cause.value().message, HasSubstr("was out of reach for node 1 (host-b)"));
 }
 
 TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include "launch/group_fixture.h"
+#include "launch/nodes/members.h"
 
 namespace lockstep::launch {
 namespace group_test {

@@ -19,7 +19,8 @@
 #include <string_view>
 
 #include "sim/clocks.h"
-#include "sim/world.h"
+#include "sim/disk.h"
+#include "sim/disk_calls.h"
 
 using namespace lockstep::sim;  // NOLINT(google-build-using-namespace): the file is the C library's calls
 
@@ -125,7 +126,16 @@ int open(const char* path, int flags, ...) {
   const mode_t mode = va_arg(list, mode_t);
   va_end(list);
   if (is_inside() && is_of_machine(path)) return nothing_there();
+  if (is_inside() && Disk::has(path)) return disk_open(path, flags);
   return real<int(const char*, int, ...)>("open")(path, flags, mode);
+}
+
+int open64(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = va_arg(list, mode_t);
+  va_end(list);
+  return open(path, flags, mode);
 }
 
 FILE* fopen(const char* path, const char* mode) {
@@ -137,6 +147,10 @@ FILE* fopen64(const char* path, const char* mode) { return fopen(path, mode); }
 
 DIR* opendir(const char* path) {
   if (is_inside() && is_of_machine(path)) return nothing_there(), nullptr;
+  if (is_inside() && Disk::has(path)) {
+    const int fd = disk_open(path, O_RDONLY | O_DIRECTORY);
+    return fd < 0 ? nullptr : disk_opendir(fd);
+  }
   return real<DIR*(const char*)>("opendir")(path);
 }
 
@@ -147,6 +161,7 @@ ssize_t readlink(const char* path, char* to, size_t size) noexcept {
 
 int stat(const char* path, struct stat* about) noexcept {
   if (is_inside() && is_of_machine(path)) return nothing_there();
+  if (is_inside() && Disk::has(path)) return disk_stat(path, about);
   return real<int(const char*, struct stat*)>("stat")(path, about);
 }
 
@@ -225,6 +240,7 @@ ssize_t getrandom(void* to, size_t size, unsigned flags) {
   if (!is_inside()) return real<decltype(getrandom)>("getrandom")(to, size, flags);
   for (size_t i = 0; i < size; ++i)
     static_cast<unsigned char*>(to)[i] = static_cast<unsigned char>(kernel()->dice().bits());
+  kernel()->note_random({static_cast<const char*>(to), size});
   return static_cast<ssize_t>(size);
 }
 
@@ -243,13 +259,12 @@ int gethostname(char* name, size_t size) noexcept {
 
 pid_t getpid() noexcept {
   if (!is_inside()) return real<pid_t()>("getpid")();
-  return kernel()->current()->process->pid;
+  return kernel()->current()->process->number;
 }
 
 // Of production code: an invariant that does not hold.
 void _exit(int code) {
-  if (is_inside())
-    lockstep::sim::world().require(false, "a process ends itself with exit code " + std::to_string(code));
+  if (is_inside()) kernel()->on_wrong("a process ends itself with exit code " + std::to_string(code));
   real<void(int)>("_exit")(code);
   __builtin_unreachable();
 }

@@ -32,7 +32,8 @@ constexpr std::int64_t kThreadsOfAgent = 10;
 
 // At most one round runs, as far as the nodes hear of each other.
 void World::check_start(const Rank& rank) {
-  const bool is_old = std::pair(rank.served_by, rank.round) < newest_;
+  // Those of another coordinator meet none of this one's.
+  const bool is_old = rank.served_by == newest_.first && rank.round < newest_.second;
   require(!is_old || is_touched(rank.process->host->name, -1), "a rank of an old round starts");
   require(rank.round < plan_.most_rounds(), fmt::format("round {} is one too many", rank.round));
   require(rank.rank >= 0 && rank.rank < rank.world_size, "a rank has no place in its world");

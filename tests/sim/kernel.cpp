@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "sim/files.h"
@@ -20,33 +21,52 @@ namespace {
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kGuard = 4096;
 
-/// The thread-local variables of this program: production code is linked into it.
+/// The thread-local variables of an object.
 struct ThreadLocals {
   char* at = nullptr;
   std::size_t size = 0;
   std::vector<char> initial;
 };
 
-int find_thread_locals(dl_phdr_info* info, std::size_t, void* out) {
-  auto& found = *static_cast<ThreadLocals*>(out);
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const auto& header = info->dlpi_phdr[i];
-    if (header.p_type != PT_TLS) continue;
-    found.at = static_cast<char*>(info->dlpi_tls_data);
-    found.size = header.p_memsz;
-    found.initial.assign(header.p_memsz, '\0');
-    std::memcpy(found.initial.data(), reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_filesz);
-  }
-  return 1;  // the first object is the program
+// Of the program, into which production code is linked, and of libtorch.
+bool has_own_threads(const dl_phdr_info& info) {
+  const std::string_view name(info.dlpi_name);
+  return name.empty() || name.find("libtorch") != std::string_view::npos ||
+         name.find("libc10") != std::string_view::npos;
 }
 
-const ThreadLocals& thread_locals() {
-  static const ThreadLocals found = [] {
-    ThreadLocals locals;
+int find_thread_locals(dl_phdr_info* info, std::size_t, void* out) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& header = info->dlpi_phdr[i];
+    if (header.p_type != PT_TLS || info->dlpi_tls_data == nullptr || !has_own_threads(*info)) continue;
+    ThreadLocals found{static_cast<char*>(info->dlpi_tls_data), header.p_memsz, std::vector<char>(header.p_memsz)};
+    std::memcpy(found.initial.data(), reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_filesz);
+    static_cast<std::vector<ThreadLocals>*>(out)->push_back(std::move(found));
+  }
+  return 0;
+}
+
+const std::vector<ThreadLocals>& thread_locals() {
+  static const std::vector<ThreadLocals> found = [] {
+    std::vector<ThreadLocals> locals;
     ::dl_iterate_phdr(find_thread_locals, &locals);
     return locals;
   }();
   return found;
+}
+
+// All of them, one after the other.
+void save_thread_locals(std::vector<char>& to) {
+  char* kept = to.data();
+  for (const ThreadLocals& one : thread_locals()) kept = std::copy_n(one.at, one.size, kept);
+}
+
+void load_thread_locals(const std::vector<char>& from) {
+  const char* kept = from.data();
+  for (const ThreadLocals& one : thread_locals()) {
+    std::memcpy(one.at, kept, one.size);
+    kept += one.size;
+  }
 }
 
 void* make_stack() {
@@ -153,12 +173,11 @@ void Kernel::swap_globals(Process& process) {
 void Kernel::enter(Fiber& fiber) {
   swap_globals(*fiber.process);
   if (loaded_ != &fiber) {
-    const ThreadLocals& locals = thread_locals();
     if (loaded_ != nullptr) {
-      std::memcpy(loaded_->thread_locals.data(), locals.at, locals.size);
+      save_thread_locals(loaded_->thread_locals);
       std::memcpy(loaded_->exceptions, abi::__cxa_get_globals(), sizeof loaded_->exceptions);
     }
-    std::memcpy(locals.at, fiber.thread_locals.data(), locals.size);
+    load_thread_locals(fiber.thread_locals);
     std::memcpy(static_cast<void*>(abi::__cxa_get_globals()), fiber.exceptions, sizeof fiber.exceptions);
     loaded_ = &fiber;
   }
@@ -185,7 +204,9 @@ Fiber* Kernel::start(Process& process, std::function<void()> body) {
   Fiber* fiber = made.get();
   fiber->process = &process;
   fiber->body = std::move(body);
-  fiber->thread_locals = thread_locals().initial;
+  for (const ThreadLocals& one : thread_locals()) {
+    fiber->thread_locals.insert(fiber->thread_locals.end(), one.initial.begin(), one.initial.end());
+  }
   fiber->stack = take_stack();
   ::getcontext(&fiber->context);
   fiber->context.uc_stack.ss_sp = fiber->stack;
@@ -254,7 +275,7 @@ Host& Kernel::add_host(const std::string& name) {
 Process& Kernel::spawn(Host& host, const std::string& name, const std::map<std::string, std::string>& environment) {
   const OfMachine not_of_process;
   auto process = std::make_unique<Process>();
-  process->pid = next_pid_++;
+  process->pid = process->number = next_pid_++;
   process->host = &host;
   process->name = name;
   process->environment = environment;
@@ -290,6 +311,15 @@ void Kernel::freeze(Process& process, bool on) {
     const bool waits_for_turn = std::find(ready_.begin(), ready_.end(), fiber.get()) != ready_.end();
     if (fiber->state == Fiber::State::kReady && !waits_for_turn) ready_.push_back(fiber.get());
   }
+}
+
+void Kernel::note_random(std::string_view bytes) {
+  const OfMachine not_of_process;
+  std::string digits;
+  for (const char byte : bytes.substr(0, kNotedDigits / 2)) {
+    for (const int nibble : {static_cast<unsigned char>(byte) >> 4, byte & 15}) digits += "0123456789abcdef"[nibble];
+  }
+  current_->process->drawn.insert(std::move(digits));
 }
 
 void Kernel::print(Process& process, std::string_view text) {

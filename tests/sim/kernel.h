@@ -12,6 +12,7 @@
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,7 @@ struct Fiber {
 
 struct Process {
   int pid = 0;
+  int number = 0;  ///< its pid as its own container sees it
   Host* host = nullptr;
   std::string name;
   std::map<std::string, std::string> environment;
@@ -87,7 +89,8 @@ struct Process {
   bool is_dead = false;
   double slowness = 0;  ///< the chance that a thread of it loses the processor for a while
   std::vector<std::unique_ptr<Fiber>> fibers;
-  int served_by = -1;  ///< the process whose store it has met; -1: none yet
+  int served_by = -1;           ///< the process whose store it has met; -1: none yet
+  std::set<std::string> drawn;  ///< the first digits of the random tokens that it has made
   Nanos second_began = 0;
   int turns = 0;     ///< of its threads, in this second
   std::string line;  ///< of its output, not ended yet
@@ -140,6 +143,9 @@ class Kernel {
   [[nodiscard]] Process* find(int pid);
   [[nodiscard]] std::vector<std::unique_ptr<Process>>& processes() { return processes_; }
   void freeze(Process& process, bool on);
+  /// The running process has drawn these bytes.
+  void note_random(std::string_view bytes);
+  static constexpr std::size_t kNotedDigits = 16;
 
   /// Called with each line that a process prints.
   std::function<void(Process&, const std::string&)> on_line = {};
@@ -149,6 +155,8 @@ class Kernel {
   int most_turns = 20'000;
   /// Called where a process takes more than its limit.
   std::function<void(Process&)> on_excess = {};
+  /// Called where production code gives up. It does not return.
+  std::function<void(const std::string&)> on_wrong = {};
   /// Memory of production code that each process has for itself.
   void add_global(void* at, std::size_t size);
 

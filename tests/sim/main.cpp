@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep-sim: a cluster in one process, from a seed. Exit code 0: in every world what must hold held.
 #include <fmt/format.h>
-#include <sys/personality.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -10,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "sim/process.h"
 #include "sim/runner.h"
 #include "sim/shrink.h"
 
@@ -120,10 +119,7 @@ int run(const Options& options) {
 }  // namespace lockstep::sim
 
 int main(int argc, char** argv) {
-  // A seed's world is the same on every run: addresses, too, since some sets are ordered by them.
-  if ((::personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0 && ::personality(ADDR_NO_RANDOMIZE) >= 0) {
-    ::execv("/proc/self/exe", argv);
-  }
+  lockstep::sim::fix_addresses(argv);
   lockstep::sim::Options options;
   if (!lockstep::sim::read_options(options, argc, argv)) {
     std::fputs(lockstep::sim::kUsage, stderr);

@@ -24,7 +24,17 @@ bool lasts(Kind kind) {
          kind == Kind::kLoss || kind == Kind::kSlow;
 }
 
+// Each of them is short, and together they may last.
+bool has_companion_on_link(const Fault& fault, const Plan& plan) {
+  if (!is_of_link(fault.kind)) return false;
+  return std::count_if(plan.faults.begin(), plan.faults.end(), [&](const Fault& other) {
+           return is_of_link(other.kind) &&
+                  std::minmax(other.node, other.other) == std::minmax(fault.node, fault.other);
+         }) > 1;
+}
+
 bool is_harmless(const Fault& fault, const Plan& plan) {
+  if (has_companion_on_link(fault, plan) && !plan.is_range()) return false;
   if (fault.kind == Kind::kJumpClock || fault.kind == Kind::kLoss) return true;
   if (fault.kind == Kind::kStartAgent) return plan.is_range() && fault.node != 0;
   return lasts(fault.kind) && fault.lasts <= short_time(plan);
@@ -74,7 +84,11 @@ void add_companions(Dice& dice, Plan& plan) {
   for (const Fault& fault : faults) {
     if (!dice.chance(0.15)) continue;
     Fault other = draw_fault(dice, plan, fault.at, fault.at + 500 * kMilli);
-    if (!is_of_rank(other.kind) && !is_of_link(other.kind) && dice.chance(0.7)) other.node = fault.node;
+    if (!is_of_link(other.kind) && dice.chance(0.7)) {
+      other.node = fault.node;
+      const int ranks = plan.ranks[static_cast<std::size_t>(other.node)];
+      if (is_of_rank(other.kind)) other.other = static_cast<int>(dice.between(0, ranks - 1));
+    }
     plan.faults.push_back(other);
   }
 }

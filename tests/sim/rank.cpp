@@ -124,7 +124,7 @@ class Training {
     try {
       const std::string own = to_json(record);
       const bool is_first = store_->compare_set(kFirstFailureKey, "", own) == own;
-      if (is_first && self_.fails_with == static_cast<int>(ExitCode::kData)) world().claimed(self_);
+      if (is_first && record.type == "DataError") world().claimed(self_);
     } catch (const Error&) {
       // As comm/core/failure.cpp: it stays unsaid.
     }
@@ -230,8 +230,8 @@ class Training {
 
   void commit() {
     world().commit(self_, step_, state_);
-    store_->add(kSavesKey, 1);
     say_step();
+    store_->add(kSavesKey, 1);
   }
 
   // An answer belongs to its question, also after one that came too late.

@@ -3,18 +3,16 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "sim/kernel.h"
+#include "sim/process.h"
 
 namespace lockstep::sim {
 namespace {
@@ -22,35 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kEnoughForAll = 1000;  // worlds
-constexpr unsigned kLongest = 120;             // seconds, real ones
-
-ssize_t write_line(void*, const char* text, std::size_t size) {
-  Kernel* machine = kernel();
-  if (machine != nullptr && machine->current() != nullptr) machine->print(*machine->current()->process, {text, size});
-  return static_cast<ssize_t>(size);
-}
-
-// What production code prints goes into the story.
-void take_output() {
-  for (FILE** stream : {&stderr, &stdout}) {
-    *stream = ::fopencookie(nullptr, "w", {.read = nullptr, .write = write_line, .seek = nullptr, .close = nullptr});
-    ::setvbuf(*stream, nullptr, _IONBF, 0);
-  }
-}
-
-// An exception that no thread has caught.
-[[noreturn]] void end_world() {
-  std::string what = "no exception";
-  try {
-    if (const auto problem = std::current_exception()) std::rethrow_exception(problem);
-  } catch (const std::exception& problem) {
-    what = problem.what();
-  } catch (...) {
-    what = "an exception";
-  }
-  world().require(false, "a thread ends its process: " + what);
-  ::_exit(1);
-}
 
 Result& shared_result() {
   static auto* result =
@@ -76,18 +45,11 @@ const Result& run_world(const Plan& plan, const Scratch& scratch, bool is_full) 
   Result& result = shared_result();
   std::memset(static_cast<void*>(&result), 0, offsetof(Result, story) + 1);
   result.is_full = is_full;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(kLongest);  // it ends the process
+  const int status = run_alone([&] {
     fs::current_path(scratch.path());
     fs::create_directory("logs");
-    take_output();
-    std::set_terminate(end_world);
     World(plan, result).run();
-    ::_exit(0);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) continue;
+  });
   if (!result.is_done) {
     result.has_failed = true;
     std::snprintf(result.violation, sizeof result.violation, "the world's process ends with wait status %d", status);

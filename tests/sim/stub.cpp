@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "launch/stub.h"
 #include "sim/files.h"
@@ -83,8 +84,10 @@ pid_t start_stub(const StubStart& start) {
                                  .rank = number_of(process, "RANK"),
                                  .world_size = number_of(process, "WORLD_SIZE"),
                                  .round = number_of(process, "TORCHELASTIC_RESTART_COUNT"),
-                                 .served_by = agent.served_by < 0 ? agent.pid : agent.served_by});
-  process.on_signal = [&rank](int) { rank.is_told_to_leave = true; };
+                                 .served_by = world().begun_by(agent, environment.at("LOCKSTEP_STORE_PREFIX"))});
+  process.on_signal = [&rank](int) {
+    if (!std::exchange(rank.is_told_to_leave, true)) world().tell(rank.process->name, "is told to leave");
+  };
   process.on_end = [&rank, ended](int status) {
     world().rank_ended(rank, status);
     if (const auto file = files().find(ended)) {

@@ -49,6 +49,7 @@ World::World(const Plan& plan, Result& result)
     const auto runs = [&](const Rank& rank) { return rank.agent == &client && !rank.has_ended; };
     if (std::none_of(ranks_.begin(), ranks_.end(), runs)) client.served_by = server.pid;
   };
+  machine_.on_wrong = [this](const std::string& what) { require(false, what); };
   machine_.on_spin = [this](Process& process) { require(false, process.name + " takes a whole processor"); };
   machine_.most_turns += kTurnsOfARank * std::accumulate(plan.ranks.begin(), plan.ranks.end(), 0);
   machine_.on_excess = [this](Process& process) { check_use(process); };
@@ -187,6 +188,15 @@ int World::run_agent_of(int node) {
     require(false, fmt::format("an agent ends with {}", error.what()));
     return 70;
   }
+}
+
+// It has drawn the nonce, or, where that is none, is the one whose store the agent has met last.
+int World::begun_by(const Process& agent, const std::string& keys) {
+  const std::string nonce = keys.substr(keys.find('/') + 1, Kernel::kNotedDigits);
+  for (const auto& process : machine_.processes()) {
+    if (process->drawn.count(nonce) > 0) return process->pid;
+  }
+  return agent.served_by < 0 ? agent.pid : agent.served_by;
 }
 
 Rank& World::add_rank(Rank rank) {

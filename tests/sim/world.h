@@ -51,6 +51,8 @@ class World {
 
   // What ranks do.
   Rank& add_rank(Rank rank);
+  /// The process whose coordinator has begun the round of these keys, which the agent takes part in.
+  [[nodiscard]] int begun_by(const Process& agent, const std::string& keys);
   void rank_ended(Rank& rank, int status);
   /// The newest checkpoint: its step and state.
   std::pair<std::int64_t, std::uint64_t> load(const Rank& rank);

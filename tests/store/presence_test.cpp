@@ -112,6 +112,14 @@ TEST_F(PresenceTest, OfOneThatLeavesPublishesNothing) {
   EXPECT_EQ(store_->try_get("lost"), std::nullopt);
 }
 
+TEST_F(PresenceTest, OfOneThatGoesWithoutHavingLeftPublishesItsWill) {
+  {
+    Presence presence(address(), {.keys = {"lost"}, .will = "node 1"}, kLong);
+    presence.abandon();
+  }
+  EXPECT_EQ(store_->get("lost", kLong), "closed\nnode 1");
+}
+
 TEST_F(PresenceTest, BeginsThoughStrangersCrowdTheDoor) {
   const CrowdedDoor door(3, server_->port());
   StoreAddress crowded = address();

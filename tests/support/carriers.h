@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several ranks over every kind of connection.
+// Jobs of several ranks over every backend.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace lockstep::testing {
 /// Returns true for "ucx" and "shm+ucx".
 inline bool is_over_ucx(const std::string& backend) { return backend.find("ucx") != std::string::npos; }
 
-/// Returns the variables that choose a backend by its name; "shm+...": for hosts of several ranks.
+/// Returns the environment variables that choose a backend by its name; "shm+..." is for hosts with several ranks.
 inline std::map<std::string, std::string> backend_variables(const std::string& backend) {
   std::map<std::string, std::string> variables{{"LOCKSTEP_BACKEND", backend}};
   if (is_over_ucx(backend)) variables = {{"LOCKSTEP_BACKEND", "tcp"}, {"LOCKSTEP_WIRE", "ucx"}};
@@ -22,7 +22,7 @@ inline std::map<std::string, std::string> backend_variables(const std::string& b
   return variables;
 }
 
-/// Returns `Suite/Test/shm_ucx`'s last part for a backend.
+/// Returns the last part of a test's name for a backend: shm_ucx in `Suite/Test/shm_ucx`.
 inline std::string name_of_backend(const ::testing::TestParamInfo<std::string>& backend) {
   std::string name = backend.param;
   for (char& letter : name) letter = letter == '+' ? '_' : letter;
@@ -31,7 +31,7 @@ inline std::string name_of_backend(const ::testing::TestParamInfo<std::string>& 
 
 }  // namespace lockstep::testing
 
-/// Ends a test over UCX if UCX cannot be loaded.
+/// Skips a test over UCX if UCX cannot be loaded.
 #define SKIP_WITHOUT_UCX(backend)                                                       \
   if (lockstep::testing::is_over_ucx(backend) && lockstep::comm::ucx_version().empty()) \
   GTEST_SKIP() << "libucp.so.0 cannot be loaded, or the build had no headers of UCX"

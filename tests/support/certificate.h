@@ -21,11 +21,11 @@ struct Certificate {
 };
 
 struct CertificateOptions {
-  long seconds = 86'400;    ///< until it expires; negative: it has expired
-  Certificate signer = {};  ///< empty: it signs itself
+  long seconds = 86'400;    ///< seconds until it expires; negative: it has expired
+  Certificate signer = {};  ///< certificate of the signer; empty: self-signed
 };
 
-/// Writes `folder`/`name`.crt and .key.
+/// Makes a certificate and writes `folder`/`name`.crt and .key.
 inline Certificate make_certificate(const std::filesystem::path& folder, const std::string& name,
                                     const CertificateOptions& options = {}) {
   using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;

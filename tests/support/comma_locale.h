@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The locale of a program that writes "0,5" and "1.000", for the object's lifetime: C++'s by its own facet, the C
+// Sets, for the object's lifetime, a locale in which numbers are "0,5" and "1.000": C++'s locale by a facet, the C
 // library's if localedef can make one (no CI machine has de_DE installed).
 #pragma once
 
@@ -24,7 +24,7 @@ class CommaLocale {
   CommaLocale(const CommaLocale&) = delete;
   CommaLocale& operator=(const CommaLocale&) = delete;
 
-  /// False: there is no localedef, and strtod() still reads a point.
+  /// True if the C library has the locale; false without localedef: strtod() then still reads a point.
   [[nodiscard]] bool has_c() const { return has_c_; }
 
  private:
@@ -35,7 +35,7 @@ class CommaLocale {
   };
   static constexpr const char* kName = "de_DE.UTF-8";
 
-  /// Once per process: it takes a second.
+  /// Makes the locale once per process, because this takes a second.
   static bool made_folder() {
     static const TempDir folder;
     static const bool made = [] {

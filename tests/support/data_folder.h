@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of real data for tests. It is outside the project, so a test has to skip if it is missing.
+// The folder of real data for tests. It is outside the project, so a test must skip if it is missing.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace lockstep::test {
 
-/// $LOCKSTEP_DATA/<name>, else ../shared/data/<name> beside the project; none if there is no such folder.
+/// Returns $LOCKSTEP_DATA/<name>, otherwise ../shared/data/<name> beside the project; none if there is no such folder.
 inline std::optional<std::filesystem::path> data_folder(const std::string& name) {
   const char* given = std::getenv("LOCKSTEP_DATA");
   const std::filesystem::path root =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorBoard's view of a folder of event files, read by a Python program that shares no code with the writer.
+// The values in a folder of event files, read by a Python program that shares no code with the writer.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ inline testing::Output read_event_files(const std::filesystem::path& folder, con
                             options);
 }
 
-/// Throws if a record is damaged. `options`: "" for all values, "--shown" for those that are shown.
+/// Throws if a record is damaged. `options`: "" for all values, "--shown" for those that TensorBoard shows.
 inline std::vector<nlohmann::json> event_values(const std::filesystem::path& folder,
                                                 const std::string& options = "--shown") {
   const auto output = read_event_files(folder, options);

@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// `jpeg` with an EXIF segment of one entry, the orientation, after its first two bytes.
+/// Returns `jpeg` with an EXIF segment after its first two bytes, whose only entry is the orientation.
 inline std::string with_exif_orientation(const std::string& jpeg, int orientation, bool big_endian = false) {
   const auto number = [big_endian](unsigned value, int bytes) {
     std::string text;

@@ -12,7 +12,8 @@
 
 namespace lockstep::testing {
 
-/// For its lifetime the process has such GPUs and computes on `gpu`. One object at a time, and no real GPUs beside it.
+/// During its lifetime the process has make-believe GPUs and computes on `gpu`. One object at a time, without real
+/// GPUs.
 class FakeCuda {
  public:
   using Guard = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
@@ -34,7 +35,7 @@ class FakeCuda {
   static std::int64_t stream_of(int gpu) { return Guard::getCurrentStreamIdFor(static_cast<c10::DeviceIndex>(gpu)); }
 };
 
-/// For its lifetime the calling thread computes on a stream of `gpu`.
+/// During its lifetime the calling thread computes on a stream of `gpu`.
 class OnStream {
  public:
   OnStream(int gpu, int stream)

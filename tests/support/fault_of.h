@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of an error that a test expects.
+// The message of an error that a test expects.
 #pragma once
 
 #include <string>
 
 namespace lockstep::test {
 
-/// The words of the Fault that `call` throws; "not thrown" if it throws nothing. Other errors pass through.
+/// Returns the message of the Fault that `call` throws; "not thrown" if it does not throw. Other errors pass through.
 template <class Fault, class F>
 [[nodiscard]] std::string fault_of(F&& call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The needs of tests with the label gpu, or the reason why they are skipped.
+// Skips tests with the label gpu if their requirements are missing, and says why.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,14 +14,14 @@
 
 namespace lockstep::testing {
 
-/// Empty if there is a GPU.
+/// The reason why there is no GPU; empty if there is one.
 inline std::string why_no_gpu() {
   if (!tensor::has_cuda()) return cuda::library().obstacle.problem;
   if (tensor::cuda_device_count() == 0) return "there is no GPU here";
   return "";
 }
 
-/// Empty if there are a GPU and NCCL.
+/// The reason why there is no GPU or no NCCL; empty if both exist.
 inline std::string why_no_nccl() {
   if (const std::string reason = why_no_gpu(); !reason.empty()) return reason;
   const std::vector<std::string> backends = built_backends();

@@ -19,7 +19,7 @@ namespace {
 struct Log {
   std::mutex mutex;
   bool counts = false;
-  std::vector<std::string>* wanted = nullptr;  ///< the list of waits_of()
+  std::vector<std::string>* wanted = nullptr;  ///< list for waits_of()
   std::vector<std::string> waits = {};
   std::map<std::string, int> calls = {};
 };

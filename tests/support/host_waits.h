@@ -13,13 +13,14 @@
 namespace lockstep::testing {
 
 /// The device: tensors go there by `tensor.to(make_believe_gpu())`, networks by `net->to(make_believe_gpu())`. Its type
-/// is cuda, so that all code takes the way of a GPU. Call why_no_make_believe_gpu() before.
+/// is cuda, so that all code runs as for a GPU. Call why_no_make_believe_gpu() first.
 [[nodiscard]] c10::Device make_believe_gpu();
 
-/// Empty if there is one: it needs a libtorch without its own CUDA, with the interfaces of 1.13.
+/// The reason why there is no make-believe GPU; empty if there is one. It needs a libtorch without CUDA, with the
+/// interfaces of libtorch 1.13.
 [[nodiscard]] std::string why_no_make_believe_gpu();
 
-/// Counts from its construction on, in all threads. Only one object at a time.
+/// Counts waits from its construction on, in all threads. Only one object at a time.
 class HostWaits {
  public:
   HostWaits();
@@ -28,9 +29,9 @@ class HostWaits {
   HostWaits& operator=(const HostWaits&) = delete;
 
   /// The causes of waits: "aten::_local_scalar_dense", "copy to the host", "copy from pageable memory", ... With
-  /// LOCKSTEP_TRACE_WAITS=1 standard error has the calls that led to each.
+  /// LOCKSTEP_TRACE_WAITS=1 standard error has the call stack of each wait.
   [[nodiscard]] static std::vector<std::string> found();
-  /// The device's number of calls of this operator, such as "aten::_foreach_norm".
+  /// The number of calls to an operator on the device, such as "aten::_foreach_norm".
   [[nodiscard]] static int calls(const std::string& name);
 };
 

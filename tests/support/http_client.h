@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raw HTTP on loopback: requests of a browser, and requests that only an attacker sends.
+// Raw HTTP on loopback: a browser's requests, and requests that only an attacker sends.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ inline UniqueFd connect_to(int port) {
   return fd;
 }
 
-/// Returns true if all of it went out.
+/// Returns true if all bytes were sent.
 inline bool send_all(const UniqueFd& fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -36,7 +36,7 @@ inline bool send_all(const UniqueFd& fd, std::string_view bytes) {
   return true;
 }
 
-/// The bytes that come until the other end closes, `end` is in them, or nothing comes for `patience`.
+/// The bytes received until the other end closes, `end` is in them, or nothing arrives for `patience`.
 inline std::string receive(const UniqueFd& fd, std::string_view end = {},
                            std::chrono::milliseconds patience = std::chrono::seconds(20)) {
   std::string text;
@@ -51,7 +51,7 @@ inline std::string receive(const UniqueFd& fd, std::string_view end = {},
 }
 
 struct HttpReply {
-  int status = 0;  ///< 0: there was no answer
+  int status = 0;  ///< HTTP status; 0: there was no answer
   std::string head;
   std::string body;
 };
@@ -62,7 +62,7 @@ inline HttpReply parse_reply(const std::string& text) {
   return {std::atoi(text.c_str() + 9), text.substr(0, end), text.substr(end + 4)};
 }
 
-/// `headers`: each with its line end; a Host header replaces the usual one.
+/// Sends a request. `headers`: each with its line end; a Host header replaces the default one.
 inline HttpReply ask(int port, const std::string& method, const std::string& path, const std::string& headers = "") {
   const UniqueFd fd = connect_to(port);
   if (!fd.valid()) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server on loopback with a test's answers, one request per connection.
+// A server on loopback that gives a test's answers, one request per connection.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace lockstep::test {
 
 struct HttpAnswer {
   std::string bytes;        ///< head and body, as sent
-  bool stays_open = false;  ///< nothing more is sent until the server ends
+  bool stays_open = false;  ///< true: the connection stays open until the server ends, without more bytes
 };
 
 /// The value of a request's header; "" if it is missing.
@@ -28,7 +28,7 @@ inline std::string header_of(const std::string& request, const std::string& name
   return request.substr(value, request.find("\r\n", value) - value);
 }
 
-/// `headers`: each with its line end.
+/// Makes an answer. `headers`: each with its line end.
 inline HttpAnswer http_answer(const std::string& status, const std::string& headers, const std::string& body) {
   return {fmt::format("HTTP/1.1 {}\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n{}", status, headers,
                       body.size(), body)};
@@ -61,7 +61,7 @@ class HttpServer {
     while (true) {
       asio::ip::tcp::socket socket = acceptor_.accept();
       if (ending_) return;
-      asio::error_code gone;  // a client may leave early
+      asio::error_code gone;  // a client may disconnect early
       std::string request;
       asio::read_until(socket, asio::dynamic_buffer(request), "\r\n\r\n", gone);
       if (gone) continue;

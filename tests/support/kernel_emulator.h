@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs GPU kernels on the processor: each thread of a block is a thread here, one block after the other. Include it,
-// then the kernels' text. It has only the parts of CUDA that these kernels use.
+// Runs GPU kernels on the CPU, one block after the other, with a host thread for each thread of a block. Include it,
+// then the kernels' source. It has only the parts of CUDA that these kernels use.
 #pragma once
 
 #include <barrier>
@@ -28,8 +28,8 @@ inline thread_local Index emulated_block;
 inline thread_local std::barrier<>* emulated_barrier = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Kernels by name. `Argument`: the struct of their arguments. No thread may wait for its block after another one has
-/// returned.
+/// Kernels by name. `Argument`: the struct of their arguments. A thread must not wait for its block after another
+/// thread of it has returned.
 template <class Argument>
 class EmulatedKernels final : public tensor::DeviceKernels {
  public:
@@ -56,7 +56,7 @@ class EmulatedKernels final : public tensor::DeviceKernels {
     }
   }
 
-  std::vector<std::string> launched;  ///< in order
+  std::vector<std::string> launched;  ///< names of the launched kernels, in order
 
  private:
   std::map<std::string, Kernel> kernels_;

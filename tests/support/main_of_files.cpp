@@ -14,7 +14,7 @@
 
 namespace {
 
-/// The files that `--file=` names, each once.
+/// The files that `--file=` names, without repetitions.
 std::set<std::string> wanted_files(int argc, char** argv) {
   constexpr std::string_view kFlag = "--file=";
   std::set<std::string> files;
@@ -25,7 +25,7 @@ std::set<std::string> wanted_files(int argc, char** argv) {
   return files;
 }
 
-/// "Suite.Name:Suite.Name:..." of the tests in `files`. Removes from `files` those that have a test.
+/// The filter "Suite.Name:Suite.Name:..." for the tests in `files`. Removes from `files` the files that have a test.
 std::string filter_of(std::set<std::string>& files) {
   const std::set<std::string> wanted = files;
   const auto& program = *::testing::UnitTest::GetInstance();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Perfetto's demands on the events of a trace.
+// Perfetto's requirement for the events of a trace.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lockstep::testing {
 
-/// True if the events of each track lie inside or beside each other, as Perfetto requires.
+/// True if the events of each track are nested or disjoint, as Perfetto requires.
 inline bool is_nested(const nlohmann::json& events) {
   std::map<std::pair<int, std::int64_t>, std::vector<std::pair<double, double>>> tracks;
   for (const nlohmann::json& event : events) {

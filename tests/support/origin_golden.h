@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks of tests/recipes/golden/origin_names.json: an origin's state dict with the script's weights, and
+// The networks of tests/recipes/golden/origin_names.json: an origin's state dict with the script's weights, and its
 // outputs.
 #pragma once
 
@@ -24,7 +24,7 @@
 
 namespace lockstep::test {
 
-/// See value_of() of make_origin_names.py.
+/// Computes the same weights as value_of() of make_origin_names.py.
 inline at::Tensor origin_weight(const std::string& name, const std::vector<std::int64_t>& shape) {
   if (name.ends_with("num_batches_tracked")) return at::zeros(shape, at::kLong);
   const at::Tensor value = fractions(name, shape);
@@ -43,7 +43,7 @@ class OriginGolden {
     facts_ = nlohmann::json::parse(file).at(name);
   }
 
-  /// The weights; entries whose names end with one of `computed` are 0, as the origin computes and saves them itself.
+  /// The weights; entries whose names end with one of `computed` are 0: the origin computes and saves them itself.
   [[nodiscard]] StateDict weights(const std::vector<std::string>& computed = {}) const {
     StateDict weights;
     for (const auto& [name, shape] : facts_.at("shapes").items()) {

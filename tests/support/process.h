@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program with captured output and waits for it with a deadline. Finds processes by a marker in their
-// environment, to show that none is left.
+// Starts a program with captured output and waits for it with a deadline. Finds processes by a variable in their
+// environment, to check that all have ended.
 #pragma once
 
 #include <dirent.h>
@@ -33,13 +33,14 @@ namespace lockstep::test {
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct ProcessOptions {
-  std::vector<std::string> command;                                   // [0] is looked up in PATH
-  std::vector<std::pair<std::string, std::string>> environment = {};  // on top of this process's own; "" removes one
-  std::string folder = {};                                            // working directory; empty: this process's
+  std::vector<std::string> command;  // [0] is looked up in PATH
+  std::vector<std::pair<std::string, std::string>> environment =
+      {};                   // variables added to this process's own; "" removes a variable
+  std::string folder = {};  // working directory; empty: this process's
 };
 
 struct ProcessResult {
-  int code = -1;  // as in a shell: 128 + n for signal n
+  int code = -1;  // exit code as in a shell: 128 + n for signal n
   bool timed_out = false;
   std::string out;
   std::string err;
@@ -85,7 +86,7 @@ class Process {
   [[nodiscard]] const std::string& out() const { return streams_[0].text; }
   [[nodiscard]] const std::string& err() const { return streams_[1].text; }
 
-  // Reads until stdout or stderr contains `words`; false if the process ends or the time is over first.
+  // Reads until stdout or stderr contains `words`; false if the process ends or times out first.
   bool wait_for_output(const std::string& words, std::chrono::milliseconds limit = kPatience) {
     return pump(limit, [&] { return (out() + "\n" + err()).find(words) != std::string::npos; });
   }
@@ -203,7 +204,7 @@ inline std::vector<pid_t> processes_with(const std::string& variable) {
   return found;
 }
 
-// Tries until `condition` holds. For changes without an event, such as the end of another process.
+// Waits until `condition` is true. For changes without an event, such as the end of another process.
 inline bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit = kPatience) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {

@@ -25,15 +25,15 @@ namespace {
 constexpr const char* kVariable = "LOCKSTEP_TEST_TEMPLATE";  // the descriptor of the template's socket
 constexpr int kSocket = 3;
 constexpr std::size_t kLongest = 1 << 16;
-// Libraries read these when they are loaded; a fork is too late.
+// Prefixes of variables that libraries read when they are loaded, which is before the fork.
 constexpr std::array kReadAtLoad = {"OMP_",    "GOMP_",  "OPENBLAS_", "MKL_", "LD_",
                                     "MALLOC_", "GLIBC_", "TORCH_",    "CUDA_"};
 
 using Env = std::map<std::string, std::string>;
 
-bool is_served = false;  // main() has asked
+bool is_served = false;  // main() has called serve_as_template()
 
-/// This process's environment with `changes`, without gtest's variables: its sharding does not concern a rank.
+/// This process's environment with `changes`, without gtest's variables, because its sharding does not concern a rank.
 Env environment_with(const Env& changes) {
   Env env = changes;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -44,7 +44,7 @@ Env environment_with(const Env& changes) {
   return env;
 }
 
-/// "a\0b\0": test, log, working folder, environment.
+/// Packs test, log, working folder and environment as "a\0b\0".
 std::string packed(const RankStart& rank, const Env& env) {
   std::string text = rank.test + '\0' + rank.log + '\0' + std::filesystem::current_path().string() + '\0';
   for (const auto& [key, value] : env) text += key + "=" + value + '\0';
@@ -70,7 +70,7 @@ Env read_at_load(const Env& env) {
   return read;
 }
 
-/// Becomes the rank, with its environment and its log. Waits until the process of the tests is its parent.
+/// Turns this process into the rank, with its environment and its log. Waits until the test process is its parent.
 std::string become_rank(const std::vector<std::string>& parts, pid_t middle) {
   while (getppid() == middle) usleep(100);
   const int log = open(parts.at(1).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -86,8 +86,7 @@ std::string become_rank(const std::vector<std::string>& parts, pid_t middle) {
   return parts.at(0);
 }
 
-/// Forks twice, so that the rank becomes a child of its nearest adopting ancestor. Returns the test's name, in the
-/// rank.
+/// Forks twice, so that the rank becomes a child of its nearest adopting ancestor. Returns the test's name in the rank.
 std::optional<std::string> fork_rank(int socket, const std::vector<std::string>& parts) {
   const pid_t middle = fork();
   if (middle == 0) {
@@ -130,7 +129,7 @@ int start_template(Env env) {
   return -1;
 }
 
-/// Reads the template's answers: the rank's process id, then the end of its first parent. Returns the id; -1: none.
+/// Reads the template's answers: the rank's process id, then the end of its first parent. Returns the id, or -1.
 pid_t ask(int socket, const std::string& text) {
   pid_t pid = -1;
   pid_t done = -1;

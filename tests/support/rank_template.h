@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that has loaded libtorch (0.9 s of a core) and forks before any of its threads begins: the ranks of tests
+// A process that has loaded libtorch (0.9 s of CPU time) and forks before any of its threads starts: the ranks of tests
 // start from it in milliseconds. A test program starts itself as such a process; its main() calls serve_as_template().
 #pragma once
 
@@ -11,20 +11,20 @@
 
 namespace lockstep::testing {
 
-/// The test that a rank runs, and its surroundings.
+/// The test that a rank runs, its environment and its log.
 struct RankStart {
   std::string test;                        ///< "Suite.Name"
-  std::map<std::string, std::string> env;  ///< on top of this program's own
-  std::string log;                         ///< stdout and stderr go there
+  std::map<std::string, std::string> env;  ///< variables added to this program's own
+  std::string log;                         ///< file for stdout and stderr
 };
 
 /// For main(), before RUN_ALL_TESTS(). In a template process: serves until its program has ended, and returns the
-/// test's name in each forked rank. Elsewhere: returns nothing, at once.
+/// test's name in each forked rank. In other processes it returns nothing, at once.
 [[nodiscard]] std::optional<std::string> serve_as_template();
 
-/// Starts a rank, a child of this process, from this program's template, which it starts if there is none. Returns -1
-/// if there can be no template: main() has not called serve_as_template(), or `env` has variables that libraries read
-/// when they are loaded.
+/// Starts a rank, as a child of this process, from this program's template process, which it starts if needed. Returns
+/// -1 if there can be no template: main() has not called serve_as_template(), or `env` has variables that libraries
+/// read when they are loaded.
 [[nodiscard]] pid_t start_from_template(const RankStart& rank);
 
 }  // namespace lockstep::testing

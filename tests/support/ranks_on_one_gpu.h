@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several ranks that share a GPU: RanksOnOneGpu has two kinds. Nccl: NCCL connects them through sockets;
-// communicators, kernels and aborts are real. Double: the make-believe NCCL exchanges the data in the GPU's memory; it
-// has no limit of ranks and can be recorded. Streams, events and graphs are real with both.
+// Tests of several ranks that share a GPU: RanksOnOneGpu has two variants. Nccl: NCCL connects the ranks through
+// sockets; communicators, kernels and aborts are real. Double: the make-believe NCCL exchanges the data in the GPU's
+// memory; it does not limit the number of ranks and can be recorded. Streams, events and graphs are real in both.
 //
 //   TEST_P(RanksOnOneGpu, Sum) {
 //     LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
@@ -31,7 +31,7 @@ inline std::string why_no_ranks_on_one_gpu(const Connection& connection) {
   return *connection.path == '\0' ? why_no_nccl() : why_no_gpu();
 }
 
-/// The variables of such ranks.
+/// The environment variables of ranks that share a GPU.
 inline std::map<std::string, std::string> shared_gpu(const Connection& connection) {
   std::map<std::string, std::string> variables{{"LOCKSTEP_SHARE_GPUS", "nccl"}};
   if (*connection.path != '\0') variables["LOCKSTEP_NCCL"] = connection.path;

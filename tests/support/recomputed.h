@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpointed segment as in torch.utils.checkpoint: it keeps its input and is computed again in backward.
+// A checkpointed segment as in torch.utils.checkpoint: it keeps its input and is recomputed in backward.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -14,7 +14,7 @@ namespace lockstep::testing {
 
 using Segment = std::function<at::Tensor(const at::Tensor&)>;
 
-/// Backward runs an inner backward, which brings the gradients of the segment's parameters.
+/// Backward runs an inner backward, which computes the gradients of the segment's parameters.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const Segment* segment) {
     context->save_for_backward({x});
@@ -31,7 +31,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-/// `segment` outlives the backward. Shapes: x must require a gradient, as with torch.utils.checkpoint.
+/// Runs the segment. `segment` outlives backward. Shapes: x must require a gradient, as with torch.utils.checkpoint.
 inline at::Tensor recomputed(const Segment& segment, const at::Tensor& x) { return Recomputed::apply(x, &segment); }
 
 }  // namespace lockstep::testing

@@ -94,7 +94,7 @@ class RankProcesses::Impl {
   void start(const std::string& name) {
     auto env = options_.env;
     env.try_emplace("OMP_NUM_THREADS", "1");
-    env.try_emplace("LOCKSTEP_TIMEOUT", "40");  // a hang names itself before the deadline
+    env.try_emplace("LOCKSTEP_TIMEOUT", "40");  // a hang is reported before the deadline
     env[kBodyVariable] = name;
     for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) env[variable] = temporary_folder();
     if (options_.by_hand) {
@@ -179,7 +179,7 @@ class RankProcesses::Impl {
     std::vector<std::string> variables;
     for (char** entry = environ; *entry != nullptr; ++entry) {
       const std::string text = *entry;
-      // The parent's own ranks and gtest's sharding are not the child's.
+      // The parent's rank variables and gtest's sharding must not reach the child.
       if (env.count(text.substr(0, text.find('='))) == 0 && text.rfind("GTEST_", 0) != 0) variables.push_back(text);
     }
     for (const auto& [key, value] : env) variables.push_back(key + "=" + value);
@@ -226,7 +226,7 @@ std::vector<RankEnd> RankProcesses::wait() { return impl_->wait(); }
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options) {
   RankProcesses ranks(name, body, options);
   const auto ends = ranks.wait();
-  // A rank whose own expectation failed has the most to say; one that only reports another's end (75), the least.
+  // Prefers the rank whose own expectation failed, and least a rank that only reports another rank's end (75).
   const auto weight = [](const RankEnd& end) {
     if (end.code == 0) return 0;
     if (end.log.find(": Failure\n") != std::string::npos) return 3;

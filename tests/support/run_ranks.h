@@ -28,10 +28,10 @@ namespace lockstep::testing {
 
 struct RanksOptions {
   int world = 2;
-  std::map<std::string, std::string> env = {};  ///< for every rank, on top of this process's own
-  std::chrono::seconds deadline{60};            ///< several times longer under a sanitizer
-  bool by_hand = false;                         ///< MASTER_ADDR and MASTER_PORT only: rank 0 serves the store
-  /// Not empty: the ranks claim to be on several hosts, with these numbers of ranks; they share memory only within one.
+  std::map<std::string, std::string> env = {};  ///< variables of every rank, added to this process's own
+  std::chrono::seconds deadline{60};            ///< deadline, which is several times longer under a sanitizer
+  bool by_hand = false;  ///< true: only MASTER_ADDR and MASTER_PORT are set, and rank 0 serves the store
+  /// Not empty: the ranks claim to be on several hosts, of these numbers of ranks, and share memory within a host.
   std::vector<int> host_sizes = {};
 };
 
@@ -41,11 +41,11 @@ struct RankEnd {
   std::string log;
 };
 
-/// The running ranks of one test. Its destructor kills those that still run and removes the logs.
+/// The running ranks of one test. Its destructor kills ranks that still run and removes the logs.
 class RankProcesses {
  public:
-  /// Starts the ranks of `body`. In a rank itself: runs the body and ends the process with its exit code, so nothing
-  /// after this line happens there. `name` is the running test, "Suite.Name".
+  /// Starts the ranks of `body`. In a rank it runs the body and ends the process with its exit code, so a rank does not
+  /// reach the code after it. `name` is the running test, "Suite.Name".
   RankProcesses(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options);
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
@@ -54,9 +54,9 @@ class RankProcesses {
   [[nodiscard]] pid_t pid(int rank) const;
   /// Waits until `text` is in the rank's log (stdout and stderr); false at the deadline.
   [[nodiscard]] bool wait_for_log(int rank, const std::string& text);
-  /// The ranks' TMPDIR and XDG_RUNTIME_DIR.
+  /// The folder for the ranks' TMPDIR and XDG_RUNTIME_DIR.
   [[nodiscard]] std::string temporary_folder() const;
-  /// Waits for all ranks; kills those that run at the deadline.
+  /// Waits for all ranks; kills ranks that still run at the deadline.
   [[nodiscard]] std::vector<RankEnd> wait();
 
  private:
@@ -64,7 +64,7 @@ class RankProcesses {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Starts the ranks and expects every one to end with 0.
+/// Starts the ranks and expects every rank to end with 0.
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options);
 
 /// A port of 127.0.0.1 that was free a moment ago.

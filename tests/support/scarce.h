@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a process run out of a resource. Only for a child that ends soon: a limit cannot be raised again.
+// Makes a process run out of a resource. Only for a child that ends soon, because a limit cannot be raised.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 
 namespace lockstep::test {
 
-/// True if such a limit has an effect: under qemu-user it has none.
+/// True if a limit on the address space has an effect; under qemu-user it has none.
 inline bool keeps_address_space() {
   rlimit before{};
   ::getrlimit(RLIMIT_AS, &before);
@@ -24,7 +24,7 @@ inline bool keeps_address_space() {
   return now.rlim_cur == lower.rlim_cur;
 }
 
-/// From now on this process can map only this many more bytes.
+/// Limits this process to mapping this many more bytes.
 inline void leave_address_space(std::size_t bytes) {
   const rlim_t most = resource_limits().mapped.value_or(0) + bytes;
   const rlimit limit{most, most};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests that need a shell: namespaces, other programs.
+// Runs shell commands, for tests that need namespaces or other programs.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,7 @@
 
 namespace lockstep::testing {
 
-/// A command's output, both streams, and its wait status: 0 for success.
+/// A command's output (stdout and stderr) and its wait status: 0 for success.
 struct Output {
   int code = -1;
   std::string text;

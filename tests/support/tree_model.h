@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree order in plain tensors: the reference for every backend's result, bit for bit.
+// The tree order of a reduction on plain tensors: every backend's result equals it bit for bit.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -31,7 +31,7 @@ inline std::vector<ReduceOp> ops_for(at::ScalarType dtype) {
   return {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 }
 
-/// Drawn once: a sweep asks for the same numbers for each dtype and operation.
+/// Random numbers, drawn once, because a sweep uses the same numbers for each dtype and operation.
 inline const at::Tensor& random_doubles(std::int64_t count, int rank) {
   thread_local std::map<std::pair<std::int64_t, int>, at::Tensor> drawn;
   at::Tensor& values = drawn[{count, rank}];
@@ -42,7 +42,7 @@ inline const at::Tensor& random_doubles(std::int64_t count, int rank) {
   return values;
 }
 
-/// Values whose sum depends on the order, the same on every rank that asks.
+/// Values whose sum depends on the order. They are the same on every rank.
 inline at::Tensor random_values(at::ScalarType dtype, std::int64_t count, int rank) {
   const at::Tensor values = random_doubles(count, rank);
   if (dtype == at::kBool) return values.gt(0);

@@ -16,10 +16,10 @@
 
 namespace lockstep::testing {
 
-/// Ends the run when the steps have been counted.
+/// Thrown to end the run when the steps have been counted.
 struct CountedEnough {};
 
-/// Counts the waits of later steps; the first ones take memory and make tables.
+/// Counts the waits of later steps; the first steps allocate memory and build tables.
 class WaitCounter final : public RunSink {
  public:
   static constexpr std::int64_t kWarmup = 5;
@@ -39,7 +39,7 @@ class WaitCounter final : public RunSink {
   std::optional<HostWaits> waits_;
 };
 
-/// The waits of kSteps steps of this task. `config` has its data set.
+/// Returns the waits of kSteps steps of a task. `config` names its data set.
 /// Example: EXPECT_THAT(waits_of_run<SegmentationTask>(config), IsEmpty());
 template <class TheTask, class Config>
 std::vector<std::string> waits_of_run(Config config) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a program around the Trainer, and the messages without one.
+// The command line of a program that uses the Trainer, and the messages of programs without one.
 #include "lockstep/train/arguments.h"
 
 #include <fmt/format.h>
@@ -116,7 +116,7 @@ TEST(Arguments, HelpHasOptionsAndEverySettingWithTheProgramsValue) {
   }
 }
 
-/// The options of init() are skipped here.
+/// Skips the options that init() reads.
 TEST(Arguments, EachOptionOfATrainingIsTaken) {
   for (const TrainOption& option : train_options()) {
     if (!option.in_programs) continue;
@@ -147,7 +147,7 @@ TEST(OptionWords, NameOptionsThatProgramsHave) {
   }
 }
 
-/// The error of a second run into the folder of the first.
+/// The error of a second run in the folder of the first.
 std::string told(const TrainerOptions& more) {
   const test::TempDir folder;
   for (int run = 0; run < 2; ++run) {

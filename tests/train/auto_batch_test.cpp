@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `batch_size: auto` with made-up memory: a task that runs out of it above a number of samples.
+// `batch_size: auto` with simulated memory: a task runs out of memory above a number of samples.
 #include "train/setup/auto_batch.h"
 
 #include <ATen/ops/ones.h>
@@ -34,7 +34,7 @@ using train::TaskNet;
 
 constexpr std::int64_t kNoLimit = 1'000'000;
 
-/// Has memory for `limit` samples in training; on request, for half as many after a forward of each network.
+/// A task with memory for `limit` samples in training; on request, for half of that after a forward of each network.
 class LimitedTask final : public Task {
  public:
   explicit LimitedTask(std::int64_t limit, std::int64_t size = 67) : noisy_(size), limit_(limit) {}
@@ -83,7 +83,7 @@ TrainConfig auto_config() {
   return config;
 }
 
-/// A run with its traces.
+/// The results of a run: its settings and its output.
 struct Outcome {
   TrainConfig config;
   std::string shown;
@@ -176,7 +176,7 @@ TEST(AutoBatch, ResumingTakesTheCheckpointsNumberWithoutATrial) {
   TrainConfig rest = first;
   rest.batch_size = AutoInt::automatic();
   rest.max_steps = 10;
-  // On a device whose memory is not limited.
+  // The remaining steps, on a device without a memory limit.
   const Outcome run = train_run(alone(), LimitedTask(kNoLimit), rest, folder / "run", "auto");
   EXPECT_EQ(run.config.batch_size, 3);
   EXPECT_THAT(run.shown, Not(HasSubstr("found by")));
@@ -268,7 +268,7 @@ TEST(BatchProbe, BucketsAreACopyOfTheGradientsForEachUnfinishedSum) {
   EXPECT_EQ(train::gradient_copies(0, 1, 1), 0);
   EXPECT_EQ(train::gradient_copies(1, 4, 4), 1);
   EXPECT_EQ(train::gradient_copies(0, 1, 2), 1);
-  EXPECT_EQ(train::gradient_copies(0, 1, 4), 2);  // 0+1, then 2 beside it
+  EXPECT_EQ(train::gradient_copies(0, 1, 4), 2);  // the sum of 0 and 1, then 2 beside it
   EXPECT_EQ(train::gradient_copies(0, 1, 8), 3);
   EXPECT_EQ(train::gradient_copies(1, 2, 4), 1);
 }
@@ -282,7 +282,7 @@ TEST(BatchProbe, ARecordedStepAndOneThatIsNotNeedRoomSideBySide) {
   EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/false}, 24), 24);
   config.cuda_graph = "true";
   EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/false}, 24), 48);
-  EXPECT_EQ(train::trial_size(config, {gpu, 2, /*recordable=*/true}, 24), 24);  // it is not recorded there
+  EXPECT_EQ(train::trial_size(config, {gpu, 2, /*recordable=*/true}, 24), 24);  // a step on this device is not recorded
   EXPECT_EQ(train::trial_size(config, {cpu, 1, /*recordable=*/true}, 24), 24);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of a run: their meaning, their names, and their effect on the result.
+// The settings of a run: their meaning, their names, and their effect on the result.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -221,7 +221,7 @@ TEST(TrainConfig, DataOfStrangersIsBoundedByDefault) {
   EXPECT_FALSE(TrainConfig().data.allow_outside);
 }
 
-// A rank whose disk hangs has to name the sample before the others give the rank up.
+// A rank whose disk hangs must name the sample before the other ranks time out.
 TEST(TrainConfig, ABatchIsWaitedForLessLongThanACollective) {
   EXPECT_GT(TrainConfig().loader_timeout_s, 0);
   EXPECT_LT(TrainConfig().loader_timeout_s, 300);
@@ -279,7 +279,7 @@ TEST(TrainConfig, EveryIntegerHasARangeThatItsConsumerCanHold) {
   for (const auto& field : rows.fields()) {
     const bool is_integer =
         std::holds_alternative<std::int64_t*>(field.target) || std::holds_alternative<AutoInt*>(field.target);
-    if (!is_integer || field.key == "seed") continue;  // every 64-bit number is a seed
+    if (!is_integer || field.key == "seed") continue;  // every 64-bit number is a valid seed
     ASSERT_TRUE(field.range.has_value()) << field.key;
     EXPECT_GE(field.range->least, 0) << field.key;
     EXPECT_LE(field.range->most, 1e15) << field.key;
@@ -288,7 +288,7 @@ TEST(TrainConfig, EveryIntegerHasARangeThatItsConsumerCanHold) {
   }
 }
 
-// 4294967298 replicas became 2 once, and 2^40 became 0.
+// A former fault: 4294967298 replicas became 2, and 2^40 became 0.
 TEST(TrainConfig, AnIntegerThatA32BitNumberWouldCutIsRefused) {
   for (const char* value : {"4294967298", "1099511627776", "1180591620717411303424", "-4294967294"}) {
     try {
@@ -374,7 +374,7 @@ TEST(TrainConfig, TheBatchMayBeFoundOut) {
 
 TEST(TrainConfig, AnUnknownPrecisionIsNoChoice) { EXPECT_THROW(with("amp=fp8"), UsageError); }
 
-// Settings under the names of another program: which one wins, and the notes about it.
+// Settings under the names of another program: the one that takes precedence, and the notes about it.
 
 const std::vector<ConfigAlias>& known() {
   static const std::vector<ConfigAlias> kKnown = {
@@ -483,7 +483,7 @@ TEST(ConfigAlias, ComparesNumbersWithAPointInALocaleWithADecimalComma) {
   EXPECT_THROW(take("gamma: 0.2\n"), UsageError);
 }
 
-// The settings section_timeout.* reach the flight ring, and the launcher reads them there.
+// The settings section_timeout.* are written to the flight ring, from which the launcher reads them.
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
@@ -500,7 +500,7 @@ TEST(SectionTimeout, OfEachSettingStandsInTheRingOfTheRank) {
   (void)trainer.fit();
   std::map<std::string, std::int64_t> limits;
   for (const auto& name : flight::read_ring_file(ring).names) {
-    // A name that several files of the program spell is there several times.
+    // A name that occurs in several source files is in the ring several times.
     if (name.limit_ns != 0) limits[name.name] = name.limit_ns;
   }
   EXPECT_THAT(limits, Contains(Pair("setup", 101 * kSecond)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that a run on a GPU notices a step later than one on a CPU. On a make-believe GPU.
+// Errors that a run on a GPU detects one step later than a run on a CPU. The GPU is a make-believe GPU.
 #include "support/host_waits.h"
 
 #include <ATen/ops/full.h>
@@ -71,7 +71,7 @@ TrainConfig clipped_config() {
 
 struct Ended {
   std::string error = "no error";
-  std::int64_t saved = 0;  ///< the last saved step
+  std::int64_t saved = 0;  ///< number of the last saved step
 };
 
 Ended run_with(std::int64_t bad_step, TrainConfig config) {
@@ -111,7 +111,7 @@ TEST(DeviceStep, WeightsOfSuchAStepAreNotSaved) {
   EXPECT_EQ(ended.saved, 6);
 }
 
-/// The host has to know if a gradient was finite before it can queue the rest.
+/// The host must know if the gradients are finite before it can enqueue the rest of the step.
 TEST(DeviceStep, AScaledLossCostsOneWaitAStep) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   TrainConfig config = clipped_config();
@@ -123,7 +123,7 @@ TEST(DeviceStep, AScaledLossCostsOneWaitAStep) {
   EXPECT_THAT(testing::waits_of_run<LineTask>(config), IsEmpty());
 }
 
-/// The loader's workers copy the batches from page-locked memory. The host reads the numbers after all batches.
+/// The loader's workers copy the batches from page-locked memory. The host reads the results after all batches.
 TEST(DeviceStep, AnEvaluationWaitsOnceAtItsEnd) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const char* program = "test";

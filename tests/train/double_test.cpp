@@ -56,7 +56,7 @@ using testing::current_stream;
 using testing::kGpu;
 using testing::put_behind;
 
-/// The error of recording `work`.
+/// The error when `work` is recorded.
 std::string refusal(const std::function<void()>& work) {
   const auto graph = tensor::make_device_graph();
   std::string words = fault_of<std::runtime_error>([&] { graph->record(work); });
@@ -68,7 +68,7 @@ class DoubleGraph : public ::testing::Test {
  protected:
   void SetUp() override {
     LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
-    (void)found_races();  // of the memory of the test before
+    (void)found_races();  // drops races with the memory of the previous test
   }
 };
 
@@ -189,7 +189,7 @@ TEST_F(DoubleGraph, AnEventOfARecordingIsNotAskedFor) {
   EXPECT_THAT(words([&] { inside.block(current_stream()); }), HasSubstr(recorded));
 }
 
-/// The graph has to go first, but it is kept forever.
+/// The graph must be destroyed first, but here it is kept forever.
 TEST_F(DoubleGraph, ACommunicatorThatEndsBeforeAGraphOfItsEndsTheProcess) {
   RankProcesses ranks(
       current_test(),
@@ -228,12 +228,12 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// The differences of a training from the plain one.
+/// The variants of a training.
 struct Plan {
   bool records = true;
   bool automatic = false;
   int steps = 20;
-  int batches = 1;  ///< per step
+  int batches = 1;  ///< number of batches per step
   bool waits_in_recordings = false;
   DdpOptions ddp = {.first_bucket_bytes = 64, .bucket_bytes = 600};
   std::function<std::int64_t(int step)> rows = [](int /*step*/) { return 4; };
@@ -304,7 +304,7 @@ class Training {
   bool adds_up_ = false;
 };
 
-/// Trains with recorded steps and without, and expects the same bits. Returns: the number of replays.
+/// Trains with and without recorded steps, and expects the same bits. Returns the number of replays.
 int replays_of(Job& job, Plan plan) {
   EXPECT_THAT(job.backend(), HasSubstr("nccl"));
   Training recorded(job, plan);
@@ -364,7 +364,7 @@ TEST(DoubleSteps, AShapeThatAllRanksHaveIsRecordedAsWell) {
       ranks_on_gpus(2));
 }
 
-/// In each step the hosts exchange which parameters are used.
+/// A plan in which the hosts exchange, in each step, which parameters are used.
 Plan with_branches() {
   Plan plan;
   plan.ddp.find_unused_parameters = true;
@@ -412,7 +412,7 @@ TEST(DoubleSteps, GradientsTravelCompressedInARecordingAsWell) {
       ranks_on_gpus(2));
 }
 
-/// Only some of the gradients were in flight when one rank's recording failed.
+/// Only some of the all-reduces have started when one rank's recording fails.
 TEST(DoubleSteps, ARecordingThatFailsWithinBackwardIsTakenBack) {
   run_ranks(
       current_test(),
@@ -452,7 +452,7 @@ TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
 // Failures ------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kStops = "LOCKSTEP_TEST_STOPS";
-/// Trains by replays until something ends it. A rank that stops itself has finished its work.
+/// Trains by replays until a fault ends it. A rank that stops itself has finished its work.
 void train_for_ever(Job& job) {
   Training training(job, {.steps = 15});
   training.run();
@@ -468,7 +468,7 @@ void train_for_ever(Job& job) {
   }
 }
 
-/// NCCL has one call per bucket in a step, and some before the first step; this one is in a replay.
+/// NCCL has one call per bucket in a step, and some before the first step; this call is in a replay.
 constexpr const char* kInAReplay = "call=80";
 
 EndedRanks loop_with(int world, const std::string& fault, Env env = {}) {
@@ -514,7 +514,7 @@ TEST(DoubleStepFailure, AStoppedRankIsNamed) {
   EXPECT_THAT(end.log, HasSubstr("waiting for   rank 1 on"));
 }
 
-/// A make-believe GPU stops with the process; a real one would continue.
+/// A make-believe GPU stops with its process; a real GPU would continue.
 TEST(DoubleStepFailure, ARankThatIsStoppedAnywhereIsATimeout) {
   const RankEnd end = end_beside_a_stopped_rank(ranks_on_gpus(2, {{"LOCKSTEP_TIMEOUT", "2"}}), false);
   EXPECT_EQ(end.code, 76) << end.log;

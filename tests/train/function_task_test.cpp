@@ -29,13 +29,13 @@ struct LineNet : torch::nn::Module {
   torch::nn::Linear line;
 };
 
-// Cannot be called with one tensor.
+// A network that cannot be called with one tensor.
 struct TwoNetImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, double scale) { return x * scale; }
 };
 TORCH_MODULE(TwoNet);
 
-// y = 2 x + 1.
+// Points on the line y = 2 x + 1.
 std::shared_ptr<Dataset> points(std::int64_t count) {
   return make_dataset(count, [count](std::int64_t i) {
     const double x = static_cast<double>(i) / static_cast<double>(count);
@@ -58,7 +58,7 @@ Batch batch_of(std::vector<float> data, std::vector<float> target) {
   return {.data = at::tensor(data).view({size, 1}), .target = at::tensor(target).view({size, 1}), .size = size};
 }
 
-// F1 is not a mean over samples: it comes from counts summed over batches and ranks.
+// F1 is not a mean over samples: it is computed from counts that are summed over batches and ranks.
 class F1Task : public lockstep::FunctionTask {
  public:
   using FunctionTask::FunctionTask;

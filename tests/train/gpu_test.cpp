@@ -38,7 +38,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-/// Some 50 MB of activations per sample, so that a few hundred to a few thousand fill any GPU; 32 MB of weights.
+/// A task with 32 MB of weights and about 50 MB of activations per sample: some hundreds or thousands fill any GPU.
 class WideTask final : public Task {
  public:
   static constexpr std::int64_t kSamples = 100'000;
@@ -80,7 +80,7 @@ TrainConfig wide_config() {
   return config;
 }
 
-/// Trains in a separate folder. Returns: the batch size at the end.
+/// Trains in a separate folder. Returns the batch size at the end.
 std::int64_t train_wide(TrainConfig config) {
   const TempDir folder;
   WideTask task;
@@ -196,12 +196,12 @@ class Side {
     return loss.detach();
   }
 
-  int reads_back_from_;  ///< the number of calls of compute() that do not
+  int reads_back_from_;  ///< number of calls to compute() before the first that reads back
   int calls_ = 0;
   torch::nn::Sequential net_;
   std::optional<AdamW> optimizer_;
   GradScaler* scaler_ = nullptr;  ///< null: the loss is not scaled
-  double scale_ = 0;              ///< at the end
+  double scale_ = 0;              ///< scale at the end
   bool recorded_ = false;
   std::string fallback_;
 };
@@ -223,7 +223,7 @@ TEST(StepGraphGpu, ReplayedStepsTrainAsThoseThatAreComputedWithDropoutStatistics
   expect_alike(plain, recorded);
 }
 
-/// The statistics of the overflowing step are NaN in both.
+/// The statistics of the overflowing step are NaN with and without replays.
 TEST(StepGraphGpu, ReplayedBatchesOfOneStepAddUpUnderAScaleThatChanges) {
   LOCKSTEP_NEEDS_GPU();
   Side plain;
@@ -263,7 +263,7 @@ TEST(StepGraphGpu, AnAutomaticStepThatReadsANumberBackIsNotRecorded) {
 TEST(StepGraphGpu, AnAutomaticRecordingThatFailsLeavesTheRunAsItWas) {
   LOCKSTEP_NEEDS_GPU();
   Side plain(3);
-  Side reading(3);  // only after the recording
+  Side reading(3);  // reads back only after the recording
   const std::vector<float> expected = plain.train(false, 10);
   const std::vector<float> found = reading.train(true, 10, /*automatic=*/true);
   EXPECT_FALSE(reading.recorded());

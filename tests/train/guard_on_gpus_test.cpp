@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard on ranks with make-believe GPUs: gradients come in a thread of autograd.
+// The guard on ranks with make-believe GPUs, whose gradients are computed in autograd's thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,13 +27,13 @@ NoisyRun guarded() {
 }
 
 struct Flip {
-  std::string order;  ///< empty: no error
-  std::string named;  ///< in the error of every rank
+  std::string order;  ///< order for an error; empty: no error
+  std::string named;  ///< text in the error of every rank
 };
 
 class FlipsOnGpus : public ::testing::TestWithParam<Flip> {};
 
-/// Step k guards replica k % 4; the first two guarded steps only show that the GPU repeats itself.
+/// Step k guards replica k % 4; the first two guarded steps only check that the GPU's results are reproducible.
 TEST_P(FlipsOnGpus, AreFoundAndNamed) {
   const test::TempDir folder;
   const char* told = std::getenv("LOCKSTEP_TEST_SHARED");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard: it names the rank with an error of any kind, and is silent without one.
+// The guard names the rank with an error of any kind, and reports nothing without an error.
 #include "train/step/guard.h"
 
 #include <fmt/format.h>
@@ -88,7 +88,7 @@ TEST(Guard, ChangesNoBitAndSaysNothingWhereNothingErrs) {
 struct Flip {
   std::string order;
   int world = 4;
-  std::string named;  ///< in the error of every rank
+  std::string named;  ///< text in the error of every rank
 };
 
 class GuardedFlips : public ::testing::TestWithParam<Flip> {};

@@ -41,15 +41,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// Runs with a scaled loss, forced on in float32 on CPUs: the skipped steps, on all ranks, and their record in a
-// checkpoint.
+// Runs with a scaled loss, which is forced on in float32 on CPUs: all ranks skip the same steps, and a checkpoint has
+// their number.
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// The part that is not finite in the first step of each epoch (its second batch), on one replica.
+/// The values that are not finite in the first step of each epoch (in its second batch), on one replica.
 enum class Poison { kNothing, kOneGradient, kLoss, kAllLosses };
 
-/// A NoisyTask with a replica that goes wrong.
+/// A NoisyTask in which one replica has values that are not finite.
 class PoisonedTask final : public Task {
  public:
   explicit PoisonedTask(Poison poison) : poison_(poison) {}
@@ -79,7 +79,7 @@ class PoisonedTask final : public Task {
 
   NoisyTask noisy_;
   Poison poison_;
-  std::array<std::int64_t, 8> batch_{};  ///< by replica: the current batch's number in the epoch
+  std::array<std::int64_t, 8> batch_{};  ///< number of the current batch in the epoch, by replica
 };
 
 struct PoisonedRun {
@@ -87,7 +87,7 @@ struct PoisonedRun {
   TrainConfig config = noisy_config();
 };
 
-/// Two good steps raise the scale, so that it moves in both directions.
+/// A run in which two good steps raise the scale, so that it changes in both directions.
 PoisonedRun scaled_run(Poison poison, std::int64_t steps = 10) {
   PoisonedRun run{.poison = poison};
   run.config.max_steps = steps;
@@ -116,7 +116,7 @@ std::vector<Json> log_of(const std::filesystem::path& run, const std::string& ev
 
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
 
-/// The run of PoisonedTask on `world` processes; `zero`: with sharded gradients.
+/// The run of PoisonedTask on `world` processes; `zero`: sharded gradients.
 void run_on(const std::filesystem::path& folder, int world, bool zero) {
   run_ranks(
       current_test(),
@@ -134,7 +134,7 @@ TEST(LossScale, GivesTheWeightsOfARunWithoutItWhereNothingOverflows) {
   plain.config.grad_scaler.enabled = "false";
   train(alone(), folder / "plain", plain);
   EXPECT_EQ(train(alone(), folder / "scaled", scaled_run(Poison::kNothing)).skipped_steps, 0);
-  // The scale is a power of two: multiplying with it and dividing again does not round.
+  // The scale is a power of two, so multiplication and division by it do not round.
   for (const auto& [name, value] : state_of(folder / "plain", "model")) {
     EXPECT_TRUE(std::get<at::Tensor>(value).equal(std::get<at::Tensor>(state_of(folder / "scaled", "model").at(name))))
         << name;
@@ -149,7 +149,7 @@ TEST(LossScale, AnInfinityOfOneReplicaLeavesTheStepOutAndHalvesTheScaleOnEveryPr
   const StateDict scaler = state_of(folder / "two", "scaler");
   EXPECT_EQ(std::get<double>(scaler.at("scale")), 32768);
   EXPECT_EQ(std::get<std::int64_t>(state_of(folder / "two", "optimizer").at("step")), 6);
-  // A process with another scale would have given other gradients.
+  // A process with another scale would have computed other gradients.
   EXPECT_EQ(digest_of(folder / "two"), digest_of(folder / "alone"));
   EXPECT_EQ(digest_of(folder / "four"), digest_of(folder / "alone"));
 }
@@ -310,7 +310,7 @@ struct LineNet : torch::nn::Module {
   torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
 };
 
-/// The gradient of the root is infinite at 0, and the loss is 0.
+/// A task whose loss is 0 and whose gradient, of a square root at 0, is infinite.
 TaskOptions with_bad_gradient() {
   return {
       .model = [] { return LineNet(); },
@@ -358,7 +358,7 @@ RANKS_TEST(Training, NamesTheRankWhoseLossIsNotFinite, 2) {
 }  // namespace not_finite_test
 }  // namespace lockstep::train
 
-// A gradient that is not finite with a finite loss: no checkpoint keeps the result, and the run can be resumed.
+// A gradient that is not finite, with a finite loss: checkpoints do not store the result, and the run can be resumed.
 namespace lockstep {
 namespace finite_saves_test {
 
@@ -377,10 +377,10 @@ struct LineNet : torch::nn::Module {
   LineNet() { mask = register_buffer("mask", at::full({3}, -kInf)); }
   at::Tensor forward(const at::Tensor& x) { return line(x); }
   torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
-  at::Tensor mask;  // like an attention's
+  at::Tensor mask;  // like an attention mask
 };
 
-/// The gradient of the root is infinite at 0: times 0 it is NaN, but the loss is finite. Only in step 6.
+/// A task in which the gradient of a square root is infinite at 0 and, times 0, NaN, but the loss is finite. In step 6.
 TaskOptions root_task(bool spoils) {
   return {.model = [] { return LineNet(); },
           .dataset =
@@ -476,7 +476,7 @@ TEST_P(ByAllRanks, EachEndsWithTheErrorAndNoCheckpointIsSpoilt) {
 INSTANTIATE_TEST_SUITE_P(ZeroAndNotInTheBackgroundAndNot, ByAllRanks,
                          ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
-/// Makes a run like an older version, or like a person who wanted to look at the values.
+/// Makes a run whose checkpoint has values that are not finite, as made by an older version or a curious user.
 void run_into_spoilt_checkpoint(const fs::path& run) {
   TrainConfig config = config_of(6);
   config.checkpoint.require_finite = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small problem with all that could make two runs differ: dropout, batch norm, a buffer that training reads.
+// A small problem with everything that could make two runs differ: dropout, batch norm, a buffer that training reads.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -37,7 +37,7 @@ class NoisyNet final : public torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor hidden = norm(first(x)).relu();
-    // Unlike batch norm's, this buffer affects the output in training.
+    // Unlike batch norm's buffers, this buffer affects the output in training.
     if (is_training()) level.mul_(0.9).add_(hidden.detach().mean(0), 0.1);
     return last(at::dropout(hidden - level, 0.3, is_training()));
   }
@@ -49,7 +49,7 @@ class NoisyNet final : public torch::nn::Module {
   at::Tensor level;
 };
 
-/// The product of two numbers, to learn from `size` noisy samples. `shifted`: one changed sample.
+/// Learns the product of two numbers from `size` noisy samples. `shifted`: one sample is changed.
 class NoisyTask final : public Task {
  public:
   explicit NoisyTask(std::int64_t size = 67, std::int64_t shifted = -1) : size_(size), shifted_(shifted) {}
@@ -67,7 +67,7 @@ class NoisyTask final : public Task {
     if (on_forward) on_forward(++forwards_);
     return dynamic_cast<NoisyNet&>(model).forward(batch.data);
   }
-  /// Divides by the squares of all replicas, so that a collective lies between forward and backward.
+  /// Divides by the sum of squares over all replicas, so that there is a collective between forward and backward.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override {
     const at::Tensor squares = batch.target.detach().pow(2).sum().reshape({1}).cpu();
     this_replica().all_reduce(squares, ReduceOp::kMean);
@@ -82,7 +82,7 @@ class NoisyTask final : public Task {
   }
   [[nodiscard]] std::string model_name() const override { return "noisy"; }
 
-  std::function<void(std::int64_t number)> on_forward;  ///< called before each, with its number from 1
+  std::function<void(std::int64_t number)> on_forward;  ///< called before each forward, with its number from 1
 
  private:
   std::int64_t size_;
@@ -90,7 +90,7 @@ class NoisyTask final : public Task {
   std::int64_t forwards_ = 0;
 };
 
-/// Four replicas, 3 steps an epoch (of 2 accumulated batches of 3, the last of 2), 10 steps.
+/// Four replicas and 10 steps, 3 per epoch (each of 2 accumulated batches of 3 samples, the last of 2).
 inline TrainConfig noisy_config() {
   TrainConfig config;
   config.replicas = 4;

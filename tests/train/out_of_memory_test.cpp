@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Too little memory: the messages, and the search for the largest batch.
+// Out of memory: the messages, and the search for the largest batch.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
@@ -28,7 +28,7 @@ struct Search {
   std::vector<std::int64_t> tried;
 };
 
-/// A search in memory for `limit` samples.
+/// A search with memory for `limit` samples.
 Search search(std::int64_t most, std::int64_t limit) {
   Search search;
   search.found = largest_batch(most, [&](std::int64_t batch) {
@@ -38,7 +38,7 @@ Search search(std::int64_t most, std::int64_t limit) {
   return search;
 }
 
-/// The result by counting.
+/// The expected result, found by counting.
 std::int64_t expected(std::int64_t most, std::int64_t limit) {
   if (limit >= most) return most;
   return limit < 8 ? limit : limit / 8 * 8;
@@ -91,8 +91,8 @@ TEST(BatchSearch, WithoutSamplesNothingIsTried) {
 }  // namespace lockstep::train
 
 #ifdef __SANITIZE_ADDRESS__
-// AddressSanitizer ends a program that asks for more than 1 TiB; the C library returns no memory. These tests ask for
-// that much. The sanitizer reads this function's options before ASAN_OPTIONS.
+// These tests request more than 1 TiB of memory. The C library then fails the request, but AddressSanitizer ends the
+// program, unless this function's options, which it reads before ASAN_OPTIONS, allow it.
 extern "C" {
 [[gnu::visibility("default")]] const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
 const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -112,9 +112,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using train::OutOfMemory;
 
-constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: no machine has 256 TiB
+constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: machines do not have 256 TiB
 
-/// Asks for too much in training or in evaluation, from the n-th forward on.
+/// A task that requests too much memory in training or in evaluation, from the n-th forward on.
 class GreedyTask final : public Task {
  public:
   GreedyTask(bool training, int from) : training_(training), from_(from) {}

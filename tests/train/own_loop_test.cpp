@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a user's own loop: evaluation, state of one rank, accumulation, and a forgotten wrapper.
+// The parts of a user's own loop: evaluation, state of one rank, accumulation, and a forgotten wrapper.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -50,13 +50,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The evaluation in a user's own loop: every sample once, the same bits on any number of ranks.
+// The evaluation in a user's own loop: every sample counts once, and the bits are the same on any number of ranks.
 
 std::shared_ptr<Dataset> numbers(std::int64_t count) {
   return make_dataset(count, [](std::int64_t i) { return Sample{at::full({1}, std::sin(i + 1.0), at::kDouble)}; });
 }
 
-/// The bits of a sum that depends on the order of additions, and of the number of samples.
+/// The bits of a sum, which depends on the order of additions, and of the number of samples.
 std::string bits_of(const Job& job, std::int64_t samples) {
   torch::nn::Linear net(1, 1);
   const auto found = evaluate_sharded(job, *net, numbers(samples), {.batch_size = 4}, [](const Batch& batch) {
@@ -110,7 +110,7 @@ struct Normed : torch::nn::Module {
 
 RANKS_TEST(EvaluateSharded, TheWrappersBuffersAreThoseOfRankZero, 2) {
   DistributedDataParallel model{Normed(), job};
-  model->norm->running_mean.fill_(job.rank());  // as after a step in which each rank saw other samples
+  model->norm->running_mean.fill_(job.rank());  // as after a step in which each rank reads different samples
   const auto found = evaluate_sharded(job, model, numbers(8), {.batch_size = 4},
                                       [&](const Batch& batch) { return model(batch.data.to(at::kFloat)).sum(); });
   EXPECT_EQ(model->norm->running_mean.item<float>(), 0);
@@ -203,7 +203,7 @@ DataLoader loader_of(Job& job) {
   return DataLoader{samples, job, {.batch_size = 4, .workers = 0, .shuffle = true}};
 }
 
-/// The output while the ranks train for an epoch.
+/// The output of the ranks while they train for an epoch.
 template <class Net, class Step>
 std::string said(Job& job, Net& net, const Step& step, std::int64_t batches = 100) {
   DataLoader loader = loader_of(job);
@@ -277,9 +277,9 @@ RANKS_TEST(SeparateTraining, NorWhereGradientsAreAveragedByHand, 2) {
   EXPECT_THAT(said(job, net, step), IsEmpty());
 }
 
-// accumulate_steps: several batches give the gradients of one batch with all their samples, up to float32's rounding.
+// accumulate_steps: several batches give the gradients of one batch with all samples, up to float32's rounding.
 
-/// Without batch norm, whose statistics are those of one batch, and without dropout, which draws numbers for each.
+/// A network without batch norm, whose statistics depend on the batch, and dropout, whose numbers do.
 class PlainNet final : public torch::nn::Module {
  public:
   PlainNet() {
@@ -311,7 +311,7 @@ class PlainTask final : public Task {
   [[nodiscard]] std::string model_name() const override { return "plain"; }
 };
 
-/// The gradients and the loss of the first step, eight samples for each of two replicas.
+/// The gradients and the loss of the first step, with eight samples for each of two replicas.
 std::vector<at::Tensor> first_step(const Job& job, std::int64_t accumulated) {
   PlainTask task;
   TrainConfig config;

@@ -53,7 +53,7 @@ TEST(Plan, TheLearningRateIsScaledAsAsked) {
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.1 * 512 / 256);
 }
 
-/// The segmentation origin's launch document: 16 images per step on one, two and four cards, --lr 1e-3.
+/// The launch document of the segmentation recipe's origin: 16 images per step on one, two and four GPUs, --lr 1e-3.
 TEST(Plan, ScaledByReplicasItHasTheRowsOfTheDocument) {
   struct Row {
     std::int64_t batch_size;
@@ -144,7 +144,7 @@ TEST(Plan, TheBannerSaysWhichScheduleItIs) {
   EXPECT_EQ(schedule_text({.type = "flat_cosine"}), "flat cosine");
 }
 
-// The state of a run in a checkpoint, which may come from anyone.
+// The state of a run in a checkpoint, which is untrusted input.
 
 /// A state with all entries.
 StateDict full_state() {
@@ -186,7 +186,7 @@ TEST(RunState, RefusesByNameEachCountThatNoRunCanHave) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)run_state_of(third); }), HasSubstr("valid values are 1 and 2"));
 }
 
-// Such an epoch would never end.
+// An epoch whose position is past its last batch would never end.
 TEST(RunState, StandsNotBehindTheLastBatchOfItsEpoch) {
   const RunState run = run_state_of(full_state());
   EXPECT_NO_THROW(require_place(run, 4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An interrupted and resumed run has the bits of an uninterrupted one, on any number of ranks.
+// An interrupted and resumed run has the same bits as an uninterrupted run, on any number of ranks.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// The whole run on one process, once.
+/// The digest of the whole run on one process, computed once.
 const std::string& expected_digest() {
   static const std::string digest = [] {
     const TempDir folder;
@@ -203,7 +203,7 @@ TEST(Resume, TheLogHasEachStepOnceAndTheLossesOfTheUnbrokenRun) {
   for (int step = 8; step <= 10; ++step) fs::remove_all(folder / fmt::format("broken/checkpoints/step-{:08}", step));
   train(alone(), folder / "broken", {.resume = "auto"});
   EXPECT_EQ(losses("broken"), losses("whole"));
-  EXPECT_EQ(losses("whole").size(), 10U + 4U);  // four epochs began
+  EXPECT_EQ(losses("whole").size(), 10U + 4U);  // four epochs started
 }
 
 TEST(Resume, ATornCheckpointIsSkippedForTheOneBefore) {
@@ -233,7 +233,7 @@ TEST(Resume, OtherSettingsAreAnErrorThatNamesThem) {
   NoisyRun run{.resume = "auto"};
   run.config.batch_size = 5;
   run.config.optimizer.lr = 0.5;
-  run.config.workers = 0;  // free
+  run.config.workers = 0;  // may change at resume
   const std::string message = message_of([&] { train(alone(), folder / "run", run); });
   EXPECT_THAT(message, HasSubstr("batch_size is 5 and was 3, optimizer.lr is 0.5 and was 0.01"));
   EXPECT_THAT(message, ::testing::Not(HasSubstr("workers")));
@@ -248,7 +248,7 @@ TEST(Resume, ReplicasAndThreadsComeFromTheCheckpoint) {
   const TempDir folder;
   NoisyRun run;
   run.config.max_steps = 3;
-  run.config.schedule.type = "none";  // then its length is free
+  run.config.schedule.type = "none";  // its length may then change
   run.config.threads = 2;
   train(alone(), folder / "run", run);
   run.config.max_steps = 4;
@@ -277,7 +277,7 @@ NoisyRun begun_with_two() {
   NoisyRun run;
   run.config.replicas = 2;
   run.config.batch_size = 6;
-  run.config.schedule.type = "none";  // then its length is free
+  run.config.schedule.type = "none";  // its length may then change
   run.config.max_steps = 5;
   return run;
 }
@@ -328,7 +328,7 @@ TEST(Resume, WithMoreReplicasTheSameBatchesAreDividedIntoMoreParts) {
   EXPECT_EQ(learning_rates(folder / "unbroken"), learning_rates(folder / "run"));
 }
 
-/// Without dropout and batch norm a step depends only on its samples and the order of additions.
+/// Uses a task without dropout and batch norm: a step then depends only on its samples and the order of additions.
 TEST(Resume, AStepOfMoreReplicasHasTheSamplesThatItWouldHaveHad) {
   const TempDir folder;
   PlainTask task;
@@ -401,7 +401,7 @@ TEST(Resume, TheBestEvaluationIsNamedAndPruningSparesIt) {
   const TempDir folder;
   NoisyRun run;
   run.config.max_steps = 24;
-  run.config.optimizer.lr = 0.2;  // so that the last is rarely the best
+  run.config.optimizer.lr = 0.2;  // so that the last checkpoint is rarely the best
   run.config.checkpoint = {.every_steps = 1, .keep_last = 1};
   train(alone(), folder / "run", run);
   const Checkpoint best = load_checkpoint((folder / "run").string() + ":best");
@@ -422,7 +422,7 @@ RANKS_TEST(Evaluate, CountsEachSampleOnceOnAnyNumberOfReplicas, 2) {
   }
 }
 
-/// The launcher of a range of nodes restarts it with fewer ranks.
+/// A launcher with a range of nodes restarts the run with fewer ranks.
 TEST(Resume, MoreRanksThanReplicasLeaveWhereTheLauncherCanGoOnWithFewer) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -453,7 +453,7 @@ TEST(Resume, AGroupThatIsStartedAgainWhileTheOneBeforeHoldsTheFolderFailsInAWayT
   const bool is_rank = std::getenv("LOCKSTEP_TEST_SHARED") != nullptr;
   const std::string shared = is_rank ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
   std::optional<RunFolder> before;
-  if (!is_rank) before.emplace(shared);  // its rank 0 hangs in the kernel
+  if (!is_rank) before.emplace(shared);  // the previous rank 0 hangs in the kernel
   run_ranks(
       current_test(),
       [&](Job& job) {
@@ -482,7 +482,7 @@ RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
   }
 }
 
-/// Settings in typed form.
+/// Settings that are set from text, as by --set.
 TrainConfig typed_config(std::int64_t steps) {
   TrainConfig config = noisy_config();
   ConfigTree tree;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run folders on disks, also full and read-only ones, and with a killed holder: the test executes itself as that
-// holder.
+// Run folders on disks, including full and read-only disks, and run folders with a killed holder: the test executes
+// itself as that holder.
 #include "lockstep/train/run_folder.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  // The reason why there is none; empty if there is.
+  // The reason why there is no such disk; empty if there is one.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   void fill() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways of saving that do not change the result: in a thread, by all ranks, of a sharded optimizer.
+// Modes of saving, which do not change the result: in a thread, by all ranks, and with a sharded optimizer.
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@
 #include "train/loop/run_saver.h"
 #include "train/noisy_task.h"
 
-/// Replaces the C library's: a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
+/// Replaces the C library's fsync: simulates a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
 extern "C" int fsync(int fd) {
   static const char* const slow = std::getenv("LOCKSTEP_TEST_FSYNC_MS");
   if (slow != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
@@ -81,7 +81,7 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
 
-/// Ranks 0 and 1 wait for a save that rank 2 never makes: it reports its position twice, like them, and dies.
+/// Ranks 0 and 1 wait for a save that rank 2 never makes: it reports its position twice, as they do, and dies.
 void save_with_a_dead_rank(Job& job, bool asynchronous) {
   train::RunSaver saver(job, {.async = asynchronous, .sharded = true}, variable("LOCKSTEP_TEST_RUN"));
   job.barrier();
@@ -97,7 +97,7 @@ void save_with_a_dead_rank(Job& job, bool asynchronous) {
 
 class DeadRank : public ::testing::TestWithParam<bool> {};
 
-/// The saving threads communicate through the store, which does not know of deaths.
+/// The saving threads communicate through the store, which does not detect the death of a rank.
 TEST_P(DeadRank, DuringAShardedSaveEndsTheOthersAtOnce) {
   const TempDir folder;
   RankProcesses ranks(
@@ -110,11 +110,11 @@ TEST_P(DeadRank, DuringAShardedSaveEndsTheOthersAtOnce) {
 }
 INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
 
-/// Saves by one rank, and sharded ones.
+/// Saves by one rank, and sharded saves.
 class SlowDisk : public ::testing::TestWithParam<bool> {};
 
-/// A checkpoint takes seven times 0.6 s, with a limit of 3 s for a collective. The first is written in the background,
-/// the last is not.
+/// A checkpoint takes seven times 0.6 s, with a limit of 3 s for a collective. The first checkpoint is written in the
+/// background, the last one is not.
 TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -185,7 +185,7 @@ TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   // Replaces the checkpoints' folder with a file in the middle of the run.
   run.task.on_forward = [&](std::int64_t number) {
     if (number != 40) return;
-    while (fs::exists(folder / "run/checkpoints/.")) {  // the writer may be at work in it
+    while (fs::exists(folder / "run/checkpoints/.")) {  // the writer may be writing into it
       std::error_code ignored;
       fs::rename(folder / "run/checkpoints", folder / "gone", ignored);
     }
@@ -200,7 +200,7 @@ TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   EXPECT_THAT(message, ::testing::AnyOf(HasSubstr("is not saved: "), HasSubstr("cannot list ")));
 }
 
-/// Makes the threads that write checkpoints begin late.
+/// Delays the threads that write checkpoints.
 void slow_down_writers() {
   at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
                           if (std::string_view(function.name()) == "the checkpoint writer")
@@ -209,7 +209,7 @@ void slow_down_writers() {
                         }).scopes({at::RecordScope::USER_SCOPE}));
 }
 
-/// A run whose disk fails in the middle. Returns: the error that it ends with.
+/// Runs with a disk that fails in the middle of the run. Returns the error with which the run ends.
 std::string end_of_failing_run(Job& job, const fs::path& folder, bool sharded, const std::string& when_busy) {
   NoisyRun run;
   run.config.checkpoint.sharded = sharded;
@@ -229,7 +229,7 @@ std::string end_of_failing_run(Job& job, const fs::path& folder, bool sharded, c
   return "";
 }
 
-/// True if sharded; the rank whose writer is late.
+/// The parameters: true if sharded, and the rank whose writer is late.
 class FailedSave : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
 TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) {
@@ -311,7 +311,7 @@ TEST(StartFromAUrl, GoesOnToTheDigestOfTheUnbrokenRun) {
 
 TEST(Start, AnErrorOfTheMainRankIsTheSameOnAll) {
   const TempDir folder;
-  const bool is_rank = !variable("LOCKSTEP_TEST_RUN").empty();  // a rank finds the run there
+  const bool is_rank = !variable("LOCKSTEP_TEST_RUN").empty();  // this variable names the run for a rank
   if (!is_rank) train(alone(), folder / "run");
   for (const std::string& name : files_of(folder / "run/checkpoints")) {
     if (name.starts_with("step-")) fs::resize_file(folder / "run/checkpoints" / name / "model.safetensors", 7);

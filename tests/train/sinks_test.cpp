@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The view of a run for people and programs.
+// The reports of a run for users and programs.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ using test::NoisyTask;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Writes one word for each event.
+/// A sink that writes one word for each event.
 class WordSink final : public RunSink {
  public:
   void on_start(const RunStart& event) override { note("start " + std::to_string(event.step)); }
@@ -61,7 +61,7 @@ class WordSink final : public RunSink {
   void note(std::string word) { words.push_back(std::move(word)); }
 };
 
-/// By default 3 steps: one epoch.
+/// Trains for `steps` steps, by default one epoch.
 TrainResult train(const Job& job, const std::filesystem::path& run_dir, std::vector<std::shared_ptr<RunSink>> sinks,
                   const std::string& resume = "none", std::int64_t steps = 3) {
   NoisyTask task;
@@ -183,7 +183,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// The view of a running training for people and Prometheus: TensorBoard's event files and the page /metrics.
+// The reports of a running training for users and Prometheus: TensorBoard's event files and the page /metrics.
 
 struct Wanted {
   std::int64_t steps = 4;
@@ -395,7 +395,7 @@ class SetClock final : public Clock {
   TimePoint now_ = {};
 };
 
-/// A rank of the previous group that hangs in the kernel still has the port.
+/// A rank of the previous group that hangs in the kernel still holds the port.
 TEST(MetricsSink, OfAGroupThatWasStartedAgainTakesItsPortWhenThatIsFree) {
   std::optional<train::MetricsServer> before(std::in_place, train::ServerAddress{}, [] { return "page"; });
   const std::string url = before->url();

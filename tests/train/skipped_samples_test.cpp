@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// data.skip_samples: the samples that replace others. A run without some samples has the same bits whichever way it was
-// made.
+// data.skip_samples: other samples replace the skipped ones. A run without some samples has the same bits, even if it
+// was interrupted or ran on another number of ranks.
 #include "train/plan/skipped_samples.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ TEST(SkippedSamples, LeaveTheOrderAsItIsElsewhere) {
 TEST(SkippedSamples, AreLeftOutFromTheirBatchOn) {
   const Order whole = order_without({}, 2);
   SkippedSamples skipped;
-  skipped.add(whole[23], {.epoch = 2, .batch = 2});  // the position before that batch
+  skipped.add(whole[23], {.epoch = 2, .batch = 2});  // position before that batch
   skipped.add(whole[24], {.epoch = 2, .batch = 2});
   EXPECT_EQ(order_without(skipped, 1), order_without({}, 1));
   const Order order = order_without(skipped, 2);
@@ -149,7 +149,7 @@ class SampleWatch final : public StepWatch {
 
 constexpr int kLeftOut = 16;  ///< samples
 
-/// Resumes at step 4 of `from`, and leaves out the first of all samples.
+/// Resumes at step 4 of `from`, and skips the first of all samples.
 NoisyRun second_half(const TempDir& folder, const std::filesystem::path& from) {
   std::string names;
   for (int index = 0; index < kLeftOut; ++index) names += fmt::format("sample {}\n", index);
@@ -207,7 +207,7 @@ TEST(SkippingRuns, ThatWereKilledGoOnWithTheSameSamples) {
   const TempDir folder;
   test::train(testing::alone(), folder / "whole");
   test::train(testing::alone(), folder / "half", second_half(folder, folder / "whole"));
-  // Nothing was saved since it resumed: only the run folder knows the skipped samples.
+  // There was no save after the resume: only the run folder has the skipped samples.
   std::filesystem::copy(folder / "whole", folder / "killed", std::filesystem::copy_options::recursive);
   for (const int step : {5, 6, 7, 8, 9, 10}) {
     std::filesystem::remove_all(folder / "killed/checkpoints" / fmt::format("step-{:08}", step));

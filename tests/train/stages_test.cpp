@@ -178,7 +178,7 @@ TEST(StageDecisions, OneStageHasNoNamesButBestAndNoStateOfStages) {
   EXPECT_THAT(saved, IsEmpty());
 }
 
-/// 3 steps per epoch; with the high rate some epochs are no better.
+/// 3 steps per epoch; with the high rate some epochs do not improve the metric.
 NoisyRun staged_run() {
   NoisyRun run;
   run.config.max_steps = 0;
@@ -276,7 +276,7 @@ TEST(StagedRun, ResumedInAFolderOfItsOwnItTakesTheFirstStagesBestAlong) {
   EXPECT_THAT(checkpoint_names(FileSystem::system(), folder / "run/checkpoints"), Contains("best_stg1"));
 }
 
-/// A kill may come between a checkpoint and its names; checkpoints without names are pruned.
+/// A process may be killed between saving a checkpoint and naming it; checkpoints without names are pruned.
 TEST(StagedRun, ResumedWithoutTheNamesOfItsBestsItGivesThemAgain) {
   const TempDir folder;
   const fs::path run_dir = folder / "run";
@@ -325,8 +325,8 @@ TEST(StagedRun, WithoutAnAverageItRefreshesTheWeights) {
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("refresh weights at epoch 3: "));
 }
 
-/// The model does not learn, so the second evaluation is no better than the first: stage 2 is epoch 3, with its own
-/// rate.
+/// A run whose model does not learn, so the second evaluation is not better than the first: stage 2 is epoch 3, with
+/// its own rate.
 NoisyRun impatient_run() {
   NoisyRun run = staged_run();
   run.config.optimizer.lr = 1e-12;
@@ -378,7 +378,7 @@ TEST(StagedRun, ATornBestIsAnErrorThatNamesTheFile) {
   run.config.checkpoint.async = false;
   std::int64_t evaluations = 0;
   run.task.on_forward = [&](std::int64_t) {
-    // Before the switch, the file for the second stage loses its end.
+    // Truncates the file for the second stage before the switch.
     const fs::path best = folder / "run/checkpoints/best_stg1";
     if (!fs::exists(best) || ++evaluations > 1) return;
     const fs::path step = find_named_checkpoint(FileSystem::system(), folder / "run/checkpoints", "best_stg1");
@@ -399,7 +399,7 @@ TEST(StagedConfig, ASecondStageNeedsAnEvaluationBeforeIt) {
   EXPECT_THROW(config.validate(), UsageError);
   config.eval_every_epochs = 3;
   EXPECT_NO_THROW(config.validate());
-  config.eval_from_epoch = 3;  // the first evaluation would come after 6 epochs
+  config.eval_from_epoch = 3;  // the first evaluation would be after 6 epochs
   EXPECT_THROW(config.validate(), UsageError);
   config.eval_from_epoch = 2;
   EXPECT_NO_THROW(config.validate());
@@ -421,7 +421,7 @@ TEST(StagedConfig, SettingsOfASecondStageWithoutOneAreAnError) {
 
 // Fresh runs that start from the weights of another run or file, on one process and on two.
 
-/// One step that hardly moves the parameters: the run saves its start.
+/// Settings of one step that hardly changes the parameters, so that the run saves its start.
 TrainConfig still_config() {
   TrainConfig config = noisy_config();
   config.max_steps = 1;

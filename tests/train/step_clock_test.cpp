@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a step by activity, and the process's resources meanwhile.
+// The time of a step by activity, and the resources that the process uses during the step.
 #include "train/step/step_clock.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST(StepClock, CountsReplicasThatTakeTurnsAsOne) {
   std::thread other([&] {
     const Span span({.name = "forward"});
     compute_for_ms(4);
-    clock.turn_to(0);  // as at the end of backward
+    clock.turn_to(0);  // as the end of backward does
   });
   other.join();
   const ClockReading reading = clock.take();

@@ -30,8 +30,8 @@ using ::testing::IsEmpty;
 
 /// Counts the calls to the recording.
 struct Calls {
-  bool entered = false;              ///< the recorded stream is the current one
-  std::vector<bool> on_stream = {};  ///< for each computation of a step: true if it was then
+  bool entered = false;              ///< true: the recorded stream is the current stream
+  std::vector<bool> on_stream = {};  ///< for each computation of a step: true if the recorded stream was current
   int records = 0;
   int replays = 0;
 };
@@ -46,7 +46,7 @@ void set_gradients(const NamedTensors& parameters, const std::vector<at::Tensor>
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].second.mutable_grad() = gradients[i];
 }
 
-/// Restores the values of these tensors at its end: recorded work must not take effect.
+/// Restores the values of these tensors when it is destroyed, because recorded work must not take effect.
 class KeptValues {
  public:
   explicit KeptValues(const std::vector<at::Tensor>& tensors) : tensors_(tensors) {
@@ -65,7 +65,7 @@ class KeptValues {
   std::vector<at::Tensor> values_;
 };
 
-/// Like a GPU's, a replay reads and writes the memory of the recording.
+/// A make-believe graph. As on a GPU, a replay reads and writes the memory of the recording.
 class MakeBelieveGraph final : public tensor::DeviceGraph {
  public:
   MakeBelieveGraph(Calls& calls, NamedTensors parameters) : calls_(calls), parameters_(std::move(parameters)) {}
@@ -117,7 +117,7 @@ class BrokenGraph final : public tensor::DeviceGraph {
 struct Small {
   torch::nn::Linear net{6, 2};
   torch::nn::Linear more{6, 2};
-  double share = 1;              ///< of a batch in its step
+  double share = 1;              ///< share of a batch in its step
   GradScaler* scaler = nullptr;  ///< null: the loss is not scaled
 
   Small() : loss_(at::zeros({})) {
@@ -134,7 +134,7 @@ struct Small {
       at::Tensor loss = at::dropout(net(batch.data), 0.5, true).pow(2).sum() * share;
       if (batch.size == 3) loss = loss + more(batch.data).pow(2).sum() * share;
       (scaler == nullptr ? loss : scaler->scale(loss)).backward();
-      return loss_.copy_(loss.detach());  // a recording's loss is always there
+      return loss_.copy_(loss.detach());  // the loss of a recording is always in this tensor
     };
   }
   void update() {
@@ -190,7 +190,7 @@ TEST(StepGraph, ARecordedRunHasTheBitsOfOneThatIsNot) {
   EXPECT_EQ(calls.records, 1);
 }
 
-/// Runs steps of `batches` batches each, with these sizes. Returns: the losses.
+/// Runs steps of `batches` batches each, with these sizes. Returns the losses.
 std::vector<double> accumulate(Small& small, StepGraph& steps, const std::vector<std::int64_t>& sizes,
                                std::size_t batches) {
   small.share = 1.0 / static_cast<double>(batches);
@@ -228,7 +228,7 @@ TEST(StepGraph, ABatchAddsToGradientsOfAnotherShapeAndOfLayersThatItDoesNotUse) 
   EXPECT_GT(calls.replays, 40);
 }
 
-/// Trains steps with a scaled loss; one overflows and is skipped.
+/// Trains steps with a scaled loss; one step overflows and is skipped.
 void train_scaled(Small& small, StepGraph& steps) {
   GradScaler scaler({.init_scale = 4, .growth_interval = 2});
   SGD optimizer(small.parameters(), {.lr = 0.01});
@@ -372,7 +372,7 @@ TEST(StepGraph, BatchesWithAKeyOfTheirOwnHaveARecordingOfTheirOwn) {
   EXPECT_EQ(calls.replays, 2);
 }
 
-/// A device that waits in steps, or refuses to record.
+/// A graph of a device that waits within steps, or refuses to record.
 class HardGraph final : public tensor::DeviceGraph {
  public:
   HardGraph(std::string wait, int& records, NamedTensors parameters)
@@ -396,7 +396,7 @@ class HardGraph final : public tensor::DeviceGraph {
   NamedTensors parameters_;
 };
 
-/// The fallback and the weights of 6 automatic steps on such a device.
+/// The reason for the fallback, and the weights after 6 automatic steps on such a device.
 std::pair<std::string, at::Tensor> automatic_steps(const std::string& wait, int& records) {
   Small small;
   StepGraphOptions options;

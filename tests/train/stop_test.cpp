@@ -37,7 +37,7 @@ using train::StopReason;
 using train::StopSignals;
 using train::StopWish;
 
-// A run that is asked to end saves and ends, all ranks at one step, and resumes as if nothing had happened.
+// A run that is asked to end saves and ends with all ranks at the same step, and resumes without a difference.
 
 class ManualClock final : public Clock {
  public:
@@ -120,7 +120,7 @@ TEST(StopSignalsDeathTest, ASigtermASecondAfterTheFirstEndsTheProcess) {
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
-/// The signal at the `number`-th forward of rank `rank`.
+/// A signal that rank `rank` gets at its `number`-th forward.
 struct Kick {
   int signal = SIGTERM;
   std::int64_t number = 1;
@@ -148,7 +148,8 @@ TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
   const TempDir folder;
   train(alone(), folder / "whole");
   const std::string expected = digest_of(folder / "whole");
-  // 4 replicas of 2 batches per step, 3 steps per epoch (the last of one batch): these lie before, in and after epochs.
+  // 4 replicas of 2 batches per step, 3 steps per epoch (the last of one batch): the numbers are before, in and after
+  // epochs.
   for (const std::int64_t number : {1, 7, 9, 15, 20, 22, 31, 40, 55}) {
     SCOPED_TRACE(number);
     const fs::path run = folder / fmt::format("stopped-{}", number);
@@ -186,7 +187,7 @@ TEST(Stop, AllRanksLeaveAtOneStepWhicheverWasAsked) {
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "whole"));
 }
 
-/// All ranks have to take part when rank 0 gathers the optimizer, even if the step was saved just before.
+/// All ranks must take part when rank 0 gathers the optimizer state, even if the step has just been saved.
 TEST(Stop, AtAStepThatIsSavedAnywayWorksWithAShardedOptimizer) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -205,7 +206,7 @@ TEST(Stop, AtAStepThatIsSavedAnywayWorksWithAShardedOptimizer) {
 TEST(Stop, WhenTheTimeIsOver) {
   const TempDir folder;
   NoisyRun run;
-  run.config.checkpoint.every_steps = 0;  // saving combines the loss at once
+  run.config.checkpoint.every_steps = 0;  // a save would reduce the loss at once
   Trainer trainer(alone(), run.task, run.config,
                   {.recipe = "noisy", .run_dir = folder / "run", .max_time = std::chrono::nanoseconds(1)});
   const TrainResult result = trainer.fit();
@@ -283,7 +284,7 @@ using test::noisy_config;
 using test::NoisyTask;
 using ::testing::HasSubstr;
 
-// A run folder that is lost during training, as by "rm -rf" in the wrong window.
+// A run folder that is removed during training, for example by an "rm -rf" in the wrong terminal.
 
 /// A run whose rank 0 does `harm` after step 4.
 struct Harmed {
@@ -314,7 +315,7 @@ std::string error_of(const Job& job, const Harmed& run) {
   }
 }
 
-/// Removes the run at one stroke, as a save may be in progress.
+/// Removes the run in one step, because a save may be in progress.
 void remove_run(const fs::path& run) {
   const fs::path aside = run.string() + "-removed";
   fs::rename(run, aside);

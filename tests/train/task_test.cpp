@@ -45,7 +45,7 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
 
-/// Gathers numbers; the metric is the median, which ranks could not compute by adding.
+/// A tally that gathers numbers. Its metric is the median, which cannot be computed from sums.
 class MedianTally final : public Tally {
  public:
   void add(const Outputs& outputs, const Batch& batch) override {
@@ -294,7 +294,7 @@ TEST(TotalBatchSize, IsDividedOverTheReplicas) {
 
 std::string read(const fs::path& path) { return FileSystem::system().read(path); }
 
-/// A task whose metric is `value` of the evaluation's number, from 1 on.
+/// A task whose metric is `value` called with the number of the evaluation, from 1 on.
 class GivenMetric final : public Task {
  public:
   explicit GivenMetric(std::function<double(int)> value) : value_(std::move(value)) {}
@@ -315,8 +315,8 @@ class GivenMetric final : public Task {
   mutable int evaluations_ = 0;
 };
 
-/// Trains for 3 epochs and returns the result; every file of the run is JSON. The metric is NaN at the first `late`
-/// evaluations.
+/// Trains for 3 epochs and returns the result; expects JSON in every file of the run. The metric is NaN at the first
+/// `late` evaluations.
 TrainResult train_late(const fs::path& run, int late) {
   GivenMetric task([late](int number) { return number <= late ? std::nan("") : 0.25 / number; });
   TrainConfig config = test::noisy_config();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer on a problem of one layer: its files and decisions can be checked in a second.
+// The Trainer on a problem of one layer, with which its files and decisions can be checked in a second.
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/step_timer.h"
 
@@ -27,7 +27,7 @@ class LineNet final : public torch::nn::Module {
   torch::nn::Linear line;
 };
 
-// y = 2 x + 1 from 32 points; `poison` makes the loss of every batch not finite.
+// A task that learns y = 2 x + 1 from 32 points; `poison` makes the loss of every batch not finite.
 class LineTask : public Task {
  public:
   explicit LineTask(bool poison = false) : poison_(poison) {}
@@ -121,7 +121,7 @@ TEST(Trainer, AccumulatingGivesTheWeightsOfTheLargerBatch) {
     return std::get<at::Tensor>(state.at("line.weight")).item<float>();
   };
   EXPECT_NEAR(weight("whole"), weight("halves"), 1e-5);
-  // AdamW does not mind a wrong scale of the gradients; the loss, with the same scale, shows it.
+  // AdamW does not depend on the scale of the gradients; the loss, which has the same scale, shows a wrong scale.
   EXPECT_NEAR(last_epoch_loss(folder / "whole"), last_epoch_loss(folder / "halves"), 1e-5);
 }
 
@@ -149,7 +149,8 @@ TEST(Trainer, ARunThatReachedItsTargetIsCompleteWhenItIsResumed) {
     return Trainer(alone(), task, config, {.recipe = "line", .run_dir = folder / "run", .resume = "auto"}).fit();
   };
   EXPECT_EQ(resume().steps, steps);
-  FileSystem::system().remove(folder / "run/summary.json");  // killed after the checkpoint and before its end
+  FileSystem::system().remove(folder /
+                              "run/summary.json");  // as if killed after the checkpoint and before the end of the run
   const TrainResult again = resume();
   EXPECT_EQ(again.steps, steps);
   EXPECT_TRUE(again.reached_target);
@@ -204,7 +205,7 @@ TEST(Trainer, ALossThatIsNotFiniteIsADataErrorThatNamesTheStep) {
   }
 }
 
-/// Points 5 and 20 are torn files.
+/// A LineTask whose samples 5 and 20 are torn files.
 class TornTask final : public LineTask {
  public:
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override {
@@ -237,7 +238,7 @@ TEST(Trainer, AResumedRunKnowsTheBadSamplesOfTheRunBefore) {
   TornTask torn;
   (void)Trainer(alone(), torn, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
   const std::string first_epoch = (folder / "run/checkpoints/step-00000008").string();
-  LineTask mended;  // it has no bad sample: its count comes from the checkpoint
+  LineTask mended;  // it has no bad samples: the count comes from the checkpoint
   (void)Trainer(alone(), mended, config, {.recipe = "line", .run_dir = folder / "again", .resume = first_epoch}).fit();
   EXPECT_NE(read(folder / "again/log.jsonl").find("\"bad_samples\": 2"), std::string::npos);
 }
@@ -274,7 +275,7 @@ TEST(Trainer, FloatSixteenOnTheProcessorIsAUsageErrorThatSaysWhatToUse) {
 }
 
 RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
-  const test::TempDir folder;  // each rank has its own: the files show who wrote
+  const test::TempDir folder;  // each rank has its own folder, so the files show which rank wrote
   const TrainResult result = train(job, line_config(), folder / "run");
   EXPECT_EQ(result.steps, 12);  // 32 samples on 2 ranks x 4
   EXPECT_EQ(FileSystem::system().exists(folder / "run/summary.json"), job.is_main());
@@ -314,8 +315,8 @@ RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
     (void)timer.run(1);
     return timer.bucket_bytes();
   };
-  // Three layers of 1.6 MB: the first closes the bucket of 1 MiB; each later one closes a bucket of 1 MiB but not one
-  // of 25.
+  // Three layers of 1.6 MB: the first closes the bucket of 1 MiB; each later layer closes a bucket of 1 MiB but not a
+  // bucket of 25 MiB.
   EXPECT_EQ(buckets(1).size(), 4U);
   EXPECT_EQ(buckets(3).size(), 3U);
   EXPECT_EQ(buckets(25).size(), 2U);
@@ -345,7 +346,7 @@ class ThrowingTask final : public LineTask {
   std::string where_;
 };
 
-/// The launcher's record of a program whose task throws there, and its exit code.
+/// The exit code, and the launcher's record, of a program whose task throws in `where`.
 std::pair<int, std::string> end_of_task(const std::string& where) {
   const test::TempDir folder;
   ::setenv("LOCKSTEP_ERROR_FILE", (folder / "error.json").c_str(), 1);
@@ -372,7 +373,7 @@ TEST(UserException, IsToldWithStepAndSectionAndItsOwnExitCode) {
 TEST(UserException, AShapeMismatchOfLibtorchIsTheProgramsToo) {
   const auto [code, text] = end_of_task("loss");
   EXPECT_EQ(code, 71);
-  // libtorch 1.13 throws std::runtime_error, 2.14 its own.
+  // libtorch 1.13 throws std::runtime_error, libtorch 2.14 throws c10::Error.
   EXPECT_THAT(text, ::testing::ContainsRegex("your program threw (std::runtime_error|c10::Error) in loss "
                                              "\\(rank 0, step 1\\): shape '\\[-1, 3\\]' is invalid"));
   EXPECT_NE(text.find("ThrowingTask::loss("), std::string::npos) << text;

@@ -30,9 +30,9 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 
-// Runs with a schedule, above all one that follows the evaluations.
+// Runs with a schedule, especially a schedule that depends on the evaluations.
 
-/// Three steps per epoch. The threshold makes almost every evaluation a bad one.
+/// Three steps per epoch. With this threshold almost no evaluation counts as an improvement.
 NoisyRun plateau_run(std::int64_t steps = 24) {
   NoisyRun run{.resume = "auto"};
   run.config.max_steps = steps;
@@ -78,7 +78,7 @@ TEST(ScheduleRun, AResumedOneHasTheLearningRatesAndTheBitsOfTheUnbrokenOne) {
   }
 }
 
-/// Step 10 is no epoch's last: the longer run does not have the evaluation at the end of the shorter one.
+/// Step 10 is not the last of an epoch: the longer run lacks the evaluation at the end of the shorter run.
 TEST(ScheduleRun, WhatEndsARunEarlierIsNoEvaluationOfThePlateau) {
   const TempDir folder;
   train(alone(), folder / "whole", plateau_run());
@@ -99,7 +99,7 @@ TEST(ScheduleRun, AMetricThatDoesNotExistIsAUsageErrorNamingThoseThatDo) {
     EXPECT_THAT(error.what(), HasSubstr("one of error"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-00000001"));
-  run.config.schedule.type = "constant";  // it needs no metric
+  run.config.schedule.type = "constant";  // which needs no metric
   EXPECT_NO_THROW(train(alone(), folder / "constant", run));
 }
 
@@ -129,7 +129,7 @@ NoisyRun run_with(const std::string& type) {
 
 class ScheduleOnRanks : public ::testing::TestWithParam<const char*> {};
 
-/// Two ranks with different rates would not end with the weights of one rank.
+/// Two ranks with different rates would not end with the weights of a single rank.
 TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
   const TempDir folder;
   const std::string shared =
@@ -242,7 +242,7 @@ TEST(EmaRun, AStepThatWasLeftOutIsNoUpdate) {
   EXPECT_EQ(saved.updates, result.steps - *result.skipped_steps);
 }
 
-/// An average that begins with the weights of step 5 and has seen those of the steps up to 10.
+/// An average that starts with the weights of step 5 and includes the weights of the steps up to 10.
 StateDict average_since_step_5(const fs::path& run) {
   const auto model_at = [&run](std::int64_t step) {
     return load_checkpoint((run / fmt::format("checkpoints/step-{:08}", step)).string()).state("model");
@@ -315,9 +315,9 @@ using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
-// Runs with sharded optimizer state and synced batch norm: they have the digest of one process without shards.
+// Runs with sharded optimizer state and synced batch norm: they have the same digest as one process without shards.
 
-/// A constant learning rate: then the number of steps does not affect the result so far.
+/// A run with a constant learning rate: the number of steps then does not affect the steps before.
 NoisyRun run_with(std::int64_t steps, bool zero) {
   NoisyRun run{.resume = "auto"};
   run.config.max_steps = steps;

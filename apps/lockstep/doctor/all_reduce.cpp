@@ -50,7 +50,7 @@ void take_output(const std::string& out, view::AllReduceFacts& facts) {
   }
 }
 
-/// The last line of its output that is not empty.
+/// The last line of a text that is not empty.
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text::printable_line(text.substr(text.rfind('\n') + 1));

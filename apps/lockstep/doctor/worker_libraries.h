@@ -8,12 +8,15 @@
 
 namespace lockstep::apps {
 
-/// Reads the loader's list of a program's libraries, lines such as "libc10.so => /opt/torch/lib/libc10.so (0x7f...)".
+/// /opt/torch/lib/libc10.so (0x7f...)". Returns the search of that program, without the environment's part. Pure
+/// function. => Reads the loader's list of a program's libraries, lines such as "libc10.so => /opt/torch/lib/libc10.so
+/// (0x7f...)". Returns that program's search path for NCCL, without the environment's part. Pure function. =>
+/// /opt/torch/lib/libc10.so (0x7f...)".
 /// Returns the search of that program, without the environment's part. Pure function.
 [[nodiscard]] nccl::Search search_in(const std::string& loaded);
 
-/// Returns the search of lockstep-worker for NCCL: in the system's place if the loader does not say.
-/// Cost: some 50 ms; nothing of the worker runs.
+/// Returns lockstep-worker's search path for NCCL: the system's if the loader lists nothing.
+/// Cost: about 50 ms; the worker's own code does not run.
 [[nodiscard]] nccl::Search search_of_worker();
 
 }  // namespace lockstep::apps

@@ -48,7 +48,7 @@ cli::CommandText help() {
                        "lockstep plan runs/digits --gpus 2 --nodes 4 --link 1Gb/100us --backend tcp --json"}};
 }
 
-/// Returns no problem: the backend's old name in scripts means the same.
+/// Translates the backend's old name, which scripts may use. Returns an empty text: there is no problem.
 std::string rename_gloo(std::string& backend) {
   const std::size_t at = backend == "gloo" || backend == "shm+gloo" ? backend.rfind("gloo") : std::string::npos;
   if (at == std::string::npos) return {};
@@ -107,8 +107,7 @@ simulate::Cluster cluster_of(const PlanOptions& options, const simulate::Workloa
   return cluster;
 }
 
-/// A folder is a run's. Anything else is a recipe: it is measured here on as many ranks as there are cores for, and on
-/// one.
+/// Reads a run's folder, or measures a recipe here, on one rank and on as many ranks as there are cores for.
 MeasuredRecipe measure_source(const PlanOptions& options) {
   std::error_code problem;
   if (std::filesystem::is_directory(options.source, problem)) {

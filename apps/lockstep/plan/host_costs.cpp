@@ -22,7 +22,7 @@ constexpr std::int64_t kLargeBytes = 4 << 20;
 constexpr int kBenchRanks = 2;
 constexpr auto kBenchLimit = std::chrono::milliseconds(20'000);
 
-/// Seconds of an all-reduce, by bytes; empty if it could not be measured.
+/// The seconds of an all-reduce, by bytes; empty if it could not be measured.
 std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   const ChildResult result = run_child(
       {"/proc/self/exe", "bench", "all-reduce", "--nproc-per-node", std::to_string(kBenchRanks), "--backend", backend,
@@ -41,14 +41,14 @@ std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   return times;
 }
 
-/// Seconds that this thread had a core.
+/// The CPU seconds of this thread.
 double core_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Bytes per second of copying memory that is in no cache, counted in time on a core.
+/// The rate of copying memory that is not in a cache, in bytes per second of CPU time.
 double copy_rate() {
   constexpr std::size_t kBytes = std::size_t{64} << 20;
   std::vector<char> from(kBytes, 1);
@@ -74,7 +74,7 @@ MeasuredHost measure_host() {
   const auto shared = all_reduce_times("shm");
   if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no figures";
   if (!sockets.empty()) {
-    // Small: one exchange of one message. Large: three, and half of the bytes in each of two.
+    // The small all-reduce is one exchange of one message. The large one is three, of which two move half of the bytes.
     host.costs.message_s = sockets.at(kSmallBytes);
     const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
     if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kGigabit = 1e9 / 8;
 
-/// A number of `json`; below 0 if it has none.
+/// A number of `json`; below 0 if `json` lacks it.
 double number_of(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : -1;
@@ -32,7 +32,7 @@ simulate::Link link_of_doctor(std::string_view text) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
     at = end + 1;
-    const std::size_t begin = std::min(line.find('{'), line.size());  // a launcher puts the rank before it
+    const std::size_t begin = std::min(line.find('{'), line.size());  // a launcher puts the rank before the object
     const auto json = json_or_null(line.substr(begin));
     if (!json.is_object() || !json.contains("link")) continue;
     const double rate = number_of(json, "gbit_per_s") * kGigabit;

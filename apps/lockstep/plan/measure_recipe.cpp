@@ -29,7 +29,7 @@ constexpr const char* kRepeats = "30";
 constexpr std::size_t kWarmup = 4;  // steps
 constexpr auto kMeasureLimit = std::chrono::milliseconds(std::chrono::hours(1));
 
-/// The bench's line of JSON, from which any rank number that the launcher put before it is cut.
+/// The bench's line of JSON, without the rank number that a launcher puts before it.
 nlohmann::json bench_line(const std::string& out) {
   const std::size_t at = out.find("{\"bench\"");
   if (at == std::string::npos) return nullptr;
@@ -40,8 +40,8 @@ nlohmann::json bench_line(const std::string& out) {
 struct BenchRequest {
   std::string recipe;
   int ranks = 1;
-  std::int64_t batch = 0;     ///< 0: as the recipe has
-  std::int64_t replicas = 0;  ///< of all ranks; 0: as the recipe has
+  std::int64_t batch = 0;     ///< 0: the recipe's own
+  std::int64_t replicas = 0;  ///< replicas of all ranks; 0: the recipe's own
 };
 
 std::vector<std::string> bench_words(const BenchRequest& request, const std::string& logs) {
@@ -68,7 +68,7 @@ std::vector<std::string> bench_words(const BenchRequest& request, const std::str
   return words;
 }
 
-/// Runs it to its end and returns its line of JSON.
+/// Runs the bench to its end and returns its line of JSON.
 nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   const ChildResult result = run_child(bench_words(request, logs), kMeasureLimit);
   if (result.code == -1) throw ResourceError(fmt::format("{} took longer than an hour to measure", request.recipe));
@@ -81,8 +81,8 @@ nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   return line;
 }
 
-/// The median time of a rank's steps, from one end of a synced backward to the next, less the time in which its main
-/// thread waited for a core. The first ones warm up. 0: the ring has none.
+/// The median time of a rank's steps, from the end of one synced backward to the next, minus the time in which its main
+/// thread waited for a core. The first steps are a warm-up. 0: the ring has no steps.
 double step_of_ring(const fs::path& logs) {
   std::vector<const flight::Event*> ends;
   flight::Snapshot ring;
@@ -107,7 +107,7 @@ double step_of_ring(const fs::path& logs) {
 MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t batch) {
   const TemporaryFolder logs("lockstep-plan");
   const nlohmann::json line = bench({.recipe = recipe, .ranks = ranks, .batch = batch}, logs.path());
-  const std::int64_t replicas = line.value("replicas", std::int64_t{ranks}) / ranks;  // of a rank
+  const std::int64_t replicas = line.value("replicas", std::int64_t{ranks}) / ranks;  // replicas of a rank
   MeasuredRecipe found{.workload = read_measured_run(logs.path())};
   found.workload.images = line.value("batch", 0.0) * static_cast<double>(replicas);
   for (const auto& shape : line.value("shapes", nlohmann::json::array())) {

@@ -12,46 +12,45 @@
 
 namespace lockstep::apps {
 
-/// The processor time that moving gradients costs on this machine: short all-reduces of two ranks, run as children.
+/// The CPU time that gradient transfers cost on this machine, measured with short all-reduces of two child processes.
 struct MeasuredHost {
   simulate::HostCosts costs;
-  std::string problem = {};  ///< why something is missing
+  std::string problem = {};  ///< the reason for missing costs
 };
 
 /// Blocks: about five seconds. A cost that cannot be measured counts as zero and is named in `problem`.
 [[nodiscard]] MeasuredHost measure_host();
 
-/// Returns "this machine: 102 us a message, 1.31 GB/s through sockets, ...".
+/// Returns a text such as "this machine: 102 us a message, 1.31 GB/s through sockets, ...".
 [[nodiscard]] std::string host_text(const simulate::HostCosts& costs);
 
-/// Reads links between hosts as `lockstep doctor --json` measured them.
-/// Returns the slowest rate and the longest latency of the objects in `text`, one a line; skips other lines. Pure.
-/// Throws: DataError if no line is a link, or a link has no figures.
+/// Reads the links between hosts from the JSON lines of `lockstep doctor --json`. Returns their slowest rate and
+/// longest latency; skips other lines. Pure function. Throws: DataError if no line is a link, or a link has no figures.
 [[nodiscard]] simulate::Link link_of_doctor(std::string_view text);
 
-/// `word` is a file of such lines, or what parse_link() takes. Throws: as both.
+/// Reads a link from `word`: a file of such lines, or a text for parse_link(). Throws: the errors of both.
 [[nodiscard]] simulate::Link read_link(const std::string& word);
 
 /// Steps of a recipe, measured here: `lockstep bench step` runs as a child, and its flight rings are read.
 struct MeasuredRecipe {
-  simulate::Workload workload;  ///< of all ranks, side by side
-  double alone_s = 0;           ///< median core time of a step of one rank that runs alone; 0: unknown
+  simulate::Workload workload;  ///< steps of all ranks, running side by side
+  double alone_s = 0;           ///< median CPU time of a step of one rank that runs alone; 0: unknown
 };
 
-/// Measures RECIPE, RECIPE:PRESET or FILE.yml on `ranks` ranks, then on one rank alone. Buckets of 1 MiB show best when
-/// gradients come. `batch`: images of a rank; 0: the recipe's own. Blocks: for some sixty steps, two hours at most.
-/// Throws: UsageError with the child's words if it fails; ResourceError if it takes too long.
+/// Measures RECIPE, RECIPE:PRESET or FILE.yml on `ranks` ranks, then on one rank alone. Buckets of 1 MiB give the
+/// finest times of the gradients. `batch`: samples per rank; 0: the recipe's own. Blocks: for about sixty steps, two
+/// hours at most. Throws: UsageError with the child's message if it fails; ResourceError if it takes too long.
 [[nodiscard]] MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t batch);
 
 /// The facts about a plan's source that the texts name.
 struct PlanSource {
   std::string name;      ///< the run, or the recipe
-  double alone_s = 0;    ///< of a step of one rank that has the machine to itself; 0: not measured
-  std::string measured;  ///< the source of the processors' costs; empty: none
+  double alone_s = 0;    ///< CPU time of a step of one rank that has the machine to itself; 0: not measured
+  std::string measured;  ///< source of the processors' costs; empty: none
 };
 
-/// Returns the page: measurements, predictions, the curve, its bottlenecks and the changes that pay. Ends with a line
-/// end.
+/// Returns the report: measurements, predictions, the curve, its bottlenecks and the changes that pay. It ends with a
+/// newline.
 [[nodiscard]] std::string plan_text(const PlanSource& source, const simulate::Workload& workload,
                                     const simulate::Plan& plan);
 

@@ -21,10 +21,10 @@ using simulate::PlanPoint;
 using simulate::Workload;
 using Json = nlohmann::ordered_json;
 
-constexpr double kPays = 0.01;  // of a step
+constexpr double kPays = 0.01;  // share of a step
 constexpr int kBarColumns = 24;
 
-/// In images if they are known, else in steps of all ranks.
+/// The rate in images per second if their number is known, otherwise in steps of all ranks.
 double rate_of(const PlanPoint& point, const Workload& workload) {
   return point.prediction.rate(point.cluster.ranks(), workload.images > 0 ? workload.images : 1);
 }
@@ -40,7 +40,7 @@ std::string rate_text(double rate) {
 std::string ms_text(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
 std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
 
-/// Eighths of a letter.
+/// A bar in steps of an eighth of a character.
 std::string bar(double share) {
   const int eighths = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * kBarColumns * 8));
   std::string text;

@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// The state of peers/checkpoint.py: the network, and an AdamW after one step.
+/// The state that peers/checkpoint.py has: the network, and an AdamW optimizer after one step.
 CheckpointStates bench_states() {
   seed_all(0);
   captcha::CaptchaTask task(captcha::CaptchaConfig{});
@@ -74,7 +74,7 @@ struct Figures {
   std::vector<double> save, load, copy, pause, written;
 };
 
-/// Times all in turn, so that a slow phase of the machine slows all.
+/// Times all variants in turn, so that a slow phase of the machine affects all.
 class Bench {
  public:
   explicit Bench(const CheckpointBench& bench) : bench_(bench), states_(bench_states()), copies_(states_) {

@@ -22,7 +22,7 @@
 namespace lockstep::worker {
 namespace {
 
-/// One number per sample, written in place.
+/// A data set with one number per sample, written in place.
 class Numbers final : public FixedShapeDataset {
  public:
   explicit Numbers(std::int64_t size) : size_(size) {}

@@ -31,7 +31,7 @@ struct Entry {
   OptimizerOptions options;
 };
 
-/// The options are those of peers/optimizer.py if it has the optimizer; so are the names in the JSON lines.
+/// The optimizers to time. Options and names in the JSON lines are from peers/optimizer.py if it has the optimizer.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},
@@ -51,7 +51,7 @@ const Entry& entry_of(const std::string& name) {
                    fmt::format("choose among {}", fmt::join(optimizer_bench_names(), ", ")));
 }
 
-/// Arrays like an AdamW's: parameters and gradients one by one, two flat states.
+/// Arrays like those of AdamW: separate parameters and gradients, and two flat states.
 class Stream {
  public:
   explicit Stream(const NamedTensors& parameters) {
@@ -85,14 +85,14 @@ class Stream {
   at::Tensor second_;
 };
 
-/// Medians in seconds, and of the ratios of two neighbouring runs.
+/// The medians of both times in seconds, and of the ratios of neighbouring runs.
 struct Pair {
   double step = 0;
   double stream = 0;
   double stream_over_step = 0;
 };
 
-/// Runs both in turn, so that a slow phase of the machine slows both.
+/// Runs both in turn, so that a slow phase of the machine affects both.
 template <class Step>
 Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {
   constexpr std::int64_t kWarmup = 2;

@@ -27,7 +27,7 @@ double cpu_seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// CPU seconds of all threads while they were inside a collective.
+/// Counts the CPU seconds of all threads inside collectives.
 class CollectiveCpu final : public trace::Sink {
  public:
   CollectiveCpu() { (void)trace::add_sink(*this); }
@@ -49,8 +49,8 @@ thread_local double CollectiveCpu::began_ = 0;
 
 struct StepTime {
   double seconds = 0;
-  double collective_share = 0;            ///< share of all CPU seconds
-  std::optional<std::size_t> waits = {};  ///< of the host for the GPU in a step; none if not counted
+  double collective_share = 0;            ///< share of collectives in all CPU seconds
+  std::optional<std::size_t> waits = {};  ///< number of waits of the host for the GPU in a step; none: not counted
 };
 
 StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats) {
@@ -109,7 +109,7 @@ int report_digests(const Job& job, const StepBench& bench, const TimedRecipe& ti
   return 0;
 }
 
-/// Returns ", \"shapes\": [[64, 3, 7, 7], ...]".
+/// Returns a JSON field, ", \"shapes\": [[64, 3, 7, 7], ...]".
 std::string shapes_json(const NamedTensors& parameters) {
   std::string list;
   for (const auto& [name, tensor] : parameters) {

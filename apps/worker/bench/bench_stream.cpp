@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/bench/bench_stream.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h comes before highway.h: Highway asks for it.
+// foreach_target.h comes before highway.h, as Highway requires.
 #include <hwy/highway.h>
 
 #include "worker/bench/bench_stream.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory traffic of an AdamW step and nothing else, to compare the step's time with.
+// A kernel with the memory traffic of an AdamW step and nothing else, for comparison with the step's time.
 #pragma once
 
 #include <cstdint>

@@ -12,9 +12,9 @@
 
 namespace lockstep::worker {
 
-/// Saving and loading the captcha network with its AdamW: the wait of a step, and the time of the disk.
+/// Saving and loading the captcha network with its AdamW state: the wait of a step, and the time of the disk.
 struct CheckpointBench {
-  std::filesystem::path folder;  ///< for the checkpoints, which are removed afterwards
+  std::filesystem::path folder;  ///< folder for the checkpoints, which are removed afterwards
   std::int64_t repeats = 5;
   bool json = false;
 };
@@ -30,21 +30,21 @@ struct LoaderBench {
   std::int64_t prefetch = 2;
   std::int64_t epochs = 3;
   std::int64_t crop = 224;      ///< pixels a side (imagenet)
-  std::int64_t size = 100'000;  ///< samples (noop)
+  std::int64_t size = 100'000;  ///< number of samples (noop)
   bool json = false;
 };
 
-/// Gray pictures as floats: a captcha recogniser's input. Throws: DataError naming the file; UsageError if the pictures
-/// differ in size.
+/// Loads gray pictures as floats, the input of a captcha recogniser. Throws: DataError naming the file; UsageError if
+/// the pictures differ in size.
 int bench_captcha_loader(const LoaderBench& bench);
 
-/// Random resized crop, flip, normalise: ImageNet's training input.
+/// Loads the training input of ImageNet: random resized crop, flip, normalisation.
 int bench_imagenet_loader(const LoaderBench& bench);
 
-/// Samples of one number each: the cost of the loader itself.
+/// Loads samples of one number each, which measures the cost of the loader itself.
 int bench_noop_loader(const LoaderBench& bench);
 
-/// One step of each optimizer on the captcha network's parameters, beside a kernel that only moves as much memory.
+/// One step of each optimizer on the captcha network's parameters, beside a kernel with only the same memory traffic.
 struct OptimizerBench {
   std::vector<std::string> optimizers = {};  ///< some of optimizer_bench_names(); empty: all
   std::int64_t repeats = 9;
@@ -58,7 +58,7 @@ struct OptimizerBench {
 int run_optimizer_bench(const OptimizerBench& bench);
 
 /// One rank's part of `lockstep bench startup`: a small model in DistributedDataParallel, and one step of it.
-/// Collective: yes. Rank 0 prints the monotonic time, in ns, at which every rank had finished the step.
+/// Collective: yes. Rank 0 prints the monotonic time in ns at which all ranks have finished the step.
 int run_startup_bench(Job& job);
 
 /// One training step of a recipe, with its network, losses, optimizer and moving average, on data in memory.
@@ -66,21 +66,21 @@ struct StepBench {
   std::string recipe;                  ///< RECIPE, RECIPE:PRESET or FILE.yml
   std::vector<std::string> sets = {};  ///< settings, as key=value
   int data_parallel = 0;               ///< replicas of DataParallel in one process; 0: DistributedDataParallel
-  bool digest_cost = false;            ///< measures the digests of steps
-  bool recorder_cost = false;          ///< compares steps with and without flight recorder and step report
+  bool digest_cost = false;            ///< true: measures the digests of steps
+  bool recorder_cost = false;          ///< true: compares steps with and without flight recorder and step report
   std::int64_t repeats = 7;
-  std::int64_t profile = 0;  ///< steps to profile after the timed ones; 0: none
+  std::int64_t profile = 0;  ///< number of steps to profile after the timed steps; 0: none
   bool json = false;
-  bool shapes = false;  ///< the JSON has the parameters' shapes
+  bool shapes = false;  ///< true: the JSON has the parameters' shapes
 };
 
-/// Without `data.train` it uses the recipe's made-up scenes, or random images for captcha. Loading is not timed: the
-/// samples of one batch stay in memory and are only collated for each step. The learning rate is 0.
-/// Collective: yes. Prints on rank 0. Throws: UsageError as the Trainer.
+/// Measures steps. Without `data.train` it uses the recipe's synthetic scenes, or random images for captcha. Loading is
+/// not timed: the samples of one batch stay in memory and are only collated for each step. The learning rate is 0.
+/// Collective: yes. Rank 0 prints the figures. Throws: the UsageErrors of the Trainer.
 int run_step_bench(Job& job, const StepBench& bench);
 
-/// A step of the captcha network under DataParallel: threads of one process, `bench.data_parallel`, instead of ranks.
-/// Prints the figure. Throws: UsageError for another recipe, several ranks or a GPU.
+/// Measures a step of the captcha network under DataParallel: `bench.data_parallel` threads of one process instead of
+/// ranks. Prints the figure. Throws: UsageError for another recipe, several ranks or a GPU.
 int run_data_parallel_bench(const Job& job, const StepBench& bench);
 
 }  // namespace lockstep::worker

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|peak|startup|step`: the measurements, as text or one
-// JSON object a line.
+// `lockstep bench all-reduce|checkpoint|loader|memory|optimizer|peak|startup|step`: the measurements, as text or as one
+// JSON object per line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -41,7 +41,7 @@ struct PeakBench {
   bool json = false;
 };
 
-/// A 99th percentile needs many runs, and small messages are cheap.
+/// The number of counted runs: a 99th percentile needs many runs, and small messages are cheap.
 std::int64_t counted_runs(std::int64_t bytes) {
   if (bytes >= kLarge) return 15;
   return bytes <= 65536 ? 2000 : 200;
@@ -99,7 +99,7 @@ int all_reduce(const Arguments& arguments) {
   return with_job(bench.join, [&](Job& job) { return run_all_reduce(job, bench); });
 }
 
-/// The speed of memory copies on all ranks at once: the yardstick of the large all-reduce.
+/// Measures memory copies on all ranks at once, for comparison with the large all-reduce.
 int run_memory(Job& job, std::int64_t bytes, bool json) {
   tensor::set_threads(1);
   const at::Tensor from = at::ones({bytes}, at::kByte);
@@ -139,7 +139,7 @@ int memory(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [&](Job& job) { return run_memory(job, bytes, json); });
 }
 
-/// The speed of matrix products on all ranks at once: the yardstick of a training step.
+/// Measures matrix products on all ranks at once, for comparison with a training step.
 int run_peak(Job& job, const PeakBench& bench) {
   tensor::set_threads(static_cast<int>(bench.threads));
   for (const auto& [type, name] : {std::pair{at::kFloat, "float32"}, std::pair{at::kBFloat16, "bf16"}}) {
@@ -233,7 +233,7 @@ int startup(const Arguments& arguments) {
   return with_job({.device = "cpu"}, [](Job& job) { return run_startup_bench(job); });
 }
 
-/// The typed options; most of them are settings of the recipe.
+/// The options given; most of them are settings of the recipe.
 struct StepArguments {
   StepBench bench;
   std::string batch;
@@ -248,7 +248,7 @@ struct StepArguments {
   JoinArguments join{.device = "cpu"};
 };
 
-/// The options before --set, which has the last word.
+/// The options as settings, then --set, which takes precedence.
 std::vector<std::string> step_settings(const StepArguments& given) {
   std::vector<std::string> sets;
   const auto add = [&](const char* key, const std::string& value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a step's digests: updates with and without them in turn, and the record in the file. Whole steps would
-// not do: a pair of them differs by more than that cost.
+// Measures the cost of a step's digests: alternating updates with and without digests, and the record in the file.
+// Whole steps would not do, because two of them differ by more than that cost.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace lockstep::worker {
 
-/// Seconds.
+/// The cost of digests. Units: seconds.
 struct DigestCost {
   std::int64_t pairs = 0;
   double step = 0;          ///< median of a whole step without digests
   double update = 0;        ///< median of the optimizer's update without digests
   MedianRange digest = {};  ///< extra time of an update with digests
   double record = 0;        ///< median time to write a record, on rank 0
-  /// Returns the share of a step for the median of `digest` or one of its ends.
+  /// Returns the share of a step, for the median of `digest` or for an end of its range.
   [[nodiscard]] double share(double digest_seconds) const { return (digest_seconds + record) / step; }
 };
 
 /// Runs `pairs` updates of each kind with an optimizer of `type` on copies of the parameters. Runs `step` between some
-/// of them, so that all see the same machine. Collective: yes, if `step` is.
+/// of them, so that all run under the same conditions. Collective: yes, if `step` is.
 [[nodiscard]] DigestCost measure_digests(std::int64_t pairs, const NamedTensors& parameters, const std::string& type,
                                          const std::function<void()>& step);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing for `lockstep bench`: the median of repeated runs of one action, without the warm-up runs before them.
+// Timing for `lockstep bench`: the median of repeated runs of one action, without warm-up runs.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Repeats {
   std::int64_t counted = 9;
 };
 
-/// Statistics of all counted runs, in seconds.
+/// The statistics of all counted runs, in seconds.
 struct Timing {
   double median = 0;
   double p99 = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost to a step of the process's sinks (the flight recorder, the step report's clock): pairs of steps, one with
-// them and one without, in one process. Two processes of a shared machine differ by more than that cost.
+// Measures the cost of a process's sinks (flight recorder, step report) to a step: pairs of steps, one with the sinks
+// and one without, in one process. Two processes on a shared machine differ by more than that cost.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace lockstep::worker {
 
 struct RecorderCost {
   std::int64_t pairs = 0;
-  double median_seconds = 0;   ///< of a step without them
-  MedianRange ratio = {};      ///< of step times: with the sinks / without them
-  double events_per_step = 0;  ///< each span has an event at its begin and one at its end
-  double event_seconds = 0;    ///< one event of the recorder, measured in a loop
+  double median_seconds = 0;   ///< time of a step without the sinks
+  MedianRange ratio = {};      ///< ratio of step times: with the sinks / without them
+  double events_per_step = 0;  ///< number of events in a step: two for each span, at its start and its end
+  double event_seconds = 0;    ///< time of one event of the recorder, measured in a loop
 };
 
 /// Collective: yes, if `step` is. Throws: UsageError in a process without a recorder.

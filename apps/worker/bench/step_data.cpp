@@ -12,7 +12,7 @@
 namespace lockstep::worker {
 namespace {
 
-/// Enough for any sensible batch over all replicas.
+/// The number of images, enough for any sensible batch over all replicas.
 constexpr std::int64_t kImages = 100'000;
 
 class Captchas final : public Dataset {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data for a timed step if none are given.
+// Data for a timed step if no data set is given.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ inline constexpr std::string_view kRandomImages = "random images";
 /// Returns the value of data.train for a bench without one.
 [[nodiscard]] std::string made_up_data(const std::string& recipe);
 
-/// Random images and labels in the form of the recipe's own.
+/// Random images and labels in the form of the captcha recipe's data.
 [[nodiscard]] std::shared_ptr<Dataset> random_captchas(const TrainConfig& config);
 
 }  // namespace lockstep::worker

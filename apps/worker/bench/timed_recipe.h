@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe, ready to step on data in memory, for `lockstep bench step` and `lockstep doctor kernels`.
+// A recipe that is ready to train steps on data in memory, for `lockstep bench step` and `lockstep doctor kernels`.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace lockstep::worker {
 
-/// Without `data.train` it uses the recipe's made-up scenes, or random images for captcha.
+/// A recipe and its data. Without `data.train` it uses the recipe's synthetic scenes, or random images for captcha.
 struct TimedRecipe {
-  /// `what` as Settings; `sets`: a.b=c each. Collective: yes. Throws: UsageError as the Trainer.
+  /// `what`: as for Settings; `sets`: a.b=c each. Collective: yes. Throws: the UsageErrors of the Trainer.
   TimedRecipe(Job& job, const std::string& what, const std::vector<std::string>& sets);
 
   Settings settings;

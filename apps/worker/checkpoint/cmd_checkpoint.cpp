@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint inspect|verify PATH` and `diff A B`: the contents of a checkpoint, the proof that every byte is
-// as written, and the differences of two. cmd_checkpoint_files.cpp has the verbs that make or remove files.
+// `lockstep checkpoint inspect|verify PATH` and `diff A B`: the contents of a checkpoint, the verification of every
+// byte, and the differences between two checkpoints. cmd_checkpoint_files.cpp has the verbs that make or remove files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr int kDiffer = 1;  // as in cmp and diff: an answer, not an error
+constexpr int kDiffer = 1;  // exit code 1, as in cmp and diff: a result, not an error
 
-/// True for a file of another program, by its ending.
+/// True for a file of another program, by its extension.
 bool is_other_file(const std::string& where) {
   const std::filesystem::path path = where;
   const std::string ending = path.extension().string();
@@ -54,7 +54,7 @@ int inspect_checkpoint(const Arguments& arguments) {
   return 0;
 }
 
-/// The problems are on stdout already; the error has their number.
+/// Throws an error with the number of damaged parts; the problems are already on stdout.
 void throw_damaged(const std::filesystem::path& path, const std::vector<FileCheck>& parts, const std::string& hint) {
   const auto damaged = std::count_if(parts.begin(), parts.end(), [](const FileCheck& c) { return !c.problem.empty(); });
   throw DataError(fmt::format("{}: {} of {} files missing or torn", path.string(), damaged, parts.size()), hint);

@@ -124,13 +124,13 @@ void check_as_origin(const ExportArguments& given) {
                      "a checkpoint of `lockstep train`");
 }
 
-/// True if the ending is that of a network: TorchScript, ONNX or a page.
+/// True if the extension means a network: TorchScript, ONNX or a page.
 bool becomes_network(const std::string& to) {
   const std::string ending = fs::path(to).extension().string();
   return ending == ".pt" || ending == ".onnx" || ending == ".html";
 }
 
-/// Throws: UsageError for options that do not fit the ending.
+/// Throws: UsageError for options that do not fit the extension.
 void check(const ExportArguments& given) {
   if (becomes_network(given.to)) {
     if (given.says_weights()) {
@@ -161,7 +161,7 @@ std::size_t write_torchscript(const ExportArguments& given, const Trained& train
   return archive.size();
 }
 
-/// The runtime that checks the file; none: a note has said so.
+/// The runtime that checks the file; none if there is none, which a note reports.
 std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   if (given.no_check) return std::nullopt;
   auto runtime = find_onnx_runtime(given.runtime);
@@ -187,8 +187,8 @@ std::map<std::string, std::string> texts_of(const Trained& trained, const nn::Ne
   return texts;
 }
 
-/// Writes into a folder beside the file's place and moves the file there after the comparison. A page contains the ONNX
-/// file.
+/// Writes into a folder beside the file's path, and moves the file to its path after the comparison. A page contains
+/// the ONNX file.
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
   const bool is_page = fs::path(given.to).extension() == ".html";
   const std::optional<DemoParts> parts = is_page ? std::optional(read_demo_parts()) : std::nullopt;
@@ -225,7 +225,7 @@ int write_as_origin(const ExportArguments& given) {
   return 0;
 }
 
-/// A page needs a function that it can show.
+/// The network's function. A page needs a function that it can show.
 std::optional<nn::NetworkFunction> function_for(const ExportArguments& given, const Trained& trained) {
   const bool is_page = fs::path(given.to).extension() == ".html";
   std::optional<nn::NetworkFunction> function;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint import|prune`: reads weights of other programs, and frees room on the disk.
+// `lockstep checkpoint import|prune`: reads weights of other programs, and frees disk space.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -29,7 +29,7 @@ fs::path checkpoints_folder(const fs::path& where) {
 
 std::uint64_t folder_bytes(const fs::path& folder) {
   std::uint64_t bytes = 0;
-  std::error_code ignored;  // a file that was removed meanwhile takes no room
+  std::error_code ignored;  // a file that has just been removed takes no space
   for (const auto& entry : fs::directory_iterator(folder, ignored)) bytes += entry.file_size(ignored);
   return bytes;
 }

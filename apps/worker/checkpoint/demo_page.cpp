@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMostBytes = 64U << 20U;
 
 std::string base64(std::string_view bytes) {
-  constexpr std::size_t kPart = 3U << 20U;  // OpenSSL counts in int
+  constexpr std::size_t kPart = 3U << 20U;  // OpenSSL's lengths are int
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');
   auto* out = reinterpret_cast<unsigned char*>(text.data());
   for (std::size_t from = 0; from < bytes.size(); from += kPart) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One page with a network and the runtime that computes it in a browser, without a server. No torch header.
+// Makes one page with a network and the runtime that computes it in a browser, without a server. No torch header.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace lockstep::worker {
 
-/// The parts that all such pages share: web/ builds them into share/lockstep/network, beside the programs' folder.
+/// The parts that all demo pages share. web/ builds them into share/lockstep/network, beside the programs' folder.
 struct DemoParts {
-  std::string page;     ///< demo.html, with marks for the other parts
+  std::string page;     ///< demo.html, with placeholders for the other parts
   std::string runtime;  ///< ONNX Runtime's WebAssembly, gzipped
 };
 

@@ -15,7 +15,7 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr std::int64_t kMostRows = 5;  // of compare_onnx()
+constexpr std::int64_t kMostRows = 5;  // largest batch of compare_onnx()
 
 /// The network's first argument in an evaluation: up to kMostRows rows.
 at::Tensor rows_of(const Trained& trained, const std::string& data) {
@@ -40,7 +40,7 @@ at::Tensor rows_of(const Trained& trained, const std::string& data) {
   return at::cat(seen).narrow(0, 0, std::min(rows, kMostRows));
 }
 
-/// `rows`, repeated up to a batch.
+/// Repeats `rows` up to a batch.
 at::Tensor batch_of(const at::Tensor& rows, std::int64_t batch) {
   std::vector<at::Tensor> all;
   for (std::int64_t have = 0; have < batch; have += rows.size(0)) all.push_back(rows);

@@ -21,7 +21,7 @@ constexpr std::int64_t kCopiedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kCopies = 7;
 constexpr double kPeakSeconds = 0.5;
 
-/// "AVX2" of "... CPU capability usage: AVX2 ..."; empty if libtorch does not say.
+/// libtorch's instruction set, such as "AVX2" from "... CPU capability usage: AVX2 ..."; empty if it is missing.
 std::string aten_vectors() {
   constexpr std::string_view kKey = "CPU capability usage: ";
   const std::string config = at::show_config();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor of `lockstep doctor kernels`: its features and its measured speed.
+// The processor's features and measured speed, for `lockstep doctor kernels`.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::worker {
 
-/// Measures copies and products with `threads` threads of libtorch, in about a second and a half.
+/// Measures memory copies and matrix products with `threads` threads of libtorch. Blocks: about 1.5 s.
 [[nodiscard]] view::KernelMachine measure_kernel_machine(std::int64_t threads);
 
 }  // namespace lockstep::worker

@@ -35,7 +35,8 @@ using Rows = std::vector<std::vector<std::string>>;
 struct BisectArguments {
   std::string a;
   std::string b;
-  std::vector<std::string> records;  ///< of A and of B, made by `explain --record`; empty: the step is replayed here
+  std::vector<std::string>
+      records;  ///< records of A and B, made by `explain --record`; empty: the step is replayed here
   bool only_step = false;
   bool yes = false;
   bool json = false;
@@ -71,10 +72,10 @@ struct Side {
   std::string run;
   StepRecord record;
   bool repeats = false;
-  std::string elsewhere = {};  ///< the platforms of replay and run; empty: the same
+  std::string elsewhere = {};  ///< platforms of replay and run; empty: the same platform
 };
 
-/// The manifest of the nearest checkpoint before the step: it names the platform of the run.
+/// The manifest of the nearest checkpoint before the step, which names the run's platform.
 std::optional<Manifest> manifest_of(const std::string& run, std::int64_t step) {
   const fs::path folder = fs::path(run) / "checkpoints";
   auto found = find_newest_finite(FileSystem::system(), folder, step);
@@ -99,7 +100,7 @@ Side side_of(const std::string& run, const view::DigestRecord& own, const fs::pa
   return side;
 }
 
-// Replays in a separate process with the run's variables: libtorch chooses its kernels once.
+// Replays in a separate process with the run's environment variables, because libtorch chooses its kernels once.
 Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, const fs::path& file) {
   const std::string step = std::to_string(own.step);
   const auto manifest = manifest_of(run, own.step);
@@ -133,7 +134,7 @@ std::string carrier(const std::string& run, int replica) {
   return "";
 }
 
-/// The differences between the two runs' surroundings: the platforms of the nearest checkpoints, and settings.
+/// The differences between the two runs' platforms, from the nearest checkpoints, and between their settings.
 Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   Rows rows;
   const auto compare = [&](const std::string& what, const std::string& a, const std::string& b) {
@@ -165,7 +166,7 @@ Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   return rows;
 }
 
-/// "1,204 bytes of 2026-11-28 08:40:12", if the sample has a file.
+/// The size and time of a sample's file, if it has one: "1,204 bytes of 2026-11-28 08:40:12".
 std::string file_text(const std::string& name) {
   struct stat status {};
   if (::stat(name.c_str(), &status) != 0) return "-";
@@ -179,7 +180,7 @@ Rows changed_rows(const StepDifference& found) {
   return rows;
 }
 
-/// The place in the step, in words.
+/// The position of the difference in the step, in words.
 std::string place_text(const StepDifference& found) {
   switch (found.part) {
     case Part::kNone:
@@ -203,7 +204,8 @@ std::string place_text(const StepDifference& found) {
                      found.layer.empty() ? "" : fmt::format(" of layer {}", found.layer), what);
 }
 
-/// If a replay does not reproduce its run's bits, that run was disturbed, or its files have changed since.
+/// Reports if the replays reproduce their runs. If a replay does not reproduce its run's bits, the run was disturbed,
+/// or its files have changed since.
 std::string repeat_text(const Side& a, const Side& b) {
   if (a.repeats && b.repeats) return "each has the digests of its run: the difference is in what they compute";
   if (!a.repeats && !b.repeats) {

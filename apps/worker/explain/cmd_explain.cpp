@@ -79,7 +79,7 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
 
 std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "not finite"; }
 
-/// All samples of the step, the largest loss first; a loss that is not finite is the largest.
+/// A sample of the step. Samples are sorted by falling loss; a loss that is not finite counts as the largest.
 struct ShownSample {
   int replica;
   const SampleRecord* sample;
@@ -124,7 +124,7 @@ void write_names(const StepRecord& record, const ExplainArguments& explain) {
 struct LayerRow {
   std::string layer;
   double norm = 0;
-  double usual = 0;  ///< median of the steps before; NaN: there is none
+  double usual = 0;  ///< median of the steps before; NaN: there are none
   [[nodiscard]] double ratio() const { return usual > 0 ? norm / usual : std::nan(""); }
 };
 
@@ -173,7 +173,7 @@ std::optional<double> logged_loss(const std::string& run, std::int64_t step) {
   return {};
 }
 
-/// The run's own digests of the step; none if it kept none.
+/// The run's own digests of the step, if it wrote them.
 std::optional<view::DigestRecord> own_digests(const std::string& run, std::int64_t step) {
   if (!FileSystem::system().exists(fs::path(run) / view::kDigestFile)) return {};
   const view::DigestChain chain = view::DigestChain::load(run);
@@ -270,7 +270,7 @@ void print_json(const Replay& replay, const ExplainArguments& explain) {
   cli::print_json(json.dump() + "\n");
 }
 
-/// Prints the largest jumps, and returns the step of the first.
+/// Prints the largest spikes, and returns the step of the largest.
 std::int64_t find_spike(const std::string& run, bool quiet) {
   const std::vector<Spike> spikes = largest_spikes(view::read_run_curves(run).steps["loss"], 5);
   if (spikes.empty())

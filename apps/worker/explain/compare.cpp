@@ -31,8 +31,8 @@ std::string layer_at(const Values& values, std::size_t at) {
   return "";
 }
 
-/// The operator whose result the operator that begins at `at` reads: the last to end in the same direction, at no
-/// greater depth, with no digest of its result. Else `at` itself.
+/// The operator whose result the operator that begins at `at` reads: the last operator that ended before in the same
+/// direction, at most at the same depth, without a digest of its result. Otherwise `at` itself.
 std::size_t maker_of(const Values& values, std::size_t at) {
   for (std::size_t i = at; i-- > 0;) {
     if (values[i].backward != values[at].backward) break;
@@ -63,7 +63,7 @@ StepDifference at_operator(const BatchRecord& a, const BatchRecord& b, std::size
   return found;
 }
 
-/// The first event that differs; the number of events if none does.
+/// The index of the first event that differs; the number of events if all are equal.
 std::size_t first_event(const Values& a, const Values& b) {
   const auto differ = [](const OperatorValue& x, const OperatorValue& y) {
     return x.name != y.name || x.end != y.end || x.digest != y.digest;
@@ -75,7 +75,7 @@ std::size_t first_event(const Values& a, const Values& b) {
   return a.size() == b.size() ? a.size() : common;
 }
 
-/// The same sample of the set; its folder may be another.
+/// True for the same sample of the set, even in another folder.
 bool same_sample(const SampleRecord& a, const SampleRecord& b) {
   const auto file = [](const SampleRecord& sample) { return std::filesystem::path(sample.name).filename(); };
   return a.index == b.index && file(a) == file(b);
@@ -98,7 +98,7 @@ StepDifference in_samples(const BatchRecord& a, const BatchRecord& b) {
   return found;
 }
 
-/// The names of operators with a digest somewhere. Others are views: the first step of a process may have more of them.
+/// The names of operators with a digest somewhere. Others are views; a process's first step may have more.
 std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b) {
   std::set<std::string> names;
   for (const Values* values : {&a.values, &b.values}) {
@@ -109,8 +109,8 @@ std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b
   return names;
 }
 
-/// The batch with those operators alone, up to the end of the backward. Later ones move gradients into buckets, which
-/// the first step of a process does in another way.
+/// The batch with only these operators, up to the end of backward. Later operators copy gradients into buckets, which
+/// the first step of a process does differently.
 BatchRecord with_operators(BatchRecord batch, const std::set<std::string>& names) {
   const auto last =
       std::find_if(batch.values.rbegin(), batch.values.rend(), [](const auto& value) { return value.backward; });

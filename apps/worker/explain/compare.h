@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the first difference between two records of a step that should be equal. Pure.
+// Finds the first difference between two records of a step that should be equal. Pure functions.
 #pragma once
 
 #include <string>
@@ -16,17 +16,17 @@ enum class Part { kNone, kWeights, kSamples, kForward, kBackward, kGradients, kU
 /// The first difference.
 struct StepDifference {
   Part part = Part::kNone;
-  int replica = -1;                   ///< whose batch; -1: of all
-  std::string layer;                  ///< module of the operator, or parameter of the gradient; "": unknown
-  std::string a;                      ///< the operator, the sample, or the value in A
-  std::string b;                      ///< in B; may be the same name: its bits differ
-  std::vector<SampleRecord> samples;  ///< of the replica's batch in A
+  int replica = -1;                   ///< replica of the batch that differs; -1: all replicas
+  std::string layer;                  ///< the operator's module, or the gradient's parameter; "": unknown
+  std::string a;                      ///< operator, sample or value in A
+  std::string b;                      ///< operator, sample or value in B; may have the same name, with another result
+  std::vector<SampleRecord> samples;  ///< samples of the replica's batch in A
   std::vector<std::pair<std::string, std::string>> changed;  ///< samples whose content differs: names in A and B
 
   [[nodiscard]] bool any() const { return part != Part::kNone; }
 };
 
-/// Returns "forward", "samples", ...
+/// Returns the part's name: "forward", "samples", ...
 [[nodiscard]] std::string part_name(Part part);
 
 /// Compares in the order weights, samples, forward, backward, gradients, update.

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Turns off what a replay does not need. An evaluation changes a run only if the schedule listens to it.
+/// Turns off what a replay does not need. An evaluation changes a run only if the schedule depends on it.
 void leave_out_the_rest(TrainConfig& config) {
   config.tensorboard = "none";
   config.tensorboard_histograms = 0;
@@ -39,7 +39,7 @@ void leave_out_the_rest(TrainConfig& config) {
   config.checkpoint.every_steps = 0;
 }
 
-/// Stops a replay after its first steps if it turns out to take long.
+/// Stops a replay after its first steps if they show that it would take long.
 class Patience {
  public:
   Patience(std::int64_t from, const ReplayRequest& request) : from_(from), request_(request) {}
@@ -65,14 +65,15 @@ class Patience {
   TimePoint begin_;
 };
 
-/// A resumed replay is compared with its checkpoint; one from the beginning, with the run's newest.
+/// Warns if the platform differs. A resumed replay is compared with its checkpoint, a replay from the first step with
+/// the run's newest checkpoint.
 void warn_of_another_platform(const fs::path& run) {
   const auto newest = find_newest_valid(FileSystem::system(), run / "checkpoints");
   const std::string difference = newest ? platform_difference(load_checkpoint(newest->string()).manifest()) : "";
   if (!difference.empty()) log::warn("{} was {}: the replay may have other bits", newest->string(), difference);
 }
 
-/// Keeps the figures of the step's own event.
+/// Keeps the figures of the recorded step's event.
 class StepOfRun final : public RunSink {
  public:
   explicit StepOfRun(std::int64_t step) : step_(step) {}

@@ -21,7 +21,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepDigest, loss, gradients, weights)
 namespace lockstep::worker {
 namespace {
 
-// JSON has only finite numbers: others become null.
+// A number for JSON, which has only finite numbers: other values become null.
 struct Number {
   double value = 0;
 };

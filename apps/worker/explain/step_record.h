@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of one replayed step: samples, losses, the bits of every operator, gradients. `explain` shows it; `bisect`
-// compares two.
+// The record of one replayed step: samples, losses, the digests of all operators, gradients. `lockstep explain` shows a
+// record; `lockstep bisect` compares two.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace lockstep::worker {
 
 /// A sample as a replica read it.
 struct SampleRecord {
-  std::int64_t index = 0;    ///< in the training set
+  std::int64_t index = 0;    ///< index in the training set
   std::string name;          ///< Dataset::describe(): its file, if it has one
-  std::uint64_t digest = 0;  ///< of its row of the batch; 0: samples have no rows of their own
-  double loss = 0;           ///< alone, in training mode; NaN if it was not computed
+  std::uint64_t digest = 0;  ///< digest of its row of the batch; 0: samples have no rows of their own
+  double loss = 0;           ///< loss of the sample alone, in training mode; NaN if it was not computed
 };
 
 /// One replica's part of the step.
@@ -27,12 +27,12 @@ struct BatchRecord {
   int replica = 0;
   std::uint64_t data = 0;      ///< digest of Batch::data
   std::uint64_t target = 0;    ///< digest of Batch::target
-  std::vector<double> losses;  ///< the loss, and its parts if there are several
+  std::vector<double> losses;  ///< total loss, and its parts if there are several
   std::vector<SampleRecord> samples;
   std::vector<observe::OperatorValue> values;
 };
 
-/// The reduced gradient of one parameter.
+/// The all-reduced gradient of one parameter.
 struct GradientRecord {
   std::string name;
   std::uint64_t digest = 0;
@@ -41,19 +41,19 @@ struct GradientRecord {
 
 struct StepRecord {
   std::int64_t step = 0;
-  std::int64_t from_step = 0;        ///< the step that the replay resumed from; 0: it began with the run
+  std::int64_t from_step = 0;        ///< step from which the replay resumed; 0: it began with the run
   std::string platform;              ///< checkpoint::platform() of the replay
   double lr = 0;                     ///< learning rate of the step
   double loss = 0;                   ///< mean over all replicas; NaN if it was not finite
   std::uint64_t weights = 0;         ///< digest of parameters and buffers before the step
-  std::optional<StepDigest> digest;  ///< the step's own, for the run's chain; none: the step ended early
-  std::vector<BatchRecord> batches;  ///< by replica, and then in their order
+  std::optional<StepDigest> digest;  ///< digest of the step, as in the run's chain; none: the step ended early
+  std::vector<BatchRecord> batches;  ///< batches by replica, and then in their order
   std::vector<GradientRecord> gradients;
 };
 
-/// Writes it as JSON. Throws: IoError.
+/// Writes a record as JSON. Throws: IoError.
 void write_record(const StepRecord& record, const std::filesystem::path& file);
-/// Reads what write_record() wrote. Throws: DataError, IoError.
+/// Reads a record that write_record() wrote. Throws: DataError, IoError.
 [[nodiscard]] StepRecord read_record(const std::filesystem::path& file);
 
 }  // namespace lockstep::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepRecorder: watches the steps of a replay and records the last one.
+// Watches the steps of a replay and records the last one.
 #pragma once
 
 #include <functional>
@@ -18,14 +18,14 @@
 namespace lockstep::worker {
 
 struct RecorderOptions {
-  ProcessGroup* group = nullptr;                        ///< of this process alone; for single_losses
-  std::int64_t step = 0;                                ///< the one to record
-  bool operators = false;                               ///< with the bits of every operator
-  bool single_losses = false;                           ///< with the loss of each sample alone
+  ProcessGroup* group = nullptr;                        ///< group of this process alone, for single_losses
+  std::int64_t step = 0;                                ///< number of the step to record
+  bool operators = false;                               ///< true: records the digest of every operator's result
+  bool single_losses = false;                           ///< true: records the loss of each sample alone
   std::function<void(std::int64_t step)> on_step = {};  ///< called before each step
 };
 
-/// Gradient norms of one step by layer.
+/// The gradient norms of one step by layer.
 using LayerNorms = std::map<std::string, double>;
 
 /// Watches a run on one process. Lifetime: task and config outlive it.
@@ -43,9 +43,9 @@ class StepRecorder final : public StepWatch {
   [[nodiscard]] const StepRecord& record() const { return record_; }
   /// Returns true once the step's batches are recorded.
   [[nodiscard]] bool has_step() const { return !record_.batches.empty(); }
-  /// Returns the gradient norms of the replayed steps, the recorded one last.
+  /// Returns the gradient norms of the replayed steps, the recorded step last.
   [[nodiscard]] const std::vector<LayerNorms>& norms() const { return norms_; }
-  /// Returns the pictures of the step, by replica and sample; undefined if its data are not pictures.
+  /// Returns the pictures of the step, by replica and sample; undefined tensors if its data are not pictures.
   [[nodiscard]] const std::vector<at::Tensor>& pictures() const { return pictures_; }
 
  private:
@@ -62,9 +62,10 @@ class StepRecorder final : public StepWatch {
   StepRecord record_;
   std::vector<LayerNorms> norms_;
   std::vector<at::Tensor> pictures_;
-  std::map<int, std::size_t> places_;  ///< of each replica's batch in record_: replicas may take turns within a batch
+  std::map<int, std::size_t>
+      places_;  ///< index of each replica's batch in record_: replicas may take turns within a batch
   std::map<int, std::unique_ptr<observe::OperatorValues>> values_;
-  torch::nn::Module* model_ = nullptr;  ///< that of the step
+  torch::nn::Module* model_ = nullptr;  ///< network of the step
   Dataset* dataset_ = nullptr;
   std::int64_t epoch_ = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep generate captcha|detection|...`: synthetic images, the same bytes for the same seed.
+// `lockstep generate captcha|detection|...`: synthetic images, with the same bytes for the same seed.
 #include <fmt/format.h>
 
 #include "captcha/synthetic/generate.h"

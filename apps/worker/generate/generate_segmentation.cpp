@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep generate segmentation|scribbles|pseudo-labels|distance-maps|weak-labels`: sets for segmentation, drawn or
-// derived from full masks; the same bytes for the same seed.
+// derived from full masks, with the same bytes for the same seed.
 #include "worker/commands.h"
 
 #include <fmt/format.h>

@@ -91,7 +91,7 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
   app.add_option("-c,--config", words.file, "a .yml file with settings, which then need not name its recipe")
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  std::vector<std::string> updates;  // already --set; here for the help
+  std::vector<std::string> updates;  // converted to --set before; here for the help
   app.add_option("-u,--update", updates, "settings, as many as follow")->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "

@@ -17,13 +17,13 @@ namespace lockstep::worker {
 /// `lockstep inspect data`: counts the contents of a set, and shows it as a contact sheet.
 int inspect_data(const Arguments& arguments);
 
-/// The counts of a set for a person: a line about all, a table of sizes, bars of classes, unreadable files, and
-/// remarks. Pure function.
+/// The counts of a set as text: a summary line, a table of sizes, bars of classes, unreadable files, and remarks. Pure
+/// function.
 [[nodiscard]] std::string survey_text(const std::string& name, const Survey& survey,
                                       const std::vector<std::string>& class_names,
                                       const std::vector<std::string>& remarks = {});
 
-/// The same as one JSON object. Pure function.
+/// The counts of a set as one JSON object. Pure function.
 [[nodiscard]] std::string survey_json(const std::string& name, const Survey& survey,
                                       const std::vector<std::string>& class_names,
                                       const std::vector<std::string>& remarks = {});
@@ -31,8 +31,8 @@ int inspect_data(const Arguments& arguments);
 /// `lockstep inspect flight`: the last events of each rank of a live, hanging or killed run.
 int inspect_flight(const Arguments& arguments);
 
-/// The rings below `path`, by rank. `path`: a ring, a rank's log folder, an attempt's, or a run (its newest attempt).
-/// Throws: DataError if it finds no ring; the error names the folders.
+/// The flight rings below `path`, by rank. `path`: a ring, a rank's log folder, an attempt's folder, or a run (its
+/// newest attempt). Throws: DataError naming the folders if there is no ring.
 [[nodiscard]] std::vector<std::filesystem::path> find_rings(const std::filesystem::path& path);
 
 /// One line for each rank: its place in the step, and its collectives. `now_ns`: CLOCK_MONOTONIC; 0: the run is over,
@@ -45,11 +45,11 @@ int inspect_flight(const Arguments& arguments);
 /// One JSON object per event, each on a line. Pure function.
 [[nodiscard]] std::string events_json(const std::vector<flight::Snapshot>& ranks);
 
-/// The current work of the GPUs, and the variables that a run obeys.
+/// `lockstep inspect gpu` and `lockstep inspect env`: the GPUs' current work, and the environment variables of a run.
 int inspect_gpu(const Arguments& arguments);
 int inspect_env(const Arguments& arguments);
 
-/// The part of `lockstep --version` for which libtorch is needed: its version, and the instructions of the kernels.
+/// The part of `lockstep --version` that needs libtorch: its version, and the instruction set of the kernels.
 int print_libraries();
 
 /// The table of `lockstep inspect gpu`; without a GPU, one line with the reason. Pure function.

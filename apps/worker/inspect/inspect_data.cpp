@@ -40,7 +40,7 @@ struct InspectWords {
   bool json = false;
 };
 
-/// The set that a word names: of a recipe with its settings, or at a path.
+/// The set that an argument names: a recipe's set with its settings, or a set at a path.
 struct Opened {
   std::string name;
   std::unique_ptr<Settings> settings;  ///< outlives the source
@@ -111,7 +111,7 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Leaves out unreadable pictures: the survey has named them. `all_values`: 255 in a mask is a value to show.
+/// Returns random pictures, without unreadable ones, which the survey has named. `all_values`: shows 255, too.
 std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));
@@ -131,7 +131,7 @@ std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const Inspe
   return pictures;
 }
 
-/// A folder of splits means all of them, unless one was asked for.
+/// A folder of splits means all splits unless a split was given.
 std::vector<std::string> with_splits(const std::string& word, const InspectWords& words) {
   const bool may_be = !is_recipe(word) && words.type == "auto" && words.split.empty();
   std::vector<std::string> all = may_be ? split_folders(word) : std::vector<std::string>{};
@@ -139,7 +139,7 @@ std::vector<std::string> with_splits(const std::string& word, const InspectWords
   return all.empty() ? std::vector<std::string>{word} : all;
 }
 
-/// "sheet.png", "sheet-2.png", ...
+/// The path of a sheet: "sheet.png", "sheet-2.png", ...
 std::filesystem::path sheet_path(const InspectWords& words, std::size_t number) {
   const std::filesystem::path out = words.out;
   if (number == 0) return out;

@@ -33,7 +33,7 @@ int number_of(const fs::path& path, std::string_view prefix) {
   return read.ptr == end ? number : -1;
 }
 
-// Numbered folders, by their number.
+// The numbered folders by number.
 std::map<int, fs::path> folders(const fs::path& parent, std::string_view prefix) {
   std::map<int, fs::path> found;
   std::error_code problem;

@@ -75,7 +75,7 @@ std::string wire_text() {
   return wire ? fmt::format("{}, by LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
 }
 
-/// The instructions that kernels of ours take on this processor.
+/// The instruction set that Lockstep's kernels use on this processor.
 std::string kernels_text() {
   const nn::KernelProcessor processor = nn::kernel_processor();
   std::string text = processor.vectors;
@@ -109,7 +109,7 @@ Rows machine_rows() {
           {"--nproc-per-node", resolve_process_count("auto").reason}};
 }
 
-/// Shortens values as long as PATH, which would push the meanings off the page.
+/// Shortens long values, such as PATH, which would push the meanings off the page.
 Rows shortened(Rows rows) {
   constexpr int kWidest = 40;
   for (auto& row : rows) row[1] = view::fit(row[1], kWidest);

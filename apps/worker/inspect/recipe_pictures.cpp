@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kNoClass = 255;
 
-/// Captchas with the texts in their names; none if a name does not fit.
+/// Captchas with the texts in their names; no text if a name does not fit.
 class CaptchaPictures final : public ImageSource {
  public:
   CaptchaPictures(std::shared_ptr<ImageSource> files, const captcha::CaptchaConfig& config)
@@ -29,7 +29,7 @@ class CaptchaPictures final : public ImageSource {
     AnnotatedImage image = files_->get(index);
     try {
       image.captions = {text_of(image.name)};
-    } catch (const DataError&) {  // remark() counts it
+    } catch (const DataError&) {  // remark() counts the label
     }
     return image;
   }
@@ -64,7 +64,7 @@ class CaptchaPictures final : public ImageSource {
   std::string characters_;
 };
 
-/// Masks whose values are not the class ids.
+/// Maps the values of masks to class ids.
 class RenumberedMasks final : public ImageSource {
  public:
   RenumberedMasks(std::shared_ptr<ImageSource> inner, const segmentation::MaskValues& values)
@@ -86,7 +86,7 @@ class RenumberedMasks final : public ImageSource {
   segmentation::MaskValues values_;
 };
 
-/// "{0: 0, 128: 1, 255: 2}": each value is the next class.
+/// A mapping of values to classes in order, such as "{0: 0, 128: 1, 255: 2}".
 std::string numbered(const std::vector<std::int64_t>& values) {
   std::vector<std::string> pairs;
   for (const std::int64_t value : values) pairs.push_back(fmt::format("{}: {}", value, pairs.size()));
@@ -113,7 +113,7 @@ std::string remark_on_masks(const Survey& survey) {
   for (const auto& [value, count] : survey.pixels) values.push_back(value);
   const bool has_none = values.back() == kNoClass;
   const std::int64_t classes = std::ssize(values) - (has_none ? 1 : 0);
-  // Levels of gray lie far apart; ids of classes do not, even if a set shows only some of them.
+  // Gray levels are far apart; class ids are not, even if a set has only some of them.
   constexpr std::int64_t kHigh = 32;
   constexpr std::int64_t kApart = 8;
   const std::int64_t highest = has_none && values.size() > 1 ? values[values.size() - 2] : values.back();

@@ -67,7 +67,7 @@ std::string bar(double share) {
   return drawn;
 }
 
-/// Classes by their label, and a bar relative to the largest.
+/// A table of the classes by label, with bars relative to the largest class.
 std::string class_table(const char* counted, const Counts& counts, const std::vector<std::string>& names) {
   if (counts.empty()) return "";
   std::int64_t total = 0;
@@ -137,7 +137,7 @@ nlohmann::ordered_json named_counts(const Counts& counts, const std::vector<std:
   return all;
 }
 
-/// 255 is the value of pixels without a class.
+/// A table of the pixels by class; 255 is the value of pixels without a class.
 std::string pixel_table(const Survey& survey, std::vector<std::string> names) {
   constexpr std::size_t kUnlabelled = 255;
   if (survey.pixels.contains(kUnlabelled) && names.size() <= kUnlabelled) {

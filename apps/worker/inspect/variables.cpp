@@ -16,8 +16,8 @@ struct Known {
   std::string_view meaning;
 };
 
-// Every variable that our sources read (a test compares the two), and those that people set for the libraries below.
-// Sorted; kFamilies has whole families by their prefix.
+// Every variable that Lockstep's sources read (a test compares them), and variables that users set for its libraries.
+// Sorted by name; kFamilies has whole families by their prefix.
 constexpr std::array kKnown = {
     Known{"ATEN_CPU_CAPABILITY", "the instruction set of libtorch at most; others give other bits"},
     Known{"COLUMNS", "width of the output when it does not go to a terminal"},
@@ -141,8 +141,8 @@ constexpr std::array kKnown = {
 constexpr std::array<std::string_view, 10> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",      "NCCL_",
                                                         "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_", "UCX_"};
 
-// Parts of the names of variables with secret values: of a job, Slurm's REST service, an account. People send the
-// output of `inspect env` to others.
+// Parts of the names of variables with secret values, such as tokens of a job, of Slurm's REST service or of an
+// account. Users send the output of `inspect env` to others.
 constexpr std::array<std::string_view, 8> kSecret = {"TOKEN",      "SECRET", "PASSW",   "PASSPHRASE",
                                                      "CREDENTIAL", "JWT",    "API_KEY", "ACCESS_KEY"};
 

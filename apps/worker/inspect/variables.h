@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment variables that a run obeys, for `lockstep inspect env`.
+// The environment variables that a run reads, for `lockstep inspect env`.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@ namespace lockstep::worker {
 
 struct Variable {
   std::string name;
-  std::optional<std::string> value = {};  ///< none: it is not set
-  std::string meaning = {};               ///< empty: a library's variable, with no meaning known here
+  std::optional<std::string> value = {};  ///< value; none: the variable is not set
+  std::string meaning = {};               ///< meaning; empty: a library's variable whose meaning is not known here
 };
 
-/// Every variable that Lockstep reads, set or not, and the set ones of the libraries below it, by name. Values of
-/// tokens are hidden. Pure function of "NAME=value" entries.
+/// Returns every variable that Lockstep reads, set or not, and the variables of its libraries that are set, by name.
+/// Values of tokens are hidden. Pure function of "NAME=value" entries.
 [[nodiscard]] std::vector<Variable> all_variables(const std::vector<std::string>& environment);
 
 }  // namespace lockstep::worker

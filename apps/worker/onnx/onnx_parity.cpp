@@ -22,12 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatches[] = {1, 3, 5};
-constexpr double kTolerance = 1e-4;  // of the largest value
-constexpr double kSmallest = 1e-3;   // a largest value that counts
+constexpr double kTolerance = 1e-4;  // largest difference, relative to the largest value
+constexpr double kSmallest = 1e-3;   // lower bound of that largest value
 
 struct Difference {
-  double largest = 0;  ///< of the difference
-  double value = 0;    ///< the largest of the network's
+  double largest = 0;  ///< largest absolute difference
+  double value = 0;    ///< largest absolute value of the network's results
 };
 
 Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
@@ -40,8 +40,8 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   return {(one - found.to(at::kDouble)).abs().max().item<double>(), one.abs().max().item<double>()};
 }
 
-/// The same for results whose rows have no order: compares each row with the nearest one of the other side. Each result
-/// counts relative to its largest value.
+/// Does the same for results whose rows have no order: compares each row with the nearest row of the other side. Each
+/// result counts relative to its largest value.
 Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
   std::vector<at::Tensor> both[2];
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -55,7 +55,7 @@ Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::
   return {at::maximum(apart.amin(1).max(), apart.amin(2).max()).item<double>(), 1};
 }
 
-/// The difference of each result, by its name; a set is one result.
+/// The difference of each result by name; a set of results counts as one result.
 std::map<std::string, Difference> differences(const nn::NetworkFunction& function,
                                               const std::vector<at::Tensor>& wanted,
                                               const std::vector<at::Tensor>& found) {
@@ -109,7 +109,7 @@ std::string compare_onnx(const OnnxRuntime& runtime, const fs::path& model, cons
       worst[name] = {std::max(worst[name].largest, here.largest), std::max(worst[name].value, here.value)};
     }
     if (!speed.empty()) continue;
-    (void)session.run(arguments);  // the first one has prepared it
+    (void)session.run(arguments);  // the first run has prepared the session
     speed = fmt::format("{}: {:.2f} ms for a picture, beside {:.2f} ms here\n", session.runtime(), session.last_ms(),
                         own.ms);
   }

@@ -63,7 +63,7 @@ std::vector<std::string> with(std::vector<std::string> command, std::initializer
   return command;
 }
 
-/// Without a sync: the file is read once and then removed.
+/// Writes without a sync, because the file is read once and then removed.
 void write_plainly(const fs::path& path, std::string_view bytes) {
   FileSystem::system().create(path)->append(bytes.data(), bytes.size());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ONNX file in a runtime of Python or Node, which runs as a separate program.
+// Runs an ONNX file with ONNX Runtime in a separate program of Python or Node.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,13 +16,13 @@
 
 namespace lockstep::worker {
 
-/// A program that computes ONNX: the command before the file.
+/// A program that computes ONNX files: its command without the file.
 struct OnnxRuntime {
   std::vector<std::string> command;
 };
 
-/// Returns the first Python or Node in PATH that has ONNX Runtime. `chosen`: the one to take, by name or path. Throws:
-/// ResourceError if `chosen` has no ONNX Runtime.
+/// Returns the first Python or Node in PATH that has ONNX Runtime. `chosen`: the program to use, by name or path.
+/// Throws: ResourceError if `chosen` has no ONNX Runtime.
 [[nodiscard]] std::optional<OnnxRuntime> find_onnx_runtime(const std::string& chosen);
 
 class OnnxSession {
@@ -33,10 +33,10 @@ class OnnxSession {
   [[nodiscard]] const std::string& runtime() const { return runtime_; }  ///< "ONNX Runtime 1.30.0 (Node)"
   [[nodiscard]] const std::vector<std::string>& inputs() const { return inputs_; }
   [[nodiscard]] const std::vector<std::string>& outputs() const { return outputs_; }
-  [[nodiscard]] double last_ms() const { return last_ms_; }  ///< of the last run()
+  [[nodiscard]] double last_ms() const { return last_ms_; }  ///< time of the last run()
 
   /// Returns the results, on the device of the arguments.
-  /// Throws: ResourceError with the runtime's words if it cannot compute them, as with arguments of other sizes.
+  /// Throws: ResourceError with the runtime's message if it cannot compute them, as for arguments of other sizes.
   [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments);
 
  private:

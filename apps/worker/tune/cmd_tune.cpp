@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep tune`: times real steps of a recipe with one setting changed at a time, and writes the fastest into a
-// settings file. A run itself never chooses anything by timing.
+// settings file. A training run never chooses a setting by timing.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -28,7 +28,7 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr std::int64_t kWarmUp = 2;  // buckets are laid out anew after the first step
+constexpr std::int64_t kWarmUp = 2;  // the buckets change after the first step
 constexpr int kFinalPairs = 5;
 
 struct TuneArguments {
@@ -99,7 +99,7 @@ class Tuner {
   Job& job_;
   const TuneArguments& arguments_;
   std::shared_ptr<Dataset> dataset_;
-  TuneValues given_;                  ///< the given values of every key
+  TuneValues given_;                  ///< given values of all keys
   std::vector<std::string> settled_;  ///< settings that the data decided, as key=value
   std::map<TuneValues, Timed> ready_;
   std::int64_t pairs_ = 0;
@@ -135,13 +135,13 @@ StepTimer& Tuner::timer(const TuneValues& values) {
   return *timed.timer;
 }
 
-/// Two networks at a time take memory.
+/// Keeps only two choices, because each network takes memory.
 void Tuner::keep_only(const TuneValues& one, const TuneValues& other) {
   std::erase_if(ready_, [&](const auto& item) { return item.first != one && item.first != other; });
 }
 
 /// Times a step. Loading ahead for one choice continues during the other's step and slows both alike. If the loading
-/// itself differs, each loads only in its own time.
+/// itself differs, each choice loads only during its own steps.
 double Tuner::seconds(const TuneValues& values, bool loads) {
   StepTimer& timed = timer(values);
   if (!loads) return timed.run(1);
@@ -170,14 +170,14 @@ StepPair Tuner::pair(const TuneValues& best, const TuneValues& candidate, bool l
   return pair;
 }
 
-/// True if both have the same buckets, as when all gradients of the model fit into either.
+/// True if both have the same buckets, for example if all gradients of the model fit into one bucket.
 bool Tuner::has_same_buckets(const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
   if (key.key != "bucket_cap_mb") return false;
   keep_only(best, candidate);
   return timer(best).bucket_bytes() == timer(candidate).bucket_bytes();
 }
 
-/// Rank 0's clock, so that all ranks stop at the same point.
+/// The elapsed time on rank 0's clock, so that all ranks stop at the same point.
 double Tuner::elapsed() const {
   const at::Tensor own = at::full({1}, Seconds(SystemClock::instance().now() - begin_).count(), at::kDouble);
   job_.group().broadcast(own, 0).wait();

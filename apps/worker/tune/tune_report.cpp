@@ -11,19 +11,19 @@
 namespace lockstep::worker {
 namespace {
 
-/// A time in milliseconds with four digits that count.
+/// A time in milliseconds with four significant digits.
 std::string milliseconds(double seconds) {
   const double ms = 1e3 * seconds;
   return fmt::format("{:.{}f}", ms, ms >= 1000 ? 0 : ms >= 100 ? 1 : ms >= 10 ? 2 : 3);
 }
 
-/// "0.93 x the time", the quotient of the times as they are printed.
+/// The quotient of the times as they are printed, as in "0.93 x the time".
 std::string share_of_time(double after, double before) {
   const auto printed = [](double seconds) { return text::parse_number(milliseconds(seconds)).value_or(0); };
   return fmt::format("{:.2f} x the time", printed(after) / printed(before));
 }
 
-/// "workers=1: 9.31 ms against 10.02 ms, 0.93 x the time (noise 0.8 %)".
+/// A measurement as in "workers=1: 9.31 ms against 10.02 ms, 0.93 x the time (noise 0.8 %)".
 std::string measured(const TuneTrial& trial) {
   const TuneVerdict& verdict = trial.verdict;
   return fmt::format("{}: {} ms against {} ms, {} (noise {:.1f} %)", trial.value, milliseconds(verdict.seconds),

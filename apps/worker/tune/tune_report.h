@@ -10,34 +10,34 @@
 
 namespace lockstep::worker {
 
-/// "  workers=1    9.310 ms against   10.02 ms  0.93 x the time (noise 0.8 %)  taken".
+/// The line of a trial: "  workers=1    9.310 ms against   10.02 ms  0.93 x the time (noise 0.8 %)  taken".
 [[nodiscard]] std::string trial_line(const TuneTrial& trial);
 
 /// The start of a search.
 struct TuneStart {
   std::string what;  ///< the recipe
   int processes = 1;
-  double seconds = 0;  ///< of a step with the given settings
+  double seconds = 0;  ///< time of a step with the given settings
   double budget_s = 0;
 };
 
-/// "captcha:conv3 on 2 processes: 10.02 ms per step with the given settings; budget 2:00".
+/// The first line: "captcha:conv3 on 2 processes: 10.02 ms per step with the given settings; budget 2:00".
 [[nodiscard]] std::string start_line(const TuneStart& start);
 
-/// The keys of `found` that differ from `start` and change a run's bits.
+/// The keys of `found` that differ from `start` and change the bits of a run's results.
 [[nodiscard]] std::vector<std::string> bits_that_change(const TuneValues& start, const TuneResult& found);
 
-/// A step's seconds with the given settings, and with the found ones.
+/// The seconds of a step with the given settings, and with the settings found.
 struct TuneGain {
   double before = 0;
   double after = 0;
 };
 
-/// "10.02 ms per step before, 9.310 ms with these settings: 0.93 x the time".
+/// The last line: "10.02 ms per step before, 9.310 ms with these settings: 0.93 x the time".
 [[nodiscard]] std::string gain_line(const TuneGain& gain);
 
-/// A settings file for `lockstep train`: `head` as comments, the `fields` that are not defaults, then the tuned keys
-/// with the measurements of each.
+/// A settings file for `lockstep train`: `head` as comments, the `fields` that differ from their defaults, then the
+/// tuned keys with their measurements.
 [[nodiscard]] std::string tuned_yaml(const std::vector<std::string>& head, const ConfigFields& fields,
                                      const TuneResult& found);
 

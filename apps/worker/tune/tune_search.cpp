@@ -13,11 +13,11 @@ namespace lockstep::worker {
 namespace {
 
 constexpr double kLeastGain = 0.02;
-constexpr std::size_t kFewPairs = 3;   // enough if the difference is plain
-constexpr std::size_t kManyPairs = 7;  // else
+constexpr std::size_t kFewPairs = 3;   // number of pairs if the difference is clear
+constexpr std::size_t kManyPairs = 7;  // otherwise
 constexpr double kPlain = 0.1;
 
-/// True if all pairs agree, by far.
+/// True if all pairs agree by a large margin.
 bool is_plain(const std::vector<StepPair>& pairs) {
   const auto ratio = [](const StepPair& pair) { return pair.candidate / pair.best; };
   return std::all_of(pairs.begin(), pairs.end(), [&](const StepPair& pair) { return ratio(pair) > 1 + kPlain; }) ||
@@ -42,7 +42,7 @@ std::vector<std::string> powers_of_two(int first, int last) {
   return values;
 }
 
-/// The keys and values to try, in this order.
+/// The keys and values to try, in order.
 std::vector<TuneKey> candidates(const TunePlace& place) {
   const auto reduces = [replicas = place.replicas](const TuneValues&) { return replicas > 1; };
   const auto on_cpu = [cpu = place.cpu](const TuneValues&) { return cpu; };
@@ -70,7 +70,7 @@ TuneVerdict judge(const std::vector<StepPair>& pairs) {
   std::vector<double> ratios;
   for (const StepPair& pair : pairs) ratios.push_back(ratio_of(pair));
   for (double& ratio : ratios) ratio = std::abs(ratio - verdict.ratio);
-  verdict.noise = 1.4826 * median(ratios);  // for a normal distribution, the standard deviation
+  verdict.noise = 1.4826 * median(ratios);  // the standard deviation for a normal distribution
   verdict.faster = 1 - verdict.ratio > std::max(kLeastGain, verdict.noise);
   return verdict;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels with which OpenBLAS multiplies. OpenBLAS chooses them by the model number of the processor, before main.
-// If a processor is younger than the library, OpenBLAS takes it for an old one (0.3.21: Prescott or Haswell instead of
-// Cooperlake); it then computes several times slower and with other bits. The processor's features are the better
-// guide.
+// The choice of OpenBLAS's kernels. OpenBLAS chooses them by the model number of the processor, before main. If a
+// processor is newer than the library, OpenBLAS takes it for an old one (0.3.21: Prescott or Haswell instead of
+// Cooperlake). It then computes several times slower, and the results differ in the last bits. The processor's features
+// are a better basis.
 #pragma once
 
 #include <optional>
@@ -15,43 +15,42 @@ namespace lockstep::blas {
 
 /// The instruction sets that the processor and the system support.
 struct CpuFeatures {
-  bool avx2 = false;         ///< together with FMA
-  bool avx512 = false;       ///< F, CD, BW, DQ and VL together
-  bool avx512_bf16 = false;  ///< in addition to avx512
+  bool avx2 = false;         ///< AVX2 and FMA
+  bool avx512 = false;       ///< AVX-512 F, CD, BW, DQ and VL
+  bool avx512_bf16 = false;  ///< AVX-512 BF16, in addition to avx512
 };
 
 /// Returns the features of this processor, as CPUID reports them.
 [[nodiscard]] CpuFeatures cpu_features();
 
-/// Returns the core type (OPENBLAS_CORETYPE) to use instead of `core`; empty if `core` has kernels of the best kind
-/// that the processor can run. It is a pure function.
+/// Returns the core type (OPENBLAS_CORETYPE) to use instead of `core`; empty if the kernels of `core` are already the
+/// best that the processor can run. It is a pure function.
 [[nodiscard]] std::string better_core(std::string_view core, const CpuFeatures& features);
 
 /// The BLAS library of this process.
 struct Library {
   std::string version;   ///< "OpenBLAS 0.3.21"
   std::string core;      ///< the core type whose kernels it uses: "Cooperlake"; empty: not OpenBLAS
-  std::string detected;  ///< the core type that it had chosen itself, if another one replaced it; else empty
+  std::string detected;  ///< the core type that OpenBLAS chose itself, if choose_kernels() replaced it; else empty
   bool by_user = false;  ///< OPENBLAS_CORETYPE was set when the process started
 
   /// Returns "OpenBLAS 0.3.21, Cooperlake kernels (it took this processor for a Prescott)".
   [[nodiscard]] std::string text() const;
 };
 
-/// Returns the process's OpenBLAS; none if it has none. libtorch may multiply with another library:
-/// tensor::product_library().
-/// Thread-safe: yes.
+/// Returns the process's OpenBLAS; none if it has not loaded one. libtorch may multiply with another library, see
+/// tensor::product_library(). Thread-safe: yes.
 [[nodiscard]] std::optional<Library> loaded();
 
 /// Makes the OpenBLAS of this process use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
-/// changed. The tensor module calls this before main, so that the process computes no product with other kernels.
-/// Thread-safe: no; no other thread may multiply meanwhile.
+/// changed. The tensor module calls this before main, before the process multiplies anything. Thread-safe: no; no other
+/// thread may multiply during the call.
 bool choose_kernels();
 
 /// Returns the value of OPENBLAS_CORETYPE that a launcher sets for the programs it starts; empty: it sets nothing. It
-/// asks this process's OpenBLAS, or, if this process has none, the system's in a child process. The result is empty if
-/// the variable is already set. Blocks: for the child. Cost: a few milliseconds if the library is in the file cache;
-/// none without AVX2.
+/// asks this process's OpenBLAS. If this process has none, a child process asks the system's. The result is empty if
+/// the variable is already set. Blocks: until the child has answered. Cost: a few milliseconds if the library is in the
+/// file cache; none without AVX2.
 [[nodiscard]] std::string core_for_programs();
 
 }  // namespace lockstep::blas

@@ -34,8 +34,8 @@ class SystemClock final : public Clock {
 /// Returns the local wall time for file names: "20261121-093000".
 [[nodiscard]] std::string time_stamp();
 
-/// Returns "captcha" for "captcha-20261121-093000" and for "captcha-20261121-093000-2", the name from make_new_folder()
-/// if the first exists. Returns a name without a stamp unchanged.
+/// Returns "captcha" for "captcha-20261121-093000" and for "captcha-20261121-093000-2", which make_new_folder() creates
+/// if the former exists. Returns a name without a stamp unchanged.
 [[nodiscard]] std::string_view without_time_stamp(std::string_view name);
 
 }  // namespace lockstep

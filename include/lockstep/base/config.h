@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings as YAML with `__include__`, merged with command-line `a.b=c`, bound to the fields of plain structs.
-// Every value keeps its origin (default, file:line, or the option that set it).
+// Reads settings from YAML with `__include__`, merges `a.b=c` from the command line, and binds them to the fields of
+// plain structs. Every value keeps its origin (default, file:line, or the option that set it).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class AutoInt {
 
   /// Returns true if the value is `auto`.
   [[nodiscard]] bool is_auto() const noexcept { return !number_; }
-  /// Returns the number. Throws: UsageError while it is `auto`.
+  /// Returns the number. Throws: UsageError if it is `auto`.
   [[nodiscard]] std::int64_t value() const;
   operator std::int64_t() const { return value(); }  // NOLINT(google-explicit-constructor): it is a number
 
@@ -42,7 +42,7 @@ class AutoInt {
   std::optional<std::int64_t> number_;
 };
 
-/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. Its values are texts or lists of
+/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. A value is a text or a list of
 /// texts.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
@@ -53,20 +53,19 @@ struct ConfigValue {
   bool is_sequence = false;  ///< true for a list, written as [a, b]
 };
 
-/// Returns the problem with a YAML text, with line and column; "" if it can be read. Every text has limits: one
-/// document of at most 4 MiB, 64 levels and 100,000 values with its aliases written out, no alias inside its own
-/// anchor, no key twice in a map.
+/// Returns the problem with a YAML text, with line and column; "" if it can be read. A valid text is one document of at
+/// most 4 MiB, 64 levels and 100,000 values with aliases expanded. An alias must not be inside its own anchor, and the
+/// keys of a map must differ.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
 
-/// A map from dotted keys ("optimizer.lr") to values, in key order. Later merges win; maps are merged, lists are
-/// replaced.
+/// Values by dotted keys ("optimizer.lr"), in key order. Later values win: maps are merged, lists are replaced.
 class ConfigTree {
  public:
   /// Reads `path`; the files under its key `__include__` (relative to it) are read first, depth first.
-  /// Throws: DataError if a file is missing, UsageError (file and line) if it is no YAML map or includes itself.
+  /// Throws: DataError if a file is missing, UsageError (file and line) if it is not a YAML map or includes itself.
   static ConfigTree from_file(const std::filesystem::path& path);
 
-  /// Reads `yaml`. Origins and messages use `name` as its file name. Throws: as from_file.
+  /// Reads `yaml`. Origins and messages use `name` as its file name. Throws: the errors of from_file().
   static ConfigTree from_text(std::string_view yaml, const std::string& name);
 
   /// Sets one `a.b=c` from the command line. Throws: UsageError if there is no '=' or no key.
@@ -78,7 +77,7 @@ class ConfigTree {
   /// Returns the values whose keys are `wanted`.
   [[nodiscard]] ConfigTree filtered(const std::function<bool(const std::string& key)>& wanted) const;
 
-  /// Returns every value by its key, as it was typed.
+  /// Returns every value, as it was typed, by its key.
   [[nodiscard]] const std::map<std::string, ConfigValue>& values() const noexcept { return values_; }
 
  private:
@@ -98,12 +97,12 @@ struct ConfigRange {
   [[nodiscard]] std::string text() const;
 };
 
-/// How a resumed run treats a setting whose value differs from the checkpoint's.
+/// The treatment of a setting whose value differs from the checkpoint's when a run is resumed.
 enum class OnResume {
   kError,            ///< an error: the result depends on the setting
   kFree,             ///< the new value holds from now on
   kFreeLength,       ///< free if the learning rate does not depend on the length of the run, else an error
-  kFreeEvaluations,  ///< free if neither the learning rate nor a second stage follows the evaluations, else an error
+  kFreeEvaluations,  ///< free if neither the learning rate nor a second stage depends on evaluations, else an error
   kFreeToBegin,      ///< free if the checkpoint has no moving average yet, else an error
   kCheckpoint,       ///< the checkpoint's own value holds
 };
@@ -123,9 +122,9 @@ class ConfigFields {
     std::string help;                       ///< one line for `inspect config` and `--help`
     std::string origin = "default";         ///< the origin of the value: "default", "captcha.yml:7", "--set"
     std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
-    std::optional<ConfigRange> range = {};  ///< the valid numbers; in a list, of each whole number
+    std::optional<ConfigRange> range = {};  ///< the valid numbers; they hold for each whole number of a list
     std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
-    OnResume resume = OnResume::kError;     ///< how a resumed run treats a different value
+    OnResume resume = OnResume::kError;     ///< the treatment of a different value in a resumed run
     bool host = false;                      ///< the hosts of a run may have different values
     bool tune = false;                      ///< `lockstep tune` may try it
     std::string unused = {};                ///< the reason why this recipe does not use the setting; empty: it does
@@ -133,7 +132,7 @@ class ConfigFields {
     // Each of these setters returns the field.
     /// Sets the valid numbers and their unit.
     Field& in(const ConfigRange& numbers, std::string unit_name = "");
-    /// Sets how a resumed run treats a different value.
+    /// Sets the treatment of a different value in a resumed run.
     Field& at_resume(OnResume rule);
     /// Allows the hosts of one run to have different values.
     Field& per_host();
@@ -144,8 +143,8 @@ class ConfigFields {
     [[nodiscard]] std::string allowed() const;
   };
 
-  /// Adds a field; its present value is the default. The returned reference, to which the caller can add more, is valid
-  /// until the next field is added.
+  /// Adds a field; its present value is the default. The caller can extend the field through the returned reference,
+  /// which is valid until the next field is added.
   /// Example: fields.add("workers", &workers, "loader threads per replica").in({0, 1024}).at_resume(OnResume::kFree);
   Field& add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
 
@@ -154,18 +153,17 @@ class ConfigFields {
 
   /// Writes every value of `tree` into its field.
   /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type, a number outside
-  /// of its range or an invalid choice.
+  /// its range or an invalid choice.
   void bind(const ConfigTree& tree);
 
   /// Checks the present values, which a program may have set itself.
-  /// Throws: UsageError naming the first key whose number is outside of its range, with number and range.
+  /// Throws: UsageError naming the first key whose number is outside its range, with number and range.
   void check() const;
 
   /// Returns the fields, in the order in which they were added.
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
 
-  /// Returns all fields as nested YAML, in the order in which they were added. config.yml of a run folder holds this
-  /// text.
+  /// Returns all fields as nested YAML, in the order in which they were added: the text of config.yml in a run folder.
   [[nodiscard]] std::string to_yaml() const;
 
   /// Returns one field's value as YAML text.

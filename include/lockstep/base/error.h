@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one error tree. An error's type decides the exit code and whether the launcher may restart the job.
-// Expected outcomes are not errors: they are std::optional or Result<T> (result.h).
+// The error types. An error's type decides the exit code and whether the launcher may restart the job. Expected
+// outcomes are not errors: they are std::optional or Result<T> (result.h).
 #pragma once
 
 #include <functional>
@@ -11,27 +11,26 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep program (those of sysexits if the meaning fits; 75 to 77 are Lockstep's own).
+/// Exit codes of every Lockstep program: the codes of sysexits.h if the meaning fits; 75 to 77 are Lockstep's own.
 enum class ExitCode : int {
   kDone = 0,           ///< the program has done what it was asked to do
   kUsage = 64,         ///< a usage or configuration error: never restarted
   kData = 65,          ///< a missing or bad file, data set or checkpoint, or a non-finite loss: never restarted
   kResource = 69,      ///< out of memory, or no such device
-  kInternal = 70,      ///< a bug of Lockstep: never restarted
+  kInternal = 70,      ///< a bug in Lockstep: never restarted
   kProgram = 71,       ///< the program's own exception: restarted within the budget
   kIo = 74,            ///< an I/O error, possibly transient: restarted within the budget
   kPeer = 75,          ///< another rank died: restarted within the budget
   kTimeout = 76,       ///< a rank is late: restarted within the budget
-  kCorruption = 77,    ///< a processor or memory gave a wrong number: restarted within the budget
+  kCorruption = 77,    ///< a processor or memory computed or stored a wrong number: restarted within the budget
   kInterrupted = 130,  ///< Ctrl-C, after the state was saved
   kTerminated = 143,   ///< SIGTERM or a time limit, after the state was saved
 };
 
-/// The parent of all errors that Lockstep throws. what() is the whole text: message, then the hint on a line of its
-/// own.
+/// The parent of all errors that Lockstep throws. what() is the whole text: the message, then the hint on its own line.
 class Error : public std::runtime_error {
  public:
-  /// `message` has the problem, with values and units. `hint` has the next step for the user; it may be empty.
+  /// `message` describes the problem, with values and units. `hint` is the next step for the user; it may be empty.
   Error(ExitCode code, const char* type, const std::string& message, const std::string& hint);
 
   /// Returns the exit code of a program that ends with this error.
@@ -62,44 +61,41 @@ class Error : public std::runtime_error {
 LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
 /// A file, a data set or a checkpoint is missing or bad, or a loss is not finite. Never restarted.
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
-/// Memory, threads, processes or descriptors have run out, or there is no such device. Restarted within the
-/// budget.
+/// Out of memory, threads, processes or descriptors, or there is no such device. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
-/// A bug of Lockstep: please report it. Never restarted.
+/// A bug in Lockstep: please report it. Never restarted.
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
-/// An exception of the program that is no lockstep::Error, after it has crossed a process (fault.h).
+/// An exception of the program that is not a lockstep::Error, after it has been sent to another process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
-/// A disk or a network failed, possibly for a moment. Restarted within the budget, unless the disk is full or
-/// read-only.
+/// A disk or network failed, maybe for a short time. Restarted within the budget, unless the disk is full or read-only.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 /// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
-/// A rank is late, but not known to be dead. Restarted within the budget.
+/// A rank is late, but it is not known to be dead. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 
 #undef LOCKSTEP_ERROR_TYPE
 
 /// The guard has found a rank whose numbers differ from those of other ranks. Restarted within the budget; an elastic
-/// group of nodes leaves the rank's host out from then on.
+/// job leaves the rank's host out from then on.
 class CorruptionError : public Error {
  public:
   explicit CorruptionError(const std::string& message, const std::string& hint = "", int rank = -1)
       : Error(ExitCode::kCorruption, "CorruptionError", message, hint), rank_(rank) {}
-  /// Returns the rank that erred; -1: it is not known.
+  /// Returns the rank with the wrong numbers; -1: unknown.
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
  private:
   int rank_;
 };
 
-/// Rebuilds an error of the given type name ("PeerError", ...), for an error that crossed a process; an unknown name
-/// gives an InternalError. Throws: that error, always.
+/// Rebuilds an error of the type `type` ("PeerError", ...) that another process has sent; an unknown type gives an
+/// InternalError. Throws: always this error.
 [[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
 
 /// Runs a program's body. An error that leaves it is printed once, written to the launcher's error file (the path in
 /// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and turned into the exit code. An exception
-/// that is no lockstep::Error gives ExitCode::kProgram and is printed with its type, its place and its backtrace. Never
-/// throws.
+/// that is not a lockstep::Error gives ExitCode::kProgram and is printed with type, place and backtrace. Never throws.
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports an end that is not Lockstep's own error: an exception of the program, or a signal such as SIGSEGV. The
-// program notes its place (rank, step, section) here as it runs, so that the report can name it.
+// Reports the end of a program without one of Lockstep's errors: by an exception of the program, or by a signal such as
+// SIGSEGV. The program notes its place (rank, step, section) here as it runs, so that the report can name it.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 
 namespace lockstep::fault {
 
-/// Marks this process as one of Lockstep's own commands, which call it first: from now on an exception that is no
-/// lockstep::Error counts as a bug of Lockstep. Without the call the program is a user's, and the exception is the
-/// user's (ExitCode::kProgram).
+/// Marks this process as one of Lockstep's own commands, which call it first. From now on an exception that is not a
+/// lockstep::Error counts as a bug in Lockstep. Without the call the program is a user's, and such an exception counts
+/// as the program's own (ExitCode::kProgram).
 void this_is_lockstep() noexcept;
 
-/// Reports uncaught exceptions, SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL from now on: on stderr and in the
+/// From now on, reports uncaught exceptions, SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL on stderr and in the
 /// launcher's error file, with a backtrace. An uncaught exception then ends the process with ExitCode::kProgram; a
 /// signal ends it as before. Handlers that the program has set are kept. init() and spawn() call this.
 void install_reports() noexcept;
 
-/// The name of a file beside LOCKSTEP_ERROR_FILE for the stack of a rank.
+/// The name of the file, beside LOCKSTEP_ERROR_FILE, for a rank's stack.
 inline constexpr const char* kStackFile = "stack.txt";
-/// The end of a whole stack in that file.
+/// The last line of a complete stack in that file.
 inline constexpr const char* kStackEnd = "\nend\n";
-/// Returns the signal that makes a thread write its stack into that file and go on, in a process that has called
-/// install_reports() under a launcher. For launchers that may not inspect the process from outside.
+/// Returns the signal that makes a thread write its stack into that file and continue, in a process that has called
+/// install_reports() under a launcher. It is for launchers that are not allowed to trace the process.
 [[nodiscard]] int stack_signal() noexcept;
 
 /// Notes this process's rank.
@@ -46,11 +46,10 @@ void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 /// Returns the report of an exception of the program: "your program threw std::runtime_error in forward (rank 1, step
 /// 13): boom". It describes the exception that is being handled, so call it in a catch block.
 [[nodiscard]] std::string headline(const std::exception& error);
-/// Returns the backtrace of the exception that is being handled, one line a frame, from the place of the throw; empty
-/// if it is unknown.
+/// Returns the backtrace from the throw of the exception that is being handled, one line per frame; empty if unknown.
 [[nodiscard]] std::string backtrace_text();
-/// Returns the type under which such an exception is reported to the launcher and other ranks: "ProgramError", or in
-/// Lockstep's own commands "InternalError".
+/// Returns the type under which an exception that is not a lockstep::Error is reported to the launcher and other ranks:
+/// "ProgramError", or in Lockstep's own commands "InternalError".
 [[nodiscard]] const char* type_of_unknown() noexcept;
 
 namespace detail {
@@ -58,8 +57,8 @@ namespace detail {
 void call(const char* section, void (*run)(void*), void* context);
 }  // namespace detail
 
-/// Runs code of the program; `section` ("forward", "loss", "dataset") lives for the whole program. Exceptions leave it
-/// unchanged. Returns the result of `body`, by value.
+/// Runs code of the program as the section `section` ("forward", "loss", "dataset"), a text that lives for the whole
+/// program. Exceptions leave it unchanged. Returns the result of `body`, by value.
 template <class Body>
 auto in_section(const char* section, Body&& body) -> std::decay_t<decltype(body())> {
   using Result = std::decay_t<decltype(body())>;

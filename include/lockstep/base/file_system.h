@@ -16,9 +16,9 @@
 
 namespace lockstep {
 
-/// An fsync failed. The kernel may have dropped the written data, and a second fsync may then succeed over the loss:
-/// write the data again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?, USENIX
-/// ATC 2020.
+/// An fsync failed. The kernel may have dropped the written data, and a second fsync may succeed although it is lost:
+/// write it again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC
+/// 2020.
 class SyncError : public IoError {
  public:
   using IoError::IoError;
@@ -48,22 +48,21 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Opens a file that must be regular. A named pipe, a socket, a device or a folder is refused at once, with its kind in
-/// the error, without a wait for the other end of a pipe. A link counts as its target. `flags` are those of open(2) (0
-/// is O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an invalid
-/// descriptor and sets errno. Throws: DataError if it is no regular file.
+/// Opens a file that must be regular. It refuses a named pipe, a socket, a device or a folder at once and names its
+/// kind in the error; it never waits for the other end of a pipe. A link counts as its target. `flags` are those of
+/// open(2) (0 is O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an
+/// invalid descriptor and sets errno. Throws: DataError if it is not a regular file.
 [[nodiscard]] UniqueFd try_open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
-/// Does the same, but also throws if the file cannot be opened. Throws: DataError if it is missing or no regular file;
-/// IoError if it cannot be opened.
+/// Does the same as try_open_regular_file(), but also throws if the file cannot be opened. Throws: DataError if it is
+/// missing or not a regular file; IoError if it cannot be opened.
 [[nodiscard]] UniqueFd open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
 /// The result of an attempt to lock a file.
 enum class FileLock {
-  kTaken,       ///< this process has it
-  kBusy,        ///< another process has it
-  kUnsupported  ///< the file system has no locks (Lustre without -o flock, some FUSE): nothing keeps other processes
-                ///< away
+  kTaken,       ///< this process has the lock
+  kBusy,        ///< another process has the lock
+  kUnsupported  ///< the file system has no locks (Lustre without -o flock, some FUSE): other processes are not kept out
 };
 
 /// Tries to take the lock of the open file `fd` for this process alone. The lock ends when the file is closed.
@@ -77,19 +76,17 @@ class WritableFile {
   virtual ~WritableFile() = default;
   /// Appends `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
-  /// Writes all bytes to the disk. Blocks: until they are there.
-  /// Throws: SyncError; the file must then be written anew, never synced again.
+  /// Writes all bytes to the disk. Blocks: until they are there. Throws: SyncError; then write a new file.
   virtual void sync() = 0;
 };
 
-/// A file that is being read, from any position.
-/// Thread-safe: yes.
+/// A file that can be read at any position. Thread-safe: yes.
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
   /// Returns the file's size when it was opened, in bytes.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
-  /// Reads `size` bytes from `offset` on. Throws: DataError if the file ends before; IoError.
+  /// Reads `size` bytes from `offset` on. Throws: DataError if the file ends before that; IoError.
   virtual void read(std::uint64_t offset, void* data, std::size_t size) = 0;
 };
 
@@ -103,12 +100,12 @@ class FileSystem {
   virtual ~FileSystem() = default;
   /// Creates or truncates a file. Throws: IoError; DataError if the path is not a regular file.
   virtual std::unique_ptr<WritableFile> create(const std::filesystem::path& path) = 0;
-  /// Returns the whole content of a file of at most `most` bytes. It checks the size before it takes memory, and stops
-  /// if the file grows beyond it. Throws: DataError if the file is missing, no regular file or larger; IoError if it
-  /// cannot be read.
+  /// Returns the whole content of a file of at most `most` bytes. It checks the size before it allocates memory, and
+  /// stops if the file grows beyond `most`. Throws: DataError if the file is missing, not a regular file or larger than
+  /// `most`; IoError if it cannot be read.
   virtual std::string read(const std::filesystem::path& path, std::uint64_t most = kMostReadBytes) = 0;
-  /// Opens a large file that the caller reads in pieces into its own memory. A file system that does not override this
-  /// reads it whole. Throws: as read().
+  /// Opens a large file that the caller reads in pieces into its own memory. The default implementation reads the whole
+  /// file. Throws: the errors of read().
   virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
   /// Returns true if there is anything at `path`. Throws: IoError.
   virtual bool exists(const std::filesystem::path& path) = 0;
@@ -116,8 +113,7 @@ class FileSystem {
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
   /// Creates a folder with its parents; an existing one is kept. Throws: IoError.
   virtual void make_folder(const std::filesystem::path& folder) = 0;
-  /// Renames a file or folder. Throws: IoError (including if `to` is a folder with entries, a named pipe, a socket or a
-  /// device).
+  /// Renames a file or folder. Throws: IoError, even if `to` is a non-empty folder, a named pipe, a socket or a device.
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   /// Removes a file, or a folder with all its content; does nothing if it is missing. Throws: IoError.
   virtual void remove(const std::filesystem::path& path) = 0;
@@ -128,12 +124,17 @@ class FileSystem {
   [[nodiscard]] static FileSystem& system();
 };
 
-/// Replaces `path` whole or not at all: writes a temporary file beside it, syncs it, renames it and syncs the folder.
-/// Throws: IoError; `path` is then as before.
+/// Replaces the file `path` atomically: writes a temporary file beside it, syncs it, renames it and syncs the folder.
+/// Throws: IoError; `path` is then unchanged.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
-/// Creates a new folder, with its parents, and returns its path: `path`, or the first unused one of "runs/a-2",
-/// "runs/a-3", ... Two processes never get the same one. Throws: IoError.
+/// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, up to the first folder
+/// that cannot be opened: an entry may be of a process that was killed before it synced it.
+/// Throws: IoError, SyncError.
+void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
+
+/// Creates a new folder, with its parents, and returns its path: `path`, or the first unused path of "runs/a-2",
+/// "runs/a-3", ... Two processes never get the same folder. Throws: IoError.
 [[nodiscard]] std::filesystem::path make_new_folder(const std::filesystem::path& path);
 
 }  // namespace lockstep

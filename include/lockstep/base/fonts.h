@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the fonts for words on pictures and for drawn captchas.
+// Finds the fonts for labels on pictures and for generated captchas.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 namespace lockstep {
 #pragma GCC visibility push(default)
 
-/// The folder of the DejaVu fonts: Debian's fonts-dejavu-core, or the one of Python's wheel beside the program or
-/// library with this code. They may be missing: only a reader finds that out.
+/// Returns the folder of the DejaVu fonts: the one in a Python wheel beside this library or program, else Debian's
+/// fonts-dejavu-core. It does not check that the fonts are there.
 [[nodiscard]] const std::filesystem::path& font_folder();
 
-/// The same for code in the file `binary`: the folder share/fonts beside its own folder, if it has the fonts.
+/// Does the same for code in the file `binary`: share/fonts beside the folder of `binary` counts if it has the fonts.
 [[nodiscard]] std::filesystem::path font_folder_of(const std::filesystem::path& binary);
 
 #pragma GCC visibility pop

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Foreign JSON. Its depth, values and bytes are counted before nlohmann's parser, which has no limits, sees it.
-// scripts/check/bounds.py: nothing else calls that parser.
+// Reads JSON that may come from a stranger. It checks depth, values and bytes before nlohmann's parser, which has no
+// limits, sees the text. scripts/check/bounds.py checks that no other code calls that parser.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ namespace lockstep {
 
 /// Limits for JSON. The defaults fit Lockstep's own files.
 struct JsonLimits {
-  std::uint64_t bytes = kMostReadBytes;  ///< of the text
+  std::uint64_t bytes = kMostReadBytes;  ///< size of the text
   std::uint64_t values = 1'000'000;      ///< lists, objects, keys and plain values together
   int depth = 64;                        ///< nesting of lists and objects
-  /// 0: `values` limits the whole text. N: it limits each list or object that has N others around it, for a callback
-  /// that takes and drops them one by one.
+  /// 0: `values` limits the whole text. N: it limits each list or object that is nested in N others, for a callback
+  /// that takes and drops these parts one by one.
   int part_depth = 0;
 };
 
-/// A text that is no JSON, or JSON beyond the limits.
+/// A text that is not JSON, or JSON beyond the limits.
 class JsonError : public DataError {
  public:
   static constexpr const char* kNoJson = "no JSON";  ///< why() of a text that is not JSON
 
-  /// `why` is the problem at byte `byte` of `text`, counted from 1; 0: it has no place.
+  /// `why` is the problem at byte `byte` of `text`, counted from 1; 0: the problem has no place.
   JsonError(const std::string& why, std::string_view text, std::size_t byte);
 
   /// Returns the problem, without its place.
@@ -47,24 +47,24 @@ class JsonError : public DataError {
 /// Throws: JsonError if `text` exceeds the limits; it need not be JSON.
 void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 
-/// Returns the value of `text`. If a key comes twice, the last one counts. `each` is nlohmann's callback, which may
+/// Returns the value of `text`. If a key occurs twice, its last value counts. `each` is nlohmann's callback, which may
 /// drop values. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {},
                                         const nlohmann::json::parser_callback_t& each = nullptr);
 
-/// Does the same, and keeps the order of the keys. Throws: JsonError.
+/// Does the same as parse_json(), and keeps the order of the keys. Throws: JsonError.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 
-/// Returns the value of `text`; null if it is no JSON or exceeds the limits.
+/// Returns the value of `text`; null if it is not JSON or exceeds the limits.
 [[nodiscard]] nlohmann::json json_or_null(std::string_view text, const JsonLimits& limits = {});
 
-/// Passes the events of `text` to `to`, and returns the result of its last call. Throws: JsonError beyond the limits.
+/// Passes the events of `text` to `to`, and returns the result of its last event. Throws: JsonError beyond the limits.
 bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann::json_sax<nlohmann::json>& to);
 
-/// Returns the value of `bytes`, which are CBOR. Throws: JsonError.
+/// Returns the value of the CBOR data `bytes`. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_cbor(std::string_view bytes, const JsonLimits& limits = {});
 
-/// Returns the value in a file. Throws: as FileSystem::read(); DataError naming the file and the place.
+/// Returns the value in a file. Throws: the errors of FileSystem::read(); DataError naming the file and the place.
 [[nodiscard]] nlohmann::json read_json_file(FileSystem& files, const std::filesystem::path& file,
                                             const JsonLimits& limits = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line per event on stderr, lower case, level by audience. The code that decides an error logs it, once.
-// The level is LOCKSTEP_LOG (error, warn, note, info, debug, trace; default note).
+// Writes one lower-case line per event to stderr, with a level for its audience. The code that decides an error logs
+// it, once. The level is LOCKSTEP_LOG (error, warn, note, info, debug, trace; default note).
 #pragma once
 
 #include <fmt/format.h>
@@ -21,14 +21,14 @@ enum class Level { kError, kWarn, kNote, kInfo, kDebug, kTrace };
 /// The names of the levels, as in LOCKSTEP_LOG and --log-level.
 inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "note", "info", "debug", "trace"};
 
-/// Returns true if lines of this level are written.
+/// Returns true if lines of `level` are written.
 [[nodiscard]] bool is_enabled(Level level) noexcept;
 
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While one with `on` lives, this process writes no notes. It keeps all ranks but one from writing the same note.
-/// Thread-safe: yes.
+/// While an object made with `on` = true lives, this process writes no notes. Ranks use it so that only one of them
+/// writes a common note. Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:
   explicit QuietNotes(bool on) noexcept;
@@ -45,7 +45,7 @@ template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kError, fmt::format(format, std::forward<Args>(args)...));
 }
-/// Writes a line of level warn: something is wrong, and the run goes on.
+/// Writes a line of level warn: something is wrong, but the run continues.
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
   write(Level::kWarn, fmt::format(format, std::forward<Args>(args)...));

@@ -10,11 +10,11 @@
 
 namespace lockstep::text {
 
-/// Returns the number that `text` is as a whole, with a decimal point in any locale; "inf" and "nan" are numbers. None
-/// for anything else, or if a double cannot hold it.
+/// Parses all of `text` as a number, with a decimal point in any locale; "inf" and "nan" are numbers. Returns none if
+/// it is not a number, or a double cannot hold it.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text) noexcept;
 
-/// Returns `value` as JSON, with so many decimals (-1: the shortest text that reads back as the same bits). NaN and
+/// Returns `value` as JSON with `decimals` decimals (-1: the shortest text that reads back as the same bits). NaN and
 /// infinity become null: JSON has neither.
 [[nodiscard]] std::string json_number(double value, int decimals = -1);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's place in the world, and a share of a data set. Plain values: nothing here communicates.
+// A rank's place in the world, and a shard of a data set. They are plain values without communication.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct RankInfo {
   int local_rank = 0;            ///< 0 .. local_world_size - 1, on this host
   int local_world_size = 1;      ///< number of ranks on this host
   int node_rank = 0;             ///< the launcher's number for this node, from 0
-  int restart_count = 0;         ///< how often the launcher has restarted the group
+  int restart_count = 0;         ///< number of times that the launcher has restarted the ranks
   std::string source = "alone";  ///< the source of the values, in words ("torchrun's variables", "alone")
 
   bool operator==(const RankInfo&) const = default;
 };
 
-/// Part `index` of `count` equal parts of a data set. The module data knows nothing else of a Job.
+/// Part `index` of `count` equal parts of a data set. The module data uses nothing else of a Job.
 struct ShardSpec {
   std::int64_t index = 0;  ///< number of the part, from 0
   std::int64_t count = 1;  ///< number of parts

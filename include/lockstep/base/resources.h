@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The limits of this process, and what it uses. None means unlimited or unknown.
+/// The limits and the use of this process. None means unlimited or unknown.
 struct ResourceLimits {
   std::optional<std::uint64_t> processes;      ///< limit on processes and threads of this user
   std::optional<std::uint64_t> group_tasks;    ///< limit on processes and threads of the control group
@@ -28,10 +28,10 @@ struct ResourceLimits {
 /// Reads the limits and the use of this process from the system.
 [[nodiscard]] ResourceLimits resource_limits();
 
-/// Returns true for error numbers that mean a shortage: of descriptors, processes, threads or memory.
+/// Returns true for error numbers that mean a shortage of descriptors, processes, threads or memory.
 [[nodiscard]] bool is_shortage(int error) noexcept;
 
-/// The limit that a failed call may have reached, and advice on how to raise it: two sentences without a full stop.
+/// The limit that a failed call may have reached, and advice on how to raise it. Neither text ends with a full stop.
 struct LimitWords {
   std::string limit;   ///< "512 processes and threads of this user are allowed (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
@@ -39,32 +39,30 @@ struct LimitWords {
 /// Returns the limit that a failed call with the errno `error` may have reached, in words.
 [[nodiscard]] LimitWords words_of_limit(int error, const ResourceLimits& limits);
 
-/// Returns the system's words for an errno. Those of EFBIG have the limit: "File too large: the limit of this shell is
-/// 1,048,576 bytes (ulimit -f)".
+/// Returns the system's message for an errno. For EFBIG it includes the limit: "File too large: the limit of this shell
+/// is 1,048,576 bytes (ulimit -f)".
 [[nodiscard]] std::string error_words(int error);
 
-/// Returns the advice after a write that failed with `error`: free space, or raise the limit; empty if there is none.
+/// Returns the advice after a write failed with `error`, such as to free space; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
-/// Returns the error "cannot ACTION (Cannot allocate memory): LIMIT"; `action` is such as "start a thread that
-/// watches the store".
+/// Returns the error "cannot ACTION (Cannot allocate memory): LIMIT" with ACTION replaced by `action`, such as "start a
+/// thread".
 [[nodiscard]] ResourceError shortage_error(const std::string& action, int error);
 
-/// Throws: ResourceError as shortage_error() if `error` is a shortage, else IoError.
+/// Throws: shortage_error() if `error` is a shortage, else IoError.
 [[noreturn]] void throw_cannot(const std::string& action, int error);
 
-/// Returns a thread's name for debuggers and /proc, at most 15 letters: "loader worker 3" for "for loader worker 3 of
-/// 4".
+/// Returns a thread's name for debuggers, at most 15 characters: "loader worker 3" for "for loader worker 3 of 4".
 [[nodiscard]] std::string thread_name(const std::string& purpose);
 
 /// Starts a thread that takes no signals, named by its purpose. `purpose` is like "for replica 3" or "that watches the
-/// store". Throws: ResourceError if the thread cannot be started. A class with several threads must then end those that
-/// it has started.
+/// store". Throws: ResourceError if the thread cannot be started. A class with several threads must then end the
+/// threads that it has already started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 
-/// Starts `count` threads at the same time and ends them. Call it before a library that hangs or exits if it cannot
-/// start its threads.
-/// Throws: ResourceError as start_thread().
+/// Starts `count` threads at once and ends them. Call it before a library that hangs or exits if threads cannot start.
+/// Throws: the errors of start_thread().
 void require_threads(int count, const std::string& purpose);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for people: sizes, durations, the nearest valid spelling; and JSON strings.
+// Text for people, such as sizes, durations and the nearest valid spelling; and JSON strings.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,7 @@ namespace lockstep::text {
 /// Returns "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);
 
-/// Returns the candidate nearest to `word` by edit distance, or "" if none is near (more than a third of its letters
-/// differ).
+/// Returns the candidate nearest to `word` by edit distance; "" if each differs in more than a third of its letters.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Returns " (did you mean 'x'?)" or "".

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sinks to which modules report their activity; modules do not know the sinks. Without sinks, a span costs four
-// loads.
+// The sinks to which modules report their activity without knowing them. Without sinks, a span costs four loads.
 #pragma once
 
 #include <array>
@@ -12,21 +11,21 @@
 
 namespace lockstep::trace {
 
-/// The subject of a span. `sequence` numbers the collectives of a group; it is 0 elsewhere.
+/// The activity in a span. Some fields are for collectives only.
 struct Event {
-  std::string_view name;               ///< lives for the whole program ("all_reduce", "DataLoader::next")
-  std::uint64_t sequence = 0;          ///< of a collective: its number in its group, from 1
+  std::string_view name;               ///< "all_reduce", "DataLoader::next"; lives for the whole program
+  std::uint64_t sequence = 0;          ///< number of a collective in its group, from 1; else 0
   std::uint64_t bytes = 0;             ///< size of the data; 0: unknown
-  int group = 0;                       ///< of a collective: its group's number in this process, from 0
-  int bucket = -1;                     ///< of a gradient bucket's collective: its number, of `buckets`
+  int group = 0;                       ///< number of a collective's group in this process, from 0
+  int bucket = -1;                     ///< number of a collective's gradient bucket, below `buckets`; -1: none
   int buckets = 0;                     ///< number of buckets
-  bool has_failed = false;             ///< at its end
-  std::int64_t called_ns = 0;          ///< of a collective: CLOCK_MONOTONIC when it was called
-  std::int64_t waited_ns = 0;          ///< at its end: when a thread began to wait for it; 0: none has
-  std::chrono::milliseconds limit{0};  ///< of a section: its time limit; 0: that of its name
+  bool has_failed = false;             ///< set before the span ends
+  std::int64_t called_ns = 0;          ///< CLOCK_MONOTONIC when a collective was called
+  std::int64_t waited_ns = 0;          ///< CLOCK_MONOTONIC when a thread began to wait for it; 0: none has
+  std::chrono::milliseconds limit{0};  ///< time limit of a section; 0: the limit for its name
 };
 
-/// Receives the begin and end of spans, and the steps. An implementation must be thread-safe and must neither throw nor
+/// Receives the start and end of spans, and the steps. An implementation must be thread-safe and must neither throw nor
 /// block.
 class Sink {
  public:
@@ -35,7 +34,7 @@ class Sink {
   virtual void begin(const Event& event) noexcept = 0;
   /// Called when the span ends, in the same thread.
   virtual void end(const Event& event) noexcept = 0;
-  /// Called with the step that is computed from now on; -1: none.
+  /// Called when the computation of a step begins; -1: no step from now on.
   virtual void step(std::int64_t /*step*/) noexcept {}
 };
 
@@ -65,7 +64,7 @@ class Span {
   }
   /// Marks that the span ends with a failure, such as a timeout of a collective.
   void fail() noexcept { event_.has_failed = true; }
-  /// Notes when a thread began to wait for it (Event::waited_ns).
+  /// Notes when a thread began to wait for this span's collective (Event::waited_ns).
   void waited_since(std::int64_t time_ns) noexcept { event_.waited_ns = time_ns; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saves while the training continues: the step waits only for a copy into memory, and a thread writes the copy.
+// Saves while training continues: a step waits only for a copy into memory, and a thread writes the copy.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace lockstep {
 
-/// The states to copy, by name; a whole state is a part without slices.
+/// The states to copy, by name. A whole state is a StatePart without slices.
 using StateParts = std::map<std::string, StatePart>;
 
-/// Copies a state into its own memory, which is kept for the next copy, and gives the copy to a thread. At most one
-/// save is under way. It belongs to one thread.
+/// Copies states into its own memory, which it keeps for the next copy, and passes the copy to a thread that writes it.
+/// At most one save is under way. It belongs to one thread.
 ///
 /// Source: Mohan et al., CheckFreq: Frequent, Fine-Grained DNN Checkpointing, FAST 2021 (snapshot, then persist).
 /// Example: saver.save(parts, [&](const StateParts& copy) { commit_sharded_checkpoint(files, *peers, folder, meta,
@@ -26,28 +26,28 @@ using StateParts = std::map<std::string, StatePart>;
 class AsyncSaver {
  public:
   AsyncSaver();
-  /// Waits for the save under way; logs its error.
+  /// Waits for the save under way and logs its error.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  /// Lets the thread allocate memory for states like `parts`, so that the first save does not wait for the system.
+  /// Lets the thread allocate memory for states like `parts`, so that the first save does not wait for page faults.
   void reserve(const StateParts& parts);
 
   /// Copies `parts` and lets the thread call `write` with the copy.
   ///
-  /// Blocks: until a save under way has ended, and for one pass over the state's memory. GPU tensors are copied through
+  /// Blocks: until a save under way has ended, and for one copy of the states. GPU tensors are copied through
   ///         page-locked memory. The next check(), wait() or save() throws the exception of `write`.
   /// Cost:   memory for one copy, which is kept.
   void save(const StateParts& parts, std::function<void(const StateParts& copy)> write);
 
   /// Returns true while a save is under way.
   [[nodiscard]] bool is_busy() const;
-  /// Returns true if the last save threw, until check(), wait() or save() has thrown the same. Never blocks.
+  /// Returns true if the last save threw, until check(), wait() or save() has rethrown the exception. Never blocks.
   [[nodiscard]] bool has_failed() const;
   /// Throws the exception of the last save, once. Never blocks.
   void check();
-  /// Waits for the save under way. Throws: as check().
+  /// Waits for the save under way. Throws: the errors of check().
   void wait();
 
  private:

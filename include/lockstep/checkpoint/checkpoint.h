@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints are folders that are committed whole or not at all and that prove their own content.
-// The protocol and the manifest's grammar are docs/formats/checkpoint.md.
+// Checkpoints: folders that are committed as a whole or not at all, with hashes of their content.
+// docs/formats/checkpoint.md describes the protocol and the manifest's grammar.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +31,18 @@ struct FileBytes;
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes `<name>.safetensors`.
 using CheckpointStates = std::map<std::string, StateDict>;
 
-/// Texts of a checkpoint by file name ("config.yml"). They are verified like the states, but belong neither to names()
-/// nor to the digest.
+/// Texts of a checkpoint by file name ("config.yml"). They are verified like states, but are not in names() or the
+/// digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
-/// Decides if values that are not finite may be saved. From a checkpoint with NaN in its weights no run can go on, and
-/// pruning would remove the ones before it.
+/// Decides if values that are not finite may be saved. A run cannot resume from a checkpoint with NaN in its weights,
+/// and pruning would remove the earlier checkpoints.
 ///
 /// The check covers the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
-/// refused in all of them; an infinity in optimizers, in running statistics of norms, and in learnt entries: the
-/// entries of `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if it has none at all, those
-/// whose names end in "weight" or "bias". Other entries may be infinite, such as the mask of an attention.
+/// refused in all of them. Infinity is refused in optimizers, in running statistics of norms, and in learnt entries.
+/// Learnt entries are those in `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if the
+/// optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries, such as an attention
+/// mask, may be infinite.
 struct FiniteCheck {
   bool required = true;               ///< false: everything is saved
   std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
@@ -49,16 +50,15 @@ struct FiniteCheck {
 
 /// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path once it is durable. `folder` is a
 /// run's "checkpoints" folder; it is created if missing. If the step is saved again with the same content, the old
-/// folder stays; if the content differs, or the old one is torn, the old folder becomes `step-<8 digits>.bad-<n>`.
-/// Leftovers of writers that died are removed.
+/// folder stays. If the content differs, or the old folder is torn, it is renamed to `step-<8 digits>.bad-<n>`. The
+/// unfinished folders of dead writers are removed.
 ///
-/// After a failed fsync everything is written again, to new files, up to three times.
+/// After a failed fsync everything is written again, to new files, in up to three attempts.
 ///
-/// Blocks: until the data are on the disk. Lifetime: the tensors do not change meanwhile.
+/// Blocks: until the data are on the disk. Lifetime: the tensors must not change during the call.
 /// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or leads out of the
 ///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; if they are
-///         intended, commit_sharded_checkpoint() with no_peers() takes them); all earlier checkpoints are then still
-///         there.
+///         intended, use commit_sharded_checkpoint() with no_peers()). All earlier checkpoints then still exist.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
                                         const CheckpointTexts& texts = {});
@@ -67,52 +67,53 @@ std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem
 struct ShardedContent {
   std::map<std::string, StatePart> parts;  ///< parts by state name; the names are the same on every rank
   CheckpointTexts texts;                   ///< texts, on rank 0 only
-  /// Throws if the written files must not be kept. It is called on every rank after its files are written, and again on
-  /// rank 0 before they get their name; it may be empty.
+  /// Throws if the written files must not be kept. Every rank calls it after writing its files, and rank 0 calls it
+  /// again before the folder gets its name. It may be empty.
   std::function<void()> check = nullptr;
   FiniteCheck finite = {};  ///< the same on every rank
 };
 
-/// Does the same as commit_checkpoint with all ranks of `peers`: each rank writes its parts,
-/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 writes the manifest. Readers on any number of ranks see the whole
+/// Does the same as commit_checkpoint() with all ranks of `peers`: each rank writes its parts,
+/// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 writes the manifest. Any number of ranks can read the whole
 /// states.
 ///
 /// Collective: every rank of `peers`. Blocks: until all data are on the disk.
-/// Throws: the errors of commit_checkpoint, the same one on every rank, if a rank failed to write or its check
-///         threw; TimeoutError, PeerError.
+/// Throws: the errors of commit_checkpoint(), the same one on every rank, if a rank failed to write or its check threw;
+///         TimeoutError, PeerError.
 std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
-/// Removes the files that dead writers left in `folder`, as commit_checkpoint does at its start. The folder may be
-/// missing. A file that cannot be removed stays. Throws: IoError if the folder cannot be listed.
+/// Removes the files that dead writers left in `folder`, on any host: call it if no other process writes there.
+/// commit_checkpoint() does this at its start for files of its own host. The folder may be missing. A file that cannot
+/// be removed stays. Throws: IoError if the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. Distinguishes a run without
-/// checkpoints from one whose checkpoints all fail to verify.
+/// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. So it distinguishes a run
+/// without checkpoints from a run whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
-/// The rule for which checkpoints to keep.
+/// The rule that decides which checkpoints are kept.
 struct Retention {
-  std::int64_t keep_last = 3;   ///< the number of newest ones; 0: all
-  std::int64_t keep_every = 0;  ///< also those whose step is a multiple of it; 0: none
+  std::int64_t keep_last = 3;   ///< number of newest checkpoints to keep; 0: all
+  std::int64_t keep_every = 0;  ///< checkpoints whose step is a multiple of it are kept, too; 0: none
 };
 
-/// Returns the step folders that may be removed: not the newest `keep_last`, no multiple of `keep_every`, none that has
-/// a name such as "best", and not the newest whose values are finite (FiniteCheck). Returns none while the newest does
-/// not verify. Throws: IoError.
+/// Returns the step folders that may be removed: all except the newest `keep_last`, the multiples of `keep_every`,
+/// those with a name such as "best", and the newest whose values are finite (FiniteCheck). Returns none if the newest
+/// does not verify. Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> choose_prunable(FileSystem& files, const std::filesystem::path& folder,
                                                                  const Retention& retention);
 
-/// Removes choose_prunable() and returns it. Throws: IoError; the checkpoints that are left are whole.
+/// Removes choose_prunable() and returns it. Throws: IoError; the remaining checkpoints are then whole.
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
                                                      const Retention& retention);
 
-/// Renames the step folders after `step` to "step-00001200.suspect", a name that no search for checkpoints finds.
+/// Renames the step folders after `step` to "step-00001200.suspect", a name that searches for checkpoints ignore.
 /// Removes a name such as "best" that refers to one of them. Throws: IoError.
 void put_checkpoints_aside(FileSystem& files, const std::filesystem::path& folder, std::int64_t step);
 
-/// Makes `name` ("best", "best_stg1") refer to the committed step folder `step_folder` of `folder`.
+/// Makes `name` ("best", "best_stg1") refer to the committed step folder `step_folder` in `folder`.
 /// Throws: UsageError if the name is not a plain word, DataError if the folder has no manifest; IoError.
 void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, const std::string& name,
                      const std::filesystem::path& step_folder);
@@ -125,11 +126,10 @@ void name_checkpoint(FileSystem& files, const std::filesystem::path& folder, con
 /// Returns the names that refer to a step folder, sorted.
 [[nodiscard]] std::vector<std::string> checkpoint_names(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns the step folder of the latest step, whole or not; none if there is none.
+/// Returns the folder of the latest step, whether or not it is whole; none if there is no step folder.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns the newest step folder whose every byte verifies; torn ones are skipped with a note. Returns none if there
-/// is none.
+/// Returns the newest step folder in which every byte verifies, or none. Torn folders are skipped with a note.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_valid(FileSystem& files,
                                                                      const std::filesystem::path& folder);
 
@@ -144,7 +144,7 @@ class Checkpoint {
              std::shared_ptr<const checkpoint::KeptFiles> kept = nullptr)
       : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)), kept_(std::move(kept)) {}
 
-  /// Returns the step that the checkpoint was saved after.
+  /// Returns the step after which the checkpoint was saved.
   [[nodiscard]] std::int64_t step() const noexcept { return manifest_.meta.step; }
   /// Returns the manifest: files with their hashes, and facts about the run.
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
@@ -156,11 +156,10 @@ class Checkpoint {
   /// Returns true if the checkpoint has a state of this name.
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// Reads one state; its bytes are verified again. After read_checkpoint() it returns the bytes read then; tensors of
-  /// several calls share that memory. A state with values that are not finite is returned with a warning, which names
-  /// the newest checkpoint before it that has none (FiniteCheck).
-  /// Throws: DataError if the checkpoint has no such state (the message lists the states that it has) or the file is
-  ///         torn; IoError.
+  /// Reads one state; its bytes are verified again. After read_checkpoint() it uses the bytes read then, and the
+  /// tensors of several calls share that memory. If the state has values that are not finite, a warning names the
+  /// newest earlier checkpoint without such values (FiniteCheck).
+  /// Throws: DataError if the checkpoint has no such state (the message lists its states) or the file is torn; IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
 
   /// Returns the file names of its texts ("config.yml"), sorted.
@@ -177,13 +176,13 @@ class Checkpoint {
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
-  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< none: each file is read on request
+  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< null: each file is read on request
 };
 
-/// Returns the step folder of `source`: itself, the newest valid one of a run folder (or of its checkpoints folder), or
-/// the named one of RUN:NAME.
-/// Throws: DataError naming `source` and the searched places; if none of a run's checkpoints verifies, it has their
-/// number and the fault of the first.
+/// Returns the step folder of `source`: the step folder itself, the newest valid one in a run folder (or in its
+/// checkpoints folder), or for RUN:NAME the one that has the name.
+/// Throws: DataError naming `source` and the searched places, and, if no checkpoint of a run verifies, their number and
+/// the fault of the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& source,
                                                        FileSystem& files = FileSystem::system());
 
@@ -192,8 +191,8 @@ class Checkpoint {
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
 [[nodiscard]] Checkpoint load_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
-/// Does the same as load_checkpoint, and keeps the bytes: every byte is read and verified once, and no later call can
-/// fail because of the disk. Cost: the memory of the checkpoint, until the object and its states are gone.
+/// Does the same as load_checkpoint(), and keeps the bytes: every byte is read and verified once, and later calls do
+/// not read the disk. Cost: memory for the whole checkpoint, until the object and its states are gone.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call for each save: a checkpoint is committed and named, and old ones are removed.
+// Saves the checkpoints of a run: one call commits a checkpoint, names it, and removes old ones.
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,13 @@ namespace lockstep {
 /// The settings of a CheckpointWriter.
 struct CheckpointWriterOptions {
   std::filesystem::path folder;  ///< the run's "checkpoints" folder; created if missing
-  Retention retention = {};      ///< the older checkpoints that stay
+  Retention retention = {};      ///< the rule for which older checkpoints stay
   bool background = false;       ///< starts a thread, so that save_in_background() may be called
-  /// As ShardedContent::check; may be empty. The writing thread calls it.
+  /// The same as ShardedContent::check; may be empty. The writing thread calls it.
   std::function<void()> check = nullptr;
 };
 
-/// The parts of a checkpoint besides its states.
+/// The content of a checkpoint besides its states.
 struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
   CheckpointTexts texts = {};           ///< texts, on rank 0 only
@@ -36,15 +36,15 @@ struct SaveOrder {
 struct SavedCheckpoint {
   std::int64_t step = 0;           ///< the step that was saved
   std::filesystem::path path;      ///< the step folder
-  std::vector<std::string> names;  ///< the names that it got, such as "best"
+  std::vector<std::string> names;  ///< the names of the checkpoint, such as "best"
 };
 
-/// Writes the checkpoints of one run: one process writes alone, or with `peers` every rank writes its part.
+/// Writes the checkpoints of one run: one process writes everything, or with `peers` every rank writes its part.
 ///
-/// Invariants. At most one save is under way. A checkpoint gets its names only once it is durable, and older ones go
-/// only after that, so a kill at any moment leaves every name on a whole checkpoint. `mutex_` guards the reports of the
-/// writing thread (the newest path, the saves not yet taken). Everything else belongs to the thread that owns the
-/// writer, which changes nothing while a save is under way.
+/// Invariants. At most one save is under way. A checkpoint gets its names only once it is durable, and older ones are
+/// removed only after that. So, if the process is killed at any moment, every name refers to a whole checkpoint.
+/// `mutex_` guards the results of the writing thread (the newest path, the saves not yet taken). Everything else
+/// belongs to the owner's thread, which changes nothing while a save is under way.
 ///
 /// It belongs to one thread; any thread may call give_up() and newest().
 /// Example: CheckpointWriter writer(FileSystem::system(), {.folder = "runs/own/checkpoints"});
@@ -59,23 +59,23 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Lets the thread allocate memory for copies of states like `parts`. It does not block for long, and does nothing
+  /// Lets the thread allocate memory for copies of states like `parts`. It blocks only briefly, and does nothing
   /// without a thread.
   void reserve(const StateParts& parts);
 
-  /// Commits, names and prunes in the calling thread.
-  /// Collective: every rank of the peers. Blocks: until the data are on the disk. Throws: as
+  /// Commits and names a checkpoint, and removes old ones, in the calling thread.
+  /// Collective: every rank of the peers. Blocks: until the data are on the disk. Throws: the errors of
   ///             commit_sharded_checkpoint(); for values that are not finite a DataError that names the last checkpoint
-  ///             without them, and nothing is pruned.
+  ///             without them, and nothing is removed.
   void save(const StateParts& parts, const SaveOrder& order);
 
-  /// Does the same as save(), from a copy, in the writer's thread.
-  /// Blocks: until the previous save has ended, and for a copy of the state. check(), wait() or the next save throws a
-  ///         later error. Throws: UsageError without options.background.
+  /// Does the same as save(), but from a copy and in the writer's thread.
+  /// Blocks: until the previous save has ended, and for a copy of the states. The next check(), wait() or save throws
+  ///         an error of the thread. Throws: UsageError without options.background.
   void save_in_background(const StateParts& parts, const SaveOrder& order);
 
-  /// Gives the newest checkpoint more names, and prunes. Only rank 0 acts; on other ranks it does nothing.
-  /// Throws: IoError, also if the checkpoint is gone.
+  /// Gives the newest checkpoint more names, and removes old checkpoints. Does nothing on ranks other than 0.
+  /// Throws: IoError, even if the checkpoint is gone.
   void name_newest(const std::vector<std::string>& names);
 
   /// Returns true while a save is under way in the background.
@@ -84,14 +84,14 @@ class CheckpointWriter {
   [[nodiscard]] bool has_failed() const;
   /// Throws the exception of a background save, once. Never blocks.
   void check();
-  /// Waits for the save under way. Throws: as check().
+  /// Waits for the save under way. Throws: the errors of check().
   void wait();
 
-  /// Ends a save that waits for other ranks; a save that has no name yet is dropped with PeerError. Any thread may call
+  /// Ends a save that waits for other ranks; the save fails with PeerError unless it is committed. Any thread may call
   /// it.
   void give_up() noexcept;
 
-  /// Sets the checkpoint with which a resumed run begins; it is the newest until another is saved.
+  /// Sets the checkpoint from which a run resumes. It is the newest checkpoint until another is saved.
   void start_at(const std::filesystem::path& newest);
   /// Returns the newest durable checkpoint, on rank 0. Any thread may call it.
   [[nodiscard]] std::filesystem::path newest() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by URL. Each is fetched once into the user's cache, whole and checked or not at all.
+// Fetches files by URL into the user's cache, once each. A file appears there only when it is whole and checked.
 #pragma once
 
 #include <chrono>
@@ -24,54 +24,52 @@ struct FetchProgress {
 struct FetchOptions {
   /// The folder of fetched files; empty means fetch_cache().
   std::filesystem::path cache = {};
-  /// The hash that the content must have, as 64 hexadecimal digits; empty means the one after "#sha256=" in the URL, if
-  /// any.
+  /// The SHA-256 of the content as 64 hexadecimal digits; empty means the digits after "#sha256=" in the URL, if any.
   std::string sha256 = {};
   std::uint64_t max_bytes = std::uint64_t{1} << 40;  ///< larger content is refused
-  /// The limit of consecutive attempts that bring no byte. The wait after attempt n is n^2 * first_wait.
+  /// The limit of consecutive attempts without a new byte. The wait after attempt n is n^2 * first_wait.
   int tries = 5;
   /// The wait after the first attempt.
   std::chrono::milliseconds first_wait{1000};
-  /// Limit for the connection.
+  /// The time limit for making the connection.
   std::chrono::milliseconds connect_limit{20'000};
   /// An attempt fails after this time without a byte; this is checked once a second.
   std::chrono::milliseconds stall_limit{30'000};
-  /// The least bytes per second over `speed_window`; an attempt with less fails, too. Empty: LOCKSTEP_FETCH_MIN_SPEED,
-  /// else 1000; 0: any.
+  /// The lowest speed over `speed_window`, in bytes per second; a slower attempt fails, too. Empty:
+  /// LOCKSTEP_FETCH_MIN_SPEED, else 1000; 0: no limit.
   std::optional<std::uint64_t> min_speed = std::nullopt;
   /// The time over which min_speed is measured.
   std::chrono::milliseconds speed_window{30'000};
-  /// The limit of consecutive attempts that end in silence or below min_speed, whatever they bring.
+  /// The limit of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
   int stalled_tries = 2;
-  /// How long another process that fetches the same may bring no byte; it may hang in the kernel.
+  /// The longest wait without a new byte for another process that fetches the same file: that process may hang.
   std::chrono::milliseconds lock_limit{300'000};
   /// The limit of redirects.
   int max_redirects = 10;
-  /// Called at least once a second, in the calling thread, including while another process fetches the same file. An
-  /// exception from it ends the fetch; the next fetch continues from there.
+  /// Called at least once a second in the calling thread, even while another process fetches the same file. An
+  /// exception from it ends the fetch; the next fetch of the file continues after the bytes that have arrived.
   std::function<void(const FetchProgress&)> progress = {};
 };
 
-/// Returns true if `word` is for fetch(): it begins with "http://" or "https://" in any case.
+/// Returns true if `word` begins with "http://" or "https://", in upper or lower case.
 [[nodiscard]] bool is_url(std::string_view word);
 
 /// Returns $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep. Throws: UsageError if neither variable is set.
 [[nodiscard]] std::filesystem::path fetch_cache();
 
-/// Fetches a URL and returns the path of its content in the cache: in a folder named by a hash of the URL and the
-/// sha256, under the last part of the URL's path.
+/// Fetches a URL and returns the path of its content in the cache. The folder is named after a hash of the URL and the
+/// sha256, the file after the last part of the URL's path.
 ///
-/// An existing file is not fetched again, but compared with the sha256 at every call; if it differs, it is fetched
-/// again. Without a sha256, remove the file to fetch it again. The cache must belong to the user. A broken transfer is
-/// tried again and continues where it stopped (its bytes are in `<name>.part`) if the server still has the same
-/// content; so does a later call. If several processes want the same file, it is fetched once. A redirect from https to
-/// http is refused. In a job of several ranks, let one rank of each host call it. Messages leave out the URL's user,
-/// password and query.
+/// Every call compares an existing file with the sha256, and fetches it again only if it differs. Without a sha256,
+/// remove the file to fetch it again. The cache must belong to the user. A broken transfer is tried again. It continues
+/// where it stopped (its bytes are in `<name>.part`) if the server still has the same content; so does a later call. If
+/// several processes want the same file, it is fetched once. A redirect from https to http is refused. In a job of
+/// several ranks, let one rank of each host call fetch(). Messages leave out the URL's user, password and query.
 ///
-/// Blocks: until the file is there and on the disk. Thread-safe: yes.
-/// Throws: DataError for another kind of URL, a permanent answer (404), more than max_bytes and a wrong hash (the file
-/// is then removed); UsageError for an invalid sha256 and a cache to which others may write; IoError for network and
-/// disk; TimeoutError for a server that is silent or slow.
+/// Blocks: until the whole file is on the disk. Thread-safe: yes.
+/// Throws: DataError for a URL of another scheme, a permanent HTTP error (404), more than max_bytes and a wrong hash
+/// (the file is then removed); UsageError for an invalid sha256 and a cache to which others may write; IoError for
+/// network and disk; TimeoutError for a server that is silent or slow.
 /// Example: const auto path = fetch("https://example.org/a.pth#sha256=9f86d0...");
 [[nodiscard]] std::filesystem::path fetch(const std::string& url, const FetchOptions& options = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints by URL.
+// Fetches checkpoints by URL.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// Fetches the step folder under `url` (".../checkpoints/step-00001200"): its manifest.json, then each file that the
-/// manifest names. Every byte is verified.
+/// Fetches the step folder under `url` (".../checkpoints/step-00001200"): first its manifest.json, then each file that
+/// the manifest names. Every byte is verified.
 ///
-/// Returns: a whole step folder in the cache. Existing files are not fetched again.
-/// Blocks:  until it is there. In a job of several ranks, let one of them call it.
-/// Throws:  DataError if there is no manifest, or a file does not match it; as fetch().
+/// Returns: the path of the whole step folder in the cache. Existing files are not fetched again.
+/// Blocks:  until it is there. In a job of several ranks, let one rank of each host call it.
+/// Throws:  DataError if there is no manifest, or a file does not match it; the errors of fetch().
 [[nodiscard]] std::filesystem::path fetch_checkpoint(const std::string& url, const FetchOptions& options = {});
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's description of itself: plain values, no torch. The grammar is docs/formats/checkpoint.md.
+// A checkpoint's manifest as plain values, without libtorch. docs/formats/checkpoint.md has the grammar.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,25 @@ struct FileDigest {
 /// The facts of a run in a checkpoint besides its state.
 struct CheckpointMeta {
   std::int64_t step = 0;           ///< finished optimizer steps
-  std::int64_t replicas = 1;       ///< data-parallel width; the result depends on it
+  std::int64_t replicas = 1;       ///< number of data-parallel replicas; the result depends on it
   std::int64_t threads = 1;        ///< libtorch threads per replica
   std::string configuration_hash;  ///< hash of the settings that change the result
-  std::string digest_fold = {};    ///< one number over the run's digests up to the step, 16 hexadecimal digits; empty:
-                                   ///< it has none
+  std::string digest_fold = {};    ///< the run's step digests up to this step, combined, 16 hexadecimal digits; empty:
+                                   ///< none
 
   bool operator==(const CheckpointMeta&) const = default;
 };
 
 /// The content of manifest.json.
 struct Manifest {
-  std::int64_t format_version = 1;    ///< 1: one rank wrote it; 2: several did, each one part
-  CheckpointMeta meta;                ///< the step and facts about the run
-  std::string libtorch;               ///< equal digests are promised only for one version and one instruction set
-  std::string instruction_set;        ///< "AVX512"
-  std::string blas;                   ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
-  std::string kernel_variables = {};  ///< variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2"; "none"; empty:
-                                      ///< unknown
-  std::map<std::string, FileDigest> files;  ///< by file name ("model.safetensors")
+  std::int64_t format_version = 1;  ///< 1: one rank wrote it; 2: several ranks wrote one part each
+  CheckpointMeta meta;              ///< the step and facts about the run
+  std::string libtorch;  ///< its version; equal digests are promised only for the same version and instruction set
+  std::string instruction_set;              ///< "AVX512"
+  std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
+  std::string kernel_variables = {};        ///< variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2", or "none";
+                                            ///< empty: unknown
+  std::map<std::string, FileDigest> files;  ///< sizes and hashes by file name ("model.safetensors")
 
   bool operator==(const Manifest&) const = default;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communication of the ranks of a sharded save: a few short messages through the job's store, so that a save can run in
+// Communication between the ranks of a sharded save: a few short messages through the job's store. So a save can run in
 // its own thread while the training thread uses the process group.
 #pragma once
 
@@ -23,29 +23,30 @@ class CheckpointPeers {
   [[nodiscard]] virtual int rank() const = 0;
   /// Returns the number of peers.
   [[nodiscard]] virtual int world_size() const = 0;
-  /// Returns, on rank 0, the message of each rank, by rank; on the others nothing.
+  /// Returns the message of each rank, by rank, on rank 0; an empty list on other ranks.
   /// Blocks: on rank 0, until all ranks have called it. Throws: TimeoutError, PeerError.
   virtual std::vector<std::string> gather(const std::string& message) = 0;
   /// Returns rank 0's message.
-  /// Blocks: on the other ranks, until rank 0 has called it. Throws: TimeoutError, PeerError.
+  /// Blocks: on ranks other than 0, until rank 0 has called it. Throws: TimeoutError, PeerError.
   virtual std::string broadcast(const std::string& message) = 0;
-  /// Makes a waiting call, and every later one that would wait, end soon with PeerError. Another thread calls it.
+  /// Makes a call that waits, and every later call that would wait, end soon with PeerError. Any thread may call it.
   virtual void abandon() noexcept {}
 };
 
-/// Makes the peers of a process that saves alone.
+/// Makes the CheckpointPeers of a process that saves alone.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> no_peers();
 
 /// The members of a group of peers, and their keys in the store.
 struct PeersOptions {
-  std::string prefix = "lockstep/checkpoint/";  ///< prefix of the keys; different for objects that live at the same
-                                                ///< time
-  int rank = 0;                                 ///< this process's number
-  int world_size = 1;                           ///< the number of processes
-  std::chrono::milliseconds timeout{600'000};   ///< limit for every gather() and broadcast()
+  std::string prefix =
+      "lockstep/checkpoint/";  ///< prefix of the keys; it must differ between objects that live at the same time
+  int rank = 0;                ///< this process's number
+  int world_size = 1;          ///< the number of processes
+  std::chrono::milliseconds timeout{600'000};  ///< limit for every gather() and broadcast()
 };
 
-/// Makes peers that meet in a store. A key is removed once it has been read. Lifetime: the store outlives the result.
+/// Makes CheckpointPeers that use a store. Each key is removed after it was read. Lifetime: the store outlives the
+/// result.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of a single file: as far as it can, the file's own format replaces the manifest of a checkpoint folder.
+// Verifies a single file, by the checksums and rules of its own format, because it has no manifest.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The facts about a file after every byte was read.
+/// The result of verify_file().
 struct FileReport {
   std::filesystem::path path;    ///< the file
   std::string proof;             ///< "a CRC-32 of each of 21 members", or the reason why there is no proof
@@ -24,13 +24,13 @@ struct FileReport {
   [[nodiscard]] bool ok() const;
 };
 
-/// Checks a zip file (.pth, .pt, .npz, .zip) member by member with their CRC-32. Also reads a torch file as
-/// read_torch_file() does (nothing is executed). Checks a .safetensors file, or an index of several, by the rules of
-/// its header; that format has no checksum, so flipped bits of a tensor are not noticed.
-/// Throws: DataError if the file is missing or of another format; IoError. Damage is in the report, not thrown.
+/// Checks the CRC-32 of each member of a zip file (.pth, .pt, .npz, .zip), and also reads a torch file as
+/// read_torch_file() does (no code is executed). Checks a .safetensors file, or an index of several, by the rules of
+/// its header; that format has no checksum, so flipped bits in a tensor are not noticed.
+/// Throws: DataError if the file is missing or of another format; IoError. Damage is reported, not thrown.
 [[nodiscard]] FileReport verify_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Returns "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or a line for each problem.
+/// Returns "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or one line per problem.
 [[nodiscard]] std::string to_text(const FileReport& report);
 
 }  // namespace lockstep

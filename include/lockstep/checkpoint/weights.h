@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's weights, from any file that holds some, and their match with a model: for fine-tuning, import and export.
+// Loads weights from any file that holds some and matches them with a model, for fine-tuning, import and export.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before other torch headers: else Clang cannot compile libtorch 1.13 as C++20
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -22,7 +22,7 @@ namespace lockstep {
 
 /// Weights by name, and their origin.
 struct Weights {
-  StateDict tensors;   ///< only tensors; names without "module." in front
+  StateDict tensors;   ///< tensors by name, without "module." in front
   std::string origin;  ///< "weights.pth, ema.module", for people
 };
 
@@ -32,47 +32,47 @@ struct WeightsOptions {
 };
 
 /// Reads the weights of `source`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
-/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save; FILE:STATE names the state, as
-/// `from` does.
+/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE sets `options.from`.
 ///
-/// Without a name, the first of these states of a checkpoint folder or a dict of states is taken: ema (ema.module),
-/// model, state_dict, model_state_dict, module, net; an `ema` that has fewer entries than `model` is not whole and is
-/// skipped, and a dict that itself holds tensors is the state. A "module." in front of every name is removed.
-/// Throws: DataError naming the file, the fault and the states that it has; IoError.
+/// Without a state's name, it takes the first of these states in a checkpoint folder or a dict of states: ema
+/// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
+/// dict that itself holds tensors is the state. A "module." in front of every name is removed.
+/// Throws: DataError naming the file, the fault and the states in the file; IoError.
 [[nodiscard]] Weights load_weights(const std::string& source, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 
-/// Picks the weights of a dict as load_weights does. `file` is for messages.
+/// Picks the weights of a dict as load_weights() does. `file` is for messages.
 /// Throws: DataError.
 [[nodiscard]] Weights pick_weights(const TorchValue& value, const std::string& file,
                                    const WeightsOptions& options = {});
 
-/// An entry that both have, with different shapes.
+/// An entry whose shape in the model differs from its shape in the weights.
 struct ShapeDifference {
   std::string name;                   ///< the entry's name
   std::vector<std::int64_t> model;    ///< shape in the model
   std::vector<std::int64_t> weights;  ///< shape in the weights
 };
 
-/// The entries of a model that get a value. Names are sorted.
+/// The match between a model's entries and weights. Names are sorted.
 struct WeightsMatch {
   std::vector<std::string> loaded;            ///< entries with the same name and shape
-  std::vector<std::string> converted;         ///< those of `loaded` that have another dtype
-  std::vector<ShapeDifference> other_shapes;  ///< entries that keep the model's values
+  std::vector<std::string> converted;         ///< entries of `loaded` whose dtype differs
+  std::vector<ShapeDifference> other_shapes;  ///< entries with another shape; they keep the model's values
   std::vector<std::string> missing;           ///< entries that only the model has
   std::vector<std::string> unused;            ///< entries that only the weights have
 };
 
-/// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of() or, for
-/// tied weights that `weights` may have under any of their names, named_entries_of(); they count under their first
+/// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of(). If
+/// `weights` may have tied weights under any of their names, pass named_entries_of(); they count under their first
 /// name.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
 
-/// Returns a summary line, then lists of the entries that were not loaded, each with at most `limit` rows and a count.
+/// Returns a summary line, then lists of the entries that were not loaded, each with at most `limit` rows and a count
+/// of the rest.
 [[nodiscard]] std::string to_text(const WeightsMatch& match, std::size_t limit = 20);
 
 /// Copies the matching weights into the model's tensors, in their dtype.
-/// Throws: DataError if nothing matches, with the nearest names, or if tied weights differ under two names.
+/// Throws: DataError if no entry matches, with the nearest names, or if tied weights differ under two names.
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights);
 
 }  // namespace lockstep

@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Compares `settings` over the ranks. If they are equal, the common case, it costs the exchange of a digest.
+/// Compares `settings` over the ranks. If they are equal, which is the common case, the ranks exchange only a digest.
 ///
 /// Collective: yes. Blocks: yes.
-/// Throws: UsageError on every rank that names each key that differs, its values, and the ranks that have them; as
-///         Work::wait.
+/// Throws: UsageError on every rank, naming each key that differs, its values, and the ranks that have them; the errors
+///         of Work::wait().
 /// Example: lockstep::require_same_settings(job.group(), {{"seed", "7"}, {"data", folder}});
 void require_same_settings(ProcessGroup& group, const std::map<std::string, std::string>& settings);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's rank and the meeting place of the ranks, as a pure function of the environment, so that it can be tested.
+// Finds a process's rank and the meeting place of the ranks from the environment. It is a pure function.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +18,30 @@ using Environment = std::map<std::string, std::string>;
 
 /// The store through which the ranks of a job meet.
 enum class StoreKind {
-  kNone,        ///< a world of one: inside the process
+  kNone,        ///< no store outside the process: a world of one rank
   kAgent,       ///< the launcher's store (`lockstep run`); every rank is a client
-  kRankZero,    ///< ranks were started by hand or by a scheduler; rank 0 serves
+  kRankZero,    ///< ranks were started by hand or by a scheduler; rank 0 serves the store
   kTorchAgent,  ///< torchrun's TCPStore; every rank is a client
-  kFile,        ///< rank 0 serves and writes its address into a file
+  kFile,        ///< rank 0 serves the store and writes its address into a file
 };
 
-/// A rank's place in the job, and its way to join.
+/// A rank's place in the job, and how it joins.
 struct WorldPlan {
   RankInfo info;                       ///< rank, local rank and world size
   StoreKind store = StoreKind::kNone;  ///< the store through which the ranks meet
   std::string host;                    ///< the store's host
   std::uint16_t port = 0;              ///< the store's port
   std::string token;                   ///< the job's secret, which opens the store; empty: none
-  std::string prefix;                  ///< put before every key if others use the store too; else empty
-  std::filesystem::path file;          ///< the file of StoreKind::kFile
+  std::string prefix;                  ///< prefix of every key if other programs use the store too; else empty
+  std::filesystem::path file;          ///< the address file of StoreKind::kFile
 };
 
 /// Takes rank and world size from the first source that is set: torchrun's variables, Slurm (inside a step of more than
-/// one task), Open MPI, PMI; else it is a world of one. Throws: UsageError naming the missing variable of a half-set
-/// environment, or a rank outside of its world.
+/// one task), Open MPI, PMI. If none is set, the result is a world of one. Throws: UsageError naming the missing
+/// variable of a half-set environment, or a rank outside its world.
 [[nodiscard]] WorldPlan discover_world(const Environment& environment);
 
-/// Returns this process's variables that discover_world() reads.
+/// Returns the variables of this process that discover_world() reads.
 [[nodiscard]] Environment current_environment();
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job: a program's place among the ranks, from init() on.
+// Job: a program's handle on its job, returned by init().
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <c10/core/Device.h>
 #include <fmt/format.h>
 
@@ -26,9 +26,9 @@
 namespace lockstep {
 
 /// The backend that carries the bytes between the ranks. kAuto takes `local` for one rank, `shm` on one host and `tcp`
-/// on several hosts (with `shm` inside each host that has several ranks); tensors of GPUs go through `nccl` if every
-/// rank has a GPU of its own, else through host memory. kNccl means the same, but it is an error if `nccl` cannot carry
-/// GPU tensors.
+/// on several hosts (with `shm` inside each host that has several ranks); GPU tensors go through `nccl` if every rank
+/// has its own GPU, else through host memory. kNccl means the same, but it is an error if `nccl` cannot carry GPU
+/// tensors.
 enum class BackendKind { kAuto, kLocal, kShm, kTcp, kNccl };
 
 /// The settings of init(); unset ones come from the command line, the environment or a default.
@@ -36,10 +36,10 @@ struct InitOptions {
   BackendKind backend = BackendKind::kAuto;          ///< if not kAuto, it wins over --backend and LOCKSTEP_BACKEND
   std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
                                                      ///< the CPU
-  std::optional<std::chrono::milliseconds> timeout;  ///< limit of every collective; unset: LOCKSTEP_TIMEOUT, else 300 s
+  std::optional<std::chrono::milliseconds> timeout;  ///< limit of each collective; unset: LOCKSTEP_TIMEOUT, else 300 s
   Wire wire = Wire::kAuto;                           ///< if not kAuto, it wins over --wire and LOCKSTEP_WIRE
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
-  /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the latter two with
+  /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the last two with
   /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). Empty means --dist_url, else env://.
   /// With file:// rank 0 serves at its host's address, or at "?host=ADDRESS".
   std::string dist_url = {};
@@ -48,9 +48,9 @@ struct InitOptions {
   std::map<std::string, std::string> settings = {};
 };
 
-/// A rank's handle on the job. It is cheap to copy. Destroying the last copy leaves the job: this waits for no other
-/// rank, and at most a bounded time for this rank's own operation under way.
-/// A default-constructed Job belongs to no job yet: every use of it throws UsageError.
+/// A rank's handle on the job. It is cheap to copy. Destroying the last copy leaves the job: this does not wait for
+/// other ranks, and waits only a bounded time for this rank's operation under way. A default-constructed Job belongs to
+/// no job yet: every use of it throws UsageError.
 /// Thread-safe: yes.
 class Job {
  public:
@@ -60,7 +60,7 @@ class Job {
 
   /// Returns this rank's number, 0 .. world_size() - 1.
   [[nodiscard]] int rank() const;
-  /// Returns this rank's number on its host, from 0.
+  /// Returns this rank's number on its host, counted from 0.
   [[nodiscard]] int local_rank() const;
   /// Returns the number of ranks.
   [[nodiscard]] int world_size() const;
@@ -71,14 +71,14 @@ class Job {
   void set_replicas(int replicas) const;
   /// Returns true on rank 0, the rank that prints and saves.
   [[nodiscard]] bool is_main() const;
-  /// Returns rank, local rank and world size, and their source.
+  /// Returns the rank, local rank and world size, and their source.
   [[nodiscard]] const RankInfo& rank_info() const;
   /// Returns the device on which this rank computes.
   [[nodiscard]] c10::Device device() const;
   /// Returns this rank's host name.
   [[nodiscard]] const std::string& host() const;
 
-  /// Returns "local", "shm", "tcp", "shm+tcp", "ucx", "shm+ucx" or "nccl".
+  /// Returns the backend: "local", "shm", "tcp", "shm+tcp", "ucx", "shm+ucx" or "nccl".
   [[nodiscard]] std::string backend() const;
   /// Returns the reason for this backend, in one sentence.
   [[nodiscard]] const std::string& backend_reason() const;
@@ -87,15 +87,15 @@ class Job {
   /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank need the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
-  /// Returns the group of all ranks. Lifetime: that of the job. Throws: UsageError from a Job that belongs to no job.
+  /// Returns the group of all ranks, which lives as long as the job. Throws: UsageError from a Job without a job.
   [[nodiscard]] ProcessGroup& group() const;
   /// Returns the job's key-value store. Keys that start with "lockstep/" are Lockstep's own.
   [[nodiscard]] Store& store() const;
-  /// Returns how long a collective waits for other ranks.
+  /// Returns the time limit of a collective's wait for other ranks.
   [[nodiscard]] std::chrono::milliseconds timeout() const;
 
-  /// Waits until every rank has called it.
-  /// Collective: yes. Blocks: yes. Throws: as Work::wait.
+  /// Waits until every rank has called barrier().
+  /// Collective: yes. Blocks: yes. Throws: the errors of Work::wait().
   void barrier() const;
 
   /// Prints one line on stdout, on rank 0 only.
@@ -106,10 +106,10 @@ class Job {
     if (is_main()) print(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
   }
 
-  /// Prints one line of every rank on the console, with "[rank]: " before it (under `lockstep run` the launcher adds
-  /// the prefix).
+  /// Prints one line on the console, on every rank, after "[rank]: " (under `lockstep run` the launcher adds the
+  /// prefix).
   void print_all(std::string_view line) const;
-  /// Formats and prints one line of every rank.
+  /// Formats and prints one line on the console, on every rank.
   template <class First, class... Rest>
   void print_all(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
     print_all(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
@@ -128,17 +128,17 @@ class Job {
 /// --wire, --device, --dist_url, --rank and --world_size (with - or _) from the arguments and leaves them there.
 ///
 /// Collective: yes; every rank calls it once.
-/// Blocks: until all ranks have come, up to the timeout.
-/// Throws: UsageError (half-set environment, impossible backend, another version of Lockstep or libtorch or other
-///         settings on another rank), TimeoutError (names the missing ranks), ResourceError (shared memory).
+/// Blocks: until all ranks have joined, up to the timeout.
+/// Throws: UsageError (a half-set environment, an impossible backend, a rank with a different version of Lockstep or
+///         libtorch or with different settings), TimeoutError (names the missing ranks), ResourceError (shared memory).
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});
 
 /// Runs `body` on this rank. If it throws, run_body() sends the error to the other ranks and rethrows it.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
-/// Runs a whole program: init, `body`, orderly leave. An error is published to the other ranks, printed once and turned
-/// into the exit code. Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
+/// Runs a whole program: init(), `body`, orderly leave. An error is published, printed once and becomes the exit code.
+/// Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
                               const InitOptions& options = {}) noexcept;
 

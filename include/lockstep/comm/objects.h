@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange of small values between ranks: anything that nlohmann::json can hold (numbers, strings, vectors, maps, and a
+// Exchanges small values between ranks: anything that nlohmann::json can hold (numbers, strings, vectors, maps, and a
 // user's types with to_json and from_json). Use it for settings, counts and names; send data as tensors.
 #pragma once
 
@@ -14,16 +14,16 @@
 namespace lockstep {
 
 /// Returns the bytes of every rank, by rank.
-/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+/// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
 [[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& bytes);
 
 /// Returns the bytes of rank `root`; the `bytes` of other ranks are ignored.
-/// Collective: yes. Blocks: yes. Throws: as Work::wait; UsageError if `root` is no rank of the group.
+/// Collective: yes. Blocks: yes. Throws: the errors of Work::wait(); UsageError if `root` is not a rank of the group.
 [[nodiscard]] std::string broadcast_bytes(ProcessGroup& group, const std::string& bytes, int root);
 
 namespace comm {
 
-// CBOR keeps every bit of a double; JSON text loses those of NaN.
+// CBOR keeps every bit of a double; JSON text loses the bits of a NaN.
 /// Returns the bytes of a plain value, a string, or a vector of either, for all_gather_object() and similar functions.
 template <class Value>
 std::string pack_object(const Value& value) {
@@ -35,8 +35,8 @@ std::string pack_object(const Value& value) {
 /// The limits of one rank's message to another.
 inline constexpr JsonLimits kObjectLimits{.bytes = 1U << 30U, .values = 100'000'000, .depth = 512};
 
-/// Returns the value that pack_object() turned into `bytes`. Throws: DataError if they are no such bytes or beyond the
-/// limits; nlohmann::json::exception if the value is of another type.
+/// Returns the value that pack_object() turned into `bytes`. Throws: DataError if they do not hold a packed value or
+/// exceed the limits; nlohmann::json::exception if the value is not a Value.
 template <class Value>
 Value unpack_object(const std::string& bytes) {
   return parse_cbor(bytes, kObjectLimits).template get<Value>();
@@ -45,7 +45,7 @@ Value unpack_object(const std::string& bytes) {
 }  // namespace comm
 
 /// Returns the value of every rank, by rank.
-/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+/// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
 /// Example: auto counts = lockstep::all_gather_object(job.group(), dataset.size());
 template <class Value>
 [[nodiscard]] std::vector<Value> all_gather_object(ProcessGroup& group, const Value& value) {
@@ -57,7 +57,7 @@ template <class Value>
 }
 
 /// Returns the value of rank `root`.
-/// Collective: yes.  Blocks: yes.  Throws: as Work::wait.
+/// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
 template <class Value>
 [[nodiscard]] Value broadcast_object(ProcessGroup& group, const Value& value, int root) {
   return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(value), root));

@@ -2,7 +2,7 @@
 // ProcessGroup: the collectives of a job. The backends local, shm, tcp and nccl are in src/comm.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -17,36 +17,36 @@
 
 namespace lockstep {
 
-/// How values are combined. Exact reductions on the CPU use tree order: the result has the same bits on every rank, in
-/// every run and on every backend of host memory. kBitAnd, kBitOr and kBitXor are for integers and bool. On bool a sum
-/// or a maximum means "any", a product or a minimum means "all".
+/// The operation that combines values. Exact reductions on the CPU use tree order: the result has the same bits on
+/// every rank, in every run and on every backend of host memory. kBitAnd, kBitOr and kBitXor are for integers and bool.
+/// On bool a sum or a maximum means "any", a product or a minimum means "all".
 enum class ReduceOp : std::uint8_t {
   kSum,      ///< the sum
   kMean,     ///< the sum, divided by the number of values
-  kMin,      ///< the least value
+  kMin,      ///< the smallest value
   kMax,      ///< the largest value
   kProduct,  ///< the product
-  kBitAnd,   ///< whole numbers: the bits that all have
-  kBitOr,    ///< whole numbers: the bits that any has
-  kBitXor    ///< whole numbers: the bits that an odd number has
+  kBitAnd,   ///< integers: the bits that are set in all values
+  kBitOr,    ///< integers: the bits that are set in any value
+  kBitXor    ///< integers: the bits that are set in an odd number of values
 };
 
-/// How a reduction combines values.
+/// The options of a reduction.
 struct ReduceOptions {
   ReduceOp op = ReduceOp::kSum;  ///< the operation
-  /// Number of replicas to combine over, several of which may live on one rank (replicas.h); 0: one value per rank.
-  /// With replicas, the tensor's first dimension then holds this rank's partial sums, one row for each of its whole
-  /// subtrees. The result is in the first row on every rank; the other rows are undefined afterwards.
+  /// Number of replicas to combine over, several of which may be on one rank (replicas.h); 0: one value per rank. With
+  /// replicas, the tensor's first dimension holds this rank's partial sums, one row for each of its whole subtrees. The
+  /// result is in the first row on every rank; the other rows are undefined afterwards.
   int replicas = 0;
-  /// False allows any fast order of additions, so that the bits may depend on the world size. A rank then has one row,
-  /// the sum of its replicas.
+  /// False allows any fast order of additions: the bits may then depend on the world size, and a rank has one row, the
+  /// sum over its replicas.
   bool exact = true;
-  /// Called when the result is complete, in the thread that combined it and before the Work is done, so that it can
-  /// read the result while it is in the caches. It must not call a collective; an exception from it fails the group.
-  /// Only all_reduce() takes it, and only for dense memory of the CPU.
+  /// Called when the result is complete, in the thread that combined it, before the Work is done, so that it can read
+  /// the result while the caches still hold it. It must not call a collective; an exception from it fails the group.
+  /// Only all_reduce() accepts it, and only for dense CPU tensors.
   std::function<void()> then = nullptr;
-  int bucket = -1;  ///< for the flight recorder: the number of a gradient bucket, of `buckets`
-  int buckets = 0;  ///< number of buckets
+  int bucket = -1;  ///< number of the gradient bucket, for the flight recorder; -1: none
+  int buckets = 0;  ///< number of gradient buckets
 };
 
 /// The elements begin, ..., end - 1 of a flat tensor.
@@ -63,9 +63,9 @@ struct ElementRange {
 /// empty. reduce_scatter leaves this part on a rank, and all_gather_into joins the parts.
 [[nodiscard]] ElementRange shard_of(std::int64_t numel, int world, int rank);
 
-/// Collectives between the ranks of a job, or some of them. Every rank calls the same collectives in the same order
-/// with the same shapes and dtypes; otherwise their Work fails with an error that names both sides. Operations run in
-/// that order on one communication thread, or in the thread that calls wait() while the queue is idle.
+/// The collectives of a group: all ranks of a job, or some of them. Every rank calls the same collectives in the same
+/// order with the same shapes and dtypes; otherwise the Work fails with an error that names both calls. Operations run
+/// in that order on one communication thread, or in the thread that calls wait() while the queue is idle.
 ///
 /// A tensor belongs to the group until its Work is done. It may have any shape and strides, and zero elements; strided
 /// tensors, and device tensors that `nccl` does not carry, go through a copy in host memory. All operations take
@@ -92,10 +92,10 @@ class ProcessGroup {
 
   /// Combines `tensor` over all ranks, in place.
   ///
-  /// Cost:    `shm`: each byte is read once and written once per rank, without a copy if `tensor` lies in a bucket of
+  /// Cost:    `shm`: each byte is read once and written once per rank, without a copy if `tensor` is in a bucket from
   ///          allocate_bucket() on every rank. `tcp`: 2 (W-1)/W of the bytes are sent.
-  /// Throws:  UsageError for a mean of integers, or if `tensor` has another number of rows than this rank has partial
-  ///          sums.
+  /// Throws:  UsageError for a mean of integers, or if the number of rows of `tensor` is not this rank's number of
+  ///          partial sums.
   /// Example: group.all_reduce(gradient, {.op = ReduceOp::kMean}).wait();
   virtual Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options) = 0;
   /// Sums over all ranks, in place. See the overload with options.
@@ -106,7 +106,7 @@ class ProcessGroup {
   /// Sums over all ranks into `root`'s tensor. See the overload with options.
   Work reduce(const at::Tensor& tensor, int root) { return reduce(tensor, root, ReduceOptions{}); }
 
-  /// Combines `input` over all ranks; `output` becomes this rank's part of the result, shard_of(input's elements).
+  /// Combines `input` over all ranks; `output` becomes this rank's part of the result, as given by shard_of().
   ///
   /// Shapes:  input as in all_reduce (with replicas it has rows); output has as many elements as this rank's part, and
   ///          may be that part of input's first row itself.
@@ -118,11 +118,11 @@ class ProcessGroup {
     return reduce_scatter(input, output, ReduceOptions{});
   }
 
-  /// Overwrites `tensor` on every rank with that of rank `root`.
+  /// Overwrites `tensor` on every rank with the tensor of rank `root`.
   virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
 
-  /// Gathers `input` of every rank: out[r] is that of rank r. The call fills `out` with new views of one tensor; their
-  /// contents are there when the Work is done.
+  /// Gathers `input` of every rank: out[r] is the input of rank r. The call fills `out` with new views of one tensor,
+  /// which have their values when the Work is done.
   ///
   /// Shapes: the same on every rank.
   virtual Work all_gather(const at::Tensor& input, std::vector<at::Tensor>& out) = 0;
@@ -153,14 +153,14 @@ class ProcessGroup {
   /// Gathers `input` of every rank on rank `root`, as all_gather does; on other ranks `out` becomes empty.
   virtual Work gather(const at::Tensor& input, std::vector<at::Tensor>& out, int root) = 0;
 
-  /// Makes `output` inputs[rank] of rank `root`; the other ranks pass no inputs.
+  /// Sets `output` on each rank to inputs[rank] of rank `root`; the other ranks pass no inputs.
   ///
   /// Shapes: all outputs and inputs have the same shape.
   virtual Work scatter(const std::vector<at::Tensor>& inputs, const at::Tensor& output, int root) = 0;
 
   /// Sends `tensor` to rank `to`, whose recv() of the same shape and dtype takes it. Messages between two ranks arrive
-  /// in order. Messages of different pairs wait neither for each other nor for collectives. The Work of a small message
-  /// may be done before it is received.
+  /// in order. Messages between different pairs wait neither for each other nor for collectives. The Work of a small
+  /// message may be done before the message is received.
   ///
   /// Collective: no; only the two ranks call it.
   virtual Work send(const at::Tensor& tensor, int to) = 0;
@@ -168,7 +168,7 @@ class ProcessGroup {
   /// Collective: no; only the two ranks call it.
   virtual Work recv(const at::Tensor& tensor, int from) = 0;
 
-  /// Returns a Work that is done when every rank has called it.
+  /// Returns a Work that is done when every rank has called barrier().
   virtual Work barrier() = 0;
 
   /// Returns a group of the ranks that passed the same `color`, ordered by `key`, then by rank; null if `color` is
@@ -177,16 +177,16 @@ class ProcessGroup {
   ///
   /// Blocks: until the members are connected.
   /// Lifetime: this group outlives it.
-  /// Throws: ResourceError, TimeoutError, as init().
+  /// Throws: ResourceError, TimeoutError, as init() does.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int color, int key) = 0;
   /// Makes a group of the ranks with the same `color`, in their present order. Collective: yes.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color) { return split(color, 0); }
 
-  /// Returns a flat tensor of zeros that all_reduce reduces in place: it lies in the shared segment with `shm`, else in
-  /// plain memory. Ranks need not call it in the same order.
+  /// Returns a flat tensor of zeros that all_reduce reduces in place: with `shm` it is in the shared segment, else in
+  /// plain memory. Ranks may call it in different orders.
   ///
   /// Collective: no.
-  /// Cost: its bytes of shared memory, which are freed with the tensor's last reference.
+  /// Cost: its size in shared memory, which is freed with the tensor's last reference.
   /// Lifetime: the tensor may outlive the group.
   /// Throws: ResourceError naming the sizes if memory is short.
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, at::ScalarType dtype) = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of replicas, and the order in which their values are added. These are pure functions, which every rank
-// computes by itself.
+// The assignment of replicas to ranks, and the order in which their values are added. These are pure functions, which
+// every rank computes by itself.
 //
-// A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas go in the order
-// of tree(0, replicas): tree(lo, hi) = tree(lo, middle) + tree(middle, hi), with middle = lo + the largest power of two
-// below hi - lo. A rank holds a block of neighbouring replicas; other ranks need only the sums of the largest whole
-// subtrees in its block. So the order of additions, and with it every bit, does not depend on the world size.
+// A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas are computed in
+// the order of tree(0, replicas): tree(lo, hi) = tree(lo, middle) + tree(middle, hi), with middle = lo + the largest
+// power of two below hi - lo. A rank holds a block of consecutive replicas; other ranks need only the sums of the
+// largest whole subtrees in its block. So the order of additions, and every bit, does not depend on the world size.
 #pragma once
 
 #include <vector>
@@ -31,11 +31,11 @@ struct ReplicaSpan {
 /// <= replicas.
 [[nodiscard]] ReplicaSpan replicas_of_rank(int rank, int world, int replicas);
 
-/// Returns the largest subtrees of tree(0, replicas) that lie wholly in `block`, from left to right.
+/// Returns the largest subtrees of tree(0, replicas) that are wholly inside `block`, from left to right.
 [[nodiscard]] std::vector<ReplicaSpan> whole_subtrees(ReplicaSpan block, int replicas);
 
-/// Updates the list of partial sums when a replica has finished. `stack` holds the whole subtrees of the replicas
-/// before `replica`; the result holds those that include it. The last entry of the result was made from the last
+/// Updates the list of partial sums when a replica has finished. `stack` holds the whole subtrees up to the replica
+/// before `replica`; the result holds those up to `replica`. The last entry of the result was made from the last
 /// stack.size() - result.size() + 1 entries of `stack`.
 [[nodiscard]] std::vector<ReplicaSpan> push_replica(std::vector<ReplicaSpan> stack, int replica, int replicas);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addition in tree order within one process: a rank uses it for the values of its own replicas.
+// Adds in tree order within one process, for the values of a rank's own replicas.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <vector>
@@ -20,22 +20,22 @@ struct PartialSum {
   ReplicaSpan span;  ///< the replicas in the sum
 };
 
-/// How tree_sum() combines values.
+/// The options of tree_sum().
 struct TreeOptions {
   ReduceOp op = ReduceOp::kSum;  ///< the operation
   int divisor = 1;               ///< the divisor of kMean
 };
 
-/// Combines `parts`, from left to right the parts of one subtree, in tree order into `out`, which may be one of the
-/// parts. The result has the same bits as all_reduce over the same values.
+/// Combines `parts` in tree order into `out`, which may be one of the parts. The parts are in order from left to right
+/// and make up one subtree. The result has the same bits as all_reduce over the same values.
 ///
 /// Shapes: all tensors are dense, on one device, of one dtype and of out's sizes and strides.
 /// Cost:   on the CPU each part is read once and `out` written once; elsewhere each addition is one pass.
-/// Throws: UsageError for a dtype that all_reduce does not know.
+/// Throws: UsageError for a dtype that all_reduce does not support.
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});
 
 /// Builds a rank's argument for all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
-/// `block`; the result has one row for each of the block's whole subtrees.
+/// `block`; the result has one row for each whole subtree of the block.
 ///
 /// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...].
 [[nodiscard]] at::Tensor partial_sums(const std::vector<at::Tensor>& values, ReplicaSpan block, int replicas,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How bytes travel between hosts.
+// The wire: how bytes are sent between hosts.
 #pragma once
 
 #pragma GCC visibility push(default)
@@ -11,7 +11,7 @@ enum class Wire {
   kAuto,
   kTls,    ///< encrypted (TLS 1.3), with keys derived from the job's secret
   kPlain,  ///< in the clear, for a private network
-  kUcx     ///< by UCX, in the clear: InfiniBand and RoCE
+  kUcx     ///< UCX, in the clear: for InfiniBand and RoCE
 };
 
 }  // namespace lockstep

@@ -11,8 +11,8 @@ namespace comm {
 class Operation;
 }  // namespace comm
 
-/// A handle on one collective. It is cheap to copy; copies refer to the same operation. Dropping it cancels nothing.
-/// Lifetime: it may outlive its group; an operation that had not finished by then has failed.
+/// A handle on one collective. It is cheap to copy; copies refer to the same operation. Destroying it cancels nothing.
+/// Lifetime: it may outlive its group; an operation that was unfinished when the group ended has failed.
 class [[nodiscard]] Work {
  public:
   /// Makes a Work that is already done.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The indices of each batch, if these are not simply the next ones of an order. They are pure functions of the epoch.
+// Batch samplers choose the samples of each batch, as a pure function of the epoch.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,7 @@ namespace lockstep {
 /// The indices of the samples of each batch of an epoch.
 using BatchIndices = std::vector<std::vector<std::int64_t>>;
 
-/// Yields all batches of an epoch. A DataLoader gives the j-th batch to shard j modulo the number of shards.
-/// Thread-safe: it must be.
+/// Yields all batches of an epoch. A DataLoader gives batch j to shard j modulo their number. Thread-safe: it must be.
 class BatchSampler {
  public:
   virtual ~BatchSampler() = default;

@@ -16,15 +16,15 @@
 namespace lockstep {
 
 /// Identifies the batch under construction; a collate function may depend only on it and the samples. Numbers from
-/// random() differ between replicas and depend neither on ranks nor on workers. A value that is equal on all replicas,
-/// such as a size, is drawn from a SampleRandom(seed, epoch, step).
+/// random() differ between replicas and depend neither on ranks nor on workers. Draw a value that must be equal on all
+/// replicas, such as a size, from a SampleRandom(seed, epoch, step).
 struct BatchContext {
   std::uint64_t seed = 0;    ///< the loader's seed
   std::int64_t epoch = 0;    ///< the epoch, from 0
-  std::int64_t step = 0;     ///< the batch's place in the epoch, from 0
+  std::int64_t step = 0;     ///< index of the batch in the epoch, from 0
   std::int64_t replica = 0;  ///< the loader's shard: the replica that receives the batch
 
-  /// Returns the random numbers of this batch of this replica, from their beginning.
+  /// Returns the random numbers of this batch on this replica, starting with the first.
   [[nodiscard]] SampleRandom random() const noexcept {
     constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // separate from the streams of samples
     SampleRandom of_replica(seed ^ kStream, static_cast<std::uint64_t>(replica));
@@ -33,7 +33,7 @@ struct BatchContext {
 };
 
 /// A function (samples) -> Batch or (samples, context) -> Batch, called by several loader workers at once. The loader
-/// fills in `size`, `indices`, `epoch` and `step` of the result. An empty one stacks the samples.
+/// fills in `size`, `indices`, `epoch` and `step` of the result. An empty Collate stacks the samples.
 class Collate {
  public:
   Collate() = default;

@@ -39,7 +39,7 @@ decltype(auto) call_step(const Step& step, Value value, SampleContext& context) 
   }
 }
 
-/// A step that takes a non-const reference gets one; other steps get the value itself, to keep.
+/// A step that takes a non-const reference gets an lvalue; other steps get an rvalue, which they may keep.
 template <class Step, class T>
 using StepValue = std::conditional_t<step_needs<Step, T&&>() == StepNeeds::kUnknown, T&, T&&>;
 
@@ -73,10 +73,10 @@ auto apply_steps(T value, SampleContext& context, const Step& step, const Rest&.
 
 }  // namespace detail
 
-/// Steps in the order in which they are applied. A step takes the result of the step before, an AnnotatedImage or a
+/// Steps in the order in which they are applied. A step takes the result of the previous step, an AnnotatedImage or a
 /// Sample, by value or by reference, and optionally a SampleContext& or SampleRandom& after it. It returns the argument
-/// of the next step, or nothing if it changed its own argument. A Compose is itself a step. Thread-safe: as the steps,
-/// which several loader workers call as const at once.
+/// of the next step, or nothing if it changed its own argument. A Compose is itself a step. Thread-safe: the steps must
+/// be; several loader workers call them, as const, at once.
 /// Example: Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}, [](Sample s) { return s;
 ///          }}
 template <class... Steps>

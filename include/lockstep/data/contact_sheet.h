@@ -17,8 +17,8 @@ namespace lockstep {
 struct ContactSheetOptions {
   std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
   std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller pictures are enlarged
-  std::vector<std::string> class_names = {};  ///< by label; a label without a name shows its number
-  std::vector<BoxMark> legend = {};           ///< the legend of the frames: a text and a look each, without a box
+  std::vector<std::string> class_names = {};  ///< names by label; a label without a name shows as its number
+  std::vector<BoxMark> legend = {};  ///< legend of the frames: the text and look of each kind; boxes are ignored
 };
 
 /// Draws pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name.

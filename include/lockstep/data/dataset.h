@@ -26,7 +26,7 @@ namespace lockstep {
 /// One example. Samples that are stacked all have the same shapes and dtypes.
 struct Sample {
   at::Tensor data;    ///< the network's input
-  at::Tensor target;  ///< may be undefined; then the batch's target is undefined too
+  at::Tensor target;  ///< the target; if it is undefined, so is the batch's target
   std::any extra;     ///< data that cannot be stacked, such as the boxes of a picture; Batch::extra holds a vector of
                       ///< them
 };
@@ -58,17 +58,16 @@ struct SampleSpec {
 
 /// A bad sample that was left out, or a bad picture that an augmentation drew for one.
 struct BadSample {
-  std::int64_t index = 0;  ///< the sample's index; for a picture that an augmentation drew, that in its source
+  std::int64_t index = 0;  ///< the sample's index; for a picture that an augmentation drew, its index in the source
   std::string what;        ///< the error's message, with the file's path if the sample has a file
 };
 
-/// The data that a sample may depend on besides its index. All random choices come from `random`, so that they do not
-/// depend on the number of workers.
+/// Everything that a sample may depend on. All random choices come from `random`, independently of the workers.
 struct SampleContext {
   std::uint64_t seed = 0;  ///< the loader's seed
   std::int64_t epoch = 0;  ///< the epoch, from 0
   std::int64_t index = 0;  ///< the sample's index
-  SampleRandom random;     ///< random numbers that depend only on the three above
+  SampleRandom random;     ///< random numbers that depend only on the three fields above
 
   SampleContext(std::uint64_t of_seed, std::int64_t of_epoch, std::int64_t of_index)
       : seed(of_seed),
@@ -77,28 +76,28 @@ struct SampleContext {
         random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
 
   /// Returns an uninitialised tensor for Sample::data. It is the sample's own row of its batch if the row has this
-  /// shape and dtype, so that nothing is copied when samples are stacked; otherwise it is new memory. Lifetime: use at
-  /// most one of each kind for a sample; the row lives as long as the batch.
+  /// shape and dtype, so that nothing is copied when samples are stacked; otherwise it is new memory. Call it at most
+  /// once for a sample. Lifetime: the row lives as long as the batch.
   [[nodiscard]] at::Tensor empty_data(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Float) const;
   /// Does the same for Sample::target.
   [[nodiscard]] at::Tensor empty_target(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Long) const;
 
-  SampleSlot slot;                   ///< the row, once its batch has memory; the loader fills it in
+  SampleSlot slot;                   ///< the sample's row, set by the loader once the batch has memory
   const SampleSpec* spec = nullptr;  ///< the shapes and dtypes of the row
-  /// If bad samples are left out, collects the pictures that an augmentation draws and cannot read; it draws another in
-  /// place of each. Null: they are errors.
+  /// If bad samples are left out: the list to which an augmentation adds each picture that it drew and could not read;
+  /// it then draws another picture. Null: such a picture is an error.
   std::vector<BadSample>* left_out = nullptr;
 };
 
-/// Consecutive samples of one rank, combined.
+/// The combined samples of one step of one rank.
 struct Batch {
   at::Tensor data;                    ///< the samples' data, stacked: [B, ...]
   at::Tensor target;                  ///< the targets, stacked; undefined if the samples have none
   std::vector<std::int64_t> indices;  ///< indices of the samples in the data set
   std::int64_t size = 0;              ///< number of samples; the last batch of an epoch may be smaller
-  std::int64_t epoch = 0;             ///< the loop's epoch
-  std::int64_t step = 0;              ///< the batch's place in the epoch, from 0; a resumed run starts at step + 1
-  std::any extra;  ///< the data of a collate function; without one the samples' extras, as std::vector<std::any>
+  std::int64_t epoch = 0;             ///< the epoch, from 0
+  std::int64_t step = 0;              ///< index of the batch in the epoch, from 0; a resumed run starts at step + 1
+  std::any extra;                     ///< data of a collate function, or the samples' extras as std::vector<std::any>
 };
 
 /// A set of samples with indices. Thread-safe: size() and get() must be; several workers call get() at once.
@@ -113,7 +112,7 @@ class Dataset {
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "sample " + std::to_string(index); }
 };
 
-/// A data set on the fast path: samples of one shape, written directly into the batch, without a tensor for each.
+/// A data set whose samples have one shape and are written directly into the batch, which is faster.
 /// Thread-safe: spec() and get_into() must be.
 class FixedShapeDataset : public Dataset {
  public:
@@ -125,8 +124,7 @@ class FixedShapeDataset : public Dataset {
   Sample get(std::int64_t index, SampleContext& context) override;
 };
 
-/// A user's class that is not a Dataset: it has size() and get(index) or get(index, context), which threads call at
-/// once.
+/// A user's class that is not a Dataset: it has size() and a get(index) or get(index, context) for concurrent calls.
 template <class D>
 concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const D& same, std::int64_t index) {
   { same.size() } -> std::convertible_to<std::int64_t>;
@@ -139,7 +137,7 @@ concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const
       { set.get(index, context) } -> std::same_as<Sample>;
     });
 
-/// Makes a Dataset of a PlainDataset.
+/// Adapts a PlainDataset to the Dataset interface.
 template <PlainDataset D>
 class PlainDatasetAdapter final : public Dataset {
  public:
@@ -158,7 +156,7 @@ class PlainDatasetAdapter final : public Dataset {
 };
 
 /// A data set of libtorch (torch::data::datasets::Dataset and the like): get(index) returns an Example, size() an
-/// optional number. Several threads call get() of one object; libtorch's loader instead copies the set for each thread.
+/// optional number. Several threads call get() on one object; libtorch's loader instead copies the set for each thread.
 template <class D>
 concept LibtorchDataset = !std::derived_from<D, Dataset> && requires(D & set, std::size_t index) {
   { set.get(index).data } -> std::convertible_to<at::Tensor>;
@@ -166,7 +164,7 @@ concept LibtorchDataset = !std::derived_from<D, Dataset> && requires(D & set, st
   { *set.size() } -> std::convertible_to<std::size_t>;
 };
 
-/// Makes a Dataset of a LibtorchDataset.
+/// Adapts a LibtorchDataset to the Dataset interface.
 template <LibtorchDataset D>
 class LibtorchDatasetAdapter final : public Dataset {
  public:
@@ -181,8 +179,7 @@ class LibtorchDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), also one of
-/// libtorch.
+/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), even libtorch's.
 class DatasetHandle {
  public:
   template <std::derived_from<Dataset> D>
@@ -223,8 +220,7 @@ class FunctionDataset final : public Dataset {
 };
 
 /// Makes a data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which
-/// several threads call at once.
-/// Throws: UsageError if size is negative.
+/// several threads call at once. Throws: UsageError if size is negative.
 /// Example: auto squares = make_dataset(100, [](int64_t i) { return Sample{at::full({1}, i), at::full({1}, i * i)}; });
 template <class F>
 [[nodiscard]] std::shared_ptr<Dataset> make_dataset(std::int64_t size, F function) {

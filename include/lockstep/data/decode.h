@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes PNG and JPEG into plain bytes. Files are foreign input: every fault names the file. No torch header.
+// Decodes PNG and JPEG into plain bytes. Files are untrusted input: every error names the file. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace lockstep {
 
 /// The channels of decoded pixels.
 enum class ColorMode {
-  kGray,  ///< ITU-R 601 luma, with the bits of Pillow's convert("L"); alpha is dropped
+  kGray,  ///< ITU-R 601 luma, bit for bit as Pillow's convert("L"); alpha is dropped
   kRgb,   ///< alpha is dropped
 };
 
@@ -29,7 +29,7 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-/// Pixels in rows from the top, channels interleaved, 8 bits each (deeper files keep their upper 8).
+/// Pixels in rows from the top, channels interleaved, 8 bits each (the upper 8 bits of deeper files).
 struct Image {
   ImageSize size;                    ///< width and height
   std::int64_t channels = 1;         ///< 1 or 3
@@ -42,26 +42,26 @@ inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 /// The most bytes that a picture's file may have.
 inline constexpr std::uint64_t kMostPictureBytes = 512U << 20U;
 
-/// Sets the process's limit of pixels (the setting data.max_pixels). A larger picture is refused by its header, before
-/// memory is allocated; so is a picture of more than a quarter of the limit whose file has less than one byte for 100
+/// Sets the process's limit of pixels (the setting data.max_pixels). A larger picture is rejected by its header, before
+/// memory is allocated. So is a picture of more than a quarter of the limit whose file has less than one byte per 100
 /// pixels. Throws: UsageError below 1. Thread-safe: yes.
 void set_max_pixels(std::int64_t pixels);
 /// Returns the process's limit of pixels.
 [[nodiscard]] std::int64_t max_pixels() noexcept;
 
-/// Returns the number of pictures of files, sources and samples that this process has decoded despite an oddity: a
-/// warning of libjpeg that leaves the pixels whole, such as extraneous bytes, or one colour with a shape in its
-/// transparency. The first of each kind is noted by its name. Thread-safe: yes.
+/// Returns the number of pictures that this process has decoded despite an oddity: a libjpeg warning that leaves the
+/// pixels whole, such as extraneous bytes, or a single colour with the shape in its transparency. The first picture of
+/// each kind is logged by name. Thread-safe: yes.
 [[nodiscard]] std::int64_t odd_pictures() noexcept;
 
-/// Decodes the bytes of a PNG or JPEG file, which the first bytes identify. A JPEG is rotated upright by its EXIF
-/// orientation (Pillow's ImageOps.exif_transpose), and the first such file is noted. Transparency is ignored, unless
+/// Decodes the bytes of a PNG or JPEG file; the first bytes identify the format. A JPEG is rotated upright by its EXIF
+/// orientation (Pillow's ImageOps.exif_transpose), and the first such file is logged. Transparency is ignored, unless
 /// all pixels have one colour: such a picture is placed on white, or on black if its colour is light. Thread-safe: yes.
-/// Cost: at most 16,384 pixels a side and max_pixels() in all; a larger picture is a Failure.
+/// Cost: at most 16,384 pixels per side and max_pixels() in all; a larger picture is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
-/// Returns the size in the header of a PNG or JPEG file, upright as decode_image() returns it. Thread-safe: yes. Cost:
-/// no pixel is decoded; limits as above.
+/// Returns the size that decode_image() would return, from the header of a PNG or JPEG file. The same limits apply.
+/// Thread-safe: yes. Cost: no pixel is decoded.
 [[nodiscard]] Result<ImageSize> image_size(std::string_view bytes);
 
 /// Reads and decodes a file.

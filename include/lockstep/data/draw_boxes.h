@@ -15,13 +15,13 @@ namespace lockstep {
 
 /// A frame and the text above it.
 struct BoxMark {
-  Box box;                                         ///< pixels of the original picture; it is drawn up to its edge
+  Box box;                                         ///< box in pixels of the original picture, clipped to it
   std::array<std::uint8_t, 3> ink{255, 255, 255};  ///< colour of the lines
-  std::int64_t thick = 1;                          ///< pixels of the drawn picture
-  bool dashed = false;                             ///< dashed lines, as for a false answer
-  bool corners = false;                            ///< only the corners of the frame, as for a missed object
-  std::string text = {};                           ///< the text at the box; empty: none
-  bool plate = false;                              ///< the text is dark, on a plate of the ink
+  std::int64_t thick = 1;                          ///< width of the lines, in pixels of the drawn picture
+  bool dashed = false;                             ///< draws dashed lines, as for a false detection
+  bool corners = false;                            ///< draws only the corners, as for a missed object
+  std::string text = {};                           ///< the text above the frame; empty: none
+  bool plate = false;                              ///< draws dark text on a plate in the colour `ink`
 };
 
 /// Returns a colour for a number, such as a class; neighbouring numbers have colours that are easy to distinguish.

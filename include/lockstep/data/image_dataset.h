@@ -33,9 +33,9 @@ class ImageDataset final : public Dataset {
   const Transform transform_;
 };
 
-/// Returns the pictures of `source`, each passed through `transform`: a Compose or another callable that makes a Sample
-/// of an AnnotatedImage and is called like a step of Compose. Thread-safe: as `transform`, which several loader workers
-/// call at once. Throws: get() throws their errors.
+/// Makes a data set of the pictures of `source`, each passed through `transform`: a Compose or another callable that
+/// turns an AnnotatedImage into a Sample and has the parameters of a step of Compose. Thread-safe: `transform` must be;
+/// several loader workers call it at once. Throws: get() throws the errors of `source` and `transform`.
 /// Example: image_dataset(source, Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}})
 template <class Transform>
 [[nodiscard]] std::shared_ptr<Dataset> image_dataset(std::shared_ptr<const ImageSource> source, Transform transform) {

@@ -21,12 +21,12 @@ struct FileList {
   std::int64_t ignored = 0;  ///< number of other entries: hidden, not a regular file, or with another extension
 };
 
-/// Lists `folder` itself, not its subfolders; ".png" also finds ".PNG". Logs how many entries it ignored.
-/// Throws: DataError if the folder is missing, is not a folder, or has no such file; IoError.
+/// Lists the files of `folder`, but not of its subfolders; ".png" also matches ".PNG". Logs how many entries it
+/// ignored. Throws: DataError if the folder is missing, is not a folder, or has no matching file; IoError.
 [[nodiscard]] FileList list_files(const std::filesystem::path& folder,
                                   const std::vector<std::string>& extensions = {".png", ".jpg", ".jpeg"});
 
-/// The target of a file: `write` fills `shape` elements of `type`. Thread-safe: `write` must be.
+/// The shape and type of a file's target, and the function that writes it. Thread-safe: `write` must be.
 struct ImageTarget {
   std::vector<std::int64_t> shape;                ///< sizes of one target
   c10::ScalarType type = c10::ScalarType::Float;  ///< type of its elements
@@ -37,9 +37,9 @@ struct ImageTarget {
 /// The options of ImageFolder.
 struct ImageFolderOptions {
   ColorMode color = ColorMode::kGray;  ///< gray or colour
-  ImageSize size = {};                 ///< 0 x 0: the first file's size
+  ImageSize size = {};                 ///< size of the pictures; 0 x 0: the first file's size
   bool resize = false;                 ///< resamples files of another size, which are otherwise an error
-  ImageTarget target = {};             ///< without `write`: no target
+  ImageTarget target = {};             ///< target of each file; none without `write`
 };
 
 /// Yields images as float32 C x H x W in 0 .. 1.

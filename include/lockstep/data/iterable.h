@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets without an index or a known length, such as the output of a command: one thread reads in order, all decode.
+// Sets without an index or a known length, such as a command's output: one thread reads in order, all threads decode.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Turns data that was read into a sample. Any worker calls it, once, while others call theirs.
+/// Turns data that was read into a sample. One worker calls it, once, while other workers call other makers.
 using SampleMaker = std::function<Sample(SampleContext&)>;
 
 /// One pass over a set. Only one thread at a time calls next(), so the order does not depend on the number of workers.
@@ -34,7 +34,7 @@ class IterableDataset {
   virtual std::unique_ptr<SampleStream> open(std::int64_t epoch, ShardSpec shard) = 0;
 };
 
-/// Makes a set from a callable (epoch, shard) -> callable () -> std::optional<SampleMaker>.
+/// Makes a set from a callable (epoch, shard) that returns a callable () -> std::optional<SampleMaker>.
 [[nodiscard]] std::shared_ptr<IterableDataset> make_iterable(
     std::function<std::function<std::optional<SampleMaker>()>(std::int64_t epoch, ShardSpec shard)> open);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataLoader: batches of a data set, prepared by threads, in the same order and with the same content whatever the
-//             number of threads. It knows a ShardSpec, never a process group.
+// DataLoader: batches of a data set, prepared by threads. Their order and content do not depend on the number of
+//             threads. The loader uses a ShardSpec, not a process group.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-/// The treatment of samples that the number of shards does not divide.
+/// The treatment of a number of samples that is not a multiple of the number of shards.
 enum class Remainder {
   kPad,   ///< repeats the first samples: every shard has the same number (training)
   kDrop,  ///< leaves out the last samples: every shard has the same number
@@ -35,16 +35,16 @@ enum class Remainder {
 /// The effect of a sample's DataError. Other errors always reach the loop.
 enum class BadSamples {
   kError,  ///< the error reaches the loop, at the sample's batch
-  /// The sample is left out of its batch, noted and listed. If all samples of a batch are bad, others of the set
-  /// replace them, drawn by seed, epoch and index, so that every shard keeps its number of steps; with
-  /// Remainder::kKeep, and for a stream, such a batch is dropped.
+  /// The sample is left out of its batch, logged, and listed by bad_samples(). If all samples of a batch are bad, other
+  /// samples of the set replace them, drawn by seed, epoch and index, so that every shard keeps its number of steps.
+  /// With Remainder::kKeep, and for a stream, such a batch is dropped instead.
   kSkip,
 };
 
 /// The samples that a DataLoader reads, their batches, and the number of threads that load them.
 struct DataLoaderOptions {
   std::int64_t batch_size = 1;       ///< samples of a batch
-  std::int64_t workers = 0;          ///< threads that load; 0: the calling thread loads
+  std::int64_t workers = 0;          ///< number of loading threads; 0: the calling thread loads
   std::int64_t prefetch_factor = 2;  ///< batches prepared per worker
   bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
   bool shuffle = false;              ///< a new order in each epoch; false: the set's order
@@ -54,22 +54,21 @@ struct DataLoaderOptions {
   /// The treatment of a set that does not divide evenly among the shards.
   Remainder remainder = Remainder::kPad;
   std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
-  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< the batches of the set, instead of batch_size and
-                                                                ///< the options above it
-  bool elastic = false;  ///< resume() may continue from another number of shards or another batch_size
+  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< replaces batch_size and the options above
+  bool elastic = false;  ///< lets resume() continue from another number of shards or another batch_size
   BadSamples bad_samples = BadSamples::kError;  ///< the effect of a sample that cannot be read
   double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: for ever. Needs workers
   bool note_waiting = true;                     ///< reports once if waiting took more than 10 % of an epoch
   bool pin_memory = false;                      ///< page-locked batches for copies to a GPU; no effect without a GPU
-  c10::Device device{c10::kCPU};  ///< a CUDA device: the workers copy each batch there, on their own stream
-  Collate collate = nullptr;      ///< default: stack data and targets
+  c10::Device device{c10::kCPU};  ///< device of the batches; workers copy them to a CUDA device on their own stream
+  Collate collate = nullptr;      ///< combines samples; default: stacks data and targets
 };
 
 /// The position of a loop over a loader: everything that another loader of the same set needs to continue.
 struct LoaderState {
   std::int64_t epoch = 0;       ///< the epoch, from 0
   std::int64_t batches = 0;     ///< batches of this epoch and shard that the loop has taken
-  std::int64_t consumed = 0;    ///< samples of the epoch's whole order read before, with other numbers of shards
+  std::int64_t consumed = 0;    ///< samples of the epoch that were read with other shards or batch_size
   std::int64_t size = 0;        ///< number of samples of the set
   std::int64_t shards = 1;      ///< number of shards
   std::int64_t batch_size = 1;  ///< samples of a batch
@@ -84,9 +83,9 @@ concept Sharded = requires(const T& value) {
   { value.shard() } -> std::convertible_to<ShardSpec>;
 };
 
-/// Loads batches of a data set. Lifetime: its destructor ends the threads, even if batches wait or a sample is being
-/// loaded. It waits for that sample, unless it was too slow for timeout_s; then its thread is abandoned. Thread-safe:
-/// no; one epoch at a time.
+/// Loads batches of a data set. Lifetime: its destructor ends the threads, even if batches are waiting or a sample is
+/// being loaded. It waits for that sample, unless the sample has exceeded timeout_s; then the thread is abandoned.
+/// Thread-safe: no; one epoch at a time.
 /// Example: for (auto& batch : loader.epoch(e)) train(batch.data, batch.target);
 class DataLoader {
  public:
@@ -97,9 +96,8 @@ class DataLoader {
   ///         samples than there are shards. Warns if it has fewer than shards x batch_size samples.
   explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
 
-  /// Loads a set that is read in order: no shuffle, no sampler. The number of batches of an epoch is unknown before its
-  /// end.
-  /// Throws: as above.
+  /// Loads a set that is read in order; shuffle and samplers are not allowed. The number of batches of an epoch is
+  /// unknown before its end. Throws: UsageError if an option is out of range or not allowed.
   explicit DataLoader(std::shared_ptr<IterableDataset> dataset, DataLoaderOptions options = {});
 
   /// Uses `job`'s share as the shard.
@@ -127,17 +125,17 @@ class DataLoader {
 
   /// Returns the remaining batches of state.epoch, the same with any number of workers. With another number of shards
   /// or another batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
-  /// Throws: UsageError naming the difference: the set's size, the seed, or the width if `elastic` is false.
+  /// Throws: UsageError naming what differs: the set's size, the seed or, if `elastic` is false, the shards or
+  ///         batch_size.
   [[nodiscard]] Epoch resume(const LoaderState& state);
 
-  /// Returns the batches of an epoch on this shard (of a whole epoch after resume() with another width); 0 for an
-  /// iterable set.
+  /// Returns the number of batches of a whole epoch on this shard, even after resume(); 0 for an iterable set.
   [[nodiscard]] std::int64_t steps_per_epoch() const noexcept;
-  /// Returns the samples of an epoch on this shard, with padding, less those that drop_last leaves out; 0 if unknown.
+  /// Returns the number of samples of an epoch on this shard, after padding or drop_last; 0 if unknown.
   [[nodiscard]] std::int64_t samples_per_epoch() const noexcept;
   /// Returns the indices that this shard reads in `epoch`, in order.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
-  /// Returns the options with all decisions filled in.
+  /// Returns the options in effect.
   [[nodiscard]] const DataLoaderOptions& options() const noexcept;
   /// Returns the data set; null for an iterable set.
   [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
@@ -155,8 +153,7 @@ class DataLoader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// One pass over the shard, for a range-based for loop. The loop may end early.
-/// Lifetime: the loader outlives it.
+/// One pass over the shard, for a range-based for loop. The loop may end early. Lifetime: the loader outlives it.
 class DataLoader::Epoch {
  public:
   class Iterator;
@@ -174,7 +171,7 @@ class DataLoader::Epoch {
   ///         UsageError if another epoch was started since.
   Batch* next();
 
-  /// Fetches the first batch; a second call continues where the first stopped.
+  /// Fetches the first batch; a second call continues where the first loop stopped.
   Iterator begin();
   /// The end of the loop.
   [[nodiscard]] static std::default_sentinel_t end() noexcept { return {}; }

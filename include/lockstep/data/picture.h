@@ -35,8 +35,8 @@ struct Box {
 
 /// A point in pixels from the upper left corner of the picture: pixel (0, 0) covers 0 .. 1.
 struct Point {
-  float x = 0.0F;       ///< from the left edge
-  float y = 0.0F;       ///< from the upper edge
+  float x = 0.0F;       ///< distance from the left edge
+  float y = 0.0F;       ///< distance from the upper edge
   bool visible = true;  ///< false: it is covered, or outside the picture
 
   bool operator==(const Point&) const = default;
@@ -53,15 +53,15 @@ struct Region {
 
 /// One annotated object.
 struct Object {
-  Box box;                    ///< its place
-  std::int64_t label = 0;     ///< its class, from 0
-  bool crowd = false;         ///< COCO's iscrowd: a group in which nothing counts as a false detection
-  float area = 0.0F;          ///< pixels that it covers; the box's if no mask is known
+  Box box;                    ///< bounding box
+  std::int64_t label = 0;     ///< class, from 0
+  bool crowd = false;         ///< COCO's iscrowd: a group of objects; a detection in it is never false
+  float area = 0.0F;          ///< pixels that the object covers; the box's area if no mask is known
   std::vector<Point> points;  ///< keypoints
   std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the picture
 };
 
-/// A value for every pixel, such as a class. It is resampled without mixing values.
+/// A value for every pixel, such as a class. Resampling a map does not mix values.
 struct LabelMap {
   Image image;              ///< one channel, as large as the picture
   std::uint8_t fill = 255;  ///< the value outside the picture after an augmentation
@@ -71,19 +71,19 @@ struct LabelMap {
 struct EncodedImage {
   std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   std::string_view bytes;             ///< the bytes of the file
-  std::string name;                   ///< for messages: the file, or its place in another file
-  bool as_stored = false;             ///< true: without its EXIF orientation, see Pixels::fit_to()
+  std::string name;                   ///< name for messages: the file, or the place in an archive
+  bool as_stored = false;             ///< true: the EXIF orientation is ignored, see Pixels::fit_to()
 };
 
 /// Decoded pixels in memory of another object, such as a mapped file: rows from the top, channels interleaved.
 struct PixelView {
-  std::shared_ptr<const void> owner;   ///< keeps `data` alive; none: the caller does
+  std::shared_ptr<const void> owner;   ///< keeps `data` alive; null: the caller does
   const std::uint8_t* data = nullptr;  ///< the first pixel
   ImageSize size;                      ///< width and height
   std::int64_t channels = 3;           ///< 1 or 3
   std::int64_t stride = 0;             ///< bytes from one row to the next; 0: rows have no gaps
 
-  /// Returns the bytes of one row's pixels.
+  /// Returns the number of bytes of one row's pixels.
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return size.width * channels; }
   /// Returns the first pixel of row `y`.
   [[nodiscard]] const std::uint8_t* row(std::int64_t y) const noexcept {
@@ -107,8 +107,8 @@ class Pixels {
   /// Returns the size of the upright picture; for encoded pixels it reads only the header.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
-  /// Leaves encoded pixels as they are stored, without the rotation of their EXIF orientation, if annotations have the
-  /// stored size and not the upright picture's; the first such file is noted.
+  /// Ignores the EXIF orientation of encoded pixels if `annotated`, the picture's size in its annotations, is the
+  /// stored size and not the upright one. The first such file is logged.
   void fit_to(ImageSize annotated);
 
   /// Returns true while the pixels are still a file's bytes, not decoded.
@@ -124,10 +124,10 @@ class Pixels {
   /// changed. Throws: the errors of decoded().
   [[nodiscard]] PixelView view(ColorMode mode = ColorMode::kRgb);
 
-  /// Keeps only `region`, which needs at least `wanted` pixels in each direction. A JPEG may be decoded smaller by a
-  /// power of two, and pixels outside the region may never be decoded, so that damage there is not noticed. A view only
-  /// becomes smaller. Returns the region's place in the remaining pixels: all of them, except that a JPEG decoded
-  /// smaller may extend beyond the region by less than one pixel on each side.
+  /// Keeps only `region`, of which the caller needs at least `wanted` pixels in each direction. A JPEG may be decoded
+  /// at a size reduced by a power of two. Pixels outside the region may never be decoded, so damage there is not
+  /// noticed. A view is not copied. Returns the region's place in the remaining pixels. It covers all of them, except
+  /// that a reduced JPEG may extend beyond the region by less than one pixel on each side.
   /// Throws: the errors of decoded(); UsageError if the region is empty or extends outside.
   Box crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
@@ -139,12 +139,12 @@ class Pixels {
 struct AnnotatedImage {
   Pixels pixels;                      ///< decoded, or the bytes of a file
   std::vector<Object> objects;        ///< the objects in the picture
-  std::vector<LabelMap> maps;         ///< values of every pixel
+  std::vector<LabelMap> maps;         ///< maps with a value for every pixel
   std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
   std::vector<std::string> captions;  ///< sentences that describe the picture
   std::vector<float> values;          ///< other numbers of the picture: columns of a list, or its labels as 0 and 1
   std::int64_t id = 0;                ///< the source's own number of the picture (COCO's image id), else its index
-  std::string name;                   ///< for messages; the file's path if there is one
+  std::string name;                   ///< name for messages; the file's path if there is one
 };
 
 /// A source of pictures: a data set before its transform. Thread-safe: size() and get() must be.

@@ -16,7 +16,7 @@ namespace lockstep {
 enum class PngFilter : std::uint8_t {
   kBest,  ///< chosen for each row; gives the smallest files
   kSub,   ///< differences to the left neighbour; fast, good for drawings
-  kNone   ///< fast, good for maps with few values
+  kNone   ///< no filter; fast, good for maps with few values
 };
 
 /// The options of encode_png().

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a set is read in each epoch, and each shard's part of it. Pure functions of their arguments:
-// nothing here loads or communicates.
+// The order in which a set is read in each epoch, and each shard's part of it. All are pure functions of their
+// arguments: nothing here loads or communicates.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 
 namespace lockstep {
 
-/// Yields the order of a whole set for each epoch; a DataLoader distributes it over its shards. Thread-safe: it must
-/// be.
+/// Yields the order of a whole set for each epoch; a DataLoader distributes it over shards. Thread-safe: it must be.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -44,8 +43,8 @@ struct RandomSamplerOptions {
   std::int64_t count = 0;    ///< number of indices of an epoch; 0: the set's size
 };
 
-/// Yields the indices of PyTorch's RandomSampler with a generator seeded seed + epoch. Without replacement, a `count`
-/// beyond the size repeats the set in more random orders. Source: torch.utils.data.RandomSampler
+/// Yields the indices of PyTorch's RandomSampler with a generator seeded with seed + epoch. Without replacement, a
+/// `count` beyond the size repeats the set in more random orders. Source: torch.utils.data.RandomSampler
 class RandomSampler final : public Sampler {
  public:
   /// Throws: UsageError if size or count is negative, or count is not 0 for an empty set.
@@ -59,11 +58,11 @@ class RandomSampler final : public Sampler {
 };
 
 /// Yields indices drawn in proportion to their weights, as PyTorch's WeightedRandomSampler does with a generator seeded
-/// seed + epoch. Source: torch.utils.data.WeightedRandomSampler
+/// with seed + epoch. Source: torch.utils.data.WeightedRandomSampler
 class WeightedSampler final : public Sampler {
  public:
-  /// `weights` has one number for each index, 0 or more. Throws: UsageError if one is negative or not finite, all are
-  /// 0, or without replacement `count` exceeds the number of positive weights.
+  /// `weights` has one number for each index, 0 or more. Throws: UsageError if a weight is negative or not finite, if
+  /// all are 0, or if, without replacement, `count` exceeds the number of positive weights.
   explicit WeightedSampler(std::vector<double> weights, RandomSamplerOptions options = {.replacement = true});
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return options_.count; }
@@ -81,16 +80,14 @@ struct SamplerOptions {
 };
 
 /// Yields exactly the indices of PyTorch's DistributedSampler: equal parts with stride `shard.count`, padded by
-/// repeating from the start. Thread-safe: yes.
-/// Source: torch.utils.data.distributed.DistributedSampler
+/// repeating from the start. Thread-safe: yes. Source: torch.utils.data.distributed.DistributedSampler
 class DistributedSampler {
  public:
   /// `size` is the number of samples in the set, 0 or more.
   /// Throws: UsageError if size is negative or the shard is not 0 <= index < count.
   explicit DistributedSampler(std::int64_t size, ShardSpec shard = {}, SamplerOptions options = {});
 
-  /// Returns this shard's indices in `epoch`, in order.
-  /// Cost: O(size) time and memory to shuffle.
+  /// Returns this shard's indices in `epoch`, in order. Cost: O(size) time and memory to shuffle.
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const;
 
   /// Returns the number of indices of a shard, the same for all shards.
@@ -120,11 +117,12 @@ class EvaluationSampler {
   ShardSpec shard_;
 };
 
-/// Returns one shard's indices, step by step, of the rest of an epoch after the number of shards has changed. Each step
-/// takes the next shards x batch_size indices and deals them out in turn. Every index of `rest` occurs exactly once
-/// over all shards, and all shards have the same number of steps: a rest of less than one index for each shard joins
-/// the step before, whose batches are then larger by at most one. The first indices are repeated only if `rest` itself
-/// is smaller than the number of shards. Source: the resharding of TorchElastic's ElasticDistributedSampler, which pads
+/// Returns one shard's indices, step by step, for the rest of an epoch after the number of shards has changed. Each
+/// step takes the next shards x batch_size indices and distributes them one by one over the shards. Every index of
+/// `rest` occurs exactly once over all shards, and all shards have the same number of steps: if fewer indices than
+/// shards are left for the last step, they join the previous step, whose batches are then larger by at most one.
+/// Indices are repeated only if `rest` itself is smaller than the number of shards. Source: the resharding of
+/// TorchElastic's ElasticDistributedSampler, which pads instead
 [[nodiscard]] std::vector<std::vector<std::int64_t>> deal_rest(std::span<const std::int64_t> rest, ShardSpec shard,
                                                                std::int64_t batch_size);
 

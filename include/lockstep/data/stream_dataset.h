@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar shards as an iterable set: read from start to end, also from the output of commands.
+// Tar shards as an iterable set: read from start to end, including from the output of commands.
 #pragma once
 
 #include <functional>
@@ -27,14 +27,14 @@ struct StreamOptions {
 /// Returns one picture after another; none at the end.
 using PictureStream = std::function<std::optional<AnnotatedImage>()>;
 
-/// Opens the pictures of every `part.count`-th shard of the epoch's order, from the `part.index`-th on.
+/// Opens the pictures of every `part.count`-th shard in the epoch's order, starting with shard `part.index`.
 /// Throws: DataError if there are fewer shards than parts, since a part would be empty.
 [[nodiscard]] PictureStream open_shards(const std::vector<std::string>& shards, const StreamOptions& options,
                                         std::int64_t epoch, ShardSpec part);
 
 /// Makes a set of `shards` (files, or "pipe:COMMAND" with tar.allow_commands), which are distributed over the loaders
-/// that share them. One thread reads a shard and all decode; `transform` is as in image_dataset(). Open local files as
-/// TarShards instead: they can be shuffled as a whole, and every rank gets the same number of samples.
+/// that share them. One thread at a time reads a shard, and all decode; `transform` is as in image_dataset(). Open
+/// local files as TarShards instead: they can be shuffled as a whole, and every rank gets the same number of samples.
 /// Example: DataLoader{stream_dataset(expand_braces("a-{00..15}.tar"), Compose{Resize{}, ToTensor{}}), job, options}
 template <class Transform>
 [[nodiscard]] std::shared_ptr<IterableDataset> stream_dataset(std::vector<std::string> shards, Transform transform,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single Dropout and ReLU layers: one pass over memory in each direction, with as little kept as possible. Chains of
-// layers should be fused instead: nn/norm_act.h, nn/linear_relu.h.
+// Single Dropout and ReLU layers. Each direction is one pass over memory, and backward keeps as little as possible.
+// Fuse chains of layers instead: nn/norm_act.h, nn/linear_relu.h.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -24,11 +24,11 @@ namespace lockstep::nn {
 /// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
 class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
  public:
-  /// `p` is the probability of zero.
+  /// `p` is the probability that a value becomes zero.
   explicit DropoutImpl(double p = 0.5);
 
   void reset() override {}
-  /// Returns, in training, the input with values dropped and the rest scaled up; else the input.
+  /// In training, returns the input with some values dropped and the others scaled up; in evaluation, the input.
   at::Tensor forward(const at::Tensor& input);
   /// Returns the probability that a value is dropped.
   [[nodiscard]] double p() const noexcept { return p_; }

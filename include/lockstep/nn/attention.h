@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention that never stores its weights, the softmax of the scores.
+// Attention that never stores the attention weights (the softmax of the scores).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -9,21 +9,21 @@
 
 namespace lockstep::nn {
 
-/// The options of attention() beside its tensors.
+/// The options of attention(), besides query, key and value.
 struct AttentionOptions {
   double scale = 1;  ///< factor of the products of queries and keys
-  /// float32 [W, H, N, M], added to the scores: B is a multiple of W, and item b uses bias b % W. Or [W, 1, N, M] for
-  /// all heads, without a gradient.
+  /// The bias of the scores, float32 [W, H, N, M]: B is a multiple of W, and item b uses bias b % W. A bias [W, 1, N,
+  /// M] serves all heads, and gets no gradient.
   at::Tensor bias;
   at::Tensor hidden;  ///< bool, of a shape that expands to [B, H, N, M]: true hides a key from a query
 };
 
-/// Returns softmax(scale * query key^T + bias) value for each item and head, heads side by side.
+/// Returns softmax(scale * query key^T + bias) value for each item and head, with the heads concatenated.
 ///
-/// On a CPU with float32 or bfloat16, and heads of a multiple of 8 numbers, it runs a kernel. Forward and backward
-/// process a few queries at a time, compute in float32 and keep one number for each query. The result has the type that
-/// autocast would give the products; its bits do not depend on the number of threads. All other cases run libtorch's
-/// products and softmax.
+/// On a CPU with float32 or bfloat16, and a head size d that is a multiple of 8, it runs a kernel. Forward and backward
+/// process a few queries at a time, compute in float32 and keep one float32 for each query. The result has the type
+/// that autocast would give the products; it is bit for bit the same for any number of threads. All other cases run
+/// libtorch's matrix products and softmax.
 ///
 /// Shapes: query [B, H, N, d], key and value [B, H, M, d], in any layout; the result [B, N, H * d].
 /// Cost:   backward computes the scores again.

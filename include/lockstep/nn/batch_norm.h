@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm whose statistics can be those of all replicas of a run. This header does not know the replicas;
-// lockstep::sync_batch_norm() (parallel/sync_batch_norm.h) connects them.
+// Batch norm that can compute its statistics over all replicas of a run. lockstep::sync_batch_norm()
+// (parallel/sync_batch_norm.h) connects the replicas; this header does not depend on them.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -21,20 +21,20 @@ class StatisticsSync {
  public:
   virtual ~StatisticsSync() = default;
 
-  /// Returns the number of replicas whose batches count as one; 1 means that there is nothing to sum.
+  /// Returns the number of replicas that share statistics; 1 means that there is nothing to sum.
   [[nodiscard]] virtual int replicas() const = 0;
 
-  /// Sums `values` over all replicas, in place; every replica gets the same bits.
+  /// Sums `values` over all replicas, in place. Every replica gets bit for bit the same result.
   ///
   /// Collective: yes, over the replicas, in forward and inside backward.
   /// Blocks: yes.
   virtual void all_reduce(const at::Tensor& values) = 0;
 };
 
-/// The common base of the batch norms of all dimensions; sync_batch_norm() looks for it.
+/// The common base class of all batch norms, by which sync_batch_norm() finds them.
 class SyncedStatistics {
  public:
-  /// Sets the object that sums over replicas; null: the statistics are those of this replica's own batch.
+  /// Sets the object that sums over the replicas; null: the statistics are those of this replica's batch alone.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
   /// Returns the object that sums over the replicas; null if the layer is not synced.
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }
@@ -71,11 +71,12 @@ void print(std::ostream& stream, std::size_t dimensions, const torch::nn::BatchN
 
 }  // namespace detail
 
-/// torch::nn::BatchNorm with the same options, names in the state dict and bits, until its statistics are synced.
+/// torch::nn::BatchNorm with the same options and state dict. Unless synced, its results are bit for bit the same.
 ///
 /// When synced, a training forward normalises with mean and variance over the batches of all replicas, which may differ
-/// in size, or be empty; backward is that of batch norm over the joined batches. The gradients of weight and bias are
-/// those of the replica's own batch, as DistributedDataParallel expects. Evaluation does not communicate.
+/// in size, or be empty. Backward computes the gradient of batch norm over the concatenated batches. The gradients of
+/// weight and bias are those of the replica's own batch, as DistributedDataParallel expects. Evaluation does not
+/// communicate.
 ///
 /// Collective: forward in training, and backward if the input needs a gradient; only when synced.
 /// Throws: the errors of torch::nn::BatchNorm; when synced, UsageError if all replicas together have fewer than 2
@@ -86,7 +87,7 @@ class BatchNormImpl : public torch::nn::NormImplBase<D, Derived, torch::nn::Batc
  public:
   using torch::nn::NormImplBase<D, Derived, torch::nn::BatchNormOptions>::NormImplBase;
 
-  /// Normalises the input. Shapes: [N, C] or [N, C, ...], as torch's layer. Collective: in training, if it is synced.
+  /// Normalises the input. Shapes: [N, C] or [N, C, ...], as in torch. Collective: in training, if it is synced.
   at::Tensor forward(const at::Tensor& input) {
     _check_input_dim(input);
     return detail::batch_norm(input,
@@ -113,7 +114,7 @@ class BatchNorm1dImpl final : public BatchNormImpl<1, BatchNorm1dImpl> {
 };
 TORCH_MODULE(BatchNorm1d);
 
-/// Shapes: [N, C, H, W]. Channels-last stays channels-last.
+/// Shapes: [N, C, H, W]. The output keeps the channels-last layout.
 class BatchNorm2dImpl final : public BatchNormImpl<2, BatchNorm2dImpl> {
  public:
   using BatchNormImpl::BatchNormImpl;

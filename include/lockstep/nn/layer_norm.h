@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer norm whose gradients have the same bits on any number of threads.
+// Layer norm whose gradients are bit for bit the same on any number of threads.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -13,9 +13,9 @@ namespace lockstep::nn {
 
 /// torch::nn::LayerNorm with the same options and state dict.
 ///
-/// Runs a kernel on a CPU with contiguous float32 or bfloat16 and float32 weights; in all other cases libtorch's layer.
+/// On a CPU, with contiguous float32 or bfloat16 and float32 weights, it runs a kernel; otherwise libtorch's layer.
 ///
-/// Shapes: [..., normalized_shape] to the same.
+/// Shapes: [..., normalized_shape]; the result has the same shape.
 /// Cost:   forward and backward read the input once each; backward also keeps two float32 for each row.
 /// Throws: the errors of torch::nn::LayerNorm; UsageError for a second derivative through the kernel.
 /// Source: Ba et al., Layer Normalization, 2016.

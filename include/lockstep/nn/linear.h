@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: libtorch's, and on a CPU Lockstep's own products of matrices.
+// Linear layers: libtorch's, and on a CPU Lockstep's own matrix products.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -16,8 +16,8 @@ namespace lockstep::nn {
 ///
 /// On a CPU with float32, or under autocast to bfloat16, it runs a kernel. It takes float32 weights and casts them
 /// while it packs them, starts the sums with the bias, and returns a float32 gradient of the weights. Sums are in a
-/// fixed order, on any number of threads. A processor with matrix units, or without products of bfloat16, leaves
-/// bfloat16 to libtorch; so do odd widths.
+/// fixed order, on any number of threads. libtorch computes bfloat16 if the processor has matrix units or no bfloat16
+/// products, or if a width is odd.
 ///
 /// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].
 /// Throws: the errors of at::linear; UsageError for a second derivative through the kernel.

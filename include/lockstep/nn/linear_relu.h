@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear layer fused with dropout and ReLU: the product is libtorch's, the rest is one pass each way.
+// A linear layer fused with dropout and ReLU: a matrix product, then one pass over it in each direction.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -13,13 +13,13 @@ namespace lockstep::nn {
 
 /// The operations after the linear layer.
 struct LinearReLUOptions {
-  double dropout = 0;  ///< probability of zero, before or after ReLU (the result is the same); 0: none
+  double dropout = 0;  ///< probability of a zero, before or after ReLU (equal results); 0: no dropout
 };
 
 /// torch::nn::Linear, then Dropout and ReLU; the state dict is that of Linear.
 ///
-/// On a CPU with float32 or autocast to bfloat16 the bias, dropout and ReLU are one pass over the product, and backward
-/// one pass that also sums the bias's gradient, in a fixed order; in all other cases libtorch's separate layers run.
+/// On a CPU, with float32 or autocast to bfloat16, bias, dropout and ReLU take one pass over the product. Backward is
+/// one pass, which also sums the gradient of the bias in a fixed order. Otherwise libtorch's separate layers run.
 ///
 /// Shapes: [..., in_features] to [..., out_features].
 /// Cost:   backward keeps input, weight and output; the output is above 0 only for elements that dropout kept.

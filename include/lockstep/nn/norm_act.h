@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, dropout, ReLU and 2x2 max pooling as one layer. On a processor these are bound by memory: one layer
-// passes over memory twice in forward and twice in backward, five separate ones ten times.
+// Batch norm, dropout, ReLU and 2x2 max pooling as one layer. On a CPU, memory bandwidth limits these operations. The
+// fused layer passes over memory twice in forward and twice in backward, separate layers ten times in all.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -19,18 +19,18 @@ namespace lockstep::nn {
 
 /// The operations after the batch norm.
 struct BatchNormReLUOptions {
-  double dropout = 0;  ///< probability of zero, between batch norm and ReLU; 0: none
+  double dropout = 0;  ///< probability that a value becomes zero, between batch norm and ReLU; 0: no dropout
   bool pool = false;   ///< takes the maxima of 2x2 windows, stride 2
 };
 
-/// BatchNorm2d, then Dropout, ReLU, MaxPool2d(2) as options say; the state dict is that of BatchNorm2d.
+/// BatchNorm2d, then optional Dropout, ReLU, and optional MaxPool2d(2). The state dict is BatchNorm2d's.
 ///
 /// Training with channels-last float32 or bfloat16 and a multiple of 8 channels runs the fused passes, on a CPU and,
 /// without dropout, on a GPU (tensor/device_kernels.h). All other cases (evaluation, synced statistics) run libtorch's
 /// separate layers. The fused passes round a value to bfloat16 once, at the end. Dropout has its own random generator,
 /// which libtorch's generator seeds.
 ///
-/// Shapes: [N, C, H, W] to the same, or to [N, C, H/2, W/2] rounded down.
+/// Shapes: [N, C, H, W] to the same shape, or to [N, C, H/2, W/2] rounded down with pooling.
 /// Cost:   the fused passes read the input twice in forward and twice in backward; dropout keeps one bit per element.
 /// Throws: the errors of BatchNorm2d; UsageError for a second derivative.
 class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
@@ -38,8 +38,8 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
   explicit BatchNormReLU2dImpl(const torch::nn::BatchNormOptions& norm, BatchNormReLUOptions then = {})
       : BatchNormImpl(norm), then_(then) {}
 
-  /// Replaces `norm`, a BatchNorm2d of Lockstep or libtorch, with the same parameters, buffers in the same memory and
-  /// the same synced statistics.
+  /// Replaces `norm`, a BatchNorm2d of Lockstep or libtorch, with the same parameters and synced statistics. Buffers
+  /// share their memory.
   template <class Norm>
   BatchNormReLU2dImpl(const Norm& norm, BatchNormReLUOptions then) : BatchNormReLU2dImpl(norm.options, then) {
     if (norm.options.affine()) {
@@ -62,8 +62,8 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
   at::Tensor forward_with_residual(const at::Tensor& input, const at::Tensor& residual);
 
   /// Returns forward(conv.forward(input)). On a GPU in training the convolution omits its bias, which the batch norm
-  /// would remove again: neither the sum nor its gradient, which is zero, has to be computed. The running mean includes
-  /// it. Shapes: input as the convolution's.
+  /// would remove again, so neither the addition nor the bias's gradient, which is zero, is computed. The running mean
+  /// includes the bias. Shapes: input as for the convolution.
   at::Tensor forward_after(Conv2dImpl& conv, const at::Tensor& input);
 
   /// Returns the operations after the batch norm.
@@ -81,8 +81,8 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
 };
 TORCH_MODULE(BatchNormReLU2d);
 
-/// Returns `layers.forward(input)`, but runs a BatchNormReLU2d after its convolution by forward_after(). Shapes: those
-/// of the layers, each of which takes one tensor and returns one.
+/// Returns `layers.forward(input)`, but calls forward_after() for a convolution followed by a BatchNormReLU2d. Shapes:
+/// those of the layers, each of which takes one tensor and returns one.
 at::Tensor forward_layers(torch::nn::SequentialImpl& layers, const at::Tensor& input);
 
 }  // namespace lockstep::nn

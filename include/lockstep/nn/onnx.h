@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained network as ONNX, written without Python: for ONNX Runtime, TensorRT and browsers.
+// Exports a trained network to ONNX without Python, for ONNX Runtime, TensorRT and browsers.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct OnnxOptions {
   std::int64_t opset = 17;                           ///< 16 or 17
   bool half = false;                                 ///< stores weights in 16 bits; the network computes in float32
   std::map<std::string, std::string> texts = {};     ///< metadata_props of the file, by key
-  std::string tensors_file = "model.onnx.data";      ///< name of the second file, if weights exceed 2 GiB
+  std::string tensors_file = "model.onnx.data";      ///< name of the second file, if weights exceed `most_bytes`
   std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< the most bytes of weights in the first file: protobuf's limit
 };
 
@@ -28,17 +28,18 @@ struct OnnxFile {
   std::string tensors;  ///< empty: there is no second file
 };
 
-/// Traces the function and returns it as ONNX, with a first dimension of any size ("N") in arguments and results.
+/// Traces the function and returns it as ONNX. The first dimension of arguments and results has any size ("N").
 ///
 /// Parameters and buffers keep their names. The metadata holds `texts` and network.json, as in to_torchscript(). The
-/// traced graph is compared with the function, for batches of 1 and 5; the caller must test if a runtime computes the
-/// same from the file. `half` rounds the weights of `model` itself to 16 bits. `model` has to be in evaluation mode.
-/// Throws: the UsageErrors of to_torchscript(), and UsageError for an operator that has no row in the table, naming it
-/// and the last parameter before it.
+/// traced graph is compared with the function, for batches of 1 and 5; the caller must test that a runtime computes the
+/// same results from the file. `half` rounds the weights of `model` itself to 16 bits. `model` has to be in evaluation
+/// mode.
+/// Throws: the UsageErrors of to_torchscript(), and UsageError for an operator that has no row in the table of
+///         operators; it names the operator and the last parameter before it.
 [[nodiscard]] OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function,
                                const OnnxOptions& options = {});
 
-/// Returns the operators of libtorch that to_onnx() can write, in order: "_convolution", "abs" and so on.
+/// Returns the operators of libtorch that to_onnx() can write, in alphabetical order: "_convolution", "abs" and so on.
 [[nodiscard]] std::vector<std::string> onnx_operators();
 
 }  // namespace lockstep::nn

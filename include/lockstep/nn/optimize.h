@@ -17,7 +17,7 @@ struct Optimized {
   /// A chain of layers that follow each other.
   struct Chain {
     std::string name;  ///< name of the chain's first layer: "features.1"
-    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d"; with the reason if the chain was left as it is
+    std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d", and the reason if the chain was left as it is
   };
   std::vector<Chain> fused;  ///< chains that were replaced
   std::vector<Chain> left;   ///< chains that were left as they are
@@ -27,9 +27,9 @@ struct Optimized {
 /// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in place of the first layer and empty layers in place of
 /// the others. It also replaces Linear + ReLU, with Dropout between or after them (LinearReLU), and single Linear,
 /// LayerNorm, Dropout and ReLU (not in place) layers. A torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels
-/// becomes one. Names, parameters and state dict do not change. Chains outside a Sequential stay, since a module's own
-/// forward() holds its layers by their types: write such modules with the layers of lockstep::nn (Conv2d,
-/// BatchNormReLU2d with a residual, Linear, attention()).
+/// becomes a lockstep::nn::Conv2d. Names, parameters and state dict do not change. Chains outside a Sequential stay,
+/// because a module with its own forward() holds its layers by their types: write such modules with Conv2d,
+/// BatchNormReLU2d (with a residual), Linear and attention() of lockstep::nn.
 ///
 /// Call it before an optimizer or a DistributedDataParallel takes the parameters' names.
 /// Example: const nn::Optimized done = nn::optimize(*net);

@@ -12,19 +12,19 @@
 
 namespace lockstep::nn {
 
-/// Returns the images at another size, bilinear between pixels, as at::upsample_bilinear2d does.
+/// Resizes images with bilinear interpolation, as at::upsample_bilinear2d does.
 ///
 /// On a CPU, channels-last float32 and bfloat16 with a multiple of 8 channels have a kernel: one pass in forward and
-/// one in backward, with float32 between. The result has the input's type (libtorch's is float32 under autocast). Its
-/// bits do not depend on the number of threads. libtorch computes all other cases.
+/// one in backward, with float32 between. The result has the input's type (libtorch's is float32 under autocast). It is
+/// bit for bit the same for any number of threads. libtorch computes all other cases.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
 /// Throws: the errors of at::upsample_bilinear2d; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor resize_bilinear(const at::Tensor& images, const std::array<std::int64_t, 2>& size,
                                          bool align_corners);
 
-/// Returns the images at another size, each result the nearest pixel, as at::upsample_nearest2d does, with the same
-/// kernel and for the same tensors. An infinite pixel becomes NaN there.
+/// Resizes images with the nearest pixel for each result, as at::upsample_nearest2d does, with the same kernel and for
+/// the same tensors. In the kernel an infinite pixel becomes NaN.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
 /// Throws: the errors of at::upsample_nearest2d; UsageError for a second derivative through the kernel.

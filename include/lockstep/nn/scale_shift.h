@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One learnable scale and one shift for a whole tensor.
+// One learnable scale and one learnable shift for a whole tensor.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -9,11 +9,11 @@
 
 namespace lockstep::nn {
 
-/// Returns scale * input + shift, of the input's type. libtorch's own product of bfloat16 and a float32 parameter would
+/// Returns scale * input + shift, in the input's type. libtorch's own product of bfloat16 and a float32 parameter would
 /// be float32: twice the memory here and in every layer that follows.
 ///
-/// On a CPU float32 and bfloat16 take one pass in forward and one in backward, which also sums the gradients of both
-/// numbers: in float32 within blocks, over blocks in double, in a fixed order. libtorch computes all other cases.
+/// On a CPU, float32 and bfloat16 take one pass in forward and one pass in backward. Backward also sums both numbers'
+/// gradients in a fixed order: in float32 within blocks, then in double. libtorch computes all other cases.
 ///
 /// Shapes: `scale` and `shift` float32 [1].
 /// Throws: UsageError for a second derivative through the kernel.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained network as TorchScript: an archive that torch.jit.load() of Python and torch::jit::load() of C++ run
+// Exports a trained network to TorchScript: an archive that Python's torch.jit.load() and C++'s torch::jit::load() run
 // without this library.
 #pragma once
 
@@ -27,20 +27,20 @@ using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<a
 struct NetworkFunction {
   /// Names of the arguments. The first dimension of each is the batch; the sizes of the others are fixed.
   std::vector<std::string> inputs;
-  /// Names of the results. The function returns a single one as a tensor, several as a tuple.
+  /// Names of the results. The exported function returns a single result as a tensor, several results as a tuple.
   std::vector<std::string> outputs;
   /// Makes arguments for a batch of this size, with values that are typical for the network.
   std::function<std::vector<at::Tensor>(std::int64_t batch)> example;
-  /// Computes the results. Everything that it computes besides tensors must be the same for all arguments, except for
-  /// the size of the batch, because a tracer records the operators that it runs.
+  /// Computes the results. A tracer records the operators that it runs, so everything that it computes besides tensors
+  /// must be the same for all arguments, except for the size of the batch.
   TensorFunction run;
   /// The meanings of the numbers in a result, such as classes by label; may be empty.
   std::vector<std::string> names = {};
-  /// The rows of the results' second dimension have no order, but row i of all results belongs together: a detector's
-  /// queries.
+  /// True if the rows of the results' second dimension have no order, but rows i of all results belong together: a
+  /// detector's queries.
   bool is_set = false;
-  /// JSON that says how a page turns a picture into the first argument, and the kind of answer that the results are
-  /// (docs/design/export.md, "In a browser"); empty: no page can show it.
+  /// JSON that says how a web page turns a picture into the first argument, and what kind of answer the results are
+  /// (docs/design/export.md, "In a browser"); empty: a page cannot show the network.
   std::string page = {};
 };
 
@@ -48,8 +48,8 @@ struct NetworkFunction {
 ///
 /// The archive's module has one method, forward(). It takes batches of any size. Parameters and buffers of `model` that
 /// the function uses are its parameters and buffers, under the same names; tensors that are neither, such as tables of
-/// positions, are buffers called constant_0 and so on. So state_dict(), to() and half() see all of them; parameters
-/// need no gradient. `texts` are files in the archive, by name (`_extra_files` of torch.jit.load), and so is
+/// positions, are buffers called constant_0 and so on. So state_dict(), to() and half() include all of them; parameters
+/// do not require gradients. `texts` are files in the archive, by name (`_extra_files` of torch.jit.load), and so is
 /// network.json: {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ...,
 /// "names": [...]}, with null for the size of the batch.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adagrad: each element's rate falls with the sum of its squared gradients.
+// Adagrad: each element's learning rate falls with the sum of its squared gradients.
 #pragma once
 
 #include <functional>
@@ -15,19 +15,19 @@
 
 namespace lockstep {
 
-/// The options of Adagrad. Defaults are those of torch.optim.Adagrad.
+/// The options of Adagrad, with the defaults of torch.optim.Adagrad.
 struct AdagradOptions {
   double lr = 1e-2;                      ///< learning rate
-  double lr_decay = 0;                   ///< step n has the rate lr / (1 + (n - 1) * lr_decay)
+  double lr_decay = 0;                   ///< the learning rate of step n is lr / (1 + (n - 1) * lr_decay)
   double weight_decay = 0;               ///< multiplied by the weight and added to the gradient
   double initial_accumulator_value = 0;  ///< the initial sum of squares
   double eps = 1e-10;                    ///< added to the root of the sum of squares
-  /// Returns true for the names of parameters without weight decay; by default all are decayed.
+  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// Adagrad with the results of torch.optim.Adagrad. State: sum.
+/// Adagrad, with the same results as torch.optim.Adagrad. State: sum.
 ///
 /// Cost:   20 bytes of memory traffic for each parameter element.
 /// Source: Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization, 2011.

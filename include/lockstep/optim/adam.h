@@ -16,19 +16,19 @@
 
 namespace lockstep {
 
-/// The options of Adam. Defaults are those of torch.optim.Adam.
+/// The options of Adam, with the defaults of torch.optim.Adam.
 struct AdamOptions {
   double lr = 1e-3;                            ///< learning rate
-  std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
+  std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moments that are kept
   double eps = 1e-8;                           ///< added to the root of the second moment
   double weight_decay = 0;                     ///< multiplied by the weight and added to the gradient
   bool amsgrad = false;                        ///< divides by the largest second moment so far
-  /// Returns true for the names of parameters without weight decay; by default all are decayed.
+  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// Adam with the results of torch.optim.Adam. State: exp_avg, exp_avg_sq, with amsgrad max_exp_avg_sq.
+/// Adam, with the same results as torch.optim.Adam. State: exp_avg, exp_avg_sq; with amsgrad also max_exp_avg_sq.
 ///
 /// Cost:   28 bytes of memory traffic for each parameter element, 36 with amsgrad.
 /// Source: Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015; Reddi et al., On the Convergence of Adam

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Automatic mixed precision as scopes: a region that computes in bf16 or fp16, and an evaluation inside it.
+// Automatic mixed precision by scopes: a region that computes in bf16 or fp16, and one without gradients inside it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -22,21 +22,21 @@ enum class Amp {
   kFp16   ///< float16, for operations that are safe in it; the loss must be scaled
 };
 
-/// Returns the precision of the name "none", "bf16" or "fp16". Throws: UsageError listing the names.
+/// Returns the Amp with the name "none", "bf16" or "fp16". Throws: UsageError listing the names.
 [[nodiscard]] Amp amp_from_name(std::string_view name);
 /// Returns "none", "bf16" or "fp16".
 [[nodiscard]] std::string to_string(Amp amp);
 
 /// The options of an Autocast.
 struct AutocastOptions {
-  /// Keeps the cast copy of a weight for the rest of the region, even when the weight changes. Off by default: from C++
-  /// a stale copy trains on old weights, and a copy made under no_grad swallows the gradient. It pays only if a region
-  /// uses a weight many times (recurrent nets) and does not change it.
+  /// Keeps the cast copy of a weight for the rest of the region, even if the weight changes. It is off by default,
+  /// because a stale copy trains on old weights, and a copy made under no_grad loses the gradient. It pays only if a
+  /// region uses a weight many times (recurrent networks) and does not change it.
   bool weight_cache = false;
 };
 
 /// Makes eligible operations of this thread run in `amp` on `device` until it goes out of scope; kNone means full
-/// precision. Regions may nest. Its end restores the state before and empties the weight cache. Run backward outside
+/// precision. Regions may nest. At its end, the state is restored and the weight cache emptied. Run backward outside
 /// it.
 ///
 /// Throws: UsageError for fp16 on the CPU and for devices that are neither CPU nor CUDA.
@@ -53,9 +53,8 @@ class [[nodiscard]] Autocast {
   tensor::AutocastState before_;
 };
 
-/// Turns gradients off until it goes out of scope, and the weight cache too. An evaluation inside an Autocast with the
-/// weight cache then neither sees old weights nor leaves copies that would swallow the gradient of the training
-/// forward.
+/// Turns off gradients and the weight cache until it goes out of scope. An evaluation inside an Autocast with
+/// weight_cache then neither uses old weights nor leaves copies that lose the gradient of the training forward.
 class [[nodiscard]] NoGrad {
  public:
   NoGrad();

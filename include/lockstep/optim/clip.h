@@ -13,45 +13,45 @@
 namespace lockstep {
 namespace optim {
 
-/// The parts of grad_norm(), for an optimizer that has the gradients in pieces.
+/// The number of elements in a block of grad_norm(). The functions up to norm_of_norms() are its parts, for an
+/// optimizer that has the gradients in pieces.
 inline constexpr std::int64_t kNormBlock = 4096;
-/// Returns the sum of squares of one block: up to kNormBlock elements that are adjacent in memory.
+/// Returns the sum of squares of a block of up to kNormBlock elements that are adjacent in memory.
 /// Shapes: one dimension, contiguous, float32 or float64, on the CPU.
 [[nodiscard]] double block_squares(const at::Tensor& block);
 /// Returns the sum of the squares of `count` adjacent values.
 [[nodiscard]] double block_squares(const float* values, std::int64_t count);
-/// Returns the same for float64.
+/// Returns the sum of the squares of `count` adjacent values in float64.
 [[nodiscard]] double block_squares(const double* values, std::int64_t count);
-/// Returns the norm from the sums of all blocks of each parameter, parameters in name order.
+/// Returns the norm from the block sums of each parameter, with the parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
-/// Returns a gradient as it is summed: in the parameter's memory order, on the CPU, in float32 or float64.
+/// Returns a gradient in the form for sums: in the parameter's memory order, on the CPU, in float32 or float64.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
-/// Returns true if there are parameters and all of them are on one GPU.
+/// Returns true if there are parameters and all are on one GPU.
 [[nodiscard]] bool on_one_gpu(const NamedTensors& parameters);
-/// Returns the norm of each existing gradient, in the device's own order of additions. The host does not wait.
-/// Shapes: all gradients are on one device; the result is [number of gradients], there.
+/// Returns the norm of each existing gradient, summed in the device's own order. The host does not wait.
+/// Shapes: all gradients are on one device; the result is [number of gradients], on that device.
 [[nodiscard]] at::Tensor device_norms(const NamedTensors& parameters);
-/// Returns the norm of all gradients from device_norms(): a float64 number, there.
+/// Returns the norm of all gradients from the result of device_norms(): a float64 scalar on the same device.
 [[nodiscard]] at::Tensor norm_of_norms(const at::Tensor& norms);
 
 }  // namespace optim
 
-/// Returns the 2-norm of all gradients. It sums in double over fixed blocks of 4,096 elements of each parameter's
-/// memory and combines them in name order, so the result depends neither on buckets nor on threads. Parameters without
-/// a gradient count as zero. If all gradients are on one GPU, the GPU adds in its own order, and the host waits for one
-/// number.
+/// Returns the 2-norm of all gradients. It sums squares in double over fixed blocks of 4,096 elements of each
+/// parameter's memory and combines the blocks in name order, so the result depends neither on buckets nor on threads. A
+/// missing gradient counts as zero. If all gradients are on one GPU, it sums in its own order, and the host waits once.
 [[nodiscard]] double grad_norm(NamedTensors parameters);
 
-/// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as PyTorch
-/// does. A norm that is not finite gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
+/// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as in
+/// PyTorch. A norm that is not finite gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
-/// Returns the same for a norm on a device, without a wait; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
+/// Does the same for a norm on a device, without a wait; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
 [[nodiscard]] at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
-/// Scales all gradients in place so that their norm is at most `max_norm`; returns the norm before.
+/// Scales all gradients in place so that their norm is at most `max_norm`; returns the norm before scaling.
 /// optimizer.step(clip_factor(grad_norm(parameters), max_norm)) does the same without a pass over the gradients. On a
-/// GPU the host waits once, for the result.
+/// GPU the host waits once, for the norm.
 double clip_grad_norm(const NamedTensors& parameters, double max_norm);
 
 /// Clamps every element of the gradients to -max_value .. max_value, in place. NaN stays NaN.
@@ -60,8 +60,8 @@ void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value)
 /// Clamps every element of the gradients of `parameters` to -max_value .. max_value, in place.
 void clip_grad_value(const NamedTensors& parameters, double max_value);
 
-/// Calls clip_grad_norm() for a module, its holder or pointer, or a DistributedDataParallel: after backward, on every
-/// rank.
+/// Clips the gradients of a module, its holder or pointer, or a DistributedDataParallel; for use after backward on
+/// every rank.
 template <class Model>
 requires(!std::is_same_v<std::remove_const_t<Model>, NamedTensors>) double clip_grad_norm(Model& model,
                                                                                           double max_norm) {

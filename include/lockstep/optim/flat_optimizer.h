@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common base of all optimizers of this folder: groups, state in flat buffers, its entries, and the step.
+// The common base of all optimizers in this folder: parameter groups, state in flat buffers, its entries, and the step.
 #pragma once
 
 #include <concepts>
@@ -22,16 +22,16 @@ namespace optim {
 struct Setup;  ///< the optimizer's groups, each with its rule (src/optim/rule.h)
 }
 
-/// A class whose parameters have names: a torch module, its holder or pointer, or a DistributedDataParallel.
+/// A class with named parameters: a torch module, its holder or pointer, or a DistributedDataParallel.
 template <class Model>
 concept HasNamedParameters = !std::same_as<std::remove_cvref_t<Model>, NamedTensors>;
 
-/// An optimizer that updates each parameter by one rule, with state of the parameter's shape in flat buffers.
+/// An optimizer that applies one rule to each parameter and keeps state of the parameter's shape in flat buffers.
 ///
-/// 1. Dense float32 parameters on the CPU take one pass of a kernel over parameter, gradient and state. Each element is
-///    updated separately: its bits do not depend on layout, number of threads or instruction set.
-/// 2. All others (CUDA, float64, strided ones) are updated together, by libtorch's fused operators on CUDA if it has
-///    them, else by its multi-tensor ones. The host does not wait.
+/// 1. For a dense float32 parameter on the CPU, one kernel passes once over parameter, gradient and state. Each element
+///    is updated separately: its bits do not depend on layout, number of threads or instruction set.
+/// 2. All other parameters (on CUDA, float64, strided) are updated together by libtorch: on CUDA by its fused operators
+///    if it has them, else by its multi-tensor operators. The host does not wait.
 /// 3. Parameters that no pattern matches are in the default group, whose options are the optimizer's.
 ///
 /// Throws: UsageError at construction for an option out of range, a parameter that is neither float32 nor float64, a
@@ -42,15 +42,15 @@ class FlatOptimizer : public Optimizer {
   FlatOptimizer(FlatOptimizer&&) noexcept;
   FlatOptimizer& operator=(FlatOptimizer&&) noexcept;
 
-  /// Updates all parameters that have a gradient. Throws: UsageError for a sparse gradient; nothing is updated then.
+  /// Updates all parameters that have a gradient. Throws: UsageError for a sparse gradient, with nothing updated.
   void step(double grad_scale = 1.0) override;
   void step_scaled_by(const at::Tensor& grad_scale) override;
 
-  /// Sets the default group's learning rate. A group with its own rate keeps its ratio to the rate of construction: its
-  /// rate becomes own * (lr / constructed).
+  /// Sets the default group's learning rate. A group with its own rate keeps its ratio to the default group: its rate
+  /// becomes own * (lr / rate at construction).
   void set_lr(double lr) override;
   [[nodiscard]] double lr() const noexcept override;
-  /// Returns the default group, then the others in the order given.
+  /// Returns the default group, then the other groups in their order in the options.
   [[nodiscard]] std::vector<GroupState> groups() const;
 
   [[nodiscard]] std::int64_t steps() const noexcept override;
@@ -61,10 +61,10 @@ class FlatOptimizer : public Optimizer {
   [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 
   /// Returns "<parameter>.<kind>" for each kind of state, "step", and "<parameter>.step" for a parameter that had fewer
-  /// steps than the optimizer (it had no gradient). Learning rates belong to the schedule and are not saved.
+  /// steps than the optimizer because it had no gradient. Learning rates belong to the schedule and are not saved.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Loads a state. Throws: DataError naming the first entry that is missing, unknown or of another shape or dtype;
-  /// nothing is loaded then.
+  /// Loads a state. Throws: DataError naming the first entry that is missing, unknown or of a different shape or dtype,
+  /// with nothing loaded.
   void load_state_dict(const StateDict& state) override;
 
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LARS: momentum with a rate for each parameter from its norm, for large batches.
+// LARS, for large batches: momentum with a learning rate for each parameter that depends on its norm.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@
 
 namespace lockstep {
 
-/// The options of LARS. Momentum, trust and decay are those of the paper's runs.
+/// The options of LARS. The defaults of momentum, trust and weight decay are from the paper's runs.
 struct LARSOptions {
   double lr = 1e-1;            ///< learning rate
-  double momentum = 0.9;       ///< share of the last step that is kept
-  double trust = 1e-3;         ///< the paper's eta: the share of its norm that a parameter may move
+  double momentum = 0.9;       ///< share of the last update that is kept
+  double trust = 1e-3;         ///< the paper's eta: length of an update at lr 1, as a share of the parameter's norm
   double weight_decay = 5e-4;  ///< multiplied by the weight and added to the gradient
-  /// Returns true for the names of parameters without weight decay; by default all are decayed.
+  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
@@ -29,8 +29,8 @@ struct LARSOptions {
 /// LARS: v = momentum * v + lr * rate * (g + weight_decay * x), x -= v, with rate = trust * |x| / (|g| + weight_decay *
 /// |x|). If |x| or |g| is zero, the rate is 1. State: momentum_buffer (v).
 ///
-/// The norms are those of whole parameters, summed in double in fixed blocks of their memory: threads and instruction
-/// sets change no bits. It cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
+/// The norms cover whole parameters and are summed in double over fixed blocks of memory, so bits do not depend on
+/// threads or instruction sets. LARS cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
 ///
 /// Cost:   two passes, 28 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Training of Convolutional Networks, 2017, algorithm 1.

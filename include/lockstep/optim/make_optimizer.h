@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes an optimizer from its name, for settings and programs that choose one at run time.
+// Makes an optimizer by name, for settings and programs that choose the type at run time.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@
 
 namespace lockstep {
 
-/// The options of any optimizer. An option that is not set has the type's default.
+/// The options of any optimizer. An unset option has the type's default.
 struct OptimizerOptions {
   std::optional<double> lr = {};                         ///< learning rate
-  std::optional<double> weight_decay = {};               ///< weight decay, in the type's meaning
-  std::optional<std::array<double, 2>> betas = {};       ///< in the type's meaning
+  std::optional<double> weight_decay = {};               ///< weight decay, as the type defines it
+  std::optional<std::array<double, 2>> betas = {};       ///< two coefficients, as the type defines them
   std::optional<double> eps = {};                        ///< added to the denominator
   std::optional<bool> amsgrad = {};                      ///< adam, adamw
   std::optional<double> momentum = {};                   ///< sgd, rmsprop, lars
@@ -32,16 +32,16 @@ struct OptimizerOptions {
   std::optional<double> lr_decay = {};                   ///< adagrad
   std::optional<double> initial_accumulator_value = {};  ///< adagrad
   std::optional<double> trust = {};                      ///< lars
-  /// Returns true for the names of parameters without weight decay.
+  /// Returns true for the name of a parameter without weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// Returns AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS, Lion.
+/// Returns the names AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS and Lion.
 [[nodiscard]] const std::vector<std::string>& optimizer_types();
 
 /// Makes an optimizer of one of optimizer_types(), in upper or lower case.
-/// Throws: UsageError for an unknown type or an option that the type lacks; also the errors of its constructor.
+/// Throws: UsageError for an unknown type or an option that the type lacks; the errors of the type's constructor.
 /// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                                             const OptimizerOptions& options = {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer: the interface of an optimizer for a training loop, whole or sharded over ranks.
+// Optimizer: the interface of optimizers, whole or sharded over ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,62 +15,61 @@
 
 namespace lockstep {
 
-/// Sums modulo 2^64 of a hash of each element and its place (docs/formats/digests.md). Equal bits give equal sums,
-/// whatever threads, parts or memory they are in; a different bit, or a swap of two elements, gives different sums.
+/// Sums modulo 2^64 of a hash of each element and its index (docs/formats/digests.md). Equal bits give equal sums, with
+/// any threads, memory layout and parts. A different bit or a swap of two elements gives different sums.
 struct UpdateDigest {
-  std::uint64_t gradients = 0;  ///< as they were reduced, before grad_scale
-  std::uint64_t weights = 0;    ///< after the update, also of parameters without a gradient
+  std::uint64_t gradients = 0;  ///< digest of the reduced gradients, before grad_scale
+  std::uint64_t weights = 0;    ///< digest of the weights after the update, including parameters without a gradient
 
   bool operator==(const UpdateDigest&) const = default;
 };
 
 /// Updates parameters from their gradients. For each parameter the state has entries "<parameter>.<kind>" with no dot
-/// in the kind; tensors among them have the parameter's shape. Other entries have no dot in their names.
+/// in the kind; entries that are tensors have the parameter's shape. The names of other entries have no dot.
 class Optimizer : public Stateful {
  public:
-  /// Updates each parameter that has a gradient; the others stay as they are. `grad_scale` multiplies every gradient as
-  /// it is read, so that clipping (clip.h) needs no extra pass.
+  /// Updates each parameter that has a gradient. Every gradient is multiplied by `grad_scale` as it is read, so that
+  /// clipping (clip.h) needs no extra pass.
   virtual void step(double grad_scale = 1.0) = 0;
 
-  /// Does the same with a factor that is a number on the gradients' device. If all parameters are on one GPU too, the
-  /// host does not wait for it; else the host reads it.
+  /// Does the same with a scalar tensor as the factor. If the factor and all parameters are on one GPU, the host does
+  /// not wait; else the host reads the factor.
   virtual void step_scaled_by(const at::Tensor& grad_scale);
 
-  /// Drops the gradients, or sets them to zero. After dropping, autograd passes its new tensor on instead of adding to
+  /// Drops the gradients, or sets them to zero. After dropping, autograd stores its new tensor instead of adding to
   /// zeros; a DistributedDataParallel keeps the memory.
   virtual void zero_grad(bool set_to_none = true);
 
-  /// Sets the learning rate of the next steps. Groups with their own rate keep its ratio to it.
+  /// Sets the learning rate of the next steps. Groups with their own rate keep their ratio to this rate.
   virtual void set_lr(double lr) = 0;
   /// Returns the learning rate.
   [[nodiscard]] virtual double lr() const = 0;
-  /// Returns the number of calls of step().
+  /// Returns the number of calls to step().
   [[nodiscard]] virtual std::int64_t steps() const = 0;
   /// Returns the parameters that the optimizer updates, by name.
   [[nodiscard]] virtual const NamedTensors& parameters() const = 0;
 
-  /// Returns true if each element is updated from its own values alone: any part of a parameter can be updated
-  /// separately.
+  /// Returns true if each element is updated from its own values alone, so that parts can be updated separately.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
-  /// Returns the norm of all gradients, as lockstep::grad_norm().
+  /// Returns the norm of all gradients, as lockstep::grad_norm() does.
   /// Collective: yes, if the optimizer is sharded.
   [[nodiscard]] virtual double grad_norm() { return lockstep::grad_norm(parameters()); }
 
-  /// Makes each later step() digest the gradients and weights. `begins` has, for each parameter, the index of its first
-  /// element in the whole parameter; empty: all parameters are whole.
+  /// Makes each later step() compute digests of the gradients and weights. `begins` has for each part of a parameter
+  /// the index of its first element in the whole; empty: all parameters are whole.
   virtual void digest_updates(const std::vector<std::int64_t>& begins = {});
-  /// Returns the digest of the last step(); before the first one, that of the weights at digest_updates(). A sharded
-  /// optimizer returns that of its part: the sums of all ranks add up to the whole's. None: there are no digests.
+  /// Returns the digest of the last step(); before the first step, the digest of the weights at digest_updates(). A
+  /// sharded optimizer returns its part's digest; the whole's is the sum over all ranks. None: digests are off.
   /// Blocks: if parameters are on a GPU, until it has computed them.
   [[nodiscard]] virtual std::optional<UpdateDigest> update_digest() const { return std::nullopt; }
 
-  /// Makes state_dict() on rank 0 return the state of the whole run; call it before state_dict(). It does nothing if
-  /// each rank has the whole state.
+  /// Gathers the whole state on rank 0, so that state_dict() returns it there; call it before state_dict(). It does
+  /// nothing if each rank has the whole state.
   /// Collective: yes, if the optimizer is sharded.
   virtual void consolidate_state_dict() {}
 
-  /// Returns the part that `rank` of `world_size` writes to a checkpoint that all ranks write. A sharded optimizer
+  /// Returns the part of the state that `rank` of `world_size` writes to a sharded checkpoint. A sharded optimizer
   /// returns its own part. Collective: no.
   [[nodiscard]] virtual StatePart state_part(int rank, int world_size) const {
     return part_of(state_dict(), rank, world_size);

@@ -11,25 +11,25 @@
 
 namespace lockstep {
 
-/// The parameters whose names match `pattern`, with their own options. An unset option is the optimizer's; one that the
-/// optimizer lacks is a UsageError.
+/// The parameters whose names match `pattern`, with their own options. An unset option has the optimizer's value.
+/// Setting an option that the optimizer lacks is a UsageError.
 ///
 /// Example: lockstep::SGD optimizer{model, {.lr = 0.1, .groups = {{.pattern = R"(^fc\.)", .lr = 1.0}}}};
 struct ParameterGroup {
-  /// An ECMAScript regular expression. It may match anywhere in the name; ^ and $ anchor it.
+  /// An ECMAScript regular expression. It may match anywhere in the name; ^ and $ match its ends.
   std::string pattern = {};
   std::optional<double> lr = {};                    ///< learning rate
   std::optional<double> weight_decay = {};          ///< weight decay
-  std::optional<double> momentum = {};              ///< share of the last step that is kept
+  std::optional<double> momentum = {};              ///< share of the last update that is kept
   std::optional<std::array<double, 2>> betas = {};  ///< shares of the old moments that are kept
   std::optional<double> eps = {};                   ///< added to the denominator
-  bool may_be_empty = false;                        ///< no error if no name matches, as in PyTorch
+  bool may_be_empty = false;                        ///< no error if no name matches
 };
 
-/// The present values of one group of an optimizer.
+/// The current values of one group of an optimizer.
 struct GroupState {
-  std::string pattern = {};                  ///< empty: the parameters that no pattern matches
-  double lr = 0;                             ///< present learning rate
+  std::string pattern = {};                  ///< the group's pattern; empty: the parameters that no pattern matches
+  double lr = 0;                             ///< current learning rate
   double weight_decay = 0;                   ///< weight decay
   std::vector<std::string> parameters = {};  ///< names of the group's parameters
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate that falls when a metric stops improving: a pure function of the metrics so far, through a small
+// A learning rate that falls when a metric stops improving: a pure function of the metrics so far, by way of a small
 // state that a checkpoint holds.
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// The options of a plateau schedule. Defaults are those of torch.optim.lr_scheduler.ReduceLROnPlateau.
+/// The options of a plateau schedule, with the defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
-  double factor = 0.1;          ///< multiplies the learning rate when it falls
+  double factor = 0.1;          ///< factor on the learning rate at each fall
   std::int64_t patience = 10;   ///< metrics in a row that may be no better than the best
-  double threshold = 1e-4;      ///< the least difference by which a metric is better than the best
-  bool relative = true;         ///< the threshold is a share of the best; false: an amount
+  double threshold = 1e-4;      ///< difference by which a metric must be better than the best
+  bool relative = true;         ///< the threshold is a share of the best metric; false: an absolute difference
   std::int64_t cooldown = 0;    ///< metrics after a fall that do not count as bad
-  double min_lr = 0;            ///< the rate does not fall below it
+  double min_lr = 0;            ///< lower limit of the rate
   double eps = 1e-8;            ///< a fall by this or less is skipped
   bool lower_is_better = true;  ///< a smaller metric is better; false: a larger one
 };

@@ -15,24 +15,23 @@
 
 namespace lockstep {
 
-/// The options of RMSprop. Defaults are those of torch.optim.RMSprop.
+/// The options of RMSprop, with the defaults of torch.optim.RMSprop.
 struct RMSpropOptions {
   double lr = 1e-2;         ///< learning rate
   double alpha = 0.99;      ///< share of the old mean square that is kept
   double eps = 1e-8;        ///< added to the root of the mean square
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
-  double momentum = 0;      ///< share of the last step that is kept; 0: none
-  bool centered = false;    ///< divides by the deviation instead of the root of the mean square
-  /// Returns true for the names of parameters without weight decay; by default all are decayed.
+  double momentum = 0;      ///< share of the last update that is kept; 0: no momentum
+  bool centered = false;    ///< divides by the standard deviation instead of the root of the mean square
+  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// RMSprop with the results of torch.optim.RMSprop. State: square_avg, with momentum also momentum_buffer, with
-/// centered also grad_avg. A variance that rounding makes negative counts as its absolute value; in PyTorch the weight
-/// becomes NaN.
+/// RMSprop, with the same results as torch.optim.RMSprop. State: square_avg; with momentum also momentum_buffer; with
+/// centered also grad_avg. A variance that rounding makes negative is negated; in PyTorch the weight becomes NaN.
 ///
-/// Cost:   20 bytes of memory traffic for each parameter element, 8 more each for momentum and centered.
+/// Cost:   20 bytes of memory traffic for each parameter element, and 8 more for each of momentum and centered.
 /// Source: Tieleman and Hinton, Lecture 6.5, 2012; Graves, Generating Sequences With Recurrent Neural Networks, 2013.
 /// Example: lockstep::RMSprop optimizer{model, {.lr = 1e-3, .momentum = 0.9}};
 class RMSprop : public FlatOptimizer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate as a pure function of the step: nothing to save, nothing to drift. For a schedule that follows a
-// run's metrics, see plateau.h.
+// The learning rate as a pure function of the step, so it has no state to save. For a schedule that follows a run's
+// metrics, see plateau.h.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct StepOptions {
 /// The rate is lr, multiplied by gamma at each of `milestones`.
 struct MultiStepOptions {
   double lr = 1e-3;                           ///< the first rate
-  std::vector<std::int64_t> milestones = {};  ///< in any order; one that is listed twice counts twice
+  std::vector<std::int64_t> milestones = {};  ///< steps, in any order; a step that is listed twice counts twice
   double gamma = 0.1;                         ///< factor of each fall
 };
 
@@ -34,23 +34,23 @@ struct WarmupOptions {
 /// The rate is half a cosine from lr to min_lr; then min_lr.
 struct CosineOptions {
   double lr = 1e-3;        ///< the first rate
-  std::int64_t steps = 0;  ///< fewer than 1 count as 1
-  double min_lr = 0;       ///< a value above lr counts as lr
+  std::int64_t steps = 0;  ///< length of the schedule; less than 1 counts as 1
+  double min_lr = 0;       ///< the last rate; a value above lr counts as lr
 };
 
 /// The rate is min_lr + (lr - min_lr) * (1 - step / steps) ^ power; then min_lr.
 struct PolynomialOptions {
   double lr = 1e-3;        ///< the first rate
-  std::int64_t steps = 0;  ///< fewer than 1 count as 1
-  double power = 1;        ///< 1: a straight line
-  double min_lr = 0;       ///< a value above lr counts as lr
+  std::int64_t steps = 0;  ///< length of the schedule; less than 1 counts as 1
+  double power = 1;        ///< exponent; 1: a straight line
+  double min_lr = 0;       ///< the last rate; a value above lr counts as lr
 };
 
-/// The rate rises from max_lr / div_factor to max_lr in pct_start of the steps, then falls to the first /
+/// The rate rises from max_lr / div_factor to max_lr in a share pct_start of the steps, then falls to the first rate /
 /// final_div_factor.
 struct OneCycleOptions {
   double max_lr = 1e-3;           ///< the highest rate
-  std::int64_t total_steps = 0;   ///< at least 2
+  std::int64_t total_steps = 0;   ///< steps of the cycle, at least 2
   double pct_start = 0.3;         ///< share of the steps in which the rate rises
   double div_factor = 25;         ///< the highest rate divided by the first one
   double final_div_factor = 1e4;  ///< the first rate divided by the last one
@@ -60,16 +60,16 @@ struct OneCycleOptions {
 
 /// The rate is factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), with n = step + 1.
 struct NoamOptions {
-  double factor = 1;                 ///< factor of all rates
+  double factor = 1;                 ///< factor on all rates
   std::int64_t model_size = 512;     ///< the model's width
   std::int64_t warmup_steps = 4000;  ///< steps in which the rate rises
 };
 
-/// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, which it keeps for the last
+/// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, its value for the last
 /// `final_steps`.
 struct FlatCosineOptions {
   double lr = 1e-3;               ///< the rate between warm-up and cosine
-  std::int64_t warmup_steps = 0;  ///< the first rate is exactly 0, unless this is 0
+  std::int64_t warmup_steps = 0;  ///< length of the warm-up, which starts at a rate of 0; 0: no warm-up
   std::int64_t flat_until = 0;    ///< the step at which the cosine begins
   std::int64_t total_steps = 0;   ///< steps of the whole schedule
   std::int64_t final_steps = 0;   ///< steps at the end that keep the last rate
@@ -78,14 +78,14 @@ struct FlatCosineOptions {
 
 /// The learning rate of each optimizer step. Steps are counted from 0; then() chains schedules.
 ///
-/// Source:  torch.optim.lr_scheduler, with the same values. The warm-up is that of the original captcha program,
-///          flat_cosine that of DEIM.
+/// Source:  torch.optim.lr_scheduler, with the same values. The warm-up is from the original captcha program,
+///          flat_cosine from DEIM.
 /// Example: const Schedule schedule = Schedule::linear_warmup({.lr = 0.1, .steps = 500})
 ///                                        .then(500, Schedule::cosine({.lr = 0.1, .steps = 9500}));
 ///          optimizer.set_lr(schedule.lr(step)); before optimizer.step().
 class Schedule {
  public:
-  /// Makes a schedule of any function of the step.
+  /// Makes a schedule from any function of the step.
   explicit Schedule(std::function<double(std::int64_t step)> function) : function_(std::move(function)) {}
 
   /// Returns the learning rate of `step`, which counts from 0.
@@ -97,22 +97,22 @@ class Schedule {
 
   /// Returns a schedule with the same rate at every step.
   [[nodiscard]] static Schedule constant(double lr);
-  /// Returns a straight line up from almost 0.
+  /// Returns a linear warm-up (WarmupOptions).
   [[nodiscard]] static Schedule linear_warmup(const WarmupOptions& options);
-  /// Throws: UsageError unless step_size >= 1.
+  /// Returns the schedule of StepOptions. Throws: UsageError unless step_size >= 1.
   [[nodiscard]] static Schedule step(const StepOptions& options);
-  /// Returns a rate that falls at the steps that the options list.
+  /// Returns the schedule of MultiStepOptions.
   [[nodiscard]] static Schedule multi_step(MultiStepOptions options);
-  /// Returns a half cosine down.
+  /// Returns half a cosine (CosineOptions).
   [[nodiscard]] static Schedule cosine(const CosineOptions& options);
-  /// Throws: UsageError unless power > 0.
+  /// Returns the schedule of PolynomialOptions. Throws: UsageError unless power > 0.
   [[nodiscard]] static Schedule polynomial(const PolynomialOptions& options);
-  /// The optimizer's momentum does not change with it. Throws: UsageError unless total_steps >= 2, 0 < pct_start < 1
-  /// (at most 0.5 with three phases), and both factors are above 0.
+  /// Returns a cycle (OneCycleOptions), which does not change the momentum. Throws: UsageError unless total_steps >= 2,
+  /// 0 < pct_start < 1 (at most 0.5 with three phases), and both factors are above 0.
   [[nodiscard]] static Schedule one_cycle(const OneCycleOptions& options);
-  /// Throws: UsageError unless model_size >= 1 and warmup_steps >= 1.
+  /// Returns the schedule of NoamOptions. Throws: UsageError unless model_size >= 1 and warmup_steps >= 1.
   [[nodiscard]] static Schedule noam(const NoamOptions& options);
-  /// Throws: UsageError for negative numbers of steps.
+  /// Returns the schedule of FlatCosineOptions. Throws: UsageError for negative numbers of steps.
   [[nodiscard]] static Schedule flat_cosine(const FlatCosineOptions& options);
 
  private:

@@ -15,19 +15,19 @@
 
 namespace lockstep {
 
-/// The options of SGD. Defaults are those of torch.optim.SGD.
+/// The options of SGD, with the defaults of torch.optim.SGD.
 struct SGDOptions {
   double lr = 1e-3;         ///< learning rate
-  double momentum = 0;      ///< share of the last step that is kept; 0: none
-  double dampening = 0;     ///< share of a gradient that is not added to the momentum, from the second step on
-  bool nesterov = false;    ///< needs momentum and no dampening
+  double momentum = 0;      ///< share of the last update that is kept; 0: no momentum
+  double dampening = 0;     ///< share of the gradient that is not added to the momentum, from the second step on
+  bool nesterov = false;    ///< Nesterov momentum; it needs momentum and no dampening
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
-  /// Returns true for the names of parameters without weight decay; by default all are decayed.
+  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
-/// SGD with the results of torch.optim.SGD. State: momentum_buffer, unless the momentum is zero.
+/// SGD, with the same results as torch.optim.SGD. State: momentum_buffer, unless the momentum is zero.
 ///
 /// Cost:   20 bytes of memory traffic for each parameter element, 12 without momentum.
 /// Source: Sutskever et al., On the Importance of Initialization and Momentum in Deep Learning, 2013.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communication hooks: they process a full bucket of gradients in place of the plain mean over all replicas.
+// Communication hooks: a hook reduces a full bucket of gradients in place of the plain mean over all replicas.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -19,15 +19,15 @@
 
 namespace lockstep {
 
-/// A sum over all replicas of the run that may still be running.
+/// A sum over all replicas of the run, which may still be under way.
 struct ReplicaSum {
   Work work;                          ///< the operation; wait for it before reading the sum
-  at::Tensor sum;                     ///< valid after work; in float32 if 16-bit values had to be added on this rank
-  at::ScalarType dtype = at::kFloat;  ///< dtype of the values
+  at::Tensor sum;                     ///< the sum, valid after work; float32 if 16-bit values were added on this rank
+  at::ScalarType dtype = at::kFloat;  ///< dtype of the summed values
   [[nodiscard]] at::Tensor value() const { return sum.to(dtype); }  ///< Returns the result; valid after work.
 };
 
-/// A bucket whose gradients are complete on this rank, as a hook sees it.
+/// A bucket whose gradients are complete on this rank, for a hook.
 ///
 /// Lifetime: until the hook's last stage has run. Buckets are rebuilt, so a hook that keeps state keeps it by parameter
 ///           name.
@@ -61,7 +61,7 @@ class GradBucket {
   [[nodiscard]] const at::Tensor& gradient(int local = 0) const { return gradients_[static_cast<std::size_t>(local)]; }
   /// Returns the tensor in which the hook leaves the mean: gradient(0).
   [[nodiscard]] const at::Tensor& result() const { return gradients_.front(); }
-  /// Returns name and place in the flat tensor of each parameter, in no particular order.
+  /// Returns each parameter's name and place in the flat tensor, in no particular order.
   [[nodiscard]] const std::vector<tensor::FlatSlot>& parameters() const noexcept { return layout_.slots; }
   /// Returns the gradient of parameters()[parameter], in the parameter's own strides.
   [[nodiscard]] at::Tensor view(std::size_t parameter, int local = 0) const {
@@ -72,13 +72,13 @@ class GradBucket {
   /// that the result has the same bits on any number of ranks. 16-bit values are added in float32 with one final
   /// rounding; they travel as 16 bits if no rank has several replicas.
   ///
-  /// Collective: yes; hooks of all ranks call the same for the same bucket.
-  /// Shapes:     any, the same on every replica; on the CPU.
+  /// Collective: yes; the hooks of all ranks make the same calls for the same bucket.
+  /// Shapes: the same on every replica; CPU tensors.
   [[nodiscard]] ReplicaSum all_reduce(const std::vector<at::Tensor>& values) const;
 
   /// Marks this bucket as the last one.
   void set_last() noexcept { place_.is_last = true; }
-  /// Sets the result of divisor(), not to 0; it is smaller if ranks have run out of data (Join).
+  /// Sets the result of divisor(), which must not be 0; it is smaller if ranks have run out of data (Join).
   void set_divisor(int divisor) noexcept { divisor_ = divisor; }
 
  private:
@@ -89,13 +89,13 @@ class GradBucket {
   int divisor_ = 0;
 };
 
-/// An operation that a hook has started, and the next stage.
+/// The operations that a stage of a hook has started, and the next stage.
 struct HookStage {
   std::vector<Work> works = {};  ///< the operations that were started; the next stage runs after all of them
   std::function<HookStage()> then = nullptr;  ///< the next stage; none: the result is in the bucket
 };
 
-/// Called for each bucket in bucket order, the same on every rank, while backward continues; gradient mode is off. Each
+/// Runs for each bucket in bucket order, the same on every rank, while backward continues; gradient mode is off. Each
 /// later stage runs after backward for all buckets, so that the stages of several buckets overlap. Hooks do not get
 /// sparse gradients.
 ///
@@ -110,11 +110,11 @@ using CommunicationHook = std::function<HookStage(GradBucket& bucket)>;
 
 namespace hooks {
 
-/// Rounds each replica's gradient to bfloat16, divides it by the number of replicas, sums, and widens again. It sends
-/// half the bytes if every rank has one replica. The result has the same bits on any number of ranks.
+/// Rounds each replica's gradient to bfloat16, divides it by the number of replicas, sums the results and widens the
+/// sum. It sends half the bytes if every rank has one replica. The result has the same bits on any number of ranks.
 /// Source: PyTorch's bf16_compress_hook.
 [[nodiscard]] CommunicationHook bf16_compress();
-/// Does the same with float16, whose range is small: gradients above 65,504 become infinite.
+/// Does the same as bf16_compress(), but with float16, whose range is small: gradients above 65,504 become infinite.
 [[nodiscard]] CommunicationHook fp16_compress();
 
 }  // namespace hooks

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallel: one process, with a thread and a copy of the module for each replica. For one machine and no launcher;
-// several processes (DistributedDataParallel) overlap communication with backward and scale further.
+// DataParallel: one process, with a thread and a copy of the module for each replica. It needs one machine and no
+// launcher; DistributedDataParallel uses several processes, overlaps communication with backward and scales further.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
@@ -28,7 +28,7 @@ namespace lockstep {
 
 /// The replicas of a DataParallel and their devices.
 struct DataParallelOptions {
-  int replicas = 0;  ///< number of replicas; 0: one for each device, or 1
+  int replicas = 0;  ///< number of replicas; 0: one for each of `devices`, or 1 if there are none
   int threads = 0;   ///< libtorch threads of each replica; 0: the caller's number / replicas, at least 1
   std::vector<c10::Device> devices = {};  ///< one device for each replica; empty: all on the module's device
 };
@@ -38,7 +38,7 @@ namespace parallel {
 /// The part of DataParallel that does not depend on the module's type.
 class DataParallelCore {
  public:
-  /// Computes one replica: from its parts of the tensor arguments to its outputs.
+  /// Computes the outputs of one replica from its parts of the tensor arguments.
   using Body = std::function<std::vector<at::Tensor>(torch::nn::Module& replica, const std::vector<at::Tensor>& parts)>;
 
   DataParallelCore(std::shared_ptr<torch::nn::Module> module, const DataParallelOptions& options);
@@ -58,14 +58,14 @@ class DataParallelCore {
 
 /// Converts a forward's result to a list of tensors, and back.
 inline std::vector<at::Tensor> to_list(at::Tensor result) { return {std::move(result)}; }
-/// Returns the tensors of a forward's result as a list, for gathering.
+/// Returns the tensors of a forward's result as a list, so that they can be gathered.
 inline std::vector<at::Tensor> to_list(std::vector<at::Tensor> result) { return result; }
 /// Does the same for a tuple.
 template <class... Tensors>
 std::vector<at::Tensor> to_list(std::tuple<Tensors...> result) {
   return std::apply([](auto&... each) { return std::vector<at::Tensor>{each...}; }, result);
 }
-/// Returns the result of a forward made from a list.
+/// Makes a forward's result from a list of tensors.
 template <class Result>
 Result from_list(std::vector<at::Tensor> list) {
   if constexpr (std::is_same_v<Result, at::Tensor>) {
@@ -83,15 +83,16 @@ Result from_list(std::vector<at::Tensor> list) {
 /// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each in its own thread.
 ///
 /// 1. Tensor arguments of one dimension or more are split along dimension 0 as at::chunk does; other tensors, and
-///    arguments that are not tensors, go to every replica. A batch of fewer samples than replicas uses fewer.
+///    arguments that are not tensors, go to every replica. A batch with fewer samples than replicas uses fewer
+///    replicas.
 /// 2. Outputs (a tensor, a tuple or a vector of them) are joined along dimension 0; scalars become a list. They are on
 ///    the first device.
 /// 3. backward of the outputs runs all replicas' backward at the same time and adds the sum of their gradients, in tree
 ///    order over the replicas, to grad() of the given module. Gradient mode, autocast and streams are the caller's.
-/// 4. Replica 0 is the given module: its buffers (batch norm) survive a forward; each of the other replicas begins with
-///    a copy.
+/// 4. Replica 0 is the given module: its buffers (batch norm) keep their values after a forward; every other replica
+///    begins with a copy of them.
 ///
-/// The bits do not depend on the threads' timing, unless the module draws random numbers (dropout): all threads draw
+/// The results do not depend on the threads' timing, unless the module draws random numbers (dropout): all threads draw
 /// from the process's one generator.
 ///
 /// Cost: the module is copied once. Parameters on the module's device are shared; on other devices they are copied in
@@ -99,7 +100,7 @@ Result from_list(std::vector<at::Tensor> list) {
 /// Thread-safe: no.
 /// Throws: UsageError for a module that cannot be cloned or has synced batch norm, for tensors of different batch
 ///         sizes, for a parameter that changed between forward and backward, and for a second derivative. An exception
-///         of a replica is rethrown after all replicas have ended; the first replica's wins.
+///         of a replica is rethrown after all replicas have ended; that of the first replica wins.
 /// Example: lockstep::DataParallel model{Net(), {.replicas = 4}};
 template <class Net>
 class DataParallel {
@@ -122,7 +123,7 @@ class DataParallel {
           return parallel::to_list(std::apply([&](const auto&... each) { return net.forward(each...); }, own));
         }));
   }
-  /// Runs the module on every device, and joins the outputs on the first.
+  /// Runs the replicas on every device, and joins their outputs on the first device.
   template <class... Args>
   auto forward(Args&&... args) {
     return (*this)(std::forward<Args>(args)...);
@@ -147,12 +148,12 @@ class DataParallel {
 
   /// Returns the state of the wrapped module, by its own names.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
-  /// Loads a model's state. Throws: DataError as load_model_state_dict().
+  /// Loads a model's state. Throws: the errors of load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
-  /// Does nothing, since gradients are never reduced over processes. It lets one loop serve both wrappers.
+  /// The result of no_sync(). It does nothing, since gradients are never reduced over processes.
   struct [[nodiscard]] NothingToHoldBack {
-    ~NothingToHoldBack() {}  // not trivial, so that an unused one causes no warning
+    ~NothingToHoldBack() {}  // not trivial, so that an unused object causes no warning
   };
   /// Returns an object that does nothing, so that loops written for DistributedDataParallel compile.
   [[nodiscard]] NothingToHoldBack no_sync() { return {}; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel: the wrapper that keeps the copies of a module on all ranks equal while they train. A thin
-// template over parallel::DdpCore, so that no torch/nn header is needed here.
+// DistributedDataParallel: the wrapper that keeps the copies of a module on all ranks equal while they train. It is a
+// thin template over parallel::DdpCore, so that this header includes no torch/nn header.
 #pragma once
 
 #include <concepts>
@@ -29,32 +29,31 @@ namespace lockstep {
 
 class ProcessGroup;
 
-/// The options of DistributedDataParallel. Defaults are PyTorch's except for gradient_as_bucket_view and exact.
-/// docs/guide/ddp.md shows each option at work.
+/// The options of DistributedDataParallel. The defaults are PyTorch's, except for gradient_as_bucket_view and exact.
+/// docs/guide/ddp.md has an example of each option.
 struct DdpOptions {
   // Results
-  bool broadcast_buffers = true;  ///< before each training forward every rank takes rank 0's buffers (batch norm); with
-                                  ///< several replicas on a rank only sync_buffers() does that
+  bool broadcast_buffers = true;  ///< every rank takes rank 0's buffers (batch norm) before each training forward; with
+                                  ///< several replicas on a rank only sync_buffers() copies them
   bool init_sync = true;          ///< construction broadcasts rank 0's values; false: the caller has made them equal
   int replicas = 0;               ///< number of replicas of the run, at least the world size; 0: one per rank. See
                                   ///< enter_replica()
-  bool exact = true;              ///< the same bits on any number of ranks; false: any fast order of additions
-  bool find_unused_parameters = false;  ///< a parameter that a backward does not reach counts as zero, else it is an
-                                        ///< error; one that no rank has reached keeps its grad. Walks the graph in each
-                                        ///< forward
-  bool static_graph = false;            ///< every step uses the same parameters, each as often as in the first step:
-                                        ///< several recomputed (checkpointed) segments may share one, and some may be
-                                        ///< unused. The first step reduces nothing before its backward has ended
-  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: it is a separate tensor, copied
-                                        ///< twice
-  std::vector<std::string> sparse_parameters = {};  ///< parameters with sparse gradients, besides the weights of
-                                                    ///< embeddings with sparse(true), which are found
-  CommunicationHook hook = nullptr;                 ///< replaces the plain mean: hooks::bf16_compress(), a lambda, ...
+  bool exact = true;              ///< true: the same bits on any number of ranks; false: any fast order of additions
+  /// A parameter that a backward does not reach counts as zero; false: it is an error. A parameter that no rank has
+  /// reached keeps its grad(). Each forward walks the graph.
+  bool find_unused_parameters = false;
+  /// Every step uses the same parameters, each as often as in the first step, whose backward must end before anything
+  /// is reduced. Recomputed (checkpointed) segments may share a parameter, and some parameters may be unused.
+  bool static_graph = false;
+  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a separate tensor, copied twice
+  /// Names of parameters with sparse gradients. The weights of embeddings with sparse(true) need not be named.
+  std::vector<std::string> sparse_parameters = {};
+  CommunicationHook hook = nullptr;  ///< replaces the plain mean: hooks::bf16_compress(), a lambda, ...
   // Speed
-  std::optional<std::int64_t> first_bucket_bytes = {};  ///< small, so that the first reduction starts early; unset: 1
-                                                        ///< MiB if bucket_bytes is unset too, else bucket_bytes
-  std::optional<std::int64_t> bucket_bytes = {};        ///< a bucket is closed once it holds this much; unset: 25 MiB
-  bool grad_norm = false;  ///< reductions also sum the squares of their results, so that grad_norm() reads nothing
+  /// A small first bucket starts the first reduction early; unset: 1 MiB if bucket_bytes is unset too, else that size.
+  std::optional<std::int64_t> first_bucket_bytes = {};
+  std::optional<std::int64_t> bucket_bytes = {};  ///< size at which a bucket is closed; unset: 25 MiB
+  bool grad_norm = false;  ///< reductions also sum the squares of their results, which saves grad_norm() its pass
 };
 
 namespace parallel {
@@ -64,10 +63,10 @@ class Reducer;
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
  public:
-  /// The module's tensors at the time of the call.
+  /// The module's tensors, as they are at a call.
   struct State {
-    NamedTensors parameters;  ///< with their names
-    NamedTensors buffers;     ///< with their names
+    NamedTensors parameters;  ///< parameters with their names
+    NamedTensors buffers;     ///< buffers with their names
   };
   using Sparse = std::vector<at::Tensor>;  ///< Parameters with sparse gradients.
 
@@ -80,25 +79,26 @@ class DdpCore {
 
   /// Checks that the parameters are still those that were wrapped, and in training broadcasts rank 0's buffers.
   void before_forward(const State& now, bool training);
-  /// `outputs` are the tensors of the forward's result; `complete` means that there are no others.
+  /// Records the end of a forward. `outputs` are tensors of its result; `complete` means that it has no others.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
-  void set_sync(bool sync);          ///< false: backwards keep gradients to the rank, as in no_sync().
-  [[nodiscard]] bool sync() const;   ///< Returns the value of the last set_sync().
-  [[nodiscard]] double grad_norm();  ///< See DistributedDataParallel.
+  void set_sync(
+      bool sync);  ///< Sets if later backwards are reduced; false: gradients stay on the rank, as in no_sync().
+  [[nodiscard]] bool sync() const;                               ///< Returns the value of the last set_sync().
+  [[nodiscard]] double grad_norm();                              ///< See DistributedDataParallel.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;  ///< See DistributedDataParallel.
 
-  /// The functions of Joinable.
+  /// The functions of Joinable, and the reducer.
   [[nodiscard]] ProcessGroup& group() const;
-  void set_join(std::optional<JoinHandle> handle);                      ///< A Join begins, or ends (none).
+  void set_join(std::optional<JoinHandle> handle);  ///< Sets the handle when a Join begins; none: the Join ends.
   void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
   void after_join(const State& now, int source);                        ///< Takes the model of rank `source`.
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns the reducer of the gradients.
   [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Shares the reducer.
 
  private:
-  /// A parameter as it was when it was wrapped.
+  /// The properties of a parameter when it was wrapped.
   struct Wrapped {
     std::string name;
     at::Tensor value;
@@ -112,14 +112,14 @@ class DdpCore {
 
   std::shared_ptr<Reducer> reducer_;
   std::vector<Wrapped> wrapped_;
-  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< by local replica: its buffers while another replica runs
+  std::vector<std::vector<at::Tensor>> buffers_of_;  ///< buffers of each local replica, kept while another replica runs
   bool broadcast_buffers_;
 };
 
 /// Returns the weights of embeddings with sparse(true) in `module`.
 [[nodiscard]] std::vector<at::Tensor> sparse_weights(const torch::nn::Module& module);
 
-/// Does the same for any module; one that is not a torch::nn::Module has none.
+/// Does the same for a module of any type; a module that is not a torch::nn::Module has none.
 template <class Net>
 std::vector<at::Tensor> sparse_weights_of(const Net& net) {
   if constexpr (std::is_convertible_v<const Net&, const torch::nn::Module&>) return sparse_weights(net);
@@ -151,8 +151,8 @@ concept HasGroup = requires(Job& job) {
 
 }  // namespace parallel
 
-/// While one lives, backwards of the model's forwards accumulate locally; the next synced backward reduces the whole
-/// sum. As in PyTorch, the state at the forward counts.
+/// While a NoSync lives, backwards of the model's forwards accumulate locally; the next synced backward reduces the
+/// whole sum. As in PyTorch, the mode during the forward decides.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }
@@ -170,16 +170,16 @@ class [[nodiscard]] NoSync {
 /// 1. Construction compares names, shapes and dtypes over the ranks; then every rank takes rank 0's values.
 /// 2. forward in training broadcasts rank 0's buffers; evaluation communicates nothing and may run on one rank only.
 /// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
-///    parameters' own strides, whatever was in grad() before.
-/// 4. A backward is reduced if it reaches an output of a forward that was made outside of no_sync(). Several forwards
-///    before one backward, backward inside backward (recomputed segments) and create_graph are fine.
+///    parameters' own strides, even if grad() was another tensor before.
+/// 4. A backward is reduced if it reaches an output of a forward that ran outside no_sync(). Several forwards before
+///    one backward, backward inside backward (recomputed segments) and create_graph are allowed.
 ///
 /// Collective: construction, forward in training mode with gradients on (if there are buffers), and backward: every
 ///             rank, in the same order.
 /// Lifetime:   the group outlives it. The module must keep its parameters: replacing one is an error that names it.
-/// Throws:     UsageError for parameters or buffers that differ over the ranks, an unused or a replaced parameter, a
-///             backward through module() instead of the wrapper; backward and forward also throw the group's failure
-///             (PeerError, TimeoutError).
+/// Throws: UsageError for parameters or buffers that differ over the ranks, for an unused or a replaced parameter, and
+///             for a backward through module() instead of the wrapper; backward and forward also throw the group's
+///             failure (PeerError, TimeoutError).
 /// Example:    lockstep::DistributedDataParallel model{Net(), job};
 template <class Net>
 class DistributedDataParallel : public Joinable {
@@ -230,7 +230,7 @@ class DistributedDataParallel : public Joinable {
   /// Returns the state under the inner module's names. Collective: no.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
   /// Loads the inner module's state.
-  /// Collective: no; load the same on every rank.  Throws: DataError as load_model_state_dict().
+  /// Collective: no; load the same on every rank. Throws: the errors of load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
   /// Makes gradients accumulate locally while the result lives (see NoSync).
@@ -246,10 +246,10 @@ class DistributedDataParallel : public Joinable {
   /// Collective: yes.  Blocks: yes.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
-  /// Returns the norm of the gradients that the last backward left, with the bits of lockstep::grad_norm(). With
-  /// DdpOptions::grad_norm the squares were summed while buckets were reduced, each rank its share. Later changes of
-  /// the gradients (unscaling, say) are then not included: use lockstep::grad_norm(model). Without the option it makes
-  /// that pass itself.
+  /// Returns the norm of the gradients that the last backward left, bit for bit that of lockstep::grad_norm(). With
+  /// DdpOptions::grad_norm each rank summed its share of the squares while buckets were reduced. Later changes to the
+  /// gradients (unscaling, for example) are then not included: use lockstep::grad_norm(model). Without the option, this
+  /// function reads all gradients.
   /// Collective: no; every rank gets the same number.
   /// Throws:     UsageError if each rank has only its part of the gradients (ZeroOptions::shard_gradients).
   /// Example:    optimizer.step(lockstep::clip_factor(model.grad_norm(), 1.0));
@@ -269,7 +269,7 @@ class DistributedDataParallel : public Joinable {
   void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
-  /// Reports an exception of the module as one of its forward.
+  /// Runs the module's forward, and adds to an exception that it came from there.
   template <class... Args>
   decltype(auto) run_module(Args&&... args) {
     using Output = decltype(module_->forward(std::forward<Args>(args)...));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Join: training in which some ranks have fewer batches than others. A rank that has run out of data keeps taking part
-//       in the collectives of the others until all have run out.
+//       in the other ranks' collectives until all ranks have run out.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace lockstep {
 
-/// How a Join treats ranks that have no more data.
+/// The options of a Join.
 struct JoinOptions {
-  /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: by the number of
-  /// ranks that still have data.
+  /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: divides by the
+  /// number of ranks that still have data.
   bool divide_by_initial_world_size = true;
   /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with their own collectives
   /// (sync_batch_norm), in which a rank without data cannot take part.
@@ -29,7 +29,7 @@ struct JoinOptions {
 struct JoinStatus {
   int active = 0;                            ///< number of ranks with data
   int first_active = 0;                      ///< the lowest rank with data
-  bool divide_by_initial_world_size = true;  ///< sums are divided by all ranks, even those without data
+  bool divide_by_initial_world_size = true;  ///< sums are divided by the number of all ranks, even those without data
 };
 
 class Join;
@@ -62,14 +62,14 @@ class Joinable {
   virtual void set_join(std::optional<JoinHandle> handle) = 0;
   /// Calls, on a rank without data, the collectives that the other ranks call after announce(action).
   virtual void shadow(int action, const JoinStatus& status) = 0;
-  /// Called when all ranks have run out of data; `source` was one of the last with data.
+  /// Called when all ranks have run out of data; `source` is one of the ranks that had data last.
   virtual void after_join(int source) = 0;
 };
 
-/// Lets ranks train together that have different numbers of batches.
+/// Lets ranks with different numbers of batches train together.
 ///
 /// Collective: construction no, run() yes.
-/// Lifetime:   the joinables outlive it and are not moved meanwhile.
+/// Lifetime: the joinables outlive it and are not moved before it ends.
 /// Source:     PyTorch's torch.distributed.algorithms.Join.
 /// Example:    lockstep::JoinedState state{optimizer, job.group()};
 ///             lockstep::Join join{{&model, &state}};
@@ -86,7 +86,7 @@ class Join {
   /// ended. At the end every rank has the weights and buffers of the last rank that had data.
   ///
   /// Collective: yes.  Blocks: until all ranks have ended.
-  /// Throws: what body throws; DataError with JoinOptions::throw_on_early_termination.
+  /// Throws: the exceptions of `body`; DataError with JoinOptions::throw_on_early_termination.
   void run(const std::function<void()>& body);
 
  private:
@@ -105,8 +105,8 @@ class Join {
   ProcessGroup& group_;
 };
 
-/// An object with a state, such as an optimizer, that takes the last active rank's state at the end of a Join. Ranks
-/// that ran out of data have missed steps, and their moments would drive the weights apart.
+/// An object with a state, such as an optimizer, that takes the last active rank's state at the end of a Join. A rank
+/// that ran out of data has missed steps: with its own moments its weights would diverge from the other ranks'.
 class JoinedState final : public Joinable {
  public:
   /// Lifetime: `state` and `group` outlive it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PowerSGD: gradients travel as products of two thin matrices.
+// PowerSGD: gradients are sent as products of two thin matrices.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,32 @@
 
 namespace lockstep {
 
-/// The options of PowerSgd. Defaults are those of PyTorch's PowerSGDState.
+/// The options of PowerSgd. The defaults are those of PyTorch's PowerSGDState.
 struct PowerSgdOptions {
-  std::int64_t rank = 1;           ///< rank of the approximation: a lower one is cheaper and coarser
-  std::int64_t start_iter = 1000;  ///< synced backwards that are reduced in full before compression begins
+  std::int64_t rank = 1;           ///< rank of the approximation: a lower rank is cheaper and less accurate
+  std::int64_t start_iter = 1000;  ///< number of synced backwards that are reduced in full before compression begins
   /// A gradient of n x m is compressed if (n + m) * rank * min_compression_rate < n * m.
   double min_compression_rate = 2;
   bool use_error_feedback = true;        ///< adds the compression error to the replica's next gradient
-  bool warm_start = true;                ///< begins with the last step's Q instead of a random one
-  double orthogonalization_epsilon = 0;  ///< added to the norms of columns; without it columns of zeros stay zeros
+  bool warm_start = true;                ///< begins each step with the last step's Q instead of a random one
+  double orthogonalization_epsilon = 0;  ///< term added to the norms of columns; without it columns of zeros stay zeros
   std::uint64_t seed = 0;                ///< seed of the random Q
   /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. The compression
-  /// error is kept without it, so that it stays right when the scale changes. None: the loss is not scaled.
+  /// error is stored unscaled, so that it stays valid when the scale changes. Null: the loss is not scaled.
   std::function<double()> loss_scale = nullptr;
 };
 
-/// The state of the hook. It is kept per parameter and per replica, by name; it depends neither on buckets nor on the
-/// number of ranks, and may begin at any iteration. A gradient is treated as a matrix whose rows are its first
-/// dimension (or the slowest in memory, if that is another).
+/// The state of the PowerSGD hook. It is kept per parameter and per replica, by name; it depends neither on buckets nor
+/// on the number of ranks, and may be loaded at any iteration. A gradient is treated as a matrix whose rows are its
+/// first dimension, or its slowest dimension in memory if that is not the first.
 ///
-/// A bucket whose sum is not finite (an overflow, which GradScaler leaves out) does not change the state of its
-/// parameters: every rank sees the same sum, and keeps its state.
+/// A bucket whose sum is not finite (an overflow, whose step GradScaler skips) does not change the state of its
+/// parameters. Every rank sees the same sum, so all ranks keep their state.
 ///
-/// Cost:    for each compressed parameter two passes of matrix products of `rank` columns, and a copy of its gradient
-///          for each replica of this rank with error feedback. Two rounds of all_reduce of (n + m) * rank elements.
-/// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt
-///          for any rank.
+/// Cost: for each compressed parameter three matrix products with `rank` columns, and with error feedback a copy of its
+///          gradient for each replica of this rank. Two rounds of all_reduce, of (n + m) * rank elements together.
+/// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt,
+///          independent of the rank.
 /// Example: auto power_sgd = std::make_shared<lockstep::PowerSgd>(lockstep::PowerSgdOptions{.rank = 2});
 ///          lockstep::DistributedDataParallel model{Net(), job, {.hook = lockstep::hooks::power_sgd(power_sgd)}};
 class PowerSgd : public Stateful {
@@ -52,18 +52,18 @@ class PowerSgd : public Stateful {
   /// Compresses and reduces one bucket; the hook of power_sgd() calls it.
   [[nodiscard]] HookStage run(GradBucket& bucket);
 
-  /// Returns the number of backwards that it has seen.
+  /// Returns the number of backwards so far.
   [[nodiscard]] std::int64_t iterations() const noexcept { return iterations_; }
 
   /// Returns "iterations", "q.<parameter>" and "error.<replica>.<parameter>" for the replicas of this rank. Collective:
   /// no.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Returns the same with the errors of all replicas, on every rank. Save this for a resume on another number of
-  /// ranks.
+  /// Returns the state with the errors of all replicas, on every rank. Save this if the run may resume on a different
+  /// number of ranks.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
   /// Loads the entries. Entries of other ranks' replicas may be present; they are kept.
-  /// An entry that is not finite is left out with a warning: with it no step would ever be taken.
+  /// An entry that is not finite is left out with a warning: with it every later gradient would be non-finite.
   /// Throws: DataError naming an entry that is missing, or of the wrong kind; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ReplicaTeam: several replicas of a run on one rank, as threads that take turns. A replica's results do not depend on
-// the others in its process.
+// the other replicas in its process.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <functional>
@@ -23,21 +23,21 @@ class Replica {
  public:
   Replica(ReplicaTeam& team, int local, int index) : team_(&team), local_(local), index_(index) {}
 
-  /// Returns its number in the run, 0 .. count() - 1.
+  /// Returns the replica's number in the run, 0 .. count() - 1.
   [[nodiscard]] int index() const noexcept { return index_; }
   /// Returns the number of replicas of the whole run.
   [[nodiscard]] int count() const noexcept;
-  /// Returns its number among the replicas of this rank, from 0.
+  /// Returns the replica's number on this rank, from 0.
   [[nodiscard]] int local() const noexcept { return local_; }
 
   /// Combines `tensor` over all replicas of the run, in place, in tree order, so that the result has the same bits on
-  /// any number of ranks. It is meant for counts and statistics inside a forward pass and for the sums of their
-  /// backward. Gradients do not flow through it.
+  /// any number of ranks. It is meant for counts and statistics inside a forward, and for the sums that their backward
+  /// needs. Gradients do not flow through it.
   ///
-  /// Collective: yes, over the replicas; it passes the turn to the next replica of this rank.
+  /// Collective: yes, over the replicas; the turn passes to the next replica of this rank.
   /// Blocks: yes.
-  /// Shapes: the same on every replica; on the CPU.
-  /// Throws: UsageError if another replica of this rank ended without it; as ProcessGroup::all_reduce.
+  /// Shapes: the same on every replica; CPU tensors.
+  /// Throws: UsageError if another replica of this rank ended without it; the errors of ProcessGroup::all_reduce().
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
 
  private:
@@ -47,13 +47,13 @@ class Replica {
 };
 
 /// Returns the replica that this thread runs, for layers and losses that need more than their own part of the batch.
-/// Throws: UsageError outside of ReplicaTeam::run().
+/// Throws: UsageError outside ReplicaTeam::run().
 /// Example: lockstep::this_replica().all_reduce(boxes);
 [[nodiscard]] Replica& this_replica();
-/// Does the same, but returns null outside of ReplicaTeam::run().
+/// Does the same as this_replica(), but returns null outside ReplicaTeam::run().
 [[nodiscard]] Replica* find_replica() noexcept;
 
-/// How a ReplicaTeam runs its replicas.
+/// The options of a ReplicaTeam.
 struct ReplicaTeamOptions {
   int replicas = 0;  ///< number of replicas of the run; 0: the world size
   int threads = 1;   ///< libtorch threads of each replica
@@ -63,11 +63,11 @@ struct ReplicaTeamOptions {
 
 /// The replicas of this rank. Exactly one runs at a time, in its own thread; it passes its turn on at each collective
 /// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own state of the CPU's
-/// random generator. With one replica on the rank there is no further thread and no cost.
+/// random generator. A rank with one replica has no additional thread and no cost.
 ///
 /// During run() a replica waits for its turn, runs, waits in a collective, or has ended. The replica with the turn may
-/// use everything that the replicas share (model, optimizer, group) without a lock: handing over the turn orders
-/// memory. Between calls of run() no replica has the turn.
+/// use everything that the replicas share (model, optimizer, group) without a lock: passing the turn orders memory
+/// accesses. Between calls to run() no replica has the turn.
 ///
 /// Lifetime: the group outlives it.  Thread-safe: no.
 class ReplicaTeam {
@@ -87,7 +87,7 @@ class ReplicaTeam {
   /// with the caller's gradient mode, autocast and other thread-local state.
   ///
   /// Blocks: until all have ended.
-  /// Throws: what the first failing replica threw; the other replicas end at their next collective.
+  /// Throws: the exception of the first replica that failed; the other replicas end at their next collective.
   void run(const std::function<void(Replica& replica)>& body);
 
  private:

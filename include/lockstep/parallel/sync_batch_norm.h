@@ -17,7 +17,7 @@ namespace parallel {
 /// Makes every lockstep::nn::BatchNorm below `root` take its statistics over the group's ranks. Returns their number.
 int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
 
-/// Returns the torch module in a wrapper, holder or pointer.
+/// Returns the torch module inside a wrapper, holder or pointer.
 template <class Model>
 torch::nn::Module& torch_module_of(Model& model) {
   if constexpr (requires { model.module(); }) {
@@ -29,11 +29,11 @@ torch::nn::Module& torch_module_of(Model& model) {
 
 }  // namespace parallel
 
-/// Makes every lockstep::nn::BatchNorm in `model` take its training statistics over the batches of all replicas: those
-/// of the ReplicaTeam that runs, else one per rank. The bits do not depend on the number of ranks, even in backward.
-/// With one replica nothing changes.
+/// Makes every lockstep::nn::BatchNorm in `model` take its training statistics over the batches of all replicas: the
+/// replicas of the ReplicaTeam that runs, else one per rank. The results have the same bits on any number of ranks,
+/// even in backward. With one replica nothing changes.
 ///
-/// Returns:  the number of layers that it found.
+/// Returns: the number of layers that were changed.
 /// Lifetime: the group outlives the model's last training step.
 /// Throws:   UsageError naming the first torch::nn::BatchNorm, whose statistics cannot be reached.
 /// Example:  lockstep::sync_batch_norm(net, job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch::save(model, "net.pt") and torch::load(model, "net.pt") for a wrapped model: the file is the inner module's, so
-// that a program without the wrapper reads it too.
+// torch::save(model, "net.pt") and torch::load(model, "net.pt") for a wrapped model: the file holds the inner module,
+// so that a program without the wrapper can read it too.
 #pragma once
 
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -14,7 +14,7 @@ class OutputArchive;
 
 namespace lockstep {
 
-/// Writes the inner module. Call it on one rank: all have the same weights. Collective: no.
+/// Writes the inner module. Call it on one rank: all ranks have the same weights. Collective: no.
 /// Example: if (job.is_main()) torch::save(model, "net.pt");
 template <class Net>
 torch::serialize::OutputArchive& operator<<(torch::serialize::OutputArchive& archive,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors in the result of a forward: a backward begins at them, and a search for unused parameters too.
+// Finds the tensors in the result of a forward: a backward and the search for unused parameters begin at them.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <tuple>
@@ -13,9 +13,9 @@
 
 namespace lockstep::parallel {
 
-/// Calls `visit` for each tensor in `value`: a tensor; optionals, pointers, pairs, tuples, containers and maps of
-/// tensors; a user's class that has `template <class Visit> void visit_tensors(Visit&& visit) const`.
-/// Returns: false if a part of it has a type that cannot be searched.
+/// Calls `visit` for each tensor in `value`. It can search a tensor; optionals, pointers, pairs, tuples, containers and
+/// maps of tensors; and a user's class that has `template <class Visit> void visit_tensors(Visit&& visit) const`.
+/// Returns: false if a part of `value` has a type that cannot be searched.
 template <class T, class Visit>
 bool visit_tensors(const T& value, const Visit& visit) {
   if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {

@@ -18,24 +18,24 @@
 
 namespace lockstep {
 
-/// The tensors that a ZeroRedundancyOptimizer shards over the ranks besides its own state.
+/// The options of a ZeroRedundancyOptimizer.
 struct ZeroOptions {
-  /// The model, a DistributedDataParallel, averages on each rank only the gradients of the rank's part, so that a step
-  /// sends a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
+  /// Each rank of the model, a DistributedDataParallel, gets the average of its own part of the gradients only, so that
+  /// a step sends a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
   bool shard_gradients = false;
 };
 
 /// Keeps on each rank only the optimizer's state for its part of the parameters, about 1 / world size of it. The rank
-/// updates that part, and all ranks gather the parts. The parameters are bit for bit those that the optimizer computes
+/// updates that part, and all ranks gather the parts. The parameters are bit for bit equal to those of the optimizer
 /// without ZeRO.
 ///
-/// 1. Construction moves the parameters into flat memory, of which each tensor becomes a view: the tensors stay the
+/// 1. Construction moves the parameters into flat memory, and each tensor becomes a view of it. The tensors stay the
 ///    same objects, but data pointers taken before are stale.
-/// 2. After backward every rank has all gradients (DistributedDataParallel sees to that), or with shard_gradients its
-///    part of them; step() uses its part.
+/// 2. After backward every rank has all gradients from DistributedDataParallel, or with shard_gradients its part of
+///    them; step() uses its part.
 /// 3. A checkpoint does not depend on the number of ranks. Call consolidate_state_dict() on every rank, then
-///    state_dict() on rank 0: it returns the state that the optimizer has without ZeRO. load_state_dict() loads that
-///    state with or without ZeRO, on any number of ranks.
+///    state_dict() on rank 0: it returns the state that the optimizer would have without ZeRO. load_state_dict() loads
+///    that state with or without ZeRO, on any number of ranks.
 ///
 /// Collective: step(), consolidate_state_dict(), grad_norm(): every rank, in the same order.
 /// Lifetime:   the group outlives it.
@@ -62,15 +62,15 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {}, const ZeroOptions& zero = {})
       : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options, zero) {}
 
-  /// Wraps any other optimizer. `reducer` is that of a DistributedDataParallel (shared_reducer()) that shards its
-  /// gradients.
+  /// Wraps any other optimizer. `reducer` is the shared_reducer() of a DistributedDataParallel that is to shard its
+  /// gradients; null: none.
   ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
                           std::shared_ptr<parallel::Reducer> reducer = nullptr);
   ~ZeroRedundancyOptimizer() override;
   ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept;
   ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) noexcept;
 
-  /// Updates this rank's part and gathers all others. Blocks: yes.
+  /// Updates this rank's part and gathers the other ranks' parts. Blocks: yes.
   void step(double grad_scale = 1.0) override;
   void set_lr(double lr) override;
   [[nodiscard]] double lr() const override;
@@ -79,7 +79,7 @@ class ZeroRedundancyOptimizer final : public Optimizer {
 
   [[nodiscard]] double grad_norm() override;
 
-  /// The digests are those of this rank's part. `begins` is not used: the optimizer knows its parts.
+  /// Computes the digests of this rank's part from now on. `begins` is not used: the optimizer knows its parts.
   void digest_updates(const std::vector<std::int64_t>& begins = {}) override;
   [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 
@@ -89,14 +89,14 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   /// Returns the consolidated state, whose tensors are on the CPU.
   /// Throws: UsageError on ranks other than 0, and if consolidate_state_dict() was not called since the last step.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Returns this rank's part of the state, without consolidate_state_dict(), for checkpoints that all ranks write. The
-  /// arguments must be those of the group.
+  /// Returns this rank's part of the state for checkpoints that all ranks write; needs no consolidate_state_dict(). The
+  /// arguments must be the group's rank and world size.
   [[nodiscard]] StatePart state_part(int rank, int world_size) const override;
   /// Takes this rank's part of a whole state. Collective: no; load the same on every rank.
-  /// Throws: DataError, as load_state_dict() of the optimizer without ZeRO; nothing is loaded then.
+  /// Throws: DataError in the cases in which the optimizer without ZeRO throws it; nothing is loaded then.
   void load_state_dict(const StateDict& state) override;
 
-  /// Returns the optimizer of this rank's part, which holds all state of this rank.
+  /// Returns this rank's optimizer, which holds the state of its part.
   [[nodiscard]] const Optimizer& local() const;
 
  private:

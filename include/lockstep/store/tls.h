@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encryption of the store's connections: TLS 1.3, if a certificate is given.
+// The files for encryption of the store's connections: TLS 1.3 is used if there is a certificate.
 #pragma once
 
 #include <string>
@@ -8,13 +8,12 @@
 
 namespace lockstep {
 
-/// The PEM file of the certificate that the server of a store shows, with its chain: LOCKSTEP_TLS_CERT, "" if it is
+/// Returns the PEM file of the certificate that a store's server presents, with its chain: LOCKSTEP_TLS_CERT; "" if
 /// unset.
 [[nodiscard]] std::string tls_certificate();
-/// The PEM file of that certificate's private key: LOCKSTEP_TLS_KEY, "" if it is unset. Only the server needs it.
+/// Returns the PEM file of that certificate's private key, which only the server needs: LOCKSTEP_TLS_KEY; "" if unset.
 [[nodiscard]] std::string tls_key();
-/// The PEM file of the certificates that a client trusts: LOCKSTEP_TLS_CA, else LOCKSTEP_TLS_CERT, "" if both are
-/// unset.
+/// Returns the PEM file of the certificates that a client trusts: LOCKSTEP_TLS_CA, else LOCKSTEP_TLS_CERT; else "".
 [[nodiscard]] std::string tls_trust();
 
 }  // namespace lockstep

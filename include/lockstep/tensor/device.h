@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device of this process, which all of its threads must use. A thread starts with GPU 0 as its current device,
-// whichever device its process computes on. If it allocates there, even pinned memory, each rank costs GPU 0 some
-// hundred MB.
+// The device of this process, which all of its threads must use. Every thread starts with GPU 0 as its current device.
+// If it allocates there, even pinned memory, each rank takes some hundred MB of GPU 0.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -25,16 +24,15 @@ namespace lockstep::tensor {
 /// Thread-safe: yes.
 void use_device(const c10::Device& device);
 
-/// Makes the process's device the calling thread's. A thread that may use tensors calls it first. Thread-safe: yes.
-/// Cost: none if the device is the CPU.
+/// Makes the process's device the calling thread's current one. Every thread that may use tensors must call it first.
+/// Thread-safe: yes. Cost: none if the device is the CPU.
 void adopt_device();
 
 /// Returns true if the parts of Lockstep that need CUDA's own libraries are available: native_stream(), pci_address(),
 /// make_device_graph(). If it is false, cuda::library() says why.
 [[nodiscard]] bool has_cuda_parts();
 
-/// Returns the stream in the form of the device's libraries: a cudaStream_t. Throws: UsageError if cuda::library() has
-/// an obstacle.
+/// Returns the stream as a cudaStream_t, for CUDA's libraries. Throws: UsageError if cuda::library() has an obstacle.
 [[nodiscard]] void* native_stream(const c10::Stream& stream);
 
 /// Returns the address of a GPU on the PCI bus: "0000:3b:00.0". All slices of a GPU (MIG) share one address. Throws:

@@ -11,8 +11,8 @@
 
 namespace lockstep::tensor {
 
-/// A recording of device work. It holds addresses, not values: each replay reads the inputs of `work` again, from the
-/// same memory. The graph keeps the memory that `work` allocates while it is recorded.
+/// A recording of device work. It holds addresses, not values: each replay reads the inputs again from the same memory.
+/// The graph keeps the memory that `work` allocates while it is recorded.
 class DeviceGraph {
  public:
   DeviceGraph() = default;
@@ -20,21 +20,21 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
   virtual ~DeviceGraph() = default;
 
-  /// While the result lives, sends the calling thread's work to the recorded stream, one for all recordings of the
-  /// process. Its work runs after earlier work of the current stream and before later work. Autograd's gradient
+  /// While the result lives, sends the calling thread's work to the recorded stream, which all recordings of the
+  /// process share. That work runs after earlier work of the current stream and before later work. Autograd's gradient
   /// accumulators belong to the stream on which they were made, and a recording must not wait for another stream. So
-  /// create objects that keep such nodes, and run the steps before the recording, under it. Blocks: no.
-  /// Returns: null if there is no such stream.
+  /// call enter() before you create objects that keep such nodes, and before the steps that precede the recording.
+  /// Blocks: no. Returns: null if there is no such stream.
   [[nodiscard]] virtual std::shared_ptr<void> enter() { return nullptr; }
 
   /// Runs `work` on the host once and records its device work, without computing it. Call it once per graph.
   /// Blocks: until the device has finished its earlier work.
-  /// Throws: the exceptions of `work`, and c10::Error for work that cannot be recorded (reading a number back, say). If
-  ///         intact() is false then, the allocator and the random generator still belong to the recording, and this
+  /// Throws: the exceptions of `work`, and c10::Error for work that cannot be recorded, such as reading a number back.
+  ///         If intact() is false then, the allocator and the random generator still belong to the recording, and this
   ///         process must not compute anything more.
   virtual void record(const std::function<void()>& work) = 0;
 
-  /// Returns true if other threads may query events on the device, and allocate, during record().
+  /// Returns true if other threads may query events and allocate on the device during record().
   [[nodiscard]] virtual bool lets_other_threads() const noexcept { return true; }
 
   /// Returns true if the process may continue to compute after record() has thrown.
@@ -56,8 +56,8 @@ class DeviceGraph {
 /// Makes a graph for the calling thread's current GPU; null if cuda::library() has an obstacle.
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
-/// Returns true while any code records the calling thread's current stream. Call it only from a thread that computes on
-/// a GPU: elsewhere CUDA would take memory for it. Cost: a microsecond.
+/// Returns true while the calling thread's current stream is being recorded, by any code. Call it only from a thread
+/// that computes on a GPU: elsewhere CUDA would take memory for it. Cost: a microsecond.
 [[nodiscard]] bool is_recording();
 
 }  // namespace lockstep::tensor

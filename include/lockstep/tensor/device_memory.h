@@ -28,7 +28,7 @@ struct MemoryUse {
 
 namespace tensor {
 
-/// Gives memory that no tensor uses back to the GPU, and restarts the peaks of memory_use(). Blocks: until the GPU has
+/// Gives the GPU back the memory that no tensor uses, and restarts the peaks of memory_use(). Blocks: until the GPU has
 /// finished its work. Throws: UsageError if cuda::library() has an obstacle.
 void forget_memory(int gpu);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places of named tensors in one flat buffer: optimizer state and gradient buckets share this rule.
+// The places of named tensors in one flat buffer. Optimizer state and gradient buckets use the same layout.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace lockstep::tensor {
 /// own memory.
 struct FlatSlot {
   std::string name = {};                   ///< the tensor's name
-  std::int64_t offset = 0;                 ///< in elements from the start of the buffer; a multiple of 64 bytes
+  std::int64_t offset = 0;                 ///< elements before it in the buffer; a multiple of 64 bytes
   std::int64_t numel = 0;                  ///< elements of the tensor
   std::vector<std::int64_t> sizes = {};    ///< the tensor's sizes
-  std::vector<std::int64_t> strides = {};  ///< the tensor's own if it is dense, else contiguous
+  std::vector<std::int64_t> strides = {};  ///< the tensor's strides if it is dense, else contiguous strides
 };
 
 /// The places of several tensors of one dtype.
 struct FlatLayout {
-  std::vector<FlatSlot> slots;  ///< in the order of the buffer
+  std::vector<FlatSlot> slots;  ///< slots in the order of the buffer
   std::int64_t numel = 0;       ///< elements of the whole buffer, padding included
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model seen as a list of named tensors, so that optimizers, the reducer and checkpoints need no torch/nn header.
+// The named tensors of a model, so that optimizers, the reducer and checkpoints need no torch/nn header.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 namespace tensor {
 
-/// Returns `items` without repeated tensors (tied weights) and undefined ones.
+/// Returns `items` without repeated tensors (tied weights) and undefined tensors.
 [[nodiscard]] NamedTensors without_repeats(NamedTensors items);
 
 /// Returns the module behind a torch::nn::ModuleHolder or a smart pointer, or the module itself.
@@ -39,8 +39,8 @@ template <class OrderedDict>
   return without_repeats(std::move(items));
 }
 
-/// Returns the names of two entries of `state` that are values of one tensor of `items` (tied weights) and differ in a
-/// bit: "'a' and 'b'"; "" if there are none.
+/// Finds two entries of `state` for the same tensor of `items` (tied weights) that are not bit for bit equal. Returns
+/// their names, "'a' and 'b'", or "".
 [[nodiscard]] std::string differing_ties(const NamedTensors& items, const StateDict& state);
 
 }  // namespace tensor
@@ -58,7 +58,7 @@ template <class Model>
   return tensor::from_ordered_dict(tensor::module_of(model).named_buffers());
 }
 
-/// Returns parameters and buffers, with tied weights under all their names, because a file of weights may use any.
+/// Returns parameters and buffers, with tied weights under all their names, because a weights file may use any of them.
 template <class Model>
 [[nodiscard]] NamedTensors named_entries_of(Model& model) {
   NamedTensors items;
@@ -73,7 +73,7 @@ template <class Model>
 
 /// Copies the entries of `state` into the tensors of the same names. If `items` has a tensor under several names,
 /// `state` needs one of them. Throws: DataError naming the first entry that is missing, unknown or of another shape or
-/// dtype, or two entries of one tensor that differ; nothing is copied then.
+/// dtype, or two entries of one tensor that differ. In that case nothing is copied.
 void load_tensors(const NamedTensors& items, const StateDict& state);
 
 /// Returns the parameters and buffers of a model, in name order; the tensors are shared, not copied.
@@ -85,7 +85,7 @@ template <class Model>
 }
 
 /// Copies a model_state_dict() into a model. Tied weights may have any or all of their names, as in PyTorch's files.
-/// Throws: the DataErrors of load_tensors(); nothing is copied then.
+/// Throws: the DataErrors of load_tensors(); in that case nothing is copied.
 template <class Model>
 void load_model_state_dict(Model& model, const StateDict& state) {
   load_tensors(named_entries_of(model), state);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random streams: the numbers of a seed, and a stream's whole state as a tensor that a checkpoint can hold.
+// Random streams: seeds and generators, and the state of a generator as a tensor that a checkpoint can hold.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -16,7 +16,7 @@ namespace lockstep {
 /// Seeds the default generators of all devices (torch::manual_seed).
 void seed_all(std::uint64_t seed);
 
-/// Makes a CPU generator with the numbers of Python's torch.Generator().manual_seed(seed).
+/// Makes a CPU generator that yields the numbers of Python's torch.Generator().manual_seed(seed).
 [[nodiscard]] at::Generator make_generator(std::uint64_t seed);
 
 /// Returns a seed for stream `stream` of a run with `seed`; neighbouring streams are unrelated.
@@ -24,7 +24,7 @@ void seed_all(std::uint64_t seed);
 
 /// Returns the state of the default CPU generator (dropout, initialisation).
 [[nodiscard]] at::Tensor random_state();
-/// Sets the state of the default CPU generator. Throws: DataError if random_state() cannot have returned `state`.
+/// Sets the state of the default CPU generator. Throws: DataError if `state` is not a random_state().
 void set_random_state(const at::Tensor& state);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StateDict: named tensors and plain values in name order, the form of the state of every part of a run. The key is the
-// parameter's name, never an address or position.
+// StateDict: named tensors and plain values in name order. Every part of a run has its state in this form. Keys are
+//            parameter names, never addresses or indices.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -15,8 +15,7 @@
 
 namespace lockstep {
 
-/// The value of an entry. Building a StateDict does not copy tensors; code that keeps one past the next step must clone
-/// it.
+/// The value of an entry. A StateDict shares its tensors with the model: clone a tensor to keep it past the next step.
 using StateValue = std::variant<at::Tensor, std::int64_t, double, bool, std::string>;
 
 /// Entries in name order, so that files and digests do not depend on the order of insertion.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a state: splits a state into the parts that the ranks write, and joins any number of parts. Pure.
+// Parts of a state: splits a state into the parts that the ranks write, and joins any number of parts. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// The elements of a dense tensor, counted in memory order, that a part holds.
+/// The elements of a dense tensor that a part holds, counted in memory order.
 struct TensorSlice {
   std::int64_t begin = 0;                  ///< the first element that the part holds
   std::vector<std::int64_t> shape;         ///< shape of the whole tensor
@@ -22,16 +22,16 @@ struct TensorSlice {
   bool operator==(const TensorSlice&) const = default;
 };
 
-/// Whole entries, and one-dimensional pieces of tensors whose other elements are in other parts.
+/// Whole entries, and one-dimensional pieces of tensors whose remaining elements are in other parts.
 struct StatePart {
   StateDict entries;                          ///< entries of this part, by name
   std::map<std::string, TensorSlice> slices;  ///< one for each entry that is a piece
 };
 
-/// Returns the part of `rank`, in name order; its bytes differ by less than one element from those of any other rank.
-/// Plain values and tensors without elements belong to rank 0.
+/// Returns the part of `rank`, in name order; its size differs by less than one element from the part of any other
+/// rank. Plain values and tensors without elements belong to rank 0.
 ///
-/// Cost: shares the memory of contiguous tensors.
+/// Cost: the part shares the memory of contiguous tensors.
 [[nodiscard]] StatePart part_of(const StateDict& state, int rank, int world_size);
 
 /// Joins any number of parts into the whole state.

@@ -8,12 +8,12 @@
 
 namespace lockstep::tensor {
 
-/// Calls at::set_num_threads(count) after it has checked that the system allows so many threads. If a thread were
-/// missing, libtorch's own pool would wait for ever, and OpenMP would end the program. Throws: ResourceError.
+/// Checks that the system allows `count` threads, then calls at::set_num_threads(count). If a thread could not start,
+/// libtorch's own pool would wait for ever, and OpenMP would end the program. Throws: ResourceError.
 void set_threads(int count);
 
-/// Calls at::set_num_threads(count) without that check, for the threads of a team that start together. They take turns:
-/// in a forked process libtorch rebuilds its pool at the first call, and a call at the same time throws "Invalid thread
+/// Calls at::set_num_threads(count) without that check, for threads that start together. One thread at a time makes the
+/// call: in a forked process libtorch rebuilds its pool at the first call, and a concurrent call throws "Invalid thread
 /// pool!".
 void set_threads_in_turn(int count);
 
@@ -25,12 +25,12 @@ void run_in_parallel(std::int64_t begin, std::int64_t end, std::int64_t grain, c
 
 }  // namespace detail
 
-/// Calls `body(from, to)` for ranges that together cover `begin` to `end`, on up to set_threads() threads, the calling
-/// one among them. Each thread takes one range of `grain` numbers or more. In a range of another parallel_for, and for
-/// `grain` numbers or fewer, it is one call. Blocks: until all are done. Throws: the exception of a call, then.
+/// Calls `body(from, to)` for ranges that together cover `begin` to `end`, on up to set_threads() threads, including
+/// the calling one. Each thread takes one range of at least `grain` numbers. Inside another parallel_for, and for
+/// `grain` numbers or fewer, it makes one call. Blocks: until all are done. Throws: then, the exception of a call.
 ///
 /// libtorch's at::parallel_for is a template that silently runs on one thread in every file that is compiled without
-/// OpenMP. This one does so with Clang alone, whose OpenMP is not libtorch's.
+/// OpenMP. This function does so only with Clang, whose OpenMP is not libtorch's.
 template <class Body>
 void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, const Body& body) {
   detail::run_in_parallel(begin, end, grain, &body, [](const void* object, std::int64_t from, std::int64_t to) {

@@ -15,14 +15,14 @@
 
 namespace lockstep::tensor {
 
-/// Returns the version of libtorch that Lockstep was built with, as "1.13.1".
+/// Returns the version of libtorch that Lockstep was built with, such as "1.13.1".
 [[nodiscard]] std::string libtorch_version();
 
-/// Returns the library with which libtorch multiplies matrices of float32: MKL if libtorch was built with it (PyTorch's
-/// own packages), else the process's OpenBLAS; none if it is neither. An OpenBLAS that only OpenCV uses does not count.
+/// Returns the library with which libtorch multiplies float32 matrices: MKL if libtorch was built with it, as PyTorch's
+/// own packages are, else the process's OpenBLAS; none for any other library. OpenCV's OpenBLAS does not count.
 [[nodiscard]] std::optional<blas::Library> product_library();
 
-/// Finds "MKL 2024.2" in libtorch's description of its build (at::show_config); "MKL" if it gives no version. Pure.
+/// Finds "MKL 2024.2" in libtorch's description of its build (at::show_config); "MKL" if it has no version. Pure.
 [[nodiscard]] std::string mkl_version(std::string_view config);
 
 /// The autocast state of this thread for one kind of device.
@@ -32,7 +32,7 @@ struct AutocastState {
   bool weight_cache = true;                           ///< shared by all kinds of devices
 };
 
-/// Throws: UsageError for a device that is neither CPU nor CUDA.
+/// Returns the autocast state of this thread. Throws: UsageError for a device that is neither CPU nor CUDA.
 [[nodiscard]] AutocastState autocast_state(c10::DeviceType device);
 /// Sets the autocast state of this thread for a kind of device.
 void set_autocast_state(c10::DeviceType device, const AutocastState& state);

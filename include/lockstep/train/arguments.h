@@ -14,32 +14,28 @@ namespace lockstep {
 
 /// The treatment of unknown arguments, and the text of --help.
 struct ArgumentOptions {
-  std::string description = {};  ///< one line or more of --help
-  bool keep_rest = false;        ///< an unknown argument goes to ParsedArguments::rest instead of being an error
+  std::string description = {};  ///< the first lines of --help
+  bool keep_rest = false;        ///< unknown arguments go to ParsedArguments::rest; false: they are errors
 };
 
 /// The result of parse_arguments().
 struct ParsedArguments {
-  bool help = false;                   ///< --help was given and is printed: the program has nothing more to do
-  std::vector<std::string> rest = {};  ///< arguments that it did not know, in their order
+  bool help = false;                   ///< --help was given, and the help is printed: the program should end
+  std::vector<std::string> rest = {};  ///< unknown arguments, in their order
 };
 
-/// Reads the arguments into `config` and `options`, over the values that the program has set:
+/// Reads the arguments into `config` and `options`, replacing values that the program has set:
 ///
-///   FILE.yml              settings, as `key: value` or nested; may come again
-///   --set KEY=VALUE       one setting; may come again. --KEY VALUE is the same
-///   --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR, --max-time 90s|45m|1h30m|...
-///   --init-from-partial   the weights may fit less than half of the model
-///   --allow-other-bits    a run that resumes may have another number of replicas
-///   --profile N           profiles N steps (TrainerOptions::profile)
-///   --skip-samples FILE   leaves out the samples that FILE names, from here on
-///   --guard N             has another rank compute a replica again every N steps
-///   --metrics [HOST:]PORT, --tensorboard DIR, --no-tensorboard
-///   --help                prints these, and every setting with its value and meaning (on rank 0)
+///   FILE.yml              settings, as `key: value` or nested; repeatable --set KEY=VALUE       one setting;
+///   repeatable. --KEY VALUE is the same --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR,
+///   --max-time 90s|45m|1h30m|... --init-from-partial   the weights may fit less than half of the model
+///   --allow-other-bits    a run that resumes may have a different number of replicas --profile N           profiles N
+///   steps (TrainerOptions::profile) --skip-samples FILE   leaves out the samples that FILE names from now on --guard
+///   N             recomputes a replica on another rank every N steps --metrics [HOST:]PORT, --tensorboard DIR,
+///   --no-tensorboard --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
-/// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. The options of init()
-/// (--backend, --wire, --device, --dist-url, --rank, --world-size) are left to it. Later messages of the Trainer name
-/// these options.
+/// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. It skips the options
+/// of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages name the options above.
 ///
 /// Throws:  UsageError naming the unknown argument and the nearest name; DataError if a file is missing.
 /// Example: lockstep::TrainConfig config;  // the program's own defaults

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings under the names of another program: a recipe takes those of the one it re-creates.
+// Settings under the names of another program: a recipe accepts the settings of the program that it re-creates.
 #pragma once
 
 #include <functional>
@@ -13,27 +13,27 @@
 namespace lockstep {
 
 /// A key of the other program, and its meaning here. "a.b.*" means all keys that begin with "a.b.". A key with two
-/// aliases becomes several keys here.
+/// aliases sets two keys here.
 struct ConfigAlias {
   std::string from;     ///< the other program's key
-  std::string to = {};  ///< the key here; if it is the same key, only the value changes; empty: it has no meaning here;
-                        ///< "--name": an option of `lockstep train`
-  /// Returns the value here, as YAML; without this function the value is kept. An empty result sets nothing.
+  std::string to = {};  ///< the key here; if it equals `from`, only the value is converted; empty: the key has no
+                        ///< meaning here; "--name": an option of `lockstep train`
+  /// Converts the value to this program's, as YAML; null: the value is kept. An empty result sets nothing.
   std::function<std::string(const std::string& value)> value = nullptr;
-  bool wins = false;         ///< wins over the key here, if both are set in the same place
-  bool is_switch = false;    ///< has no value there, as "--distributed"
-  std::string instead = {};  ///< for a key without a meaning here: the note's advice on what to use
-  /// For a key without a meaning here: the program's fixed value, such as "True", in all spellings. No note names a key
-  /// with that value.
+  bool wins = false;         ///< true: it wins over `to` if both are set in the same place
+  bool is_switch = false;    ///< true: the other program's option has no value, such as "--distributed"
+  std::string instead = {};  ///< the note's advice on what to use, for a key without a meaning here
+  /// The fixed value that a key without a meaning here has in effect, such as "True", in all its spellings. No note
+  /// names a key that is set to it.
   std::vector<std::string> always = {};
-  bool must_be = false;  ///< another value than one of `always` is an error
+  bool must_be = false;  ///< a value that is not in `always` is an error
 };
 
-/// Returns `tree` with the names of this program; every value keeps its origin. If both names are set, `--set` wins
-/// over files, and in the same place the name of this program wins.
-/// `notes` gets, in this order, a line for each name whose value has no effect here, one for those without a meaning
-/// here, and one for all names that were changed (of many the first ones), if there are any.
-/// Throws: UsageError naming file and line of a value that must be another; what the aliases' functions throw.
+/// Returns `tree` with this program's names; every value keeps its origin. If both names are set, `--set` wins over
+/// files, and within one place this program's name wins. It adds to `notes`, in this order: a line for each key whose
+/// value has no effect here, one line that lists the keys without a meaning here, and one that lists the renamed keys
+/// (if there are many, the first of them).
+/// Throws: UsageError naming the file and line of a value that must_be forbids; the errors of the aliases' functions.
 [[nodiscard]] ConfigTree with_aliases(const ConfigTree& tree, const std::vector<ConfigAlias>& aliases,
                                       std::vector<std::string>& notes);
 

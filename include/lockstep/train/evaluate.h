@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation over the ranks of a job: each sample counts once, whatever the world size.
+// Evaluation over the ranks of a job: each sample counts once at any world size.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -28,13 +28,13 @@ struct EvaluateOptions {
   bool skip_bad_samples = false;     ///< leaves out samples that cannot be read; Evaluation::samples still counts them
   std::string amp = "none";          ///< none, bf16
   bool channels_last = true;         ///< images in memory as [N, H, W, C]
-  bool pin_memory = true;            ///< page-locked batches, which the loader's workers copy to a GPU
+  bool pin_memory = true;            ///< page-locked batches, for copies to a GPU that the loader's workers start
   bool keep_all = false;             ///< Tally::keep_all()
   /// Number of parts into which the samples are divided; 0: the world size. If counts are not whole numbers, the last
-  /// bits of the result depend on it, and on nothing else.
+  /// bits of the result depend on this number only.
   int replicas = 0;
-  /// Computes Task::network_function() in place of the model, outside of amp; empty: the model does
-  /// (Task::run_exported).
+  /// A function that computes Task::network_function() in place of the model, without amp (Task::run_exported); empty:
+  /// the model computes it.
   nn::TensorFunction network = nullptr;
   /// Called after each batch with the number of this rank's samples that are done and their total.
   std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
@@ -43,18 +43,18 @@ struct EvaluateOptions {
 /// The result of an evaluation, the same on every rank.
 struct Evaluation {
   std::int64_t samples = 0;      ///< number of samples over all ranks
-  double seconds = 0;            ///< how long it took
+  double seconds = 0;            ///< duration of the evaluation
   at::Tensor counts;             ///< the task's counts, summed over all ranks; undefined if the task has a tally
-  std::shared_ptr<Tally> tally;  ///< the task's tally, if it has one, after its metrics()
+  std::shared_ptr<Tally> tally;  ///< the task's tally, if it has one; its metrics() has been called
   std::vector<Metric> metrics;   ///< the task's metrics
 };
 
 /// Runs `model` in evaluation mode over `dataset`, then restores the model's mode.
-/// Collective: yes. Blocks: yes. Throws: what the data set throws; DataError if the set is empty.
+/// Collective: yes. Blocks: yes. Throws: the data set's errors; DataError if the set is empty.
 [[nodiscard]] Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model,
                                   const std::shared_ptr<Dataset>& dataset, const EvaluateOptions& options);
 
-/// Returns the task's own text about it; may be empty.
+/// Returns the task's own text on the evaluation; may be empty.
 [[nodiscard]] std::string report_of(const Task& task, const Evaluation& evaluation);
 
 /// Returns "string_accuracy 0.914  char_accuracy 0.978".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation for your own loop, divided over the ranks of a job: each sample counts once, and the result has the same
-// bits on any number of ranks. With a Task, evaluate() does this (evaluate.h).
+// Evaluation for your own loop, divided over the ranks of a job: each sample counts once, and the result is bit for bit
+// the same on any number of ranks. With a Task, use evaluate() (evaluate.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -22,31 +22,31 @@ class Module;  // torch/nn/module.h takes 6 s to compile, and a caller with a ne
 
 namespace lockstep {
 
-/// Returns the counts of a batch, such as the number of right answers: a scalar or a row of numbers of any type, as
-/// many for every batch. They are summed in float64.
+/// Returns the counts of a batch, such as the number of correct answers: a scalar or a row of numbers of any type, of
+/// the same length for every batch. They are summed in float64.
 using CountBatch = std::function<at::Tensor(const Batch& batch)>;
 
 /// The result of an evaluation over all ranks, the same on every rank.
 struct ShardedEvaluation {
   std::vector<double> sums;  ///< the counts, summed over all samples
-  std::int64_t samples = 0;  ///< how many samples were evaluated, each once
+  std::int64_t samples = 0;  ///< number of samples; each was evaluated once
 
-  /// Returns the mean over the samples. Throws: UsageError if `number` has no sum.
+  /// Returns the mean of count `number` over the samples. Throws: UsageError if there is no such count.
   [[nodiscard]] double mean(std::size_t number = 0) const;
 };
 
 /// Runs `count` on each batch of `dataset`, with `model` in evaluation mode and without gradients, and sums its results
-/// over all ranks. The batches are those of one process that reads the set in order, and each rank takes a run of
-/// neighbouring ones: parts differ by a batch, and the last ranks may have none. Sums go in tree order over the
-/// batches, so that bits depend on the batch size and not on the number of ranks. Afterwards each module of `model` has
-/// its mode again.
+/// over all ranks. The batches are the same as in one process that reads the set in order, and each rank takes
+/// consecutive batches. The ranks' parts differ by at most one batch, and the last ranks may have none. The counts are
+/// summed in a tree over the batches, so the result's bits depend on the batch size and not on the number of ranks.
+/// Each module of `model` then gets its mode back.
 ///
-/// `options` are those of the loader that reads the set, without an order and a share of its own: no shuffle, sampler,
-/// batch_sampler, shard, drop_last and elastic.
-/// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` are equal on all ranks: pass the
-///             wrapper, which makes them so.
-/// Throws:     UsageError for such an option, and if `count` returns another number of values than before; DataError if
-///             the set is empty; what the data set and `count` throw.
+/// `options` are the options of the loader that reads the set. They may not change the order or the share of the
+/// samples: no shuffle, sampler, batch_sampler, shard, drop_last or elastic.
+/// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` must be equal on all ranks; if you
+///             pass the wrapper, it makes them so.
+/// Throws:     UsageError for such an option, and if `count` returns a different number of values than before;
+///             DataError if the set is empty; the errors of the data set and of `count`.
 /// Example:    const auto found = lockstep::evaluate_sharded(job, model, test_set, {.batch_size = 64}, [&](auto& batch)
 /// {
 ///               return model(batch.data).argmax(1).eq(batch.target).sum();
@@ -62,7 +62,7 @@ concept WrapsModule = requires(T& wrapper) {
   wrapper.module();
 };
 
-/// Does the same with the network inside, after every rank has taken rank 0's buffers.
+/// Does the same with the wrapped network, after every rank has copied rank 0's buffers.
 template <WrapsModule Wrapper>
 [[nodiscard]] ShardedEvaluation evaluate_sharded(const Job& job, Wrapper& model, const DatasetHandle& dataset,
                                                  const DataLoaderOptions& options, const CountBatch& count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FunctionTask: a Task from functions, for programs without a class. A task that needs more (counts that are not means,
-//               a report) overrides the methods of FunctionTask or of Task.
+// FunctionTask: a Task made of functions, for programs that write no class. A task that needs more (counts that are not
+// means, a report) overrides methods of FunctionTask or of Task.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,10 +24,10 @@ namespace lockstep {
 
 namespace train {
 
-/// A forward for any network: it returns the output for (network, batch).
+/// A forward pass of any network: returns the output for (network, batch).
 using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
 
-/// Always throws: UsageError, naming both types.
+/// Throws: UsageError naming both types, always.
 [[noreturn]] void throw_other_model(const char* wanted, const torch::nn::Module& model);
 
 /// Returns `model` as a Net. Throws: UsageError if it is something else.
@@ -47,7 +47,7 @@ concept CalledWithData = requires(Net& net, const at::Tensor& data) {
 /// Turns a function that makes a network into the parts of a Task.
 struct ModelFunction {
   std::function<std::shared_ptr<torch::nn::Module>()> make;  ///< makes the network
-  ForwardCall forward;  ///< calls the network with batch.data; empty if it cannot be called so
+  ForwardCall forward;  ///< calls the network with batch.data; empty if its forward does not take one tensor
   std::string type;     ///< the network's class
 
   ModelFunction() = default;
@@ -66,7 +66,7 @@ struct ModelFunction {
   }
 };
 
-/// A user's forward; its first parameter may have the network's own type.
+/// A user's forward function; its first parameter may have the network's own type.
 struct ForwardFunction {
   ForwardCall call;  ///< calls the network
 
@@ -87,7 +87,7 @@ struct ForwardFunction {
 
 }  // namespace train
 
-/// A metric of an evaluation: the mean over all samples.
+/// A metric of an evaluation: the mean of a value over all samples.
 struct MetricFunction {
   std::string name;  ///< the name in logs and tables
   /// Returns one value per sample of the batch, or their mean, of any type, even bool.
@@ -95,25 +95,25 @@ struct MetricFunction {
   bool lower_is_better = false;  ///< a smaller value is better
 };
 
-/// The parts of a task. `loss` and `metrics` get the outputs in float32, whatever amp is.
+/// The parts of a task. `loss` and `metrics` get the outputs in float32, with any amp.
 struct TaskOptions {
   /// Makes the network with fresh weights: a module by value, a std::shared_ptr to one, or a ModuleHolder.
   train::ModelFunction model = {};
-  /// Returns the samples of data.train or data.test. The argument is the setting's value: a folder, or any word that
-  /// the program knows.
+  /// Returns the data set for data.train or data.test. The argument is the setting's value: a folder, or any word that
+  /// the program understands.
   std::function<DatasetHandle(const std::string& folder)> dataset = nullptr;
   /// Returns a scalar: the mean over the batch's samples.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> loss = nullptr;
 
-  // The following are optional.
+  // The following fields are optional.
   /// A function (Net&, const Batch&) -> at::Tensor; without it the network is called with batch.data.
   train::ForwardFunction forward = {};
-  /// The progress lines show the first one; the mean "loss" always comes last.
+  /// The metrics of an evaluation. The progress lines show the first one; the mean loss is added as the last one.
   std::vector<MetricFunction> metrics = {};
   std::string name = {};  ///< the name in the banner; empty: the network's class
 };
 
-/// A Task made of functions.
+/// A Task that calls the functions of TaskOptions.
 /// Example: lockstep::FunctionTask task({.model = [] { return Net(); },
 ///                                       .dataset = [](const std::string& folder) { return lines(folder); },
 ///                                       .loss = [](const at::Tensor& output, const lockstep::Batch& batch) {
@@ -121,7 +121,7 @@ struct TaskOptions {
 ///                                       }});
 class FunctionTask : public Task {
  public:
-  /// Throws: UsageError naming the function that is missing, or the metric whose name is taken.
+  /// Throws: UsageError naming a missing function, or a metric whose name is used twice.
   explicit FunctionTask(TaskOptions options);
 
   [[nodiscard]] std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;

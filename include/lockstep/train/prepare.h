@@ -13,23 +13,23 @@
 
 namespace lockstep {
 
-/// Lays the weights of convolutions out in channels-last, in which the processor's bf16 convolutions are several times
-/// as fast. Call it before an optimizer or DistributedDataParallel takes the parameters.
+/// Stores the weights of convolutions in channels-last, a layout in which the processor's bf16 convolutions are several
+/// times as fast. Call it before an optimizer or DistributedDataParallel takes the parameters.
 void use_channels_last(torch::nn::Module& net);
 
-/// Returns the device of the network's first parameter; the CPU for a network without any.
+/// Returns the device of the network's first parameter; the CPU for a network without parameters.
 [[nodiscard]] c10::Device device_of(const torch::nn::Module& net);
 
-/// Moves the batch's data and target to `device`; the task moves `extra`. From page-locked memory (pin_memory) the copy
-/// runs while the caller continues.
+/// Moves the batch's data and target to `device`; the task moves `extra`. Copies from page-locked memory are
+/// asynchronous.
 void move_to(Batch& batch, const c10::Device& device);
 
-/// Returns images with the strides of channels-last, so that the first layer already computes in that layout. Images of
-/// one channel have the same memory in both layouts; libtorch learns the layout from the strides.
+/// Returns images with channels-last strides, so that even the first layer computes in that layout. Images with one
+/// channel have the same memory in both layouts, and libtorch takes the layout from the strides.
 /// Shapes: NCHW; any other tensor is returned unchanged.
 [[nodiscard]] at::Tensor to_channels_last(const at::Tensor& images);
 
-/// Does both: moves the batch to `device`, and lays images out in channels-last with `channels_last`.
+/// Moves the batch to `device` and, if `channels_last` is true, converts images to channels-last.
 void prepare_batch(Batch& batch, const c10::Device& device, bool channels_last);
 
 /// Returns the number of elements of all parameters.

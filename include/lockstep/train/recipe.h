@@ -23,29 +23,29 @@ namespace lockstep {
 /// The result of `predict` for one file.
 struct Prediction {
   std::string file;                    ///< the file, as it was given
-  std::string text;                    ///< the text that was read in it
+  std::string text;                    ///< the text that was recognised in it
   std::optional<double> confidence;    ///< 0..1; none if nothing was found
-  std::string json = {};               ///< more of it for --json: fields of an object, such as "\"labels\": [0, 2]"
+  std::string json = {};               ///< further fields of its object in --json, such as "\"labels\": [0, 2]"
   std::optional<double> seconds = {};  ///< the model's time for it; none if it was not measured
-  std::optional<Image> picture = {};   ///< a drawing of what was found; only if it was asked for
-  std::string sure_of = {};            ///< the subject of `confidence`, if the text has several: "least sure box"
+  std::optional<Image> picture = {};   ///< a drawing of the findings; only with PredictOptions::pictures
+  std::string sure_of = {};  ///< the subject of `confidence`, if the text has several subjects: "least sure box"
 };
 
-/// How files are read with a trained model.
+/// The options of predictions with a trained model.
 struct PredictOptions {
-  std::optional<double> threshold = {};  ///< least confidence of a result; none: the recipe's own
-  std::int64_t batch_size = 8;           ///< files that the model sees at once
+  std::optional<double> threshold = {};  ///< least confidence of a result; none: the recipe's default
+  std::int64_t batch_size = 8;           ///< files in a batch
   std::int64_t workers = 2;              ///< threads that load files ahead; 0: none
-  bool pictures = false;                 ///< Prediction::picture
+  bool pictures = false;                 ///< fills in Prediction::picture
 };
 
 /// An experiment that the settings name.
 struct Experiment {
-  std::filesystem::path folder = {};    ///< has a config.yml of the user's own; the run goes into it; empty: none
+  std::filesystem::path folder = {};    ///< the folder of the run, with a config.yml that the user wrote; empty: none
   std::filesystem::path snapshot = {};  ///< weights of the re-created program that --resume names; empty: none
 };
 
-/// A problem that is ready to train. It has no state: everything that a run depends on is in its config.
+/// A problem that is ready to train. It has no state: the config has everything that a run depends on.
 class Recipe {
  public:
   virtual ~Recipe() = default;
@@ -54,45 +54,44 @@ class Recipe {
   [[nodiscard]] virtual std::string name() const = 0;
   /// Returns one line for `lockstep train --help`.
   [[nodiscard]] virtual std::string summary() const = 0;
-  /// Returns preset names and their YAML texts; `train NAME:PRESET` starts from one.
+  /// Returns preset names and their YAML texts; `train NAME:PRESET` starts from a preset.
   [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
-  /// Returns the keys of the program that the recipe re-creates; a note names those that are used.
+  /// Returns the keys of the program that the recipe re-creates; a note names the keys that are used.
   [[nodiscard]] virtual std::vector<ConfigAlias> aliases() const { return {}; }
-  /// Returns `tree` with those of that program's settings that take several keys converted to keys of this one. The
-  /// others stay as they are, for aliases(). Throws: UsageError naming file and line.
+  /// Returns `tree` after converting settings of the original program that depend on several of its keys. The other
+  /// settings stay as they are, for aliases(). Throws: UsageError naming file and line.
   [[nodiscard]] virtual ConfigTree translate(const ConfigTree& tree) const { return tree; }
-  /// Returns settings that the typed ones override, such as those of an experiment's folder that was typed.
+  /// Returns settings that the typed ones override, such as the settings in the folder of an experiment.
   /// Throws: UsageError naming file and line, DataError for a missing file.
   [[nodiscard]] virtual ConfigTree base_settings(const ConfigTree& /*typed*/) const { return {}; }
   /// Returns the experiment that `config` names, and what `--resume 27` means in it.
   [[nodiscard]] virtual Experiment experiment(const TrainConfig& /*config*/, const std::string& /*resume*/) const {
     return {};
   }
-  /// Returns the message for `lockstep train NAME` without arguments, which says how to start; empty: the usual error.
+  /// Returns the message of `lockstep train NAME` without arguments, on how to start; empty: the usual error.
   [[nodiscard]] virtual std::string getting_started() const { return ""; }
   /// Makes the settings with their defaults.
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
   /// Makes the task. Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
-  /// Fills in settings that the data decide, such as the number and names of the classes, if none were given. They are
-  /// saved with the checkpoints, compared on resume, and read by `eval` and `predict`. It is called on every rank
-  /// before a run. `task` was made by this recipe from `config`.
-  /// Throws: UsageError naming both values if a setting contradicts the data; DataError as make_training_set().
+  /// Fills in settings that depend on the data, such as the number and names of the classes, unless they were given.
+  /// They are saved with the checkpoints, compared on resume, and read by `eval` and `predict`. It is called on every
+  /// rank before a run. `task` was made by this recipe from `config`.
+  /// Throws: UsageError naming both values if a setting contradicts the data; the DataErrors of make_training_set().
   virtual void settle(Task& /*task*/, TrainConfig& /*config*/) const {}
-  /// Draws a trained model's findings in a picture; none if the recipe draws nothing. Throws: DataError naming the
-  /// file.
+  /// Draws a trained model's findings in `file`; none if the recipe draws nothing. Throws: DataError naming the file.
   [[nodiscard]] virtual std::optional<Image> draw(Task& /*task*/, torch::nn::Module& /*model*/,
                                                   const std::filesystem::path& /*file*/) const {
     return std::nullopt;
   }
   /// Returns true if predict_all() reads PredictOptions::threshold.
   [[nodiscard]] virtual bool has_threshold() const { return false; }
-  /// Reads files with a trained model, in their order; `take` gets each result as soon as it is there. A recipe whose
-  /// network takes several pictures at once overrides it. Throws: DataError naming the file; UsageError if pictures are
-  /// wanted and the recipe draws none.
+  /// Predicts files in their order and calls `take` with each result as soon as it is known. A recipe whose network
+  /// takes batches of pictures overrides it. Throws: DataError naming the file; UsageError if options.pictures is set
+  /// and the recipe draws nothing.
   virtual void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
                            const PredictOptions& options, const std::function<void(Prediction)>& take) const;
-  /// Reads files with a trained model. Throws: DataError naming the file.
+  /// Predicts files with a trained model. Throws: DataError naming the file.
   [[nodiscard]] virtual std::vector<Prediction> predict(Task& task, torch::nn::Module& model,
                                                         const std::vector<std::filesystem::path>& files) const = 0;
 };

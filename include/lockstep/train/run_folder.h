@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of one training run: config.yml, log.jsonl, summary.json, checkpoints/, logs/. Locked while in use.
+// The folder of one training run: config.yml, log.jsonl, summary.json, checkpoints/, logs/. It is locked while in use.
 #pragma once
 
 #include <chrono>
@@ -16,24 +16,25 @@
 
 namespace lockstep {
 
-/// The treatment of a folder that exists.
+/// The treatment of an existing folder.
 struct RunFolderOptions {
-  bool resume = false;  ///< a folder that holds a run is valid; so is one that is empty or missing
-  /// The folder is an experiment's. Its config.yml is the user's own, so the run's settings go to config.resolved.yml.
-  /// `snapshot` becomes another name of `checkpoints`, unless something has that name.
+  bool resume = false;  ///< the folder may hold a run; it may also be empty or missing
+  /// The folder belongs to an experiment. The user wrote its config.yml, so the run's settings go to
+  /// config.resolved.yml. A link `snapshot` to `checkpoints` is made, unless something has that name.
   bool experiment = false;
-  /// How long a group that was started again waits for a process of the group before that still holds the lock, such as
-  /// one that hangs in the kernel. 0: no group came before.
+  /// How long a restarted run waits while a process of the previous attempt, such as one that hangs in the kernel,
+  /// still holds the lock. 0: there was no previous attempt.
   std::chrono::milliseconds wait_for_lock{0};
 };
 
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
 class RunFolder {
  public:
-  /// Creates and locks the folder, and removes unfinished files of writers that died.
-  /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or another process, which the message
-  ///         names, trains in it; TimeoutError if that process held it for all of `wait_for_lock`; IoError if it cannot
-  ///         be written.
+  /// Creates and locks the folder, removes unfinished files of writers that died, and makes the names that they gave
+  /// durable.
+  /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or is locked by another process,
+  ///         which the message names; TimeoutError if it stays locked for `wait_for_lock`; IoError if it cannot be
+  ///         written.
   explicit RunFolder(std::filesystem::path path, const RunFolderOptions& options = {});
 
   /// Returns the folder.
@@ -47,20 +48,20 @@ class RunFolder {
   /// Returns the name of the file with this run's settings.
   [[nodiscard]] std::string settings_file() const { return settings_file(experiment_); }
 
-  /// Checks that the folder is still the one that was opened: a write to a removed folder is lost without an error.
-  /// Cost: a system call. Throws: IoError if its path names nothing, or another folder.
+  /// Checks that the path still names the folder that was opened: a write to a removed folder is lost without an error.
+  /// Cost: a system call. Throws: IoError if the path names nothing or a different folder.
   void require_there() const;
 
-  /// Replaces a file whole or not at all. Throws: IoError.
+  /// Replaces a file atomically. Throws: IoError.
   void write(const std::string& name, std::string_view content);
 
   /// Appends one JSON object as a line to log.jsonl. Values are already JSON (text::json_quote for strings).
-  /// Throws: IoError; no part of the line is then in the log.
+  /// Throws: IoError, without a partial line in the log.
   void log(const std::vector<std::pair<std::string, std::string>>& entries);
 
-  /// Prepares log.jsonl for a run that resumes from `step`. It removes the events "step", "epoch", "refresh" and
-  /// "resume" of later steps, so that each step occurs once. It also removes, with a note, lines that are no JSON
-  /// object: a kill leaves one at the end. Throws: IoError; the log is then as before.
+  /// Prepares log.jsonl for a run that resumes from `step`. It removes the events of later steps
+  /// (view::keep_log_up_to()), so that each step occurs once. It also removes, with a note, lines that are not a JSON
+  /// object: a kill leaves one at the end. Throws: IoError, with an unchanged log.
   void drop_log_after(std::int64_t step);
 
   /// Returns "runs/captcha-20261121-093000".
@@ -72,6 +73,7 @@ class RunFolder {
  private:
   void open_log();
   void link_snapshots() const;
+  void sync_names() const;
 
   std::filesystem::path path_;
   bool experiment_;

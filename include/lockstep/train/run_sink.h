@@ -23,28 +23,28 @@ namespace lockstep {
 
 /// The set-up is done; the first step comes next.
 struct RunStart {
-  int rank = 0;                      ///< this rank
-  int world_size = 1;                ///< number of ranks
-  std::string recipe;                ///< name of the recipe, or of the program's task
-  std::filesystem::path run_dir;     ///< the run folder
-  std::string settings;              ///< YAML, as they were decided
-  std::int64_t step = 0;             ///< steps done before: 0, or the step from which the run resumes
-  bool folder_has_run = false;       ///< on rank 0: the run folder may hold events of steps that will be repeated
-  std::int64_t epochs = 0;           ///< epochs of the whole run, as far as known
-  std::int64_t total_steps = 0;      ///< steps of the whole run, as far as known
+  int rank = 0;                   ///< this rank
+  int world_size = 1;             ///< number of ranks
+  std::string recipe;             ///< name of the recipe, or of the program's task
+  std::filesystem::path run_dir;  ///< the run folder
+  std::string settings;           ///< the settings in use, as YAML
+  std::int64_t step = 0;          ///< steps done before: 0, or the step from which the run resumes
+  bool folder_has_run = false;   ///< true if the run folder may hold events of steps that will be repeated; rank 0 only
+  std::int64_t epochs = 0;       ///< epochs of the whole run, as far as known
+  std::int64_t total_steps = 0;  ///< steps of the whole run, as far as known
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
   std::int64_t total_batch = 0;      ///< samples a step, over all replicas
-  std::string banner;                ///< the lines that the console shows; on rank 0
+  std::string banner;                ///< the lines that the console shows; rank 0 only
 };
 
-/// A step's digests (docs/formats/digests.md): two runs whose digests are equal have the same bits.
+/// A step's digests (docs/formats/digests.md): two runs with equal digests are bit for bit equal.
 struct StepDigest {
   std::uint64_t loss = 0;       ///< the bits of the loss
   std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was left out
   std::uint64_t weights = 0;    ///< digest of the weights after the step
 };
 
-/// One optimizer step. Its loss is combined over all replicas while the next step runs, so the event comes a step late.
+/// One optimizer step. Its loss is averaged over all replicas during the next step, so the event comes one step late.
 struct StepResult {
   std::int64_t epoch = 0;                                  ///< counted from 0
   std::int64_t step_in_epoch = 0;                          ///< steps of the epoch that are done
@@ -57,24 +57,23 @@ struct StepResult {
   std::optional<double> loss_scale;                        ///< none: the loss is not scaled
   std::int64_t skipped = 0;                                ///< steps left out since the start of the run
   std::optional<StepDigest> digest;                        ///< none: TrainConfig::digests is off
-  std::optional<double> images_per_s;                      ///< speed over the last seconds; none until there is an
-                                                           ///< interval
+  std::optional<double> images_per_s;  ///< speed over the last seconds; none before there is an interval to measure
   std::optional<std::int64_t>
-      proved;  ///< the last step that the guard has proved good; none: it is off, or cannot serve
+      proved;  ///< the last step that the guard has proved good; none: it is off or not available
 };
 
-/// The gradients of a step are reduced, and their weights have not changed yet. It comes before the step's
+/// The gradients of a step are reduced, and the weights have not changed yet. The event comes before the step's
 /// StepResult, at steps that are multiples of TrainConfig::tensorboard_histograms.
 struct StepGradients {
-  std::int64_t step = 0;           ///< the one that is being done
-  const torch::nn::Module& model;  ///< the task's; each parameter's grad() is the mean over all replicas, times
-                                   ///< `loss_scale`. With optimizer.zero that is so only for this rank's part
-  double loss_scale = 1;           ///< the factor on the loss; 1: it is not scaled
+  std::int64_t step = 0;           ///< the current step
+  const torch::nn::Module& model;  ///< the task's model; each parameter's grad() is the mean over all replicas, times
+                                   ///< `loss_scale`; with optimizer.zero only in this rank's part
+  double loss_scale = 1;           ///< factor on the loss; 1: it is not scaled
 };
 
 /// The progress of an evaluation on this rank.
 struct EvaluationProgress {
-  std::int64_t done = 0;   ///< samples that are done
+  std::int64_t done = 0;   ///< samples that are evaluated
   std::int64_t total = 0;  ///< samples of this rank
 };
 
@@ -86,7 +85,7 @@ struct EvaluationResult {
   std::shared_ptr<const Tally> tally;  ///< the task's tally, if it has one
 };
 
-/// An epoch has ended, its evaluation included.
+/// An epoch has ended, including its evaluation.
 struct EpochResult {
   std::int64_t epoch = 0;        ///< counted from 0
   std::int64_t step = 0;         ///< steps done since the start of the run
@@ -99,17 +98,17 @@ struct EpochResult {
   std::optional<std::int64_t> skipped;  ///< steps of the epoch that were left out; none: the loss is not scaled
   MemoryUse memory;                     ///< the maximum of any rank so far
   std::vector<Metric> metrics;          ///< empty: not evaluated
-  std::shared_ptr<const view::StepReport> step_report = {};  ///< where its time went, and what to change
+  std::shared_ptr<const view::StepReport> step_report = {};  ///< the time of its parts, and advice
 };
 
-/// Between two epochs of a run in two stages, the weights were replaced by those of the first stage's best.
+/// The weights were replaced by the best weights of the first stage, between two epochs of a run with two stages.
 struct StageChange {
-  bool rolled_back = false;      ///< the second stage begins with them again; false: it begins
+  bool rolled_back = false;      ///< true: the second stage returns to these weights; false: the second stage begins
   std::string reason;            ///< "stop_epoch", "patience" or "no_better"
   std::int64_t epoch = 0;        ///< epochs done
   std::int64_t step = 0;         ///< steps done since the start of the run
   std::optional<double> decay;   ///< decay of the moving average from here on; none: there is no average
-  std::int64_t from_step = 0;    ///< the step of the checkpoint that the weights are from
+  std::int64_t from_step = 0;    ///< the step of the checkpoint with these weights
   std::int64_t epochs = 0;       ///< epochs of the whole run, as far as known now
   std::int64_t total_steps = 0;  ///< steps of the whole run, as far as known now
 };
@@ -118,16 +117,16 @@ struct StageChange {
 struct SaveResult {
   std::int64_t step = 0;           ///< the step that was saved
   std::filesystem::path path;      ///< the step folder
-  std::vector<std::string> names;  ///< "best" and similar names that it has earned
+  std::vector<std::string> names;  ///< names that now refer to it, such as "best"
 };
 
-/// The run ends: it is complete, or (result.stopped_by) it was saved and left before its end.
+/// The run ends: it is complete, or it was saved and stopped early (result.stopped_by).
 struct RunEnd {
   TrainResult result;                           ///< the result of fit()
   int world_size = 1;                           ///< number of ranks
   std::int64_t total_steps = 0;                 ///< steps of the whole run
   std::string report;                           ///< the task's own text on the last evaluation
-  std::vector<std::filesystem::path> pictures;  ///< pictures drawn of that evaluation; on rank 0
+  std::vector<std::filesystem::path> pictures;  ///< pictures drawn by that evaluation; rank 0 only
   std::shared_ptr<const view::StepReport> step_report =
       {};  ///< report on all epochs that ended in this process; null: none
 };
@@ -135,9 +134,9 @@ struct RunEnd {
 /// Receives the events of a run. A sink overrides the functions that it needs.
 ///
 /// Every rank has its own sink and calls it in the training thread, so training waits for it. Events hold the same
-/// values on every rank unless a field says otherwise; write files only if RunStart::rank is 0. on_save is called on
-/// rank 0 only, and at a later step if saves are asynchronous.
-/// Throws: an exception of a sink ends the run as an exception of the program (ExitCode::kProgram).
+/// values on every rank unless a field's comment says otherwise; write files only if RunStart::rank is 0. on_save is
+/// called on rank 0 only, and at a later step if saves are asynchronous.
+/// Throws: an exception of a sink ends the run like any exception of the program (ExitCode::kProgram).
 ///
 /// Example: examples/guide/sinks.cpp
 class RunSink {
@@ -145,19 +144,19 @@ class RunSink {
   virtual ~RunSink() = default;
   /// The set-up is done, and the first step comes next.
   virtual void on_start(const RunStart& /*event*/) {}
-  /// The gradients of a step are reduced. Only at the steps that StepGradients names.
+  /// The gradients of a step are reduced. It is called only at the steps that StepGradients describes.
   virtual void on_gradients(const StepGradients& /*event*/) {}
-  /// A step is done. Its event comes while the next step runs.
+  /// A step is done. It is called while the next step runs.
   virtual void on_step(const StepResult& /*event*/) {}
-  /// An evaluation goes on, on this rank.
+  /// An evaluation makes progress on this rank.
   virtual void on_evaluating(const EvaluationProgress& /*event*/) {}
   /// An evaluation is done, over all ranks.
   virtual void on_evaluation(const EvaluationResult& /*event*/) {}
-  /// An epoch is done, its evaluation included.
+  /// An epoch is done, including its evaluation.
   virtual void on_epoch(const EpochResult& /*event*/) {}
-  /// The second stage begins, or goes back.
+  /// The second stage begins, or returns to earlier weights.
   virtual void on_stage(const StageChange& /*event*/) {}
-  /// A checkpoint is on the disk. Rank 0 alone.
+  /// A checkpoint is on the disk. It is called on rank 0 only.
   virtual void on_save(const SaveResult& /*event*/) {}
   /// The run ends. No event follows.
   virtual void on_end(const RunEnd& /*event*/) {}
@@ -165,16 +164,16 @@ class RunSink {
 
 /// Functions instead of a class; a function that is not set receives nothing.
 struct RunCallbacks {
-  std::function<void(const RunStart&)> on_start = {};               ///< as RunSink's
-  std::function<void(const StepResult&)> on_step = {};              ///< as RunSink's
-  std::function<void(const EvaluationResult&)> on_evaluation = {};  ///< as RunSink's
-  std::function<void(const EpochResult&)> on_epoch = {};            ///< as RunSink's
-  std::function<void(const StageChange&)> on_stage = {};            ///< as RunSink's
-  std::function<void(const SaveResult&)> on_save = {};              ///< as RunSink's, on rank 0 alone
-  std::function<void(const RunEnd&)> on_end = {};                   ///< as RunSink's
+  std::function<void(const RunStart&)> on_start = {};               ///< see RunSink
+  std::function<void(const StepResult&)> on_step = {};              ///< see RunSink
+  std::function<void(const EvaluationResult&)> on_evaluation = {};  ///< see RunSink
+  std::function<void(const EpochResult&)> on_epoch = {};            ///< see RunSink
+  std::function<void(const StageChange&)> on_stage = {};            ///< see RunSink
+  std::function<void(const SaveResult&)> on_save = {};              ///< see RunSink; rank 0 only
+  std::function<void(const RunEnd&)> on_end = {};                   ///< see RunSink
 };
 
-/// Makes a sink of functions.
+/// Makes a sink that calls functions.
 /// Example: options.sinks.push_back(run_callbacks({.on_epoch = [](const EpochResult& e) { plot(e.epoch, *e.loss); }}));
 [[nodiscard]] std::shared_ptr<RunSink> run_callbacks(RunCallbacks callbacks);
 

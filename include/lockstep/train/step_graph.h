@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepGraph: forward, loss and backward of a step, recorded once for each shape and then started by one call. A GPU
-//            that computes small steps otherwise waits for the host to launch each kernel.
+// StepGraph: forward, loss and backward of a step, recorded once for each shape and then launched by one call. Without
+// it, a GPU that computes small steps waits for the host to launch each kernel.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,34 +24,34 @@
 
 namespace lockstep {
 
-/// The recordings of a StepGraph.
+/// The options of a StepGraph.
 struct StepGraphOptions {
-  /// Makes a recording; null: this device has none, and every step is computed normally.
+  /// Makes an empty recording. If it returns null, this device cannot record, and every step is computed normally.
   std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
-  /// Returns the inputs of a step's computation beside the shapes of data and target; none: this batch's step must not
-  /// be recorded. Empty: batches with `extra` are not recorded, and others have no other inputs.
+  /// Returns a text for everything that a step's computation depends on besides the shapes of data and target; none:
+  /// this batch's step must not be recorded. Without this function, steps depend on the shapes only, and batches with
+  /// `extra` are not recorded.
   std::function<std::optional<std::string>(const Batch&)> key = {};
-  /// A step that cannot be recorded is computed normally, with a fallback(), and does not end the run. A trial before
-  /// the recording shows if an operator makes the host wait: such a step is not recorded.
+  /// A step that cannot be recorded is computed normally, and fallback() gives the reason; false: it ends the run. A
+  /// trial before the recording finds operators that make the host wait; a step with such operators is not recorded.
   bool automatic = false;
-  /// The job whose ranks take part in a step's collectives; none: the step has none. Before each step the ranks compare
-  /// what they would record or replay, by one small collective of the hosts, and all of them do the same: if batches
-  /// differ, all compute normally. Their steps may call collectives of GPU tensors that NCCL carries, and no others.
+  /// The job whose ranks take part in a step's collectives; none: the step has no collectives. Before each step the
+  /// hosts compare, by one small collective, what their ranks would record or replay, and all ranks do the same: if the
+  /// batches differ, all compute normally. Their steps may only call collectives of GPU tensors by NCCL.
   std::optional<Job> job = {};
 };
 
-/// Runs training steps as CUDA graphs. The first steps are computed normally; then a step of each shape is recorded
-/// when the shape comes for the third time, and later steps replay it. The update of the weights stays outside: the
-/// host keeps the learning rate, clipping and the optimizer's counts.
+/// Runs training steps as CUDA graphs. The first steps are computed normally. After them, a step is recorded when its
+/// shape comes for the third time, and later steps of that shape replay the recording. The update of the weights is not
+/// recorded: the host keeps the learning rate, clipping and the optimizer's counts.
 ///
-/// 1. run() sets undefined gradients (after zero_grad()) to those of the batch, in the same memory for one shape, and
-/// adds
-///    to defined ones (accumulation), in the same memory for all shapes.
-/// 2. `compute` runs on the host only in the first steps and at the recordings. Other data that it reads must stay in
-///    the same memory, and its decisions are made once for a shape and key.
-/// 3. kMost recordings are kept: the least recently used one makes room. A recording that fails ends the run, unless
-///    StepGraphOptions::automatic.
-/// 4. Make a DistributedDataParallel while enter() lives, too: it keeps nodes of autograd.
+/// 1. run() sets undefined gradients (after zero_grad()) to the batch's, in the same memory for each shape. It adds to
+///    defined gradients (accumulation), in the same memory for all shapes.
+/// 2. `compute` runs on the host only in the first steps and at the recordings. Any other data that it reads must stay
+///    in the same memory, and its decisions are made once for each shape and key.
+/// 3. At most kMost recordings are kept: a new one replaces the least recently used one. A recording that fails ends
+///    the run, unless StepGraphOptions::automatic is set.
+/// 4. Make a DistributedDataParallel while the result of DeviceGraph::enter() lives, because it keeps autograd nodes.
 ///
 /// It belongs to the training thread. With StepGraphOptions::job, run() is collective.
 /// Lifetime: parameters and buffers keep their memory.
@@ -68,23 +68,23 @@ class StepGraph {
   /// Runs forward, loss and backward; returns the loss without its autograd graph.
   using Compute = std::function<at::Tensor(const Batch&)>;
 
-  /// Steps that are computed normally before one is recorded: libraries choose algorithms and allocate in them.
+  /// Steps that are computed normally before the first recording: libraries choose algorithms and allocate in them.
   static constexpr int kWarmUp = 3;
-  /// The same with several ranks: DistributedDataParallel settles its buckets, and NCCL connects.
+  /// The number of such steps with several ranks: DistributedDataParallel settles its buckets, and NCCL connects.
   static constexpr int kWarmUpOfRanks = 11;
-  /// Recordings that are kept.
+  /// The most recordings that are kept.
   static constexpr std::size_t kMost = 16;
 
   StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions options = {});
 
   /// Runs one step on `batch`, whose tensors are on the device; random numbers come from `seed`.
   /// Returns: the loss, in its own memory. Blocks: only at a recording and just before.
-  /// Throws: UsageError with the reason if the step cannot be recorded; what `compute` throws.
+  /// Throws: UsageError with the reason if the step cannot be recorded; the errors of `compute`.
   at::Tensor run(const Batch& batch, std::uint64_t seed);
 
-  /// Returns true if steps replay a recording.
+  /// Returns true if there is a recording to replay.
   [[nodiscard]] bool recorded() const noexcept { return !recordings_.empty(); }
-  /// Returns why no step is recorded any more, once that is known; else empty.
+  /// Returns the reason why no step is recorded any more; empty if steps are recorded.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
 
  private:
@@ -94,7 +94,7 @@ class StepGraph {
     Batch batch;                             ///< the tensors that it reads
     std::uint64_t calls = 0;                 ///< StepCalls::recorded
     at::Tensor loss = {};                    ///< the loss that it writes
-    std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined if a parameter gets none
+    std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined if a parameter gets no gradient
   };
 
   [[nodiscard]] std::optional<std::string> key_of(const Batch& batch) const;
@@ -115,10 +115,10 @@ class StepGraph {
   StepGraphOptions options_;
   std::unique_ptr<tensor::DeviceGraph> next_;  ///< for the next recording; all recordings use its stream
   bool adds_ = false;                          ///< a step has added to existing gradients
-  std::vector<at::Tensor> sums_;  ///< by parameter: the sum to which all recordings add; undefined: none has added yet
+  std::vector<at::Tensor> sums_;               ///< by parameter: the sum to which recordings add; undefined at first
   int steps_ = 0;
-  std::map<std::string, int> seen_;                          ///< by key: steps that were computed
-  std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, the last used first
+  std::map<std::string, int> seen_;                          ///< number of computed steps, by key
+  std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, the most recently used first
   std::string fallback_;
 };
 

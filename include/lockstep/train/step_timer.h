@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepTimer: measures the steps of a run with given settings, without the run. `lockstep tune` compares these times.
+// StepTimer: measures the training steps of given settings, without a run. `lockstep tune` compares these times.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ struct StepTimerOptions {
   bool load = true;  ///< false: every step takes the first batch again, and nothing is loaded
 };
 
-/// Times training steps with its own network, loader, replicas and optimizer, all as the Trainer makes them. It does
-/// not evaluate, print or write. The learning rate is 0, so that every step computes the same.
+/// Times training steps with its own network, loader, replicas and optimizer, made as the Trainer makes them. It does
+/// not evaluate, print or write. The learning rate is 0, so every step computes with the same weights.
 ///
 /// Lifetime: the task outlives it.
 /// Example:  lockstep::StepTimer timer{job, task, config, task.make_dataset(config.data.train)};
 ///           const double seconds = timer.run(10) / 10;
 class StepTimer {
  public:
-  /// In `config` replicas and threads may be 0, as in a run; the batch size is a number.
+  /// In `config`, replicas and threads may be 0, as for a run, but batch_size must be a number.
   /// Collective: yes.
-  /// Throws:     UsageError as the Trainer, and if there are too few samples for a full batch.
+  /// Throws:     the UsageErrors of the Trainer; UsageError if there are too few samples for a full batch.
   StepTimer(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& dataset,
             StepTimerOptions options = {});
   ~StepTimer();
@@ -43,19 +43,19 @@ class StepTimer {
   [[nodiscard]] double run(std::int64_t steps);
 
   /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order, without the timer's own
-  /// reading of the loss. There are none if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError
-  /// without a GPU.
+  /// read of the loss. It is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError without a
+  /// GPU.
   [[nodiscard]] std::vector<std::string> waits();
 
-  /// Returns the network's parameters by name. Lifetime: as the timer's.
+  /// Returns the network's parameters by name. Lifetime: the timer outlives them.
   [[nodiscard]] NamedTensors parameters() const;
   /// Returns the number of their elements.
   [[nodiscard]] std::int64_t parameter_count() const;
 
-  /// Returns the sizes of the buckets in which its gradients are reduced (DistributedDataParallel::bucket_bytes()).
+  /// Returns the sizes of the gradient buckets (DistributedDataParallel::bucket_bytes()).
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
 
-  /// Stops loading ahead, which would take time from another timer; the next run() starts loading again.
+  /// Stops the loader, which would take time from another timer; the next run() starts it again.
   void rest();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepWatch: sees single steps of a run from inside, batch by batch, as hooks of a module do in Python.
+// StepWatch: observes single steps of a run from inside, batch by batch, like module hooks in Python.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace lockstep {
 
-/// A batch whose gradients are computed. Lifetime: during the call.
+/// A batch whose gradients are computed. Lifetime: the call.
 struct WatchedBatch {
   int replica = 0;           ///< the replica that computes it
-  const Batch& batch;        ///< on the model's device
-  torch::nn::Module& model;  ///< the task's, with the weights from before the step
+  const Batch& batch;        ///< the batch, on the model's device
+  torch::nn::Module& model;  ///< the task's model, with the weights before the step
   Dataset& dataset;          ///< the training set
 };
 
 /// Receives the steps of this rank that it asks for. It must leave the model unchanged. It may draw random numbers,
-/// since each batch seeds its own. Thread-safe: not needed; the replicas' threads call it one at a time.
+/// because each batch seeds the generator. Thread-safe: not needed; the replicas' threads take turns.
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
   /// Returns true if the step that begins is to be watched. Called before each step.
   virtual bool wants(std::int64_t step) = 0;
-  /// A batch's forward comes next.
+  /// The batch's forward pass comes next.
   virtual void on_batch(const WatchedBatch& /*watched*/) {}
-  /// Its backward is done. `losses` is the loss, and its parts if there are several, in one dimension.
+  /// The batch's backward pass is done. `losses` has one dimension: the loss, then its parts if there are several.
   virtual void on_batch_done(const WatchedBatch& /*watched*/, const at::Tensor& /*losses*/) {}
   /// The step's gradients are reduced.
   virtual void on_gradients(const StepGradients& /*gradients*/) {}

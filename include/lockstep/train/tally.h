@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// Gathers an evaluation whose metrics are not sums over samples.
-/// 1. Every rank makes one and adds the batches that it evaluates; each sample is added on one rank, once.
+/// Gathers the data for metrics that are not sums over samples.
+/// 1. Every rank makes a Tally and adds the batches that it evaluates; each sample is added on one rank, once.
 /// 2. Every rank gets the bytes of all ranks, by rank, and computes the same metrics from them. The metrics must not
 ///    depend on which rank had which sample, so sort by a property of the samples first.
 ///
@@ -24,25 +24,25 @@ class Tally {
  public:
   virtual ~Tally() = default;
 
-  /// Called before the first batch if results() will be asked for all samples, as by `lockstep eval --results`: a tally
-  /// that otherwise keeps only the input of the metrics keeps everything from here on.
+  /// Called before the first batch if results() will be called for all samples, as by `lockstep eval --results`: a
+  /// tally that otherwise keeps only the input of the metrics must then keep everything.
   virtual void keep_all() {}
 
   /// Adds the outputs of a batch of the evaluation set; the model is in evaluation mode.
   virtual void add(const Outputs& outputs, const Batch& batch) = 0;
 
-  /// Returns the facts about this rank's batches that the other ranks need.
+  /// Returns the data of this rank's batches that the other ranks need.
   [[nodiscard]] virtual std::string bytes() const = 0;
 
-  /// Returns the metrics of all ranks' parts; the progress lines show the first one. It is called once, before the
-  /// functions below. Throws: DataError if no rank added a sample.
+  /// Returns the metrics from the bytes() of all ranks; the progress lines show the first one. It is called once,
+  /// before the functions below. Throws: DataError if no rank added a sample.
   [[nodiscard]] virtual std::vector<Metric> metrics(const std::vector<std::string>& parts) = 0;
 
   /// Returns more text for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report() const { return ""; }
 
-  /// Returns the files, name to content, that each evaluation leaves in the run folder's `result`. `epoch` counts from
-  /// 1; it is 0 outside of training, after keep_all(). It is called on rank 0.
+  /// Returns the files, name to content, that each evaluation writes to the folder `result` of the run. `epoch` counts
+  /// from 1; it is 0 outside of training, after keep_all(). It is called on rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
   /// Writes pictures into `folder`, which exists. It is called on rank 0 only, at the end of a run or on request.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainer: the loop that every recipe shares. Data over the ranks, mixed precision, schedule, evaluation, progress,
-// logs and checkpoints, around a Task.
+// Trainer: the training loop that all recipes share. Around a Task, it shards data over the ranks and handles mixed
+// precision, schedule, evaluation, progress, logs and checkpoints.
 #pragma once
 
 #include <chrono>
@@ -22,44 +22,44 @@
 
 namespace lockstep {
 
-/// The folder of a run, how the run begins, and its sinks.
+/// The options of a run that are not settings: its folder, its start and its sinks.
 struct TrainerOptions {
   std::string recipe = "custom";  ///< the name in the banner, config.yml and summary.json
   std::filesystem::path run_dir;  ///< empty: `runs/<recipe>-<time>`, or the run that `resume` names
   std::string resume =
       "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
-  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the weights that a fresh run
-                                    ///< starts from
+  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the first weights of a fresh run
   bool init_from_partial = false;   ///< `init_from` may fit less than half of the model's elements
-  /// A run that resumes may have another `replicas` than its checkpoint: each batch is divided into so many parts. Its
-  /// samples, steps and learning rate stay, and the result has other bits (docs/guide/resume.md). false: an error.
+  /// A run that resumes may have a number of `replicas` (the parts of a batch) that differs from its checkpoint.
+  /// Samples, steps and learning rate stay the same, but the result differs in its last bits (docs/guide/resume.md).
+  /// false: that is an error.
   bool allow_other_bits = false;
-  std::chrono::duration<double> max_time{0};  ///< after this time the run saves and leaves; 0: no limit
-  /// The folder in which all ranks save the run, at one step, when its own folder is removed or its disk refuses
-  /// writes; the run then ends with that IoError. Empty: it ends without saving.
+  std::chrono::duration<double> max_time{0};  ///< after this time the run saves and ends; 0: no limit
+  /// A folder in which all ranks save the run, at the same step, if its own folder is removed or refuses writes; the
+  /// run then ends with the IoError. Empty: it ends without saving.
   std::filesystem::path rescue;
   bool experiment = false;   ///< run_dir is an experiment's folder (RunFolderOptions)
-  bool has_options = false;  ///< messages name --resume, --set and so on, which parse_arguments() sets; false: they
-                             ///< name these fields
+  bool has_options = false;  ///< messages name options such as --resume and --set (parse_arguments() sets this); false:
+                             ///< they name these fields
   /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
-  /// Profiles this many steps after the first three: rank 0 prints where the time of a step goes, and every rank writes
-  /// run_dir/trace/rank-R.json. 0: none. The result is the same (docs/guide/profile.md).
+  /// The number of steps to profile after the first three: rank 0 prints the time of a step's parts, and every rank
+  /// writes run_dir/trace/rank-R.json. 0: none. It does not change the result (docs/guide/profile.md).
   std::int64_t profile = 0;
-  /// The run ends after this step, without an evaluation or a checkpoint of it: a replay. 0: at its end.
+  /// The step after which the run ends, without an evaluation or a checkpoint there, for a replay. 0: the last step.
   std::int64_t until_step = 0;
-  std::shared_ptr<StepWatch> watch;  ///< sees this rank's steps from inside; may be null
-  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the end of a run proposes them
+  std::shared_ptr<StepWatch> watch;  ///< observes this rank's steps from inside; may be null
+  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the run proposes them at its end
 };
 
-/// Trains a task. On CPUs the result has the same bits on any number of ranks up to config.replicas, with any number of
-/// loader workers, and however often the run was killed and resumed (docs/design/exactness.md).
+/// Trains a task. On CPUs the result is bit for bit the same on any number of ranks up to config.replicas, with any
+/// number of loader workers, and after any number of kills and resumptions (docs/design/exactness.md).
 ///
 /// Example: recipes/captcha; `lockstep::Trainer(job, task, config, {.recipe = "digits"}).fit();`
 class Trainer {
  public:
-  /// Changes `config`: `replicas`, `threads` and a `batch_size` that is auto get the values that are used. Lifetime:
-  /// `task` and `config` outlive it.
+  /// Changes `config`: `replicas`, `threads` and a `batch_size` of auto get the values in use. Lifetime: `task` and
+  /// `config` outlive it.
   Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -68,8 +68,8 @@ class Trainer {
   /// Trains to the end: banner, epochs, evaluations, checkpoints, summary.
   ///
   /// SIGTERM, SIGUSR1 and options.max_time on any rank end it early: all ranks agree on a step, save, and return with
-  /// stopped_by set (a program then ends with 143, as ExitCode::kTerminated). A second SIGTERM, at least a second
-  /// later, ends the process. Under Slurm, SIGUSR1 and max_time also ask Slurm to start the job again. Handlers that
+  /// stopped_by set (the program should then exit with 143, ExitCode::kTerminated). A second SIGTERM, at least a second
+  /// later, ends the process. Under Slurm, SIGUSR1 and max_time also ask Slurm to requeue the job. Signal handlers that
   /// the program has set are kept.
   ///
   /// Collective: yes; every rank calls it once.
@@ -77,12 +77,12 @@ class Trainer {
   /// With stages.stop_epoch, all ranks continue from the best checkpoint after that many epochs (see
   /// TrainConfig::Stages).
   ///
-  /// A loss that is not finite ends the run on every rank; that batch is kept in RUN/bad_batches. Weights, moments or
-  /// an average that are not finite end it when they would be saved (checkpoint.require_finite).
+  /// A loss that is not finite ends the run on every rank; its batch is saved in RUN/bad_batches. Weights, moments or
+  /// an average that are not finite end the run when they are to be saved (checkpoint.require_finite).
   ///
-  /// Throws: UsageError (settings, a run folder in use, settings that differ from those of the checkpoint to resume),
-  ///         DataError (samples, a checkpoint that does not verify, a loss or weights that are not finite),
-  ///         ResourceError (memory), IoError, PeerError, TimeoutError.
+  /// Throws: UsageError (settings, a run folder in use, settings that differ from the checkpoint to resume), DataError
+  ///         (samples, a checkpoint that does not verify, a loss or weights that are not finite), ResourceError
+  ///         (memory), IoError, PeerError, TimeoutError.
   TrainResult fit();
 
  private:

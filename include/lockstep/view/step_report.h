@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of the parts of training steps on each rank, and advice. Pure: module train collects the figures.
+// The time of the parts of training steps on each rank, and advice. Pure functions: module train collects the figures.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@ namespace lockstep::view {
 /// The parts of a rank's time.
 enum class StepPart : std::uint8_t {
   kData,       ///< waiting for a batch
-  kForward,    ///< the loss included
-  kBackward,   ///< without kExposed
-  kExposed,    ///< communication that the backward pass does not hide, and the wait for slower ranks in it
+  kForward,    ///< the forward pass and the loss
+  kBackward,   ///< the backward pass, without kExposed
+  kExposed,    ///< communication that the backward pass does not hide, including waits for slower ranks
   kOptimizer,  ///< updating the weights
   kSave,       ///< copying the state for a checkpoint, and waiting for an earlier one
   kEvaluate,   ///< evaluations
@@ -29,55 +29,55 @@ inline constexpr std::size_t kParts = 8;
 /// Returns "data", "forward" and so on.
 [[nodiscard]] const char* name_of(StepPart part);
 
-/// The steps of a stretch of the run, on one rank; stretches begin at the same steps on every rank. Units: seconds.
+/// Consecutive steps of one rank; stretches begin at the same steps on every rank. Units: seconds.
 struct Stretch {
   std::int64_t first_step = 0;  ///< its first step
   std::int64_t steps = 0;       ///< number of its steps
-  double compute = 0;           ///< forward, backward and optimizer
+  double compute = 0;           ///< time of forward, backward and optimizer
   double compute_cpu = 0;       ///< the training thread's CPU time in them
 };
 
-/// The loader's threads of a rank. Units: seconds, summed over them.
+/// A rank's loader threads. Units: seconds, summed over the threads.
 struct WorkerFigures {
-  std::int64_t count = 0;  ///< 0: the training thread loads
-  double busy = 0;         ///< time in the data set
-  double cpu = 0;          ///< CPU time in it
-  double delayed = 0;      ///< time in which they could have run and had no core
+  std::int64_t count = 0;  ///< number of threads; 0: the training thread loads
+  double busy = 0;         ///< time that they spent in the data set
+  double cpu = 0;          ///< their CPU time in the data set
+  double delayed = 0;      ///< time in which they were runnable and had no core
 };
 
 /// The traffic of a network interface. Units: bytes.
 struct Traffic {
   std::string name;           ///< name of the interface
-  std::int64_t sent = 0;      ///< bytes that left the host
-  std::int64_t received = 0;  ///< bytes that came in
+  std::int64_t sent = 0;      ///< bytes that the host sent
+  std::int64_t received = 0;  ///< bytes that the host received
 };
 
 /// One rank's figures. Units: seconds, bytes.
 struct RankFigures {
-  int rank = 0;                        ///< its number
+  int rank = 0;                        ///< the rank
   std::string host;                    ///< its host's name
-  std::int64_t steps = 0;              ///< steps that were added up
-  double seconds = 0;                  ///< their time, with evaluations and saves
+  std::int64_t steps = 0;              ///< number of steps in these figures
+  double seconds = 0;                  ///< time of the steps, with evaluations and saves
   std::array<double, kParts> parts{};  ///< time of each StepPart
   double compute_cpu = 0;              ///< the training thread's CPU time in forward, backward and optimizer
-  double delayed = 0;                  ///< time in which the training thread could have run and had no core
+  double delayed = 0;                  ///< time in which the training thread was runnable and had no core
   double process_cpu = 0;              ///< CPU time of the whole process
-  std::int64_t preempted = 0;          ///< how often the kernel took the training thread's core away
+  std::int64_t preempted = 0;          ///< number of times that the kernel preempted the training thread
   WorkerFigures workers;               ///< its loader's threads
-  std::int64_t read_bytes = 0;         ///< bytes that it read from files, also out of the kernel's cache
-  double cores = 0;                    ///< cores that it may use
-  std::string cpus = {};               ///< their numbers; ranks with the same ones share them
+  std::int64_t read_bytes = 0;         ///< bytes that it read from files, including reads from the kernel's cache
+  double cores = 0;                    ///< number of cores that it may use
+  std::string cpus = {};               ///< the numbers of these cores; ranks with equal numbers share the cores
   std::int64_t buckets = 0;            ///< number of gradient buckets
   std::int64_t bucket_bytes = 0;       ///< size of all buckets
   std::int64_t resident = 0;           ///< the largest resident set so far
-  std::int64_t shared = 0;             ///< shared memory in it now, which ranks of a host have in common
-  std::int64_t device = 0;             ///< the most that tensors took on the GPU; 0: no GPU
-  std::int64_t host_memory = 0;        ///< memory of the host, or of the control group; 0: unknown
-  std::int64_t host_free = 0;          ///< the free part of it
-  std::string network;                 ///< names the network that its interfaces belong to: a host, or a container
-  std::vector<Traffic> traffic;        ///< traffic of the interfaces that carried any, without loopback
-  std::int64_t resent = 0;             ///< TCP segments that were sent again
-  std::vector<Stretch> stretches;      ///< oldest first
+  std::int64_t shared = 0;  ///< shared memory in the present resident set, which the ranks of a host have in common
+  std::int64_t device = 0;  ///< the largest size of tensors on the GPU; 0: no GPU
+  std::int64_t host_memory = 0;    ///< memory of the host, or of the control group; 0: unknown
+  std::int64_t host_free = 0;      ///< the free part of host_memory
+  std::string network;             ///< identifies the network namespace of its interfaces: a host, or a container
+  std::vector<Traffic> traffic;    ///< traffic of the interfaces that carried any, without loopback
+  std::int64_t resent = 0;         ///< TCP segments that were retransmitted
+  std::vector<Stretch> stretches;  ///< its stretches, oldest first
 
   /// Returns the time of a part.
   [[nodiscard]] double time_in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
@@ -85,9 +85,9 @@ struct RankFigures {
   [[nodiscard]] double compute() const {
     return time_in(StepPart::kForward) + time_in(StepPart::kBackward) + time_in(StepPart::kOptimizer);
   }
-  /// Returns the time of steps: without evaluations and saves.
+  /// Returns the time of the steps, without evaluations and saves.
   [[nodiscard]] double training() const { return seconds - time_in(StepPart::kEvaluate) - time_in(StepPart::kSave); }
-  /// Returns the part's share of it, from 0 to 1.
+  /// Returns the part's share of training(), from 0 to 1.
   [[nodiscard]] double share(StepPart part) const;
 };
 
@@ -96,19 +96,19 @@ enum class Cause : std::uint8_t {
   kSlowDisk,          ///< loader threads wait for the disk
   kFewWorkers,        ///< loader threads are always busy, and cores have nothing to do
   kCostlyLoading,     ///< loader threads are always busy, and no core is free
-  kUnbalancedLoader,  ///< one rank waits for data, and the others do not
+  kUnbalancedLoader,  ///< one rank waits for data, and the other ranks do not
   kBusyCore,          ///< a rank's core is shared with another program
-  kMoreWork,          ///< a rank computes more than the others
-  kTinyBuckets,       ///< gradients go in many small buckets
+  kMoreWork,          ///< a rank computes more than the other ranks
+  kTinyBuckets,       ///< gradients are reduced in many small buckets
   kMemory             ///< memory is near its limit
 };
 /// Returns "slow_disk" and so on, as in the files.
 [[nodiscard]] const char* name_of(Cause cause);
 
-/// A cause of slow steps, now or soon.
+/// A present or imminent cause of slow steps.
 struct Finding {
-  Cause cause = Cause::kSlowDisk;  ///< its subject
-  int rank = -1;                   ///< the rank that it is about; -1: all
+  Cause cause = Cause::kSlowDisk;  ///< the cause
+  int rank = -1;                   ///< the rank concerned; -1: all ranks
   std::string sentence;            ///< the observation, with its figures
   std::string advice;              ///< the change to make
 };
@@ -123,42 +123,42 @@ struct ReportSettings {
 /// The time of the parts of steps on each rank, and the causes.
 struct StepReport {
   std::int64_t first_step = 0;     ///< the first step that counts
-  std::int64_t last_step = 0;      ///< the last one
-  std::vector<RankFigures> ranks;  ///< by rank
+  std::int64_t last_step = 0;      ///< the last step that counts
+  std::vector<RankFigures> ranks;  ///< figures by rank
   std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds a later stretch of the same rank: times and counts add up, and the newer state of memory replaces the older.
+/// Adds later figures of the same rank: adds times and counts, and replaces the state of memory.
 void add(RankFigures& sum, const RankFigures& later);
 
 /// The traffic of the hosts' interfaces, each host counted once. Units: bytes a second; segments.
 struct NetworkSum {
   double sent = 0;          ///< bytes a second
   double received = 0;      ///< bytes a second
-  std::int64_t resent = 0;  ///< segments that were sent again
+  std::int64_t resent = 0;  ///< segments that were retransmitted
 };
-/// Returns none if all ranks share one network.
+/// Returns the traffic between networks; none if all ranks share one network.
 [[nodiscard]] std::optional<NetworkSum> network_of(const StepReport& report);
 
 /// Returns the findings from the figures; empty if the run is healthy or too short to judge.
 [[nodiscard]] std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings);
 
-/// Returns the findings of `found` that are not in `said`, by cause and rank.
+/// Returns the findings of `found` whose cause and rank are not in `said`.
 [[nodiscard]] std::vector<Finding> new_findings(const std::vector<Finding>& found, const std::vector<Finding>& said);
 
 /// Returns the lines of findings, each at most `width` columns. They end with a line end.
 [[nodiscard]] std::string findings_text(const std::vector<Finding>& findings, int width = 80);
 
-/// Returns a table with a line for each rank (of many ranks for the slowest), and the findings.
+/// Returns a table with a line for each rank (if there are many, for the slowest ranks), and the findings.
 [[nodiscard]] std::string report_text(const StepReport& report, int width = 80);
 
 /// Returns one line of JSON without a line end.
 [[nodiscard]] std::string to_json(const RankFigures& figures);
-/// Reads the text of to_json(); none if it is no such object.
+/// Reads the text of to_json(); none if it is not such an object.
 [[nodiscard]] std::optional<RankFigures> parse_rank_figures(std::string_view json);
 /// Returns one line of JSON without a line end.
 [[nodiscard]] std::string to_json(const StepReport& report);
-/// Reads the text of to_json(); none if it is no such object.
+/// Reads the text of to_json(); none if it is not such an object.
 [[nodiscard]] std::optional<StepReport> parse_step_report(std::string_view json);
 
 }  // namespace lockstep::view

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for people: aligned columns, printed row by row as results come, or whole.
+// Tables for people: aligned columns, printed as a whole or row by row as results arrive.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 
 namespace lockstep::view {
 
-/// One column. Rows are printed one by one, so its width is fixed when the header is printed.
+/// One column. Its width is fixed when the header is printed, because rows are printed one by one.
 struct Column {
   std::string title;            ///< its heading
-  int width = 0;                ///< the least width; the title's width if that is more
+  int width = 0;                ///< the least width; a wider title sets the width
   Align align = Align::kRight;  ///< the side that its values are aligned to
   int leave_out = 0;  ///< in a table that is too wide, columns with the highest number are left out first; 0: never
 };
 
-/// A table that is printed row by row under a header. The texts have no trailing spaces and end with a line end.
+/// A table that is printed row by row under a header. Lines have no trailing spaces; texts end with a line end.
 /// Example: Table table({{"epoch", 9}, {"loss", 8}}); print(table.header()); print(table.row({"1/150", "0.1042"}));
 class Table {
  public:
-  /// `width` is the number of columns of the terminal; 0: no limit, nothing is left out.
+  /// `width` is the width of the terminal; 0: no limit, nothing is left out.
   explicit Table(std::vector<Column> columns, int width = 0);
 
   /// Returns the titles and a rule below them.
   [[nodiscard]] std::string header() const;
   /// Returns one row. `cells` has one cell for every column, even for those that are left out.
-  /// Throws: UsageError if the number of cells is not that of the columns.
+  /// Throws: UsageError if the numbers of cells and columns differ.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 
  private:
@@ -40,17 +40,17 @@ class Table {
   std::vector<bool> is_shown_;
 };
 
-/// Returns header and rows at once; each column is as wide as its widest cell.
+/// Returns the whole table; each column is as wide as its widest cell.
 [[nodiscard]] std::string render_table(std::vector<Column> columns, const std::vector<std::vector<std::string>>& rows);
 
-/// One kind of mistake of a classifier.
+/// One kind of mistake by a classifier.
 struct Confusion {
   std::string truth;       ///< the right class
   std::string predicted;   ///< the model's answer
-  std::int64_t count = 0;  ///< how often
+  std::int64_t count = 0;  ///< number of these mistakes
 };
 
-/// Returns lines such as "predicted O for 0: 12 times", at most `limit`, the most frequent first; if there is none, a
+/// Returns at most `limit` lines such as "predicted O for 0: 12 times", the most frequent first; without mistakes, a
 /// line that says so.
 [[nodiscard]] std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit = 10);
 

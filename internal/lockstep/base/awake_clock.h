@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time that this process could use. A whole job may be suspended and go on: by Ctrl-Z, by Slurm, with a paused virtual
-// machine. To measure how long others are silent, leave out the time in which this process itself was stopped.
+// A clock that leaves out the time in which this process was stopped. A whole job may be suspended and resumed by
+// Ctrl-Z, by Slurm, or with a virtual machine. The silence of other processes is therefore measured without the time in
+// which this process itself was stopped.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,11 @@
 
 namespace lockstep {
 
-/// Counts time in which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline) give_up();
+/// Counts the time in which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline)
+/// give_up();
 class AwakeTime {
  public:
-  /// `look`: at() is called at least this often during a wait. If it is called after more than three times as long, the
+  /// During a wait, call at() at least once every `look`. If more than three times `look` passes between two calls, the
   /// process was stopped, and only `look` counts. So a late wake-up on a busy machine does not count as a stop.
   explicit AwakeTime(TimePoint::duration look) : look_(look) {}
   /// Returns `now` minus the time in which the process was stopped.
@@ -28,7 +30,7 @@ class AwakeTime {
     last_ = now;
     return now - stopped_;
   }
-  /// Returns how long the process was stopped so far.
+  /// Returns the total time in which the process was stopped.
   [[nodiscard]] TimePoint::duration stopped() const { return stopped_; }
 
  private:
@@ -37,10 +39,10 @@ class AwakeTime {
   TimePoint::duration stopped_{0};
 };
 
-/// A wait for a moment of AwakeClock must look at the clock at least this often.
+/// The longest time between two calls to now() during a wait that uses AwakeClock.
 inline constexpr std::chrono::milliseconds kAwakeLook{200};
 
-/// The time of this process without the time in which it was stopped. Thread-safe: yes.
+/// The process's clock without the time in which the process was stopped. Thread-safe: yes.
 class AwakeClock final : public Clock {
  public:
   explicit AwakeClock(const Clock& source) : source_(source) {}
@@ -54,13 +56,13 @@ class AwakeClock final : public Clock {
   mutable AwakeTime time_{kAwakeLook};
 };
 
-/// Returns the wait until the next look at the clock, if `left` is left until a moment of AwakeClock.
+/// Returns the time to wait before the next call to now(), if `left` remains until the deadline by AwakeClock.
 [[nodiscard]] inline std::chrono::nanoseconds awake_slice(std::chrono::nanoseconds left) {
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
 }
 
-/// Waits until `done`, for `limit` at most, in short waits. A short wait that the process slept through counts only for
-/// its planned length. Returns the last result of `done`.
+/// Waits until `done` returns true, for `limit` at most, in short waits. If the process is stopped during a short wait,
+/// only its planned length counts. Returns the last result of `done`.
 template <class Done>
 bool wait_awake(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds limit,
                 const Done& done) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads Lockstep's CUDA code if the machine can use it. All of it is in one library, liblockstep-cuda.so. No other file
-// of Lockstep is linked with CUDA, so that one build serves machines with and without GPUs.
+// Loads Lockstep's CUDA code if the machine can use it. All CUDA code is in one library, liblockstep-cuda.so. No other
+// file of Lockstep is linked with CUDA, so one build serves machines with and without GPUs.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace lockstep::cuda {
 
-/// The parts that a process needs for GPUs and may lack, in the order of the checks.
+/// The first missing part that a process needs for GPUs. The checks have this order.
 enum class Lack {
-  kNothing,   ///< as far as libraries go, it can compute on GPUs
+  kNothing,   ///< no library is missing
   kParts,     ///< this build has no liblockstep-cuda.so
   kLibtorch,  ///< libtorch has no libtorch_cuda.so
   kDriver,    ///< libcuda.so.1 cannot be loaded
-  kFit        ///< all of them are there, but liblockstep-cuda.so cannot be loaded
+  kFit        ///< no file is missing, but liblockstep-cuda.so cannot be loaded
 };
 
 /// The reason why a process cannot compute on GPUs.
@@ -32,21 +32,21 @@ struct Search {
   std::vector<std::string> torch_folders = {};  ///< candidates for libtorch: the first that has libc10.so counts
 };
 
-/// Returns the folders to search for code in the file `binary`: beside it, in the folder of libraries beside the
-/// program's, and in the build's. `torch_folder`: that of the libtorch which the process has loaded; empty: it has
-/// loaded none, and the build's counts. It is a pure function.
+/// Returns the folders to search for code in the file `binary`: its own folder, the installed library folder beside
+/// that, and the build's. `torch_folder` is the folder of the libtorch that the process has loaded; if it has loaded
+/// none (empty), the build's libtorch counts. It is a pure function.
 [[nodiscard]] Search search_from(const std::string& binary, const std::string& torch_folder);
 
 /// Returns the folders that this process searches.
 [[nodiscard]] Search search_of_this_process();
 
-/// Returns the first obstacle to a process that searches these folders. Loads only the driver's library.
+/// Returns the first obstacle for a process that searches these folders. Loads only the driver's library.
 [[nodiscard]] Obstacle obstacle_to(const Search& search);
 
 /// A loaded liblockstep-cuda.so, or the reason why none was loaded.
 struct Library {
-  const void* parts = nullptr;  ///< the result of its function; null: none was loaded
-  std::string path = {};        ///< its file
+  const void* parts = nullptr;  ///< the result of the library's only function; null: none was loaded
+  std::string path = {};        ///< the library's file
   Obstacle obstacle = {};       ///< the reason why none was loaded
 };
 
@@ -55,7 +55,7 @@ struct Library {
 [[nodiscard]] Library open(const Search& search);
 
 /// Returns the library of this process, which the first call opens. Programs with libtorch make that call before
-/// main(): libtorch asks for CUDA once, and remembers the answer. Thread-safe: yes.
+/// main(), because libtorch looks for CUDA once and remembers the result. Thread-safe: yes.
 [[nodiscard]] const Library& library();
 
 }  // namespace lockstep::cuda

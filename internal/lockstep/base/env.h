@@ -24,9 +24,9 @@ namespace lockstep::env {
 
 /// Returns the time limit of every collective: LOCKSTEP_TIMEOUT, else NCCL_TIMEOUT, in seconds (fractions are valid);
 /// the default is 300 s.
-/// Throws: UsageError if it is no positive number.
+/// Throws: UsageError if the variable is not a positive number.
 [[nodiscard]] std::chrono::milliseconds collective_timeout();
-/// Returns the variable that set it, for messages: "NCCL_TIMEOUT", else "LOCKSTEP_TIMEOUT", even if neither is set.
+/// Returns the name of the variable that sets this limit, for messages; "LOCKSTEP_TIMEOUT" if neither is set.
 [[nodiscard]] const char* timeout_variable();
 
 }  // namespace lockstep::env

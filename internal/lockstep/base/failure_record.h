@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's failure as one value, which ranks, agents and savers exchange and the launcher prints. Like XGBoost's
+// A rank's failure as one value that ranks, agents and savers exchange and the launcher prints. Like XGBoost's
 // collective errors, it has the failure, its place and its cause.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-/// kNone: no failure. kDied: the rank's process ended without a message. kFailed: the rank had an error of its own.
-/// kTimeout: it was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another
-/// rank's failure. kLost: the rank's whole node was lost, and `rank` is its first. kHang: the launcher found that the
-/// others waited for `rank`, or that its calls differed from theirs; `message` says which.
+/// kNone: no failure. kDied: the rank's process ended without a message. kFailed: the rank had its own error. kTimeout:
+/// it was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's failure.
+/// kLost: the rank's whole node was lost, and `rank` is its first. kHang: the launcher found that the other ranks
+/// waited for `rank`, or that the calls of `rank` differed from theirs; `message` says which.
 enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost, kHang };
 
 /// Returns "died", "failed" and so on.
@@ -32,38 +32,37 @@ class MismatchError : public UsageError {
 /// A failure of one rank, as the ranks send it to each other and to the launcher through the store.
 struct FailureRecord {
   FailureKind kind = FailureKind::kFailed;  ///< the kind of failure
-  std::string type = {};                    ///< the error's type, "DataError"; empty: it is no Lockstep error
+  std::string type = {};                    ///< the error's type, "DataError"; empty: not a Lockstep error
   std::string message = {};                 ///< the failure, in words
   std::string hint = {};                    ///< the next step; may be empty
   int rank = -1;                            ///< the rank in the job; -1: unknown
-  std::string host = {};                    ///< the host of the rank
-  int erred = -1;                           ///< of a CorruptionError: the rank that erred; -1: unknown
-  std::int64_t time_ns = 0;                 ///< when the record was made, in nanoseconds since 1970
+  std::string host = {};                    ///< name of the rank's host
+  int erred = -1;            ///< the rank with wrong numbers, if the error is a CorruptionError; -1: unknown
+  std::int64_t time_ns = 0;  ///< when the record was made, in nanoseconds since 1970
 };
 
-/// The store's key of the first failure. Its value is a record as JSON, written once by compare_set. The rank that
-/// fails first writes it, or the agent does if the rank no longer can.
+/// The store's key of the first failure. Its value is a record as JSON, written once with compare_set(). The rank that
+/// fails first writes it, or its agent if the rank no longer can.
 inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 
-/// Returns nanoseconds since 1970.
+/// Returns the wall time in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns `error` of this rank in the form for other ranks and the launcher. An exception that is no lockstep::Error
-/// has the type fault::type_of_unknown().
+/// Returns the record of this rank's `error`. The type of a foreign exception is fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error, int rank = -1, const std::string& host = {});
 
-/// Returns "DataError: broken image", or only the message if there is no type, or the message begins with it.
+/// Returns "DataError: broken image", or only the message if the type is empty or the message begins with it.
 [[nodiscard]] std::string words_of(const FailureRecord& record);
 
 /// Returns one line of JSON: {"kind", "type", "message", "hint", "rank", "erred", "host", "what", "time_ns"}; "what"
 /// is words_of().
 [[nodiscard]] std::string to_json(const FailureRecord& record);
 
-/// Reads the text of to_json(), or {"rank", "host", "what"} alone. The text may come from a stranger: it is cleaned for
-/// a terminal, and secrets are left out. Returns empty if it is no such JSON.
+/// Reads the text of to_json(), or JSON with only "rank", "host" and "what". The text may come from a stranger, so the
+/// function cleans it for a terminal and leaves out secrets. Returns none if the text is not such JSON.
 [[nodiscard]] std::optional<FailureRecord> parse_failure(const std::string& json);
 
-/// Throws: always the error that the record describes; InternalError if its type is unknown.
+/// Always throws: the error that the record describes; InternalError if its type is unknown.
 [[noreturn]] void rethrow(const FailureRecord& record);
 
 /// Returns the exit code of a program that ends with the record's error.

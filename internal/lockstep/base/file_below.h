@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a folder into which others may write: a link there must not lead out of it.
+// Reads files of a folder into which others may write, without following a link out of the folder.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 
 namespace lockstep {
 
-/// Opens a regular file below `root` for reading. No part of `path` may be a link or ".."; `root` itself may be a link.
-/// Returns an invalid descriptor if the file is missing or not regular; a pipe does not block it.
+/// Opens the regular file `path` below `root` for reading. No part of `path` may be a link or ".."; `root` itself may
+/// be a link. Returns an invalid descriptor if the file is missing or not regular; a pipe does not block it.
 [[nodiscard]] UniqueFd open_below(const std::filesystem::path& root, const std::filesystem::path& path);
 
-/// Returns the content of such a file; none if open_below() finds none, or if it has more than `most` bytes.
+/// Returns the content of the file; none if open_below() cannot open it, or if it has more than `most` bytes.
 [[nodiscard]] std::optional<std::string> read_below(const std::filesystem::path& root,
                                                     const std::filesystem::path& path, std::size_t most);
 

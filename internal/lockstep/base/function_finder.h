@@ -13,16 +13,16 @@ namespace lockstep {
 /// Finds functions in a loaded library and remembers the first that is missing.
 class FunctionFinder {
  public:
-  /// `library`: the handle from dlopen().
+  /// `library` is the handle from dlopen().
   explicit FunctionFinder(void* library) : library_(library) {}
 
-  /// Sets `function` to the library's; to null if the library lacks it.
+  /// Sets `function` to the library's function `name`; to null if the library lacks it.
   template <class Function>
   void set(Function& function, const char* name) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
     if (function == nullptr && missing_.empty()) missing_ = name;
   }
-  /// Returns the first name that was not found; empty: all were.
+  /// Returns the first name that was not found; empty: all were found.
   [[nodiscard]] const std::string& missing() const noexcept { return missing_; }
 
  private:

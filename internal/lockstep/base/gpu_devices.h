@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs as seen through the kernel and CUDA_VISIBLE_DEVICES, for programs without CUDA.
+// Counts GPUs by their device files and CUDA_VISIBLE_DEVICES, for programs without CUDA.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,18 @@
 
 namespace lockstep {
 
-/// Returns the number of NVIDIA GPUs in `folder`: nvidia0 and so on.
+/// Returns the number of NVIDIA GPUs in `folder`, by the device files nvidia0 and so on.
 [[nodiscard]] int count_gpu_devices(const std::filesystem::path& folder = "/dev");
 
 /// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none: the
-/// variable is not set. Slices (MIG) count one by one, although CUDA shows only the first of them to a process. It is a
-/// pure function.
+/// variable is not set. Each MIG slice counts, although CUDA shows only the first one. It is a pure function.
 [[nodiscard]] int count_visible_gpus(int devices, const std::optional<std::string_view>& visible);
 
-/// Returns the only entry of the list `visible` that a host's rank may see: entries are assigned round-robin. Empty:
-/// the list shows no GPU. It is a pure function.
+/// Returns the one entry of the list `visible` that the rank `local_rank` may see; entries are assigned round-robin.
+/// Empty: the list shows no GPU. It is a pure function.
 [[nodiscard]] std::string visible_gpu_of(std::string_view visible, int local_rank);
 
-/// Returns true if the list names slices of GPUs: then each rank must see only its own. It is a pure function.
+/// Returns true if the list names MIG slices. Each rank must then see only its own. It is a pure function.
 [[nodiscard]] bool names_slices(std::string_view visible);
 
 }  // namespace lockstep

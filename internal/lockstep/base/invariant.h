@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditions that hold unless Lockstep has a bug. Release builds check them, too: a run that goes on in a wrong state
-// costs more than a rank that ends. Cheap conditions only; a mistake of a caller or another process is an Error.
+// Checks conditions that hold unless Lockstep has a bug. Release builds check them, too: a run that continues in a
+// wrong state costs more than a rank that ends. Use it for cheap conditions only; a mistake by a caller or a peer is an
+// Error.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +12,8 @@
 
 namespace lockstep {
 
-/// Prints the condition, its place and the state, leaves them in the launcher's error file as an InternalError, and
-/// ends the process with exit code 70 at once, whatever its threads do. Thread-safe: yes.
+/// Prints the condition, its place and the state, writes them to the launcher's error file as an InternalError, and
+/// ends the process with exit code 70 at once, without waiting for its threads. Thread-safe: yes.
 [[noreturn]] void end_by_invariant(const char* condition, const char* file, int line,
                                    const std::string& state) noexcept;
 
@@ -20,7 +21,7 @@ namespace lockstep {
 
 #pragma GCC visibility pop
 
-/// Ends the process unless `condition` holds. The other arguments are the format and values of the state's text.
+/// Ends the process unless `condition` holds. The other arguments are the format and values of a text about the state.
 /// Example: LOCKSTEP_INVARIANT(!running_, "operation {} of {}", sequence, pending_.size());
 #define LOCKSTEP_INVARIANT(condition, ...)           \
   (__builtin_expect(static_cast<bool>(condition), 1) \

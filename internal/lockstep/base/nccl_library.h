@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads NCCL when ranks need it. One program runs with and without NCCL, and it is built without NCCL's header. The
-// types and values are NCCL's binary interface, common to 2.14 and all later versions.
+// Loads NCCL when ranks need it. So one program runs with and without NCCL, and is built without NCCL's header. The
+// types and values are NCCL's binary interface, which is the same in 2.14 and all later versions.
 #pragma once
 
 #include <cstddef>
@@ -54,9 +54,9 @@ struct UniqueId {
   char internal[128];  ///< private to NCCL
 };
 
-constexpr int kOldestVersion = 21400;  ///< 2.14: the first with non-blocking communicators
+constexpr int kOldestVersion = 21400;  ///< 2.14, the first version with non-blocking communicators
 
-/// ncclConfig_t as in 2.14: a later NCCL uses its defaults for newer fields.
+/// ncclConfig_t of NCCL 2.14; a later NCCL uses its defaults for newer fields.
 struct Config {
   std::size_t size = sizeof(Config);  ///< bytes
   unsigned magic = 0xcafebeef;        ///< marks an ncclConfig_t
@@ -97,22 +97,22 @@ struct Search {
 /// Returns LOCKSTEP_NCCL; empty: it is not set.
 [[nodiscard]] std::string named_by_user();
 
-/// Returns the places to search for a program that loads these files. It is a pure function.
+/// Returns the places to search for a process that has loaded `files`. It is a pure function.
 [[nodiscard]] Search search_among(const std::vector<std::string>& files);
 
 /// Returns the places to search for this process, from its environment and its loaded files.
 [[nodiscard]] Search search_of_this_process();
 
-/// Returns the files to open, in this order: the file that the user names; or the loaded one, since two NCCLs in a
-/// process would take each other's functions; else those beside libtorch, as in Python's packages and the archives of
-/// pytorch.org, and the system's. It is a pure function.
+/// Returns the files to open, in order: only the file that the user names; or only the loaded file, because two NCCLs
+/// in a process would call each other's functions; or else the files beside libtorch, as Python's packages and the
+/// archives of pytorch.org install NCCL, then the system's. It is a pure function.
 [[nodiscard]] std::vector<std::string> places(const Search& search);
 
 /// An open library, or the reason why there is none.
 struct Library {
   Functions functions = {};  ///< all of them if `problem` is empty
   std::string version = {};  ///< "2.28.9"; empty: no library was opened
-  std::string path = {};     ///< its file; empty: no library was opened
+  std::string path = {};     ///< the library's file; empty: no library was opened
   std::string problem = {};  ///< the reason why it cannot be used, in one line; empty: it can
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of a training's options and settings in messages: a program without a command line of its own sets fields.
+// Names training options and settings in messages: as command-line options, or as fields that a program sets.
 #pragma once
 
 #include <array>

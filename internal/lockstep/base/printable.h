@@ -10,8 +10,8 @@
 
 namespace lockstep::text {
 
-/// Returns `words` with every control character but line feed and tab as "\x1b", including those of Unicode (C1, the
-/// marks that reverse the direction of writing), and with bytes that are not UTF-8 as "\xff".
+/// Returns `words` with escapes: control characters except line feed and tab become "\x1b" and the like, even those of
+/// Unicode (C1, and the marks that reverse the direction of writing); bytes that are not UTF-8 become "\xff".
 [[nodiscard]] std::string printable(std::string_view words);
 
 /// Does the same for one line: a line feed becomes "\n", a tab "\t".
@@ -21,8 +21,7 @@ namespace lockstep::text {
 /// its query. "#sha256=..." is kept; another fragment becomes "#***".
 [[nodiscard]] std::string without_secrets(std::string_view words);
 
-/// Returns printable(without_secrets(words)): for the text of a file, a peer or a command line in an error or a log
-/// line.
+/// Returns printable(without_secrets(words)), for text from a file, a peer or a command line in an error or a log line.
 [[nodiscard]] std::string for_people(std::string_view words);
 
 }  // namespace lockstep::text

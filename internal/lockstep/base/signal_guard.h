@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals belong to the user's threads: the user's handlers do not expect to run in Lockstep's threads.
+// Keeps signals away from Lockstep's threads: the user's handlers do not expect to run there.
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// While it lives, the calling thread takes no signals. Threads that it starts meanwhile never take any.
+/// While it lives, the calling thread takes no signals. Threads that it starts during that time never take any.
 class [[nodiscard]] SignalGuard {
  public:
   SignalGuard() noexcept {
@@ -27,7 +27,7 @@ class [[nodiscard]] SignalGuard {
 };
 
 /// The attributes with which posix_spawn() starts a program as a shell would: no signal is blocked, and SIGPIPE ends
-/// it, whatever the settings of the calling thread. Python's subprocess restores the same.
+/// it, regardless of the calling thread's settings. Python's subprocess does the same.
 class ChildSignals {
  public:
   ChildSignals() noexcept {

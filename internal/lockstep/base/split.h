@@ -22,7 +22,7 @@ namespace lockstep::text {
   return parts;
 }
 
-/// Returns only the parts that are not empty.
+/// Returns the parts that are not empty.
 [[nodiscard]] inline std::vector<std::string> split_words(std::string_view text, char separator = ' ') {
   std::vector<std::string> words = split(text, separator);
   std::erase(words, "");

@@ -12,18 +12,18 @@
 
 namespace lockstep {
 
-/// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed; else the next file or socket would take its
-/// number and get the stream's data. From now on a write to a reader that left (SIGPIPE) or beyond the largest allowed
-/// file (SIGXFSZ) fails with an errno and does not end the process; programs that this process executes get the
-/// signals' default again. Signals that the program ignores or handles stay as they are. guarded_main() and init() call
-/// this.
+/// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed; otherwise the next file or socket would take
+/// its number and get the stream's data. From now on a write to a pipe without a reader (SIGPIPE) or beyond the largest
+/// allowed file size (SIGXFSZ) fails with an errno and does not end the process. In programs that this process
+/// executes, these signals have their default effect. Signals that the program ignores or handles stay unchanged.
+/// guarded_main() and init() call this.
 void prepare_standard_streams() noexcept;
 
-/// Writes `text`. If the file takes no more (its reader left, the disk is full), the rest is lost without an error:
-/// a program's output never changes its exit code.
+/// Writes `text`. If the write fails (no reader, or the disk is full), the rest is lost without an error: a program's
+/// output never changes its exit code.
 void write_to(std::FILE* file, std::string_view text) noexcept;
 
-/// Formats and writes in the same way; fmt::print would throw.
+/// Formats the text and passes it to write_to(); fmt::print would throw.
 /// Example: print_to(stdout, "{} images\n", count);
 template <class... Args>
 void print_to(std::FILE* file, fmt::format_string<Args...> format, Args&&... args) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices that a process waits for others: after 3 s, and then every 30 s.
+// Times the notices of a process that waits for others: after 3 s, and then every 30 s.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Decides when to report to the user that a wait goes on. Thread-safe: no. Example: if (const auto waited =
+/// Decides when to report to the user that a wait continues. Thread-safe: no. Example: if (const auto waited =
 /// notice.due(now)) log::note("waiting for node 1 ({} so far)", text::duration(waited->count()));
 class WaitNotice {
  public:

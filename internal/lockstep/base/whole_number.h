@@ -13,14 +13,16 @@ namespace lockstep {
 
 /// The valid numbers.
 struct WholeRange {
-  std::int64_t least = 0;         ///< smallest valid number
-  std::int64_t most = 1'000'000;  ///< largest; the default is the limit for counts of ranks, nodes and starts
+  std::int64_t least = 0;  ///< smallest valid number
+  std::int64_t most =
+      1'000'000;  ///< largest valid number; the default is the limit for counts of ranks, nodes and starts
 };
 
-/// Parses all of `text`; returns none if it is no whole number of 64 bits, or outside of the range.
+/// Parses all of `text`. Returns none if it is not a whole number of 64 bits or is outside the range.
 [[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, const WholeRange& range) noexcept;
 
-/// Does the same, but throws. Throws: UsageError "NAME is 'TEXT'; it must be a whole number, 0 .. 1,000,000".
+/// Does the same as parse_whole(), but throws instead of returning none. Throws: UsageError "NAME is 'TEXT'; it must be
+/// a whole number, 0 .. 1,000,000".
 /// Example: const auto port = static_cast<std::uint16_t>(whole_number("--master-port", text, {1, 65535}));
 [[nodiscard]] std::int64_t whole_number(std::string_view name, std::string_view text, const WholeRange& range);
 

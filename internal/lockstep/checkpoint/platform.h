@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions and kernels that made a checkpoint: equal digests are promised only for one set of them.
+// The instruction set and kernels of a checkpoint. Equal digests are promised only if these are the same.
 #pragma once
 
 #include <string>
@@ -15,22 +15,22 @@ namespace lockstep::checkpoint {
 /// Returns the instruction set of libtorch's kernels on this processor: "AVX512", "AVX2", "NEON", "DEFAULT".
 [[nodiscard]] std::string instruction_set();
 
-/// Returns "OpenBLAS 0.3.21 Cooperlake"; or "MKL 2024.2"; empty if libtorch has neither.
+/// Returns "OpenBLAS 0.3.21 Cooperlake" or "MKL 2024.2"; empty if libtorch has neither.
 [[nodiscard]] std::string blas_kernels();
 
 /// Returns the process's variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2", or "none".
-/// Leaves out an OPENBLAS_CORETYPE that names the kernels of blas_kernels(): the launcher sets it, and a process that
-/// starts alone chooses the same.
+/// Leaves out an OPENBLAS_CORETYPE that names the kernels of blas_kernels(): the launcher sets it, and a process
+/// without a launcher chooses the same kernels.
 [[nodiscard]] std::string kernel_variables();
 
-/// Returns the arguments of `env` that give a program the variables of a checkpoint, as kernel_variables() and
-/// blas_kernels() have written them, and remove the others: {"-u", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE=Haswell"}.
-/// Empty: the checkpoint does not have them.
+/// Returns the arguments of `env` that set a checkpoint's variables, as recorded by kernel_variables() and
+/// blas_kernels(), and unset the other ones: {"-u", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE=Haswell"}.
+/// Empty: the checkpoint does not record them.
 [[nodiscard]] std::vector<std::string> words_for_env(const Manifest& manifest);
 
 /// Returns "libtorch 1.13.1, AVX512, OpenBLAS 0.3.21 Cooperlake", and the variables if there are any.
 [[nodiscard]] std::string platform();
-/// Returns the same of a checkpoint; facts that it lacks are those of this process.
+/// Returns platform() of a checkpoint; this process supplies facts that the checkpoint lacks.
 [[nodiscard]] std::string platform_of(const Manifest& manifest);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in a step that is recorded as a CUDA graph.
+// Collectives inside a step that is recorded as a CUDA graph.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace lockstep {
 
-/// The calls of a step to a group.
+/// The calls to a group during a step.
 struct StepCalls {
-  /// The first operation in which the host takes part: "all_reduce(max) of 12 int32"; empty: none. A recording would
-  /// keep its result for ever.
+  /// The first operation that the host takes part in, such as "all_reduce(max) of 12 int32"; empty: none. A recording
+  /// would repeat its first result in every replay.
   std::string on_host = {};
   std::uint64_t recorded = 0;  ///< a digest of the recorded collectives, in order; 0: none was recorded
 };
 
 /// Runs `work`, and returns its calls to `group`. While the caller's stream is recorded, a collective of GPU tensors
-/// that NCCL carries goes into the recording: hosts do not meet for it, and Work::is_done() is true at once.
+/// that NCCL carries goes into the recording: hosts do not compare calls for it, and Work::is_done() is true at once.
 /// Lifetime: a recording with collectives ends before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
-/// Notes for calls_of() that the host decides something within a step: a recording would keep that for ever.
+/// Notes for calls_of() that the host decides something in a step: a recording would repeat that in every replay.
 void note_on_host(ProcessGroup& group, const std::string& call);
 
-/// Runs `launch`, which puts a recorded step on the current stream. Hosts meet once for all of its collectives and
-/// compare `recorded`; errors name late and missing ranks as for each collective.
+/// Runs `launch`, which puts a recorded step on the current stream. The hosts meet once for all of its collectives and
+/// compare `recorded`; errors name late and missing ranks as they do for a single collective.
 /// Collective: yes. Blocks: no. Stream: the current one. Throws: the group's failure, UsageError for a group whose GPU
 /// tensors go through host memory.
 void replay_step(ProcessGroup& group, std::uint64_t recorded, const std::function<void()>& launch);

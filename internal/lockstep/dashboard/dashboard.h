@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page of runs: a small web server that reads run folders and flight rings, and shows them to clients with its
+// The live page of runs: a small web server that reads run folders and flight rings and serves clients that have its
 // token.
 #pragma once
 
@@ -14,19 +14,19 @@ namespace lockstep::dashboard {
 
 /// The runs on the page, and its address.
 struct DashboardOptions {
-  std::vector<std::filesystem::path> runs;  ///< run folders, or folders of logs; they may still be missing
-  std::string host = "127.0.0.1";           ///< the address to listen at
-  int port = 0;                             ///< 0: any free port
-  std::string token = {};                   ///< a browser with it sees the page; empty: a random one
+  std::vector<std::filesystem::path> runs;  ///< run folders, or their folders of logs; they may not exist yet
+  std::string host = "127.0.0.1";           ///< the address to listen on
+  int port = 0;                             ///< the port to listen on; 0: any free port
+  std::string token = {};                   ///< the secret that lets a browser see the page; empty: a random token
 };
 
 /// Serves the page on its own threads from construction to destruction. It only reads, and sleeps between requests.
 ///
 /// Thread-safe: no.
-/// Throws:      UsageError if the port is taken or the address is not this machine's.
+/// Throws:      UsageError if the port is in use or the address does not belong to this machine.
 class Dashboard {
  public:
-  /// Starts to serve.
+  /// Starts serving.
   explicit Dashboard(const DashboardOptions& options);
   ~Dashboard();  ///< Ends all connections.
   Dashboard(const Dashboard&) = delete;
@@ -43,8 +43,7 @@ class Dashboard {
   std::string url_;
 };
 
-/// Returns true if the program was built with npm and so has the page; without it a plain page explains how to build
-/// it.
+/// Returns true if the build included the page, which needs npm; otherwise a plain page explains how to build it.
 [[nodiscard]] bool has_page();
 
 }  // namespace lockstep::dashboard

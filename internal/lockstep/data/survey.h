@@ -20,12 +20,12 @@ struct UnreadablePicture {
   std::string reason;  ///< the reason why it cannot be read
 };
 
-/// Counts and sizes. Except for `unreadable`, they include only pictures that could be decoded.
+/// The counts and sizes of a source. Except for `unreadable`, they include only pictures that could be decoded.
 struct Survey {
   std::int64_t pictures = 0;                      ///< number of pictures that were read
   std::vector<ImageSize> sizes;                   ///< in the source's order
-  std::map<std::string, std::int64_t> formats;    ///< "JPEG", "PNG", "decoded"
-  std::map<std::int64_t, std::int64_t> channels;  ///< channels in the file
+  std::map<std::string, std::int64_t> formats;    ///< number of pictures by format: "JPEG", "PNG", "decoded"
+  std::map<std::int64_t, std::int64_t> channels;  ///< number of pictures by channels in the file
   std::map<std::int64_t, std::int64_t> classes;   ///< number of pictures by label
   std::int64_t unlabelled = 0;                    ///< number of pictures without a label
   std::map<std::int64_t, std::int64_t> objects;   ///< number of objects by label
@@ -36,9 +36,9 @@ struct Survey {
   std::int64_t maps = 0;                          ///< number of label maps
   std::map<std::int64_t, std::int64_t> pixels;    ///< number of pixels of the maps, by value
   std::int64_t captions = 0;                      ///< number of captions
-  std::int64_t odd = 0;                           ///< number of pictures with a fault that leaves them whole
-  std::int64_t turned = 0;                        ///< number of pictures that their EXIF orientation rotates upright
-  std::int64_t as_stored = 0;                     ///< number of pictures left unrotated, because their annotations are
+  std::int64_t odd = 0;                           ///< number of pictures with a fault that leaves the pixels whole
+  std::int64_t turned = 0;                        ///< number of pictures rotated upright by their EXIF orientation
+  std::int64_t as_stored = 0;                     ///< number of pictures left as stored, to fit their annotations
   std::vector<UnreadablePicture> unreadable;      ///< pictures that cannot be read
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flight recorder's memory: a ring of a rank's last events. Other processes read it while the rank hangs and after
-// it was killed. Modeled on PyTorch's flight recorder; this one works on every backend and is always on.
+// it was killed. It is modeled on PyTorch's flight recorder, but works with every backend and is always on.
 #pragma once
 
 #include <array>
@@ -13,11 +13,12 @@
 
 namespace lockstep::flight {
 
-inline constexpr std::size_t kEvents = 4096;  ///< a power of two
-inline constexpr std::size_t kLanes = 16;     ///< groups that have their own state; later ones share the last
-inline constexpr int kDeviceLanes = 8;        ///< number of group 0's lane for the collective that its GPU is in
-inline constexpr std::size_t kNames = 128;    ///< operations and sections; later ones are "other"
-inline constexpr std::size_t kDepth = 8;      ///< nested sections; deeper ones are only events
+inline constexpr std::size_t kEvents = 4096;  ///< number of events in the ring, a power of two
+inline constexpr std::size_t kLanes = 16;  ///< number of groups with their own state; later groups share the last lane
+inline constexpr int kDeviceLanes =
+    8;  ///< first of the lanes for collectives on the GPU: lane kDeviceLanes + g is group g's
+inline constexpr std::size_t kNames = 128;  ///< number of names of operations and sections; later names become "other"
+inline constexpr std::size_t kDepth = 8;    ///< number of nested sections; deeper sections are only recorded as events
 
 /// The type of an event.
 enum class EventType : std::uint8_t {
@@ -33,38 +34,37 @@ enum class EventType : std::uint8_t {
 struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> stamp;     ///< the event's number + 1; 0 while it is written
   std::atomic<std::int64_t> time_ns;    ///< CLOCK_MONOTONIC, the same for all processes of a host
-  std::atomic<std::uint64_t> sequence;  ///< of a collective: its number in its group
+  std::atomic<std::uint64_t> sequence;  ///< number of a collective in its group
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
   std::atomic<std::uint64_t> kind;      ///< `EventType`, name, group, bucket and number of buckets
-  std::atomic<std::int64_t> other_ns;   ///< of a collective: when it was called (in the begin event), or when a thread
-                                        ///< began to wait for it (in the end event); of a section: Event::queued_ns; 0:
-                                        ///< unknown or none
+  std::atomic<std::int64_t> other_ns;   ///< when a collective was called (begin event), or when a thread began to wait
+                                        ///< for it (end event); Event::queued_ns of a section; 0: unknown, none
 };
 
 /// The collectives of one group.
 struct alignas(64) LaneSlot {
   std::atomic<std::uint64_t> version;    ///< odd while the rest is written
   std::atomic<std::uint64_t> started;    ///< number of the last collective that began
-  std::atomic<std::uint64_t> finished;   ///< number of the last one that ended
-  std::atomic<std::int64_t> started_ns;  ///< CLOCK_MONOTONIC when the last one began
-  std::atomic<std::uint64_t> bytes;      ///< size of the last one's data
-  std::atomic<std::uint64_t> kind;       ///< as in EventSlot
+  std::atomic<std::uint64_t> finished;   ///< number of the last collective that ended
+  std::atomic<std::int64_t> started_ns;  ///< CLOCK_MONOTONIC when the last collective began
+  std::atomic<std::uint64_t> bytes;      ///< size of the last collective's data
+  std::atomic<std::uint64_t> kind;       ///< the same as in EventSlot
 };
 
 /// A section that the main thread is in.
 struct SectionSlot {
   std::atomic<std::uint64_t> name;     ///< its index in Ring::names
   std::atomic<std::int64_t> since_ns;  ///< CLOCK_MONOTONIC when it began
-  std::atomic<std::int64_t> limit_ns;  ///< the limit of its scope object; 0: it has none
+  std::atomic<std::int64_t> limit_ns;  ///< limit for this section only; 0: none
 };
 
 /// A name that events refer to by its index.
 struct NameSlot {
-  std::atomic<std::uint32_t> is_ready;   ///< 1 once the text is whole
+  std::atomic<std::uint32_t> is_ready;   ///< 1 once the text is complete
   char text[44];                         ///< ends with 0
-  std::atomic<std::int64_t> longest_ns;  ///< longest time in a section of the main thread; 0: none has ended yet
-  std::atomic<std::int64_t> limit_ns;    ///< set by the user; 0: learned; below 0: none
+  std::atomic<std::int64_t> longest_ns;  ///< longest time of a section of the main thread; 0: no section has ended yet
+  std::atomic<std::int64_t> limit_ns;    ///< limit that the user has set; 0: it is learned; below 0: no limit
 };
 
 /// The whole file.
@@ -74,16 +74,16 @@ struct Ring {
   std::int32_t rank;                 ///< the rank's number
   std::int32_t world_size;           ///< the number of ranks
   std::int32_t unused;               ///< aligns the next members to 8 bytes
-  std::int64_t clock_offset_ns;      ///< CLOCK_REALTIME - CLOCK_MONOTONIC, when the ring began
+  std::int64_t clock_offset_ns;      ///< CLOCK_REALTIME - CLOCK_MONOTONIC at the start of the ring
   std::int64_t timeout_ns;           ///< timeout of the rank's collectives; 0: unknown
-  char host[64];                     ///< the host's name, which ends with 0
-  /// Until this time no collective of this rank gives up: the launcher has seen that another rank does long work.
+  char host[64];                     ///< the host's name; ends with 0
+  /// This rank's collectives do not time out before this time: the launcher has seen that another rank does long work.
   alignas(64) std::atomic<std::int64_t> patience_ns;
   alignas(64) std::atomic<std::uint64_t> next;  ///< number of the next event
-  std::atomic<std::int64_t> step;               ///< -1: outside of a step
+  std::atomic<std::int64_t> step;               ///< the present step; -1: outside of a step
   std::atomic<std::uint64_t> depth;             ///< number of sections that the main thread is in
-  std::array<SectionSlot, kDepth> sections;     ///< of the main thread, outermost first
-  std::array<LaneSlot, kLanes> lanes;           ///< one for each group
+  std::array<SectionSlot, kDepth> sections;     ///< the main thread's sections, outermost first
+  std::array<LaneSlot, kLanes> lanes;           ///< one lane for each group, and its lane for the GPU
   std::array<NameSlot, kNames> names;           ///< names of collectives and sections
   std::array<EventSlot, kEvents> events;        ///< the events, each at its number modulo kEvents
 };
@@ -100,45 +100,45 @@ struct RingOwner {
   std::int64_t timeout_ns = 0;  ///< timeout of the rank's collectives; 0: unknown
 };
 
-/// Writes events into a ring. Lock-free, without system calls.
-/// Thread-safe: yes; enter() and leave() belong to the thread that made it.
+/// Writes events into a ring. It is lock-free and makes no system calls. Thread-safe: yes; only the thread that made
+/// the writer may call enter() and leave().
 class Writer {
  public:
-  /// Starts the ring afresh. Lifetime: `ring` outlives the writer.
+  /// Clears the ring. Lifetime: `ring` outlives the writer.
   Writer(Ring& ring, const RingOwner& owner) noexcept;
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  /// A collective, as passed to begin() and end().
+  /// A collective, for begin() and end().
   struct Call {
     std::string_view name;       ///< lives for the whole program
-    std::uint64_t sequence = 0;  ///< its number in its group
-    std::uint64_t bytes = 0;     ///< size of its data
+    std::uint64_t sequence = 0;  ///< number in its group
+    std::uint64_t bytes = 0;     ///< size of the data
     int group = 0;               ///< its group's number in this process
     int bucket = -1;             ///< number of its gradient bucket; -1: none
     int buckets = 0;             ///< number of buckets
-    bool has_failed = false;     ///< at its end: true if it failed; the rank then still waits in it
+    bool has_failed = false;     ///< for end(): true if it failed; the rank then still counts as waiting in it
     std::int64_t called_ns = 0;  ///< CLOCK_MONOTONIC when it was called; 0: unknown
-    std::int64_t waited_ns = 0;  ///< at its end: when a thread began to wait for it; 0: none has
+    std::int64_t waited_ns = 0;  ///< for end(): CLOCK_MONOTONIC when a thread began to wait for it; 0: none has
   };
   /// Notes that a collective begins.
   void begin(const Call& call) noexcept;
   /// Notes that a collective has completed or failed.
   void end(const Call& call) noexcept;
-  /// Notes that the rank's GPU is in a collective: in a lane beside that of `call.group`, without an event.
+  /// Notes that the rank's GPU begins a collective. It sets the GPU lane of `call.group` and adds no event.
   void begin_on_device(const Call& call) noexcept;
-  /// Notes that the GPU has completed it.
+  /// Notes that the rank's GPU has completed the collective.
   void end_on_device(const Call& call) noexcept;
 
-  /// Notes that a section begins. `name` lives for the whole program; `limit_ns`: a limit for this section only, 0:
-  /// that of its name; `queued_ns`: as Event::queued_ns.
+  /// Notes that a section begins. `name` lives for the whole program. `limit_ns` is a limit for this section only; 0:
+  /// the limit of its name. For `queued_ns` see Event::queued_ns.
   void enter(std::string_view name, std::int64_t limit_ns = 0, std::int64_t queued_ns = 0) noexcept;
-  /// Notes that the section ends; the main thread is then in the enclosing one.
+  /// Notes that the section ends; the main thread is then in the enclosing section.
   void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
-  /// Notes an event of another thread's section; the main thread's sections stay as they are.
+  /// Notes an event of another thread's section, without a change to the main thread's sections.
   void note_section(EventType type, std::string_view name) noexcept;
 
-  /// Sets the time limit of sections with this name; 0: learned; below 0: none.
+  /// Sets the time limit of sections with this name; 0: it is learned; below 0: no limit.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
 
   /// Sets the step of later events; -1: outside of a step.
@@ -152,7 +152,7 @@ class Writer {
   std::array<std::atomic<const char*>, kNames> known_{};
 };
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// Returns CLOCK_MONOTONIC in nanoseconds.
 [[nodiscard]] std::int64_t now_ns() noexcept;
 
 }  // namespace lockstep::flight

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long sections may take, as users write it: LOCKSTEP_SECTION_TIMEOUT=save=600,data=0.
+// Parses the time limits of sections that users set: LOCKSTEP_SECTION_TIMEOUT=save=600,data=0.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@ namespace lockstep::flight {
 
 /// A limit that a user has set.
 struct SectionTimeout {
-  std::string section;              ///< as spans name it
-  std::chrono::milliseconds limit;  ///< 0: any time
+  std::string section;              ///< name of the section's spans
+  std::chrono::milliseconds limit;  ///< 0: no limit
 };
 
-/// Returns the section that a user means: "data" is DataLoader::next; other names stay.
+/// Returns the section for a user's name: "data" is DataLoader::next; other names are unchanged.
 [[nodiscard]] std::string section_of(std::string_view name);
 
-/// Parses NAME=SECONDS[,NAME=SECONDS...]. Throws: UsageError that names the part which is none.
+/// Parses NAME=SECONDS[,NAME=SECONDS...]. Throws: UsageError naming the invalid part.
 [[nodiscard]] std::vector<SectionTimeout> parse_section_timeouts(std::string_view text);
 
 }  // namespace lockstep::flight

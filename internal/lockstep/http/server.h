@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small web server for strangers and owners alike: a request has a size limit and a deadline, few connections have a
-// place, and a client that has proved who it is keeps its place. For the live page and /metrics.
+// A small web server for the live page and /metrics. A request has a size limit and a deadline, and the number of
+// connections is limited. A connection of a known client is never closed for a new connection.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@ namespace lockstep::http {
 struct Request {
   std::string method;                         ///< "GET" (also for HEAD), "POST"
   std::string path;                           ///< decoded: "/api/run/0/state"
-  std::map<std::string, std::string> values;  ///< the query, decoded; only the first value of a repeated name
+  std::map<std::string, std::string> values;  ///< the query, decoded; a repeated name has its first value
   std::string host;                           ///< the Host header
   std::string origin;                         ///< the Origin header; empty if it is missing
-  std::string token;                          ///< of "Authorization: Bearer TOKEN"; empty if it is missing
+  std::string token;                          ///< TOKEN of "Authorization: Bearer TOKEN"; empty if it is missing
 
   /// Returns a value of the query; empty if it is missing.
   [[nodiscard]] std::string value(const std::string& name) const;
@@ -30,32 +30,33 @@ struct Request {
 
 /// The response to a request.
 struct Response {
-  int status = 200;                                ///< the code
+  int status = 200;                                ///< HTTP status code
   std::string type = "text/plain; charset=utf-8";  ///< Content-Type
-  std::string body = {};                           ///< the whole body, unless there is a `next`
-  /// Returns the next piece of a body of unknown length; an empty piece ends it. It may block: it runs in its own
-  /// thread.
+  std::string body = {};                           ///< the whole body, unless `next` is set
+  /// Returns the next piece of a body of unknown length; an empty piece ends the body. It may block, because each
+  /// connection has its own thread.
   std::function<std::string()> next = {};
-  std::map<std::string, std::string> headers = {};  ///< added to the server's; replace those of the same names
+  std::map<std::string, std::string> headers = {};  ///< more headers; they replace the server's of the same names
 };
 
 /// The address of a server, and the functions that answer.
 struct ServerOptions {
-  std::string host = "127.0.0.1";                                 ///< an address of this machine, or a name of one
-  int port = 0;                                                   ///< 0: any free port
-  std::string next_step = "choose another port";                  ///< advice in errors about the port
-  std::size_t places = 32;                                        ///< connections of unknown clients
-  std::vector<std::pair<std::string, std::string>> headers = {};  ///< with each response
-  /// True if the request proves its sender, whose connection then keeps its place. Called in threads of the server.
+  std::string host = "127.0.0.1";                 ///< an address of this machine, or a name that resolves to one
+  int port = 0;                                   ///< 0: any free port
+  std::string next_step = "choose another port";  ///< advice in errors about the port
+  std::size_t places = 32;                        ///< limit of connections from unknown clients
+  std::vector<std::pair<std::string, std::string>> headers = {};  ///< headers of each response
+  /// Returns true if the request proves that its client is known. Called in threads of the server.
   std::function<bool(const Request&)> is_known = {};
   /// Makes the response, in a thread of the connection. An exception becomes the status 500.
   std::function<Response(const Request&)> answer = {};
 };
 
-/// Serves from construction to destruction, with a thread a connection. It sleeps between requests.
+/// Serves from construction to destruction, with one thread per connection. It sleeps between requests.
 ///
-/// A request's head has 16 KB and 5 s; a body is refused. If all places are taken, the newest connection gets the
-/// place of the oldest unknown client, so silent clients keep none out. Ranges are not served.
+/// The head of a request may have 16 KB and take 5 s; a body is refused. If all places are taken, a new connection
+/// replaces the oldest one of an unknown client, so silent clients cannot block others. Range requests are not
+/// supported.
 ///
 /// Thread-safe: no.
 /// Throws: UsageError if the port is taken or the address is not this machine's.
@@ -63,7 +64,7 @@ class Server {
  public:
   /// Starts to listen.
   explicit Server(ServerOptions options);
-  ~Server();  ///< Ends all connections; waits for answers that are being made.
+  ~Server();  ///< Ends all connections, and waits for running calls to ServerOptions::answer.
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -78,7 +79,7 @@ class Server {
   std::string url_;
 };
 
-/// Returns TOKEN of "Bearer TOKEN", an Authorization header; empty if the header is another.
+/// Returns TOKEN of the Authorization header "Bearer TOKEN"; empty if the header has another form.
 [[nodiscard]] std::string_view bearer_token(std::string_view header);
 
 }  // namespace lockstep::http

@@ -17,30 +17,30 @@ namespace lockstep {
 
 struct ChildResult {
   int code = -1;  ///< exit code, 128 + N for signal N; -1: killed at the time limit, or lost because SIGCHLD is ignored
-  std::string out;  ///< its last MiB
-  std::string err;  ///< its last 4 KiB
+  std::string out;  ///< the last MiB of its stdout
+  std::string err;  ///< the last 4 KiB of its stderr
 };
 
-/// Runs it to its end, or kills it and its descendants at the limit. The first word of `command` is looked up in PATH;
-/// on SIGTERM the program has to end its own children, as `lockstep run` does. Throws: ResourceError; IoError if it
-/// cannot be started.
+/// Runs `command` to its end, or kills it and its descendants at the limit. The first word of `command` is looked up in
+/// PATH; on SIGTERM the program has to end its own children, as `lockstep run` does. Throws: ResourceError; IoError if
+/// it cannot be started.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> command, std::chrono::milliseconds limit);
 
-/// A program that answers lines with lines until its input ends. Its errors are kept for a report of its end.
+/// A program that answers lines with lines until its input ends. Its stderr is kept, to report why it ended.
 class AnsweringChild {
  public:
   /// The first word of `command` is looked up in PATH. Throws: ResourceError; IoError if it cannot be started.
   explicit AnsweringChild(std::vector<std::string> command);
-  /// Ends its input, and kills it if it goes on for longer than two seconds.
+  /// Closes its input, and kills it if it has not ended after two seconds.
   ~AnsweringChild();
   AnsweringChild(const AnsweringChild&) = delete;
   AnsweringChild& operator=(const AnsweringChild&) = delete;
 
   /// Sends a line. If the program has ended, answer() shows that.
   void ask(const std::string& line);
-  /// Returns its next line; none if it ends, or prints nothing until `limit`. Blocks: yes.
+  /// Returns its next line; none if it ends, or prints nothing within `limit`. Blocks: yes.
   [[nodiscard]] std::optional<std::string> answer(std::chrono::milliseconds limit);
-  /// Returns the last line of its errors so far.
+  /// Returns the last line of its stderr so far.
   [[nodiscard]] std::string last_error() const;
 
  private:

@@ -17,36 +17,36 @@
 namespace lockstep {
 
 /// Reads a run folder, or a folder of logs that `lockstep run` has named. A torn or oversized file becomes a note.
-/// Throws: DataError if there is no such folder, or it is none of these.
+/// Throws: DataError if the folder does not exist or is neither of these.
 [[nodiscard]] view::RunFacts read_run(const std::string& path);
 
-/// A process as it is seen from outside.
+/// The state of a process, read from outside.
 struct ProcessReport {
-  int pid = 0;                           ///< its number
-  std::string program = {};              ///< the file name of its program; empty: not readable
+  int pid = 0;                           ///< process id
+  std::string program = {};              ///< file name of its program; empty: not readable
   std::string text = {};                 ///< "process 4711 (python3.11) sleeps in futex_wait_queue, 1.2 GB of memory"
-  std::vector<std::string> stacks = {};  ///< a line each
+  std::vector<std::string> stacks = {};  ///< its stacks, line by line
 };
 
-/// Reads the state of a process and of its child processes, eight at most. Blocks: for 1.5 s a process at most.
+/// Reads the state of a process and of its child processes, eight at most. Blocks: for at most 1.5 s for each process.
 /// Throws: DataError if there is no such process.
 [[nodiscard]] std::vector<ProcessReport> read_processes(int pid);
 
 /// The settings of read_machine().
 struct MachineOptions {
-  bool measures_disk = true;  ///< writes 64 MB into the working directory and removes them
+  bool measures_disk = true;  ///< measures the disk: writes 64 MB into the working directory, and removes them
   nccl::Search nccl = {};     ///< the folders in which ranks look for NCCL
 };
 
-/// Collects the system's facts about this machine, without the all-reduce. Blocks: up to some five seconds, if the disk
-/// is slow and the resolver does not answer.
+/// Collects the facts about this machine, without the all-reduce measurement. Blocks: up to about five seconds, if the
+/// disk is slow and the resolver does not answer.
 [[nodiscard]] view::MachineFacts read_machine(const MachineOptions& options);
 
 /// Measures round trips and bandwidth between all hosts of a job over the ranks' own wire, encrypted and plain, on the
 /// interfaces that its ranks use.
-/// Collective: every rank of a job under `lockstep run`. Returns the figures on rank 0, none on the others.
+/// Collective: every rank of a job under `lockstep run`. Returns the figures on rank 0; none on other ranks.
 /// Cost: one and a half seconds for each host.
-/// Throws: UsageError if no launcher of ours serves a store; PeerError, TimeoutError, as the store does; IoError.
+/// Throws: UsageError if no Lockstep launcher serves a store; the store's PeerError and TimeoutError; IoError.
 [[nodiscard]] std::optional<view::LinkFacts> measure_links();
 
 }  // namespace lockstep

@@ -13,16 +13,16 @@ namespace lockstep {
 
 /// A process that computes on a GPU.
 struct GpuProcess {
-  int pid = 0;              ///< the process
+  int pid = 0;              ///< process id
   std::uint64_t bytes = 0;  ///< bytes of GPU memory; 0 if the driver does not report them
-  std::optional<int> rank;  ///< RANK of its environment, if that is readable
+  std::optional<int> rank;  ///< value of RANK in its environment, if that is readable
 };
 
 /// The state of one GPU. A value that the driver does not report is none.
 struct GpuState {
-  int index = 0;                           ///< as nvidia-smi counts, whatever CUDA_VISIBLE_DEVICES says
-  std::string name;                        ///< "NVIDIA H100 80GB HBM3"
-  std::optional<unsigned> percent = {};    ///< share of the time in which some kernel ran
+  int index = 0;                           ///< number in nvidia-smi's order; CUDA_VISIBLE_DEVICES does not change it
+  std::string name;                        ///< name, such as "NVIDIA H100 80GB HBM3"
+  std::optional<unsigned> percent = {};    ///< percentage of the time in which a kernel ran
   std::uint64_t used_bytes = 0;            ///< memory in use
   std::uint64_t total_bytes = 0;           ///< memory that the GPU has
   std::optional<unsigned> celsius = {};    ///< its temperature
@@ -31,11 +31,11 @@ struct GpuState {
   std::vector<GpuProcess> processes = {};  ///< processes that compute on it
 };
 
-/// The GPUs of this host, or why none can be seen.
+/// The GPUs of this host, or the reason why none is visible.
 struct GpuReport {
-  std::vector<GpuState> gpus = {};  ///< by index
+  std::vector<GpuState> gpus = {};  ///< the GPUs, by index
   std::string driver = {};          ///< the driver's version
-  std::string problem = {};         ///< why no GPU is listed; empty if some are
+  std::string problem = {};         ///< reason why no GPU is listed; empty if some are
 };
 
 /// Reads all GPUs of the host through `library`, which it loads. It does not throw if there is no GPU or no driver.
@@ -44,27 +44,27 @@ struct GpuReport {
 
 /// The driver's report on two GPUs.
 struct GpuPeers {
-  int first = 0;           ///< as nvidia-smi counts
-  int second = 0;          ///< the same
+  int first = 0;           ///< one GPU's number in nvidia-smi's order
+  int second = 0;          ///< the other GPU's number
   bool by_nvlink = false;  ///< NVLink connects them
   std::string obstacle =
-      {};  ///< why they cannot reach each other's memory; empty: they can, or the driver does not say
+      {};  ///< reason why they cannot reach each other's memory; empty: they can, or the driver does not report it
 };
 
-/// The places of this host's GPUs.
+/// The PCI addresses of this host's GPUs, and the links between them.
 struct GpuPlaces {
-  std::vector<std::string> addresses = {};  ///< on the PCI bus, by index: "0000:17:00.0"; empty: unknown
-  std::vector<GpuPeers> pairs = {};         ///< each two
+  std::vector<std::string> addresses = {};  ///< PCI address by GPU index: "0000:17:00.0"; empty: unknown
+  std::vector<GpuPeers> pairs = {};         ///< every pair of GPUs
 };
 
-/// Reads them through `library`, as read_gpus() does. The result is empty if the host has no GPU or no driver.
+/// Reads the places through `library`, as read_gpus() does. The result is empty without a GPU or a driver.
 [[nodiscard]] GpuPlaces read_gpu_places(const std::string& library = "libnvidia-ml.so.1");
 
-/// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". Empty: some GPU is not
-/// sliced, or there is none. Reads them through `library`, as read_gpus() does.
+/// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". The result is empty if
+/// there is no GPU, or one that is not sliced. Uses `library`, as read_gpus() does.
 [[nodiscard]] std::string list_slices(const std::string& library = "libnvidia-ml.so.1");
 
-/// Sets CUDA_VISIBLE_DEVICES to list_slices() if the user has not set it: CUDA would show every rank the same slice.
+/// Sets CUDA_VISIBLE_DEVICES, if unset, to list_slices(). Otherwise CUDA would show every rank the same slice.
 /// Thread-safe: no.
 void show_slices();
 

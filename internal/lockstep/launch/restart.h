@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides if a failed worker group starts again. It is a pure function, so that tests can check every rule without
-// processes.
+// Decides if a failed worker group starts again. The decision is a pure function, so that tests can check every rule
+// without processes.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct RestartFacts {
   std::string error_text = {};   ///< the error's message, from the error file or the store
   bool was_interrupted = false;  ///< a user or signal asked the agent to stop
   int restarts_done = 0;         ///< restarts so far
-  int max_restarts = 0;          ///< restarts that are allowed
+  int max_restarts = 0;          ///< number of restarts that are allowed
 };
 
 /// The decision after a failure.
@@ -24,8 +24,8 @@ struct RestartDecision {
   std::string reason;    ///< one clause for the log
 };
 
-/// Decides if a failure restarts the job. Usage, data and internal errors never do, nor does a disk that is full or
-/// read-only; everything else does while restarts are left. The exit codes of other programs do not count.
+/// Decides if a failure restarts the job. Usage, data and internal errors never do, nor does a full or read-only disk;
+/// every other failure does while restarts are left. The exit code of a program without Lockstep does not matter.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The digest of named tensors (docs/formats/digests.md), to compare them over ranks.
+// Digests of named tensors (docs/formats/digests.md), to compare the tensors across ranks.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace lockstep::optim {
 
-/// Returns the digest of one tensor of float32 or float64, which depends on its name; 0 if it is undefined or empty.
-/// Blocks: if it is on a GPU, until that has computed it.
+/// Returns the digest of one float32 or float64 tensor and its name; 0 if the tensor is undefined or empty. Blocks:
+/// until the GPU has computed it, for a tensor on a GPU.
 [[nodiscard]] std::uint64_t digest_of(const at::Tensor& tensor, std::string_view name);
 
 /// Returns the sum of the digests of `tensors`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another rank computes a replica's part of a step again, with a record of the values from the other replicas.
+// Recomputes a replica's part of a step on another rank, from a record of the values that came from the other replicas.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// While it lives, the results of Replica::all_reduce() in this thread are kept as bytes, in order.
+/// Records, while it lives, the results of Replica::all_reduce() in this thread as bytes, in order.
 class ReductionRecorder {
  public:
   ReductionRecorder();
@@ -26,8 +26,8 @@ class ReductionRecorder {
   std::string bytes_;
 };
 
-/// Runs `body` in this thread as replica `index` of `team`; all_reduce() returns the recorded results. Throws: what
-/// `body` throws; InternalError if it asks for more than was recorded.
+/// Runs `body` in this thread as replica `index` of `team`; all_reduce() returns the recorded results. Throws: the
+/// exceptions of `body`; InternalError if `body` needs more results than were recorded.
 void replay_replica(ReplicaTeam& team, int index, std::string_view recorded, const std::function<void()>& body);
 
 }  // namespace lockstep::parallel

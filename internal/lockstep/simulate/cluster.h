@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines of a plan: their number, their links, and the cost of a message for the processors.
+// The machines of a plan: their number, their links, and the processor time of a message.
 #pragma once
 
 #include <cstdint>
@@ -10,58 +10,58 @@
 
 namespace lockstep::simulate {
 
-/// A full-duplex link of one machine, or between the ranks inside of it.
+/// A full-duplex link of one machine, or between the ranks inside it.
 struct Link {
-  double bytes_per_s = 0;  ///< payload in each direction; 0: unlimited
-  double latency_s = 0;    ///< one way
+  double bytes_per_s = 0;  ///< rate of the payload in each direction; 0: unlimited
+  double latency_s = 0;    ///< one-way latency
 
-  /// Compares the figures.
+  /// Compares rate and latency.
   bool operator==(const Link&) const = default;
 };
 
-/// Parses "100Gb/5us": the rate of the line in bits (Kb, Mb, Gb, Tb) and the time of one way (ns, us, ms, s). The
-/// result has the rate of the payload: 1448 of 1583 bytes of an Ethernet line whose directions are both busy.
-/// Throws: UsageError for another form, a rate that is not above 0, and a time below 0.
+/// Parses "100Gb/5us": the line rate in bits (Kb, Mb, Gb, Tb) and the one-way latency (ns, us, ms, s). The result has
+/// the payload rate: 1448 of 1583 bytes on an Ethernet line that is busy in both directions.
+/// Throws: UsageError for any other form, a rate that is not above 0, or a latency below 0.
 [[nodiscard]] Link parse_link(std::string_view text);
 
-/// Returns "11.4 GB/s, 5 us": payload and one way.
+/// Returns "11.4 GB/s, 5 us": payload rate and one-way latency.
 [[nodiscard]] std::string link_text(const Link& link);
 
-/// The way that gradients travel, as in the backends of comm.
+/// The transport of gradients, named as the backends of comm.
 enum class Backend {
   kAuto,          ///< shm on one machine, shm+tcp if machines have several ranks, else tcp
-  kTcp,           ///< every rank to every rank
-  kShm,           ///< memory of one machine
+  kTcp,           ///< sockets from every rank to every rank
+  kShm,           ///< shared memory of one machine
   kHierarchical,  ///< shm+tcp: one rank of each machine sends and receives for it
-  kNccl           ///< a ring or trees of GPUs
+  kNccl           ///< rings or trees of GPUs
 };
 
 /// Parses "auto", "tcp", "shm", "shm+tcp" or "nccl". Throws: UsageError.
 [[nodiscard]] Backend parse_backend(std::string_view text);
-/// Returns the word that parse_backend() takes.
+/// Returns the text that parse_backend() parses.
 [[nodiscard]] std::string backend_text(Backend backend);
 
-/// The cost of moving bytes for a machine's processors, as measured; 0: none.
+/// The measured time that a machine's processors spend on moving bytes; 0: none.
 struct HostCosts {
-  double message_s = 0;           ///< time of one message over a socket, at one rank
-  double socket_bytes_per_s = 0;  ///< payload through a rank's sockets, in each direction
+  double message_s = 0;           ///< one rank's time for a message over a socket
+  double socket_bytes_per_s = 0;  ///< rate of the payload through a rank's sockets, in each direction
   double reduce_bytes_per_s = 0;  ///< rate of an all_reduce in shared memory by `reduce_ranks` ranks
   int reduce_ranks = 2;           ///< the number of ranks in that measurement
   double copy_bytes_per_s = 0;    ///< rate at which one rank copies memory
 };
 
-/// The machines, all alike.
+/// The machines, which are all alike.
 struct Cluster {
   int gpus = 1;                      ///< ranks of a machine
   int machines = 1;                  ///< machines
   Link network = {};                 ///< the link of each machine, which its ranks share
-  Link local = {};                   ///< inside a machine: of loopback, PCIe or NVLink; its ranks share it
-  Backend backend = Backend::kAuto;  ///< how gradients travel
-  HostCosts host = {};               ///< the cost for the processors
+  Link local = {};                   ///< the link inside a machine, which its ranks share: loopback, PCIe or NVLink
+  Backend backend = Backend::kAuto;  ///< the transport of gradients
+  HostCosts host = {};               ///< the processors' time
 
   /// Returns the number of ranks.
   [[nodiscard]] int ranks() const { return gpus * machines; }
-  /// Returns the backend that kAuto means here; for one that these machines cannot use, the one that comm uses instead.
+  /// Returns the backend that comm uses on these machines: kAuto is resolved, and an unusable backend is replaced.
   [[nodiscard]] Backend chosen() const;
 };
 

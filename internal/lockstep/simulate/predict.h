@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A discrete simulation of training steps on many ranks: the calls of collectives, the waits between ranks, and the
-// time that the bytes of each collective take. Pure.
+// A discrete-event simulation of training steps on many ranks: the calls to collectives, the waits between ranks, and
+// the transfer time of each collective. It is pure: no disk, no network.
 #pragma once
 
 #include "lockstep/simulate/cluster.h"
@@ -12,18 +12,18 @@ namespace lockstep::simulate {
 
 /// The settings of a simulation.
 struct SimulationOptions {
-  int steps = 24;        ///< counted steps
-  int warmup = 4;        ///< steps before them, in which the connections reach their speed
-  bool is_even = false;  ///< every rank takes the median step; else each step of a rank is one of the measured ones
+  int steps = 24;        ///< steps that count
+  int warmup = 4;        ///< steps before these, in which the connections reach their speed
+  bool is_even = false;  ///< every rank repeats the median step; false: steps are drawn from the measured steps
 };
 
-/// The mean of the counted steps.
+/// The means over the steps that count.
 struct Prediction {
   double step_s = 0;     ///< time of a step
-  double compute_s = 0;  ///< the part of a rank's own computation, mean over the ranks
-  double waiting_s = 0;  ///< the part in which the rank waits for a collective
+  double compute_s = 0;  ///< the part in which a rank computes, as a mean over the ranks
+  double waiting_s = 0;  ///< the part in which a rank waits for a collective
 
-  /// Returns the images a second of `ranks` ranks that compute `images` each in a step.
+  /// Returns the images per second of `ranks` ranks that each compute `images` in a step.
   [[nodiscard]] double rate(int ranks, double images) const { return step_s > 0 ? ranks * images / step_s : 0; }
 };
 

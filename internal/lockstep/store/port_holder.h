@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the process that holds a port of this machine, for the message that the port is taken.
+// Finds the process that holds a port of this machine, for the error that the port is in use.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Returns the process that listens at a TCP port of this machine, as far as this user may see: "lockstep (pid 4711)",
-/// "a process of user 1000"; empty if none is visible. Reads /proc.
+/// Returns the process that listens on a TCP port of this machine, if this user may see it: "lockstep (pid 4711)", "a
+/// process of user 1000"; empty if none is visible. Reads /proc.
 [[nodiscard]] std::string port_holder(std::uint16_t port);
 
 }  // namespace lockstep

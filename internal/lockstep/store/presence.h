@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the store that a process still lives: a connection with a heartbeat and a last will, as in MQTT (OASIS, MQTT
-// 5.0, section 3.1.2.5). Free of libtorch.
+// Shows a store's server that a process is alive: a connection with a heartbeat and a last will, as in MQTT (OASIS,
+// MQTT 5.0, section 3.1.2.5). It does not use libtorch.
 #pragma once
 
 #include <chrono>
@@ -14,22 +14,22 @@
 
 namespace lockstep {
 
-/// The actions of the store when this process is lost.
+/// The settings of a Presence.
 struct PresenceOptions {
-  /// The keys that the server sets, if they are unset, when the process is lost. Their value is "closed" (the
-  /// connection ended: the process or its host died) or "silent" (no heartbeat: the link is cut, or the process
-  /// frozen), a newline, and the will. A key that ends with "/" is a queue, to which the server appends that value.
+  /// The keys that the server sets, if they are unset, when the process is lost. The value is "closed" (the connection
+  /// ended because the process or its host died) or "silent" (no heartbeat arrives because the link is cut or the
+  /// process is frozen), a newline, and the will. If a key ends with "/", the server appends the value to that queue.
   std::vector<std::string> keys;
-  std::string will;  ///< the text of the value, such as the node's name
-  /// Each side considers the other lost after this much silence. Heartbeats go six times as often.
+  std::string will;  ///< the last part of the value, such as the node's name
+  /// Each side considers the other lost after this much silence. Heartbeats are sent six times as often.
   std::chrono::milliseconds silence{6000};
 };
 
-/// Keeps this process present at a store, from its own thread, until it is destroyed: then the process has left, and
-/// the will is not published. Thread-safe: yes.
+/// Sends heartbeats to a store from its own thread until it is destroyed. After that the process counts as having left,
+/// and the server does not publish its will, unless abandon() was called. Thread-safe: yes.
 class Presence {
  public:
-  /// Connects; blocks up to `timeout`. Throws: PeerError, TimeoutError, UsageError, as connect_store() does.
+  /// Connects; blocks up to `timeout`. Throws: the errors of connect_store(), and PeerError.
   Presence(const StoreAddress& address, const PresenceOptions& options, std::chrono::milliseconds timeout);
   ~Presence();
   Presence(const Presence&) = delete;
@@ -39,6 +39,8 @@ class Presence {
   [[nodiscard]] int fd() const noexcept;
   /// Returns "closed" or "silent" if the server is lost, else "".
   [[nodiscard]] std::string lost() const;
+  /// Makes the destructor publish the will: the process leaves without a report that others wait for.
+  void abandon() noexcept;
 
  private:
   class Impl;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strangers can cause an event a thousand times a second: its warning comes at most once a second, with the count.
+// Limits the warnings of an event that strangers can cause a thousand times a second to one per second, with a count.
 #pragma once
 
 #include <chrono>
@@ -12,15 +12,15 @@
 
 namespace lockstep {
 
-/// Counts events and says when a warning of them is due. Thread-safe: no. Example: if (const auto count =
+/// Counts events and decides when a warning about them is due. Thread-safe: no. Example: if (const auto count =
 /// rare.add(now)) log::warn("{} strangers were turned away", *count);
 class RareWarning {
  public:
   /// Counts one more event. If a warning is due now, returns the number of events since the last one.
   [[nodiscard]] std::optional<std::size_t> add(TimePoint now);
-  /// Returns the count that has not been reported yet if a warning is due now.
+  /// If a warning is due now, returns the number of events that have not been reported yet.
   [[nodiscard]] std::optional<std::size_t> due(TimePoint now);
-  /// Returns the time when due() will have something to report; none if it has nothing.
+  /// Returns the time of the next warning; none if all events have been reported.
   [[nodiscard]] std::optional<TimePoint> next() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The secret that opens the store of a run over several hosts: its form, its file, and the hosts that need none.
+// Checks, reads and writes the token, the secret that opens the store of a run over several hosts.
 #pragma once
 
 #include <filesystem>
@@ -9,19 +9,19 @@
 
 namespace lockstep {
 
-/// Checks a token. Throws: UsageError naming `source` (a file, a variable) if it is too short for a secret or no line
-/// of printable ASCII.
+/// Checks a token. Throws: UsageError naming `source` (a file, a variable) if it is too short for a secret or not a
+/// line of printable ASCII.
 void require_secret(const std::string& token, const std::string& source);
 
 /// Returns the token in a file, without the end of line. Throws: UsageError if the file is not regular, not this
-/// user's, readable by others, or holds no secret; DataError if it is missing.
+/// user's, readable by others, or does not hold a secret; DataError if it is missing.
 [[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 
 /// Writes a new token into a new file that only this user may read. Throws: UsageError if the file exists; IoError.
 void write_token_file(const std::filesystem::path& file);
 
-/// Returns true if only processes of this machine reach `host`: a loopback address, or a name that resolves to nothing
-/// else.
+/// Returns true if only processes of this machine can reach `host`: it is a loopback address, or a name that resolves
+/// only to such addresses.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
 }  // namespace lockstep

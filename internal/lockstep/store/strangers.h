@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections that have not proved that they know the token: how many may stay, and which has to go for a new one. They
-// keep no rank out: the oldest of the address with the most goes, and a rank is a stranger for one round trip only.
-// Knows no sockets; pure bookkeeping.
+// Limits the connections of strangers, which have not proved that they know the token, and decides which one is closed
+// for a new one. It is the oldest connection of the address with the most. Ranks are not kept out, because a rank is a
+// stranger for one round trip only. The class does not use sockets.
 #pragma once
 
 #include <cstdint>
@@ -20,47 +20,46 @@ class Strangers {
  public:
   using Id = std::uint64_t;  ///< grows with each arrival
 
-  /// How many may stay.
+  /// The largest numbers of connections.
   struct Limits {
-    std::size_t per_address = 64;  ///< of one address
-    std::size_t total = 256;       ///< of all
+    std::size_t per_address = 64;  ///< from one address
+    std::size_t total = 256;       ///< from all addresses
   };
 
-  /// Keeps at most `limits`.
+  /// Makes an empty list with these limits.
   explicit Strangers(Limits limits) : limits_(limits) {}
 
-  /// Adds one. Returns the one that has to go for it, already removed here.
+  /// Adds a connection. Returns the connection that must be closed for it, which is no longer in the list.
   [[nodiscard]] std::optional<Id> add(Id id, const std::string& address);
   /// Removes a connection that has proved itself or closed. Does nothing if it is not in the list.
   void remove(Id id);
   /// Removes and returns the oldest stranger, to free a descriptor; nothing if there is none.
   [[nodiscard]] std::optional<Id> give_up_one();
 
-  /// Returns their number.
+  /// Returns the number of strangers.
   [[nodiscard]] std::size_t size() const { return all_.size(); }
 
  private:
-  // The oldest; of `address` only, unless that is empty.
+  // Removes and returns the oldest stranger from `address`; from any address if it is empty.
   std::optional<Id> take_oldest(const std::string& address);
 
   Limits limits_;
-  std::map<Id, std::string> all_;  // with their addresses
+  std::map<Id, std::string> all_;  // the address of each connection
   std::unordered_map<std::string, std::size_t> by_address_;
 };
 
-/// The limit of a server's connections of each kind. A connection over the limit of its kind has to go; other kinds are
-/// not affected.
+/// The limits of a server's connections, by kind. A connection over the limit of its own kind is closed.
 struct DoorLimits {
-  Strangers::Limits strangers = {};  ///< that have proved nothing
-  std::size_t knocked = 256;         ///< that have proved the token, and are about to be encrypted
-  std::size_t known = 640;           ///< clients
+  Strangers::Limits strangers = {};  ///< connections without any proof
+  std::size_t knocked = 256;         ///< connections that have proved the token and are about to be encrypted
+  std::size_t known = 640;           ///< clients that are let in
 };
 
-/// Returns limits low enough that a process with `open_files` allowed descriptors keeps some for its own work.
+/// Returns limits that leave enough of a process's `open_files` descriptors for its other work.
 [[nodiscard]] DoorLimits door_limits(std::uint64_t open_files);
 
-/// Returns the address as it counts for strangers: of IPv6 the first four groups, since one machine has all addresses
-/// that begin with them.
+/// Returns the address by which strangers are counted: for IPv6 only the first four groups, because one machine has all
+/// addresses that begin with them.
 [[nodiscard]] std::string stranger_address(const std::string& address);
 
 }  // namespace lockstep::store

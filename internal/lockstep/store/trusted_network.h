@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run over several hosts without a secret, as in torchrun: the user names a trusted network, and the store and the
-// ranks refuse all other addresses.
+// Supports a run over several hosts without a secret, as in torchrun: the user names a trusted network, and the store
+// and the ranks refuse all other addresses.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ namespace lockstep::store {
 
 class TrustedNetwork {
  public:
-  /// `text`: "192.168.1.0/24", "fd00::/64". Throws: UsageError if it is no network, or one wider than a /8.
+  /// `text` is "192.168.1.0/24" or "fd00::/64". Throws: UsageError if it is not a network, or is wider than a /8.
   explicit TrustedNetwork(const std::string& text);
 
-  /// Returns the network, without the bits of a host: "192.168.1.0/24".
+  /// Returns the network, with the host's bits zero: "192.168.1.0/24".
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
   /// Returns true for a numeric address of the network, and for this machine's loopback.
   [[nodiscard]] bool contains(const std::string& address) const;
-  /// Returns true if `host` resolves to addresses of the network alone. Blocks: for the name server.
+  /// Returns true if `host` resolves only to addresses of the network. Blocks: for the name server.
   [[nodiscard]] bool contains_host(const std::string& host) const;
-  /// Returns the token of such runs. It is no secret: anyone can make it from text().
+  /// Returns the token of a run without a secret: anyone can make it from text().
   [[nodiscard]] std::string token() const { return "no secret, open to " + text_; }
 
  private:
   std::string text_;
 };
 
-/// Returns the network that this process trusts instead of a secret; usually none. The launcher sets it in
-/// LOCKSTEP_TRUST_NETWORK. Throws: as the constructor.
+/// Returns the network in LOCKSTEP_TRUST_NETWORK, which this process trusts instead of a secret; usually none. The
+/// launcher sets the variable. Throws: the errors of the constructor.
 [[nodiscard]] std::optional<TrustedNetwork> trusted_network();
 
 }  // namespace lockstep::store

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for GPUs, written in CUDA C++ and compiled in the process, for its GPU, by NVRTC, which comes with Python's
-// torch. So a build needs no CUDA compiler, and a new GPU no new build.
+// GPU kernels, written in CUDA C++. NVRTC, which comes with Python's torch, compiles them in the process for its GPU.
+// So a build needs no CUDA compiler, and a new GPU needs no new build.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ namespace lockstep::tensor {
 struct KernelGrid {
   unsigned x = 1;          ///< blocks
   unsigned y = 1;          ///< blocks
-  unsigned threads = 256;  ///< threads of a block
+  unsigned threads = 256;  ///< threads per block
 };
 
-/// Compiled kernels. For one thread at a time.
+/// Compiled kernels. Thread-safe: yes.
 class DeviceKernels {
  public:
   DeviceKernels() = default;
@@ -24,23 +24,22 @@ class DeviceKernels {
   DeviceKernels& operator=(const DeviceKernels&) = delete;
   virtual ~DeviceKernels() = default;
 
-  /// Puts the kernel of this name on the current stream of the current GPU. Its one parameter is a struct: `argument`
-  /// points to it, and its value is copied. Stream: the current one. Blocks: no.
-  /// Throws: InternalError if the program has no such kernel; ResourceError, in the driver's words, if the driver
-  /// refuses.
+  /// Launches the kernel of this name on the current stream of the current GPU. Its one parameter is a struct:
+  /// `argument` points to it, and its value is copied. Stream: the current one. Blocks: no.
+  /// Throws: InternalError if the program has no such kernel; ResourceError with the driver's message.
   virtual void launch(const char* kernel, const KernelGrid& grid, const void* argument) = 0;
 };
 
 /// The source text of a program of kernels.
 struct KernelSource {
   const char* name;    ///< "norm_act.cuh", for the compiler's messages
-  const char* text;    ///< CUDA C++ without headers, its kernels `extern "C"`
-  const char* before;  ///< lines that go before it, as definitions
+  const char* text;    ///< CUDA C++ without headers, whose kernels are `extern "C"`
+  const char* before;  ///< lines to insert before the text, such as definitions
 };
 
 /// Returns the kernels for the current GPU. The first call for each GPU and source compiles them (1 to 3 s; it must not
 /// be within a recording of a graph). Null if that is not possible: no GPU, no NVRTC, or a source that does not
-/// compile; a note says why, once. Null with LOCKSTEP_GPU_KERNELS=0 as well. Thread-safe: yes.
+/// compile; the reason is logged once. Null with LOCKSTEP_GPU_KERNELS=0, too. Thread-safe: yes.
 [[nodiscard]] DeviceKernels* device_kernels(const KernelSource& source);
 
 }  // namespace lockstep::tensor

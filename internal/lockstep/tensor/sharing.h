@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two checks that the ranks of a job train one model, each on its own samples: a program without the wrapper gets no
-// error, only weights that differ. The modules that see a sign note it here, because they do not know each other.
+// Two checks that the ranks of a job train one model, each on its own samples. A program without the wrapper gets no
+// error, only weights that differ between ranks. Modules that do not depend on each other note their facts here.
 #pragma once
 
 #include <cstdint>
@@ -17,44 +17,44 @@ struct SharingSigns {
   int world = 1;             ///< number of ranks
   bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
   bool divided = false;      ///< a DataLoader has given shuffled batches of one of several shards
-  std::int64_t batches = 0;  ///< batches of such loaders
+  std::int64_t batches = 0;  ///< number of batches of such loaders
   std::int64_t stepped = 0;  ///< bytes of parameters that optimizers have changed, over all steps
-  std::int64_t reduced = 0;  ///< bytes that collectives were given
+  std::int64_t reduced = 0;  ///< bytes that were passed to collectives
 };
 
 /// Returns a warning if the ranks share their data but neither gradients nor weights; else "". It is a pure function.
 [[nodiscard]] std::string separate_training(const SharingSigns& signs);
 
 /// Notes that the job has `world` ranks, of which this is `rank`. Thread-safe: yes, like all notes below; each costs
-/// one load once there is nothing to warn of.
+/// one atomic load once there is nothing left to warn about.
 void note_world(int rank, int world) noexcept;
 /// Notes a DistributedDataParallel over several ranks.
 void note_wrapper() noexcept;
 /// Notes that a loader has returned a batch of one of several shards.
 void note_shard_batch(bool shuffled) noexcept;
-/// Notes that an optimizer has changed parameters of so many bytes.
+/// Notes that an optimizer has changed `parameter_bytes` bytes of parameters.
 void note_step(std::int64_t parameter_bytes) noexcept;
-/// Notes that a collective was given so many bytes.
+/// Notes that `bytes` bytes were passed to a collective.
 void note_reduced(std::int64_t bytes) noexcept;
-/// Returns false if the notes above no longer change anything.
+/// Returns false if further notes would have no effect.
 [[nodiscard]] bool watches_sharing() noexcept;
 
-/// Warns once, on rank 0, of any problem that separate_training() finds. Call it at the end of an epoch and when a
+/// Warns once, on rank 0, about any problem that separate_training() finds. Call it at the end of an epoch and when a
 /// checkpoint is saved.
 void warn_of_separate_training() noexcept;
 
 /// The first batch that a loop got. The loader notes it, and the wrapper compares it over the ranks.
 struct FirstBatch {
   std::uint64_t digest = 0;           ///< digest of the indices in order
-  std::int64_t shards = 1;            ///< number of shards that the set is divided into, this loader's included
-  std::vector<std::int64_t> indices;  ///< the first few
+  std::int64_t shards = 1;            ///< number of shards of the set
+  std::vector<std::int64_t> indices;  ///< the first few indices
 };
 
-/// Notes the batch that the loop has just received, until the next one comes or take_first_batch() is called. After
-/// that a call costs one load. Thread-safe: yes.
+/// Notes the batch that the loop has just received, until the next batch comes or take_first_batch() is called. After
+/// that a call costs one atomic load. Thread-safe: yes.
 void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept;
 
-/// Returns the batch that was noted last; none if there was none. Later batches are not noted. Thread-safe: yes.
+/// Returns the batch that was noted last, or none if no batch was noted. Later batches are not noted. Thread-safe: yes.
 [[nodiscard]] std::optional<FirstBatch> take_first_batch();
 
 }  // namespace lockstep::tensor

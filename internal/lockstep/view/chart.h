@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Charts of curves: their contents, the ticks of their axes, and their look in a terminal. Pure functions.
+// Charts of curves: their contents, the ticks of their axes, and their appearance in a terminal. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@ namespace lockstep::view {
 
 /// The curve of one run.
 struct ChartSeries {
-  std::string name;  ///< the run
-  Curve points;      ///< as they were logged
-  Curve smooth;      ///< as they are drawn; the same as `points` if nothing is smoothed
+  std::string name;  ///< the name of the run
+  Curve points;      ///< the logged points
+  Curve smooth;      ///< the points that are drawn; equal to `points` without smoothing
 };
 
-/// Curves of one figure over the steps, one for each run that has it.
+/// The curves of one figure over the steps, one for each run that has the figure.
 struct Chart {
   std::string title;                ///< "loss"
-  std::string unit;                 ///< may be empty
-  std::vector<ChartSeries> series;  ///< one for each run
+  std::string unit;                 ///< the unit of the values; may be empty
+  std::vector<ChartSeries> series;  ///< the curves, one for each run
 };
 
-/// Returns the charts of `runs` in the order of a reader's interest: loss, metrics, learning rate, images/s. Figures
-/// that no run has are left out. `weight` smooths the loss and the speed (see smoothed()).
+/// Returns the charts of `runs` in the order loss, metrics, learning rate, images/s. Figures that no run has are left
+/// out. `weight` smooths the loss and the speed (see smoothed()).
 /// Throws: DataError if there is nothing to draw.
 [[nodiscard]] std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight);
 
-/// A range of numbers and its ticks, which are 1, 2 or 5 times a power of ten apart.
+/// A range of numbers and its ticks. The distance of ticks is 1, 2 or 5 times a power of ten.
 struct Axis {
-  double low = 0;             ///< begin of the axis
+  double low = 0;             ///< start of the axis
   double high = 1;            ///< end of the axis
-  double distance = 1;        ///< from tick to tick
-  std::vector<double> ticks;  ///< between low and high
+  double distance = 1;        ///< distance between ticks
+  std::vector<double> ticks;  ///< ticks, from low to high
 };
 
-/// Returns an axis from the tick at or below `low` to that at or above `high`, with at most `most` distances. Equal or
-/// unordered ends get room around them; if both are 0 the axis goes from 0 to 1.
+/// Returns an axis from the tick at or below `low` to the tick at or above `high`, with at most `most` intervals. Equal
+/// or unordered ends get a margin; if both are 0, the axis goes from 0 to 1.
 [[nodiscard]] Axis value_axis(double low, double high, int most);
-/// Returns an axis from `low` to `high` themselves; its ticks are whole numbers.
+/// Returns an axis from exactly `low` to exactly `high`; its ticks are whole numbers.
 [[nodiscard]] Axis step_axis(std::int64_t low, std::int64_t high, int most);
 
 /// Returns the text of a tick: "0.25", "1,200", "1.5M", "2e-05", with enough digits to distinguish neighbours.
@@ -50,21 +50,21 @@ struct Axis {
 
 /// The extent of all series of a chart.
 struct ChartAxes {
-  Axis steps;   ///< horizontal
-  Axis values;  ///< vertical
+  Axis steps;   ///< the horizontal axis
+  Axis values;  ///< the vertical axis
 };
-/// Values come from the smooth curves; outliers of the raw ones do not stretch the axis.
+/// Returns the axes of a chart. The values' axis covers the smooth curves, so outliers do not stretch it.
 [[nodiscard]] ChartAxes axes_of(const Chart& chart, int most_steps, int most_values);
 
-/// The look of a chart in a terminal.
+/// The appearance of a chart in a terminal.
 struct TextChartOptions {
   int width = 80;      ///< columns
   int height = 12;     ///< rows of dots, without title and ticks
   bool color = false;  ///< uses the terminal's colours
 };
 
-/// Draws `chart` with Unicode's braille dots, 2 x 4 to a letter. With several runs and no colour, each has a letter
-/// at the end of its curve. Every line ends with a line end.
+/// Draws `chart` with Unicode's braille dots, 2 x 4 per character. With several runs and no colour, a letter marks the
+/// end of each curve. Every line ends with a line end.
 [[nodiscard]] std::string text_chart(const Chart& chart, const TextChartOptions& options);
 
 }  // namespace lockstep::view

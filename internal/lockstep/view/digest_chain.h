@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chain of a run's digests, digests.bin: one record a step (docs/formats/digests.md).
+// The chain of a run's digests, digests.bin, with one record per step (docs/formats/digests.md).
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace lockstep::view {
 
 /// The chain's name in a run folder.
 inline constexpr const char* kDigestFile = "digests.bin";
-/// The name of a chain that did not lead to the checkpoint from which the run went on.
+/// The name of an old chain that did not end at the checkpoint from which the run resumed.
 inline constexpr const char* kOldDigestFile = "digests.old.bin";
 
 /// One step's digests.
 struct DigestRecord {
-  std::int64_t step = 0;        ///< from 1; at most 4,294,967,295
+  std::int64_t step = 0;        ///< number of the step, from 1 to 4,294,967,295
   std::uint64_t loss = 0;       ///< the bits of the loss, the mean over all replicas
   std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was left out
   std::uint64_t weights = 0;    ///< digest of the weights after the step
@@ -31,37 +31,37 @@ struct DigestRecord {
   bool operator==(const DigestRecord&) const = default;
 };
 
-/// Returns the fold of one step more, from `fold`, that of all steps before it.
+/// Returns the fold of all steps up to `record`'s, from `fold`, the fold of all steps before it.
 [[nodiscard]] std::uint64_t fold_digest(std::uint64_t fold, const DigestRecord& record);
 
-/// Returns a fold as 16 hexadecimal digits, as a checkpoint's manifest has it.
+/// Returns a fold as 16 hexadecimal digits, as in a checkpoint's manifest.
 [[nodiscard]] std::string fold_text(std::uint64_t fold);
-/// Reads one; 0: it is none.
+/// Reads the text of a fold; 0: it is not a fold.
 [[nodiscard]] std::uint64_t fold_of(std::string_view text);
 
-/// The begin of a chain: the step before it, and that step's fold.
+/// The start of a chain: the step before its first record, and that step's fold.
 struct DigestBegin {
   std::int64_t step = 0;
   std::uint64_t fold = 0;
 };
 
-/// The steps of one run, in ascending order. Steps may be missing, if the run had no digests for a while.
+/// The digests of one run, by ascending step. Steps may be missing if digests were off for a while.
 class DigestChain {
  public:
-  /// Parses a file. Records are used up to the first one that is torn or damaged, as a kill leaves it.
-  /// Throws: DataError, which begins with `name`, if the header is none or of another version.
+  /// Parses a file. Records are used up to the first torn or damaged record, such as a kill leaves.
+  /// Throws: DataError, which begins with `name`, if the header is missing or of another version.
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
-  /// Adds the records in `bytes`, which follow whole_bytes() of the file, up to the first that is torn.
+  /// Adds the records in `bytes`, the part of the file after whole_bytes(), up to the first torn record.
   void read_on(std::string_view bytes);
-  /// Reads a run folder's chain, or the file `path`. Throws: as parse(); DataError if there is none.
+  /// Reads a run folder's chain, or the file `path`. Throws: the errors of parse(); DataError if there is no chain.
   [[nodiscard]] static DigestChain load(const std::filesystem::path& path);
 
   [[nodiscard]] const DigestBegin& begin() const { return begin_; }
   [[nodiscard]] const std::vector<DigestRecord>& records() const { return records_; }
-  /// Returns the bytes of a file with these records; later bytes are damaged.
+  /// Returns the size of a file with these records; bytes after it are damaged.
   [[nodiscard]] std::size_t whole_bytes() const;
 
-  /// Returns the record of `step`; null: there is none.
+  /// Returns the record of `step`; null: it has no record.
   [[nodiscard]] const DigestRecord* at(std::int64_t step) const;
   /// Returns the fold of all steps up to `step`.
   [[nodiscard]] std::uint64_t fold_up_to(std::int64_t step) const;
@@ -73,14 +73,14 @@ class DigestChain {
   std::vector<DigestRecord> records_;
 };
 
-/// Two runs' records of the first step at which they differ.
+/// The records of two runs for the first step at which they differ.
 struct DigestDifference {
   DigestRecord a;
   DigestRecord b;
 };
-/// Returns "loss, gradients, weights", or some of them.
+/// Returns "loss, gradients, weights", or those of the three that differ.
 [[nodiscard]] std::string differing_parts(const DigestDifference& found);
-/// Compares the steps that both chains have. None: these are equal.
+/// Compares the steps that both chains have; none: they are equal.
 [[nodiscard]] std::optional<DigestDifference> first_difference(const DigestChain& a, const DigestChain& b);
 /// Returns the number of steps that both chains have.
 [[nodiscard]] std::int64_t common_steps(const DigestChain& a, const DigestChain& b);
@@ -88,13 +88,13 @@ struct DigestDifference {
 /// Appends to a chain's file.
 class DigestWriter {
  public:
-  /// Opens the chain of `folder` for a run that goes on after `begin`, the place that its checkpoint names, and cuts
-  /// the later records. A chain that leads elsewhere is renamed kOldDigestFile, with a warning, and another begins.
+  /// Opens the chain of `folder` for a run that resumes after `begin`, which its checkpoint has, and cuts off later
+  /// records. If the chain's fold differs there, it is renamed kOldDigestFile, with a warning, and a new chain begins.
   /// Throws: IoError.
   DigestWriter(const std::filesystem::path& folder, const DigestBegin& begin);
 
-  /// Appends a record with one write, so that a kill of the process leaves it whole or not at all. Throws: IoError; the
-  /// file is then as before.
+  /// Appends a record with one write, so that a kill of the process leaves it whole or not at all. Throws: IoError,
+  /// with an unchanged file.
   void add(const DigestRecord& record);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurements between the hosts of a job, as a table with hints. Pure.
+// The measurements between the hosts of a job, as a table with hints. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,40 +9,40 @@
 
 namespace lockstep::view {
 
-/// A host of the job, as its first rank describes it.
+/// A host of the job, described by its first rank.
 struct LinkHost {
-  int rank = 0;         ///< its first rank
-  std::string name;     ///< its name
+  int rank = 0;         ///< the host's first rank
+  std::string name;     ///< the host's name
   std::string address;  ///< the address at which the other ranks reach it
 };
 
-/// The speed of one wire. A figure below 0 was not measured.
+/// The speed of a connection with one wire. A value below 0 was not measured.
 struct LinkSpeed {
-  double round_trip_us = -1;  ///< median of small messages
-  double bytes_per_s = -1;    ///< in the slower direction
+  double round_trip_us = -1;  ///< median round trip of small messages
+  double bytes_per_s = -1;    ///< rate in the slower direction
 };
 
-/// Between two hosts, by their places in LinkFacts::hosts. A figure below 0 was not measured.
+/// The connection of two hosts. A value below 0 was not measured.
 struct Link {
-  int from = 0;               ///< place of the one host
-  int to = 0;                 ///< place of the other
-  double round_trip_us = -1;  ///< median of small messages, over the ranks' wire
-  double bytes_per_s = -1;    ///< in the slower direction, over the ranks' wire
-  LinkSpeed other = {};       ///< over the other one of tls and plain
-  std::string problem = {};   ///< why it could not be measured
+  int from = 0;               ///< index of one host in LinkFacts::hosts
+  int to = 0;                 ///< index of the other host
+  double round_trip_us = -1;  ///< median round trip of small messages, over the ranks' wire
+  double bytes_per_s = -1;    ///< rate in the slower direction, over the ranks' wire
+  LinkSpeed other = {};       ///< speed over the wire, tls or plain, that the ranks do not use
+  std::string problem = {};   ///< the reason why it could not be measured
 };
 
 /// The links between the hosts of a job, as measured.
 struct LinkFacts {
-  std::vector<LinkHost> hosts;  ///< by their first rank
-  std::vector<Link> links;      ///< one for each pair of hosts
-  std::string wire = "tls";  ///< that of the ranks: "tls", "plain", or "ucx"; for the last, plain is measured instead
+  std::vector<LinkHost> hosts;  ///< hosts, by their first rank
+  std::vector<Link> links;      ///< links, one for each pair of hosts
+  std::string wire = "tls";     ///< the ranks' wire: "tls", "plain" or "ucx"; plain is measured instead of ucx
 };
 
-/// Returns the table and below it a hint for each finding. It ends with a line end.
+/// Returns the table, followed by a hint for each finding. It ends with a line end.
 [[nodiscard]] std::string links_text(const LinkFacts& facts);
 
-/// Returns an object a line: {"link", "wire", "from", "to", "round_trip_us", "gbit_per_s", "other_wire",
+/// Returns one JSON object per line: {"link", "wire", "from", "to", "round_trip_us", "gbit_per_s", "other_wire",
 /// "other_round_trip_us", "other_gbit_per_s", "problem"}.
 [[nodiscard]] std::string links_json(const LinkFacts& facts);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict of `lockstep doctor` on a machine: facts in, findings out. Pure: module launch gathers the facts.
+// The findings of `lockstep doctor` on a machine, as pure functions of facts. Module launch gathers the facts.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace lockstep::view {
 
-/// Processors. `quota` is the share of time that control groups allow, in cores; none: all of it.
+/// The processors.
 struct CoreFacts {
   std::string name = "CPU";          ///< model name
-  int online = 1;                    ///< cores that run
-  int usable = 1;                    ///< by affinity: taskset, cpusets, Slurm
-  std::optional<double> quota = {};  ///< in cores
+  int online = 1;                    ///< cores that are online
+  int usable = 1;                    ///< cores that the affinity allows (taskset, cpusets, Slurm)
+  std::optional<double> quota = {};  ///< limit of CPU time by control groups, in cores; none: no limit
 };
 
 /// Memory, in bytes. None: no limit, or unknown.
 struct MemoryFacts {
-  std::uint64_t total = 0;                          ///< memory of the machine
-  std::uint64_t available = 0;                      ///< the memory that programs may still take
-  std::optional<std::uint64_t> group_limit = {};    ///< limit of the control group
-  std::uint64_t group_used = 0;                     ///< without the memory that the kernel gives back at once
-  std::uint64_t swap_total = 0;                     ///< size of the swap
-  std::uint64_t swap_used = 0;                      ///< swap in use
-  int overcommit = 0;                               ///< vm.overcommit_memory
-  std::optional<std::uint64_t> address_space = {};  ///< ulimit -v
+  std::uint64_t total = 0;                        ///< memory of the machine
+  std::uint64_t available = 0;                    ///< memory that programs may still allocate
+  std::optional<std::uint64_t> group_limit = {};  ///< limit of the control group
+  std::uint64_t group_used = 0;  ///< memory that the control group uses, without caches that can be freed at once
+  std::uint64_t swap_total = 0;  ///< size of the swap
+  std::uint64_t swap_used = 0;   ///< swap in use
+  int overcommit = 0;            ///< vm.overcommit_memory
+  std::optional<std::uint64_t> address_space = {};  ///< limit of the address space (ulimit -v)
 };
 
 /// /dev/shm, through which the ranks of a host exchange gradients. Units: bytes.
@@ -42,20 +42,20 @@ struct SharedMemoryFacts {
 
 /// Limits of this process. None: no limit.
 struct LimitFacts {
-  std::optional<std::uint64_t> files = {};      ///< hard: lockstep run raises the soft one to it
+  std::optional<std::uint64_t> files = {};      ///< hard limit of open files: lockstep run raises the soft limit to it
   std::optional<std::uint64_t> locked = {};     ///< bytes of locked memory
-  std::optional<std::uint64_t> processes = {};  ///< limit of this user
-  std::optional<std::uint64_t> tasks = {};      ///< limit of the control group: pids.max
-  std::uint64_t tasks_used = 0;                 ///< the number of processes and threads
+  std::optional<std::uint64_t> processes = {};  ///< limit of this user's processes
+  std::optional<std::uint64_t> tasks = {};      ///< limit of the control group's tasks: pids.max
+  std::uint64_t tasks_used = 0;                 ///< number of its processes and threads
   bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
 
-/// The port at which nodes meet if no other is given.
+/// The default port of the rendezvous between nodes.
 struct PortFacts {
-  int default_port = 29500;    ///< its number
-  bool is_free = true;         ///< no process listens at it
-  int ephemeral_low = 32768;   ///< first port that the kernel gives away by itself
-  int ephemeral_high = 60999;  ///< last such port
+  int default_port = 29500;    ///< number of the port
+  bool is_free = true;         ///< no process listens on it
+  int ephemeral_low = 32768;   ///< first ephemeral port of the kernel
+  int ephemeral_high = 60999;  ///< last ephemeral port
 };
 
 /// An address of this host.
@@ -66,115 +66,115 @@ struct InterfaceFacts {
   int megabits = 0;          ///< the speed that the link reports; 0: unknown
 };
 
-/// This host as others reach it.
+/// The names and addresses at which other hosts reach this host.
 struct NetworkFacts {
-  std::string host_name;                         ///< the system's name of it
+  std::string host_name;                         ///< the system's host name
   std::vector<std::string> host_addresses = {};  ///< the addresses to which the name resolves
   bool has_answer = true;                        ///< the resolver answered in time
   std::vector<InterfaceFacts> interfaces = {};   ///< its addresses
-  std::string outward = {};                      ///< the interface that leads out; empty: none does
-  std::string interface_variable = {};           ///< LOCKSTEP_SOCKET_IFNAME or GLOO_SOCKET_IFNAME, which is set
-  std::string named_interface = {};              ///< the first that it names
-  std::vector<std::string> fabric_ports = {};    ///< active ports of InfiniBand and RoCE, "mlx5_0:1"
-  std::string wire = {};                         ///< LOCKSTEP_WIRE
+  std::string outward = {};                      ///< the interface of the default route; empty: there is none
+  std::string interface_variable = {};  ///< the variable that is set: LOCKSTEP_SOCKET_IFNAME or GLOO_SOCKET_IFNAME
+  std::string named_interface = {};     ///< the first interface in that variable
+  std::vector<std::string> fabric_ports = {};  ///< active ports of InfiniBand and RoCE, "mlx5_0:1"
+  std::string wire = {};                       ///< value of LOCKSTEP_WIRE
 };
 
-/// The clock that measures times, and its agreement with others.
+/// The clock that measures times, and its synchronisation with other hosts.
 struct ClockFacts {
-  std::string source = {};                   ///< "tsc"; empty: unknown
-  double reading_ns = 0;                     ///< the time of one reading
-  std::optional<bool> is_synchronised = {};  ///< by NTP or PTP; none: unknown
+  std::string source = {};                   ///< clock source: "tsc"; empty: unknown
+  double reading_ns = 0;                     ///< duration of one reading
+  std::optional<bool> is_synchronised = {};  ///< synchronised by NTP or PTP; none: unknown
   double error_s = 0;                        ///< the largest error that the kernel assumes
 };
 
 /// A GPU and its memory. Units: bytes.
 struct GpuMemory {
-  int index = 0;            ///< as nvidia-smi counts
-  std::string name;         ///< its model
+  int index = 0;            ///< its index in nvidia-smi
+  std::string name;         ///< the model's name
   std::uint64_t used = 0;   ///< memory in use
-  std::uint64_t total = 0;  ///< memory that it has
+  std::uint64_t total = 0;  ///< size of its memory
 };
 
 /// The NCCL that ranks load.
 struct NcclFacts {
-  std::string version = {};  ///< "2.28.9"; empty: none is found
+  std::string version = {};  ///< its version: "2.28.9"; empty: NCCL is not found
   std::string path = {};     ///< its file
-  std::string problem = {};  ///< why ranks cannot use it; empty if they can
+  std::string problem = {};  ///< the reason why ranks cannot use it; empty: they can
 };
 
 /// The GPUs of this host.
 struct GpuFacts {
-  int devices = 0;                   ///< /dev/nvidia0 and so on
-  std::vector<GpuMemory> gpus = {};  ///< by index
-  std::string driver = {};           ///< version of the driver; empty: none is found
-  std::string problem = {};          ///< why no GPU is listed
-  cuda::Obstacle obstacle = {};      ///< why ranks cannot compute on them
-  NcclFacts nccl = {};               ///< if there are GPUs
-  std::string hidden_by = {};        ///< CUDA_VISIBLE_DEVICES, if it hides all
+  int devices = 0;                   ///< number of device files, /dev/nvidia0 and so on
+  std::vector<GpuMemory> gpus = {};  ///< GPUs, by index
+  std::string driver = {};           ///< version of the driver; empty: no driver is found
+  std::string problem = {};          ///< the reason why no GPU is listed
+  cuda::Obstacle obstacle = {};      ///< the reason why ranks cannot compute on the GPUs
+  NcclFacts nccl = {};               ///< NCCL, if there are GPUs
+  std::string hidden_by = {};        ///< value of CUDA_VISIBLE_DEVICES, if it hides all GPUs
 };
 
-/// The way between two GPUs, or between a network card and the GPU nearest to it.
+/// The connection between two GPUs, or between a network card and its nearest GPU.
 struct DeviceWay {
   std::string one;    ///< "GPU 0", "mlx5_0"
   std::string other;  ///< "GPU 1"
   std::string way =
       {};  ///< "NVLink", "one PCIe switch", "one host bridge", "one socket", "two sockets"; empty: unknown
-  std::string obstacle = {};  ///< why they cannot reach each other's memory; empty: they can
+  std::string obstacle = {};  ///< the reason why they cannot reach each other's memory; empty: they can
 };
 
 /// The links between the GPUs of this host, and from them to its network cards.
 struct GpuLinkFacts {
-  std::vector<DeviceWay> pairs = {};          ///< each pair of GPUs
-  std::vector<DeviceWay> cards = {};          ///< InfiniBand and RoCE cards
+  std::vector<DeviceWay> pairs = {};          ///< connections of all pairs of GPUs
+  std::vector<DeviceWay> cards = {};          ///< connections of InfiniBand and RoCE cards
   std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends peer traffic
                                               ///< through the host
   bool is_acs_known = true;                   ///< false: only root may read it
-  bool iommu_translates = false;              ///< devices' addresses are the IOMMU's
+  bool iommu_translates = false;              ///< the IOMMU translates addresses that devices use
 };
 
-/// Figures of this folder's disk. A time below 0 was not measured.
+/// Figures of a folder's disk. A value below 0 was not measured.
 struct DiskFacts {
   std::string folder;        ///< the folder that was measured
-  std::string kind = {};     ///< "ext4", "nfs", "tmpfs"; empty: unknown
-  std::uint64_t free = 0;    ///< bytes that are left
-  double bytes_per_s = -1;   ///< written and synced
-  double sync_ms = -1;       ///< median of 4 KiB with fsync
-  std::string problem = {};  ///< why it could not be measured
+  std::string kind = {};     ///< the file system: "ext4", "nfs", "tmpfs"; empty: unknown
+  std::uint64_t free = 0;    ///< free space in bytes
+  double bytes_per_s = -1;   ///< rate of writing with a sync
+  double sync_ms = -1;       ///< median time of writing 4 KiB with fsync
+  std::string problem = {};  ///< the reason why it could not be measured
 };
 
-/// All-reduce between ranks of this host.
+/// An all-reduce between ranks of this host.
 struct AllReduceFacts {
   int ranks = 0;                  ///< number of ranks that took part
   std::string backend = {};       ///< the backend that carried the bytes
   double small_us = -1;           ///< time for 4 KiB
   double large_bytes_per_s = -1;  ///< rate for 4 MiB
-  std::string skipped = {};       ///< why nothing was measured, if that is no fault
+  std::string skipped = {};       ///< the reason why nothing was measured, if that is not a failure
   std::string problem = {};       ///< the failure
 };
 
-/// A fact that is none was not asked for.
+/// The facts about a machine. Facts that are none were not requested.
 struct MachineFacts {
   std::optional<CoreFacts> cores = {};                  ///< processors
   std::optional<MemoryFacts> memory = {};               ///< memory
   std::optional<SharedMemoryFacts> shared_memory = {};  ///< /dev/shm
   std::optional<LimitFacts> limits = {};                ///< limits of this process
-  std::optional<PortFacts> ports = {};                  ///< the port at which nodes meet
+  std::optional<PortFacts> ports = {};                  ///< the port of the rendezvous
   std::optional<NetworkFacts> network = {};             ///< names and interfaces
   std::optional<ClockFacts> clock = {};                 ///< the clock
   std::optional<GpuFacts> gpus = {};                    ///< GPUs
-  std::optional<GpuLinkFacts> gpu_links = {};           ///< if there are several GPUs, or a card beside one
+  std::optional<GpuLinkFacts> gpu_links = {};           ///< links of a GPU to other GPUs and to network cards
   std::optional<DiskFacts> disk = {};                   ///< the working directory's disk
   std::optional<AllReduceFacts> all_reduce = {};        ///< an all-reduce between ranks of this host
 };
 
-/// kOk: fit. kWarn: something will be slow or surprising. kBad: a run fails.
+/// The condition of a part. kOk: good. kWarn: something will be slow or surprising. kBad: a run would fail.
 enum class Health : std::uint8_t { kOk, kWarn, kBad };
 
 /// The finding on one part of the machine.
 struct Check {
   std::string name;                ///< "cores", "memory"
-  Health health = Health::kOk;     ///< its condition
-  std::string value;               ///< with units
+  Health health = Health::kOk;     ///< the condition of the part
+  std::string value;               ///< the measured value, with units
   std::vector<std::string> hints;  ///< one for each finding; empty if health is kOk
 };
 
@@ -184,10 +184,10 @@ struct Check {
 /// Returns true if a run would fail.
 [[nodiscard]] bool is_any_bad(const std::vector<Check>& checks);
 
-/// Returns the checks as lines of at most `width` columns, hints below their line. It ends with a line end.
+/// Returns the checks as lines of at most `width` columns, each followed by its hints. It ends with a line end.
 [[nodiscard]] std::string checks_text(const std::vector<Check>& checks, int width, bool color);
 
-/// Returns an object a line: {"check", "health": "ok"|"warn"|"bad", "value", "hints"}.
+/// Returns one JSON object per line: {"check", "health": "ok"|"warn"|"bad", "value", "hints"}.
 [[nodiscard]] std::string checks_json(const std::vector<Check>& checks);
 
 }  // namespace lockstep::view

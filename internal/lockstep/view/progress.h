@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a loop: a live bar on a terminal, plain lines elsewhere. The texts are pure functions.
+// The progress of a loop: a live bar on a terminal, plain lines elsewhere. Pure functions make the texts.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ namespace lockstep::view {
 /// The values to show; unknown values are left out.
 struct ProgressState {
   std::string label;                        ///< "epoch 3/150"
-  std::int64_t step = 0;                    ///< done, of `steps`
-  std::int64_t steps = 0;                   ///< 0: unknown, no bar is drawn
-  std::optional<double> loss = {};          ///< loss of the last step; none: nothing is shown
-  std::optional<double> rate = {};          ///< `unit` per second
-  std::optional<double> seconds_left = {};  ///< none: unknown
+  std::int64_t step = 0;                    ///< steps that are done
+  std::int64_t steps = 0;                   ///< all steps; 0: unknown, and no bar is drawn
+  std::optional<double> loss = {};          ///< loss of the last step
+  std::optional<double> rate = {};          ///< rate in `unit`
+  std::optional<double> seconds_left = {};  ///< time that is left
   std::string unit = "images/s";            ///< unit of the rate
 };
 
@@ -31,7 +31,7 @@ struct ProgressState {
 /// important parts that do not fit are dropped; the bar shrinks first.
 [[nodiscard]] std::string render_bar(const ProgressState& state, int width);
 
-/// Returns the same as a plain line for a log: "epoch 3/150  step 40/391  loss 0.1234  812 images/s  0:43 left".
+/// Returns the state as a plain line for a log: "epoch 3/150  step 40/391  loss 0.1234  812 images/s  0:43 left".
 [[nodiscard]] std::string render_line(const ProgressState& state);
 
 /// Measures units per second over the last few seconds, so that a slow first step is forgotten.
@@ -43,7 +43,7 @@ class RateMeter {
   void add(std::int64_t count);
   /// Starts measuring now. Call it when the loop begins and after an evaluation, so that the pause does not count.
   void restart();
-  /// Returns units per second; none until there is an interval.
+  /// Returns units per second; none before there is an interval.
   [[nodiscard]] std::optional<double> rate() const;
 
  private:
@@ -55,11 +55,11 @@ class RateMeter {
 
 /// The behaviour of a ProgressBar.
 struct ProgressOptions {
-  bool live = false;                                 ///< true on a terminal: one line is redrawn
-  int width = 80;                                    ///< columns of the terminal, when live
-  Seconds line_every = Seconds(60);                  ///< when not live: at most one line in this time, and the last
-  Seconds draw_every = Seconds(0.1);                 ///< when live: at most one drawing in this time, and the last
-  std::function<void(std::string_view)> write = {};  ///< default: stderr
+  bool live = false;                  ///< true on a terminal: a line is redrawn in place
+  int width = 80;                     ///< columns of the terminal, if live
+  Seconds line_every = Seconds(60);   ///< if not live: least time between lines, except for the last line
+  Seconds draw_every = Seconds(0.1);  ///< if live: least time between drawings, except for the last drawing
+  std::function<void(std::string_view)> write = {};  ///< receives the output; empty: stderr
 };
 
 /// A progress bar, or progress lines. Thread-safe: no; one loop owns it.
@@ -73,13 +73,13 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// Shows `state` if it is time to.
+  /// Shows `state` if enough time has passed.
   void update(const ProgressState& state);
-  /// Shows `state` in any case: the last one of a loop, or a logged step. When live, the line stays.
+  /// Shows `state` in any case: the last state of a loop, or a logged step. If live, the line stays.
   void finish(const ProgressState& state);
   /// Prints `line` above the bar.
   void message(std::string_view line);
-  /// Call it when the loop has ended or other output follows. It removes the bar when live; else it writes the last
+  /// Call it when the loop has ended or other output follows. If live, it removes the bar; else it writes the last
   /// state, if that is still unwritten. The next update shows the bar again. The destructor calls it.
   void clear();
 
@@ -91,7 +91,7 @@ class ProgressBar {
   const Clock& clock_;
   std::optional<TimePoint> last_;
   bool drawn_ = false;
-  std::optional<ProgressState> unshown_;  // the state of the last update, if it was not yet time to show it
+  std::optional<ProgressState> unshown_;  // the state of the last update, if it was not shown
   std::string shown_label_;
 };
 

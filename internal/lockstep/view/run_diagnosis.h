@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a run hangs, failed, or is fine, from the files in its folder. Pure: module launch reads the folder.
+// Diagnoses why a run hangs or failed, or that it is fine, from facts about its folder. Pure functions: module launch
+// reads the folder.
 #pragma once
 
 #include <cstdint>
@@ -19,66 +20,66 @@ namespace lockstep::view {
 /// One start of the run's ranks.
 struct AttemptFacts {
   int number = 0;  ///< counted from 0
-  int ranks = 0;   ///< folders of ranks, which are this host's
-  /// Its launcher's record of a failure or a request to end, in one line: "rank 1 on gpu-a failed first: killed by
-  /// signal 9 (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its
-  /// launcher died.
+  int ranks = 0;   ///< number of ranks on this host that have a folder
+  /// Its launcher's record of a failure or of a request to end: "rank 1 on gpu-a failed first: killed by signal 9
+  /// (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its launcher
+  /// died.
   std::optional<FailureRecord> verdict = {};
-  std::string then = {};                       ///< with a verdict: why the ranks started again, or did not
-  int exit_code = 0;                           ///< with a verdict; 0: the ranks started again
+  std::string then = {};  ///< the reason why the ranks were or were not restarted, if there is a verdict
+  int exit_code = 0;      ///< exit code of the launcher, if there is a verdict; 0: the ranks were restarted
   std::vector<std::string> stacks = {};        ///< stacks of the late ranks, if the launcher took them
   std::vector<FailureRecord> errors = {};      ///< the records of ranks that ended with an error, by rank
   bool has_rings = false;                      ///< `lockstep inspect flight` has events to show
-  std::string blamed_log = {};                 ///< stderr.log of the rank to blame; empty: it wrote none
-  std::vector<std::string> blamed_lines = {};  ///< the last lines in it
+  std::string blamed_log = {};                 ///< stderr.log of the rank at fault; empty: it wrote nothing
+  std::vector<std::string> blamed_lines = {};  ///< the last lines of blamed_log
 };
 
 /// The content of summary.json.
 struct RunSummary {
   std::int64_t steps = 0;                                    ///< optimizer steps that were done
-  double seconds = 0;                                        ///< their time
+  double seconds = 0;                                        ///< time of these steps
   std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation
-  std::int64_t time_ns = 0;                                  ///< when it was written
+  std::int64_t time_ns = 0;                                  ///< time of writing
   std::optional<StepReport> step_report = {};                ///< the time of the parts of its steps
 };
 
-/// The content of the end of log.jsonl.
+/// The newest entries of log.jsonl.
 struct RunLog {
   std::int64_t step = 0;                       ///< the last step that was logged
   std::optional<double> loss = {};             ///< loss of that step; none: it was not finite
-  std::string stopped_by = {};                 ///< "SIGTERM": the run saved and left; empty: it did not
-  std::int64_t time_ns = 0;                    ///< when it was last written
-  std::optional<StepReport> step_report = {};  ///< report of the last epoch that has one
+  std::string stopped_by = {};                 ///< the request on which the run saved and ended: "SIGTERM"; empty: none
+  std::int64_t time_ns = 0;                    ///< time of the last write
+  std::optional<StepReport> step_report = {};  ///< report of the last epoch that has a report
 };
 
-/// All facts from the folder and the processes. Times are CLOCK_REALTIME but for those of the rings.
+/// All facts from the folder and the processes. Times are CLOCK_REALTIME, except in the flight rings.
 struct RunFacts {
-  std::string path;                           ///< as it was typed
-  bool has_settings = false;                  ///< it is a run folder, with config.yml
-  bool is_recipe = false;                     ///< its settings name a recipe, so that `lockstep train` reads them
-  std::vector<AttemptFacts> attempts = {};    ///< oldest first
-  bool is_launched = false;                   ///< the launcher of the newest attempt runs on this host
-  bool launcher_is_gone = false;              ///< it ended without keeping the rings: killed, or on another host
-  std::string trainer = {};                   ///< "pid 4711 on gpu-a": a process without a launcher trains in it
+  std::string path;                         ///< the run folder, as it was typed
+  bool has_settings = false;                ///< it is a run folder, with config.yml
+  bool is_recipe = false;                   ///< its settings name a recipe, so that `lockstep train` reads them
+  std::vector<AttemptFacts> attempts = {};  ///< oldest first
+  bool is_launched = false;                 ///< the launcher of the newest attempt runs on this host
+  bool launcher_is_gone = false;  ///< the launcher ended without saving the rings: it was killed, or is on another host
+  std::string trainer = {};       ///< a process without a launcher that trains in the folder: "pid 4711 on gpu-a"
   std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if it is launched
-  std::optional<RunSummary> summary = {};     ///< none: the run has not written one
-  std::optional<RunLog> log = {};             ///< none: the run has not written one
-  std::string checkpoint = {};                ///< the newest one that is committed; empty: none
-  std::vector<std::string> suspects = {};     ///< names of checkpoints that the guard has put aside, in order
+  std::optional<RunSummary> summary = {};     ///< none: the run has not written it
+  std::optional<RunLog> log = {};             ///< none: the run has not written it
+  std::string checkpoint = {};                ///< the newest committed checkpoint; empty: none
+  std::vector<std::string> suspects = {};     ///< names of checkpoints that the guard has set aside, in order
   std::vector<std::string> notes = {};        ///< the files that could not be read, and why
-  std::int64_t now_ns = 0;                    ///< CLOCK_REALTIME
-  std::int64_t monotonic_ns = 0;              ///< CLOCK_MONOTONIC, as the rings have it
+  std::int64_t now_ns = 0;                    ///< the present time of CLOCK_REALTIME
+  std::int64_t monotonic_ns = 0;              ///< the present time of CLOCK_MONOTONIC, the clock of the rings
 };
 
 /// The state of a run, or its end.
 enum class RunState : std::uint8_t {
-  kRuns,      ///< it goes on
-  kWaits,     ///< it runs, and ranks wait for one that does not come
+  kRuns,      ///< it runs
+  kWaits,     ///< it runs, and ranks wait for a rank that does not arrive
   kFinished,  ///< training is complete
-  kEnded,     ///< its ranks have ended, and none of them failed
-  kStopped,   ///< it saved and left as it was asked
+  kEnded,     ///< its ranks have ended, and no rank failed
+  kStopped,   ///< it saved and ended on request
   kFailed,    ///< it ended with an error
-  kLost,      ///< it does not run, and no record says why
+  kLost,      ///< it does not run, and no record gives the reason
   kEmpty      ///< it has not begun
 };
 /// Returns "runs", "waits" and so on.
@@ -87,9 +88,9 @@ enum class RunState : std::uint8_t {
 /// The report of `lockstep doctor RUN_DIR`.
 struct RunDiagnosis {
   RunState state = RunState::kEmpty;      ///< its state, or how it ended
-  std::string text;                       ///< one line
-  std::vector<std::string> earlier = {};  ///< one line for each attempt before the newest; the oldest may be counted
-  std::vector<std::string> details = {};  ///< lines below it
+  std::string text;                       ///< the finding, in one line
+  std::vector<std::string> earlier = {};  ///< a line for each earlier attempt; the oldest may only be counted
+  std::vector<std::string> details = {};  ///< further lines
   std::optional<StepReport> report = {};  ///< the time of the parts of its steps
   std::vector<std::string> stacks = {};   ///< stacks of the ranks that hang
   std::vector<std::string> notes = {};    ///< the files that could not be read, and why

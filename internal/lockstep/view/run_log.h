@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of a run's log.jsonl, one JSON object each, as a Trainer writes them and every display of a run reads them.
-// Pure: no disk.
+// The lines of a run's log.jsonl, one JSON object each. A Trainer writes them, and every display of a run reads them.
+// Pure functions: no disk.
 #pragma once
 
 #include <algorithm>
@@ -22,15 +22,15 @@ inline constexpr const char* kRunLog = "log.jsonl";
 
 /// The content of a line.
 struct LogLine {
-  std::string event = {};                 ///< "step", "epoch", "report", "stop", ...; empty: it has none
-  std::optional<std::int64_t> step = {};  ///< none: it has none
+  std::string event = {};                 ///< "step", "epoch", "report", "stop", ...; empty: the line has no event
+  std::optional<std::int64_t> step = {};  ///< none: the line has no step
   nlohmann::json json = {};               ///< the whole object
 };
 
-/// Returns the line of `entries`, whose values are JSON already (text::json_quote for strings). It ends with a newline.
+/// Returns the line with `entries`, whose values are JSON (text::json_quote for strings). It ends with a newline.
 [[nodiscard]] std::string log_line(const std::vector<std::pair<std::string, std::string>>& entries);
 
-/// Reads a line; none: it is no JSON object, as a kill leaves one.
+/// Reads a line; none: it is not a JSON object, because a kill tore it.
 [[nodiscard]] std::optional<LogLine> parse_log_line(std::string_view line);
 
 /// Calls `use` with every line of `text`, without its newline.
@@ -49,8 +49,8 @@ struct KeptLog {
   std::int64_t damaged = 0;  ///< number of lines that are not a JSON object
 };
 
-/// Returns `log` without the events "step", "epoch", "report" and "resume" whose "step" is greater than `step`, and
-/// without lines that are not a JSON object. Every line of the result ends with a newline.
+/// Returns `log` without the events "step", "epoch", "report" and "resume" after `step`, the events "refresh" at or
+/// after it, and lines that are not a JSON object. Every line of the result ends with a newline.
 [[nodiscard]] KeptLog keep_log_up_to(std::string_view log, std::int64_t step);
 
 }  // namespace lockstep::view

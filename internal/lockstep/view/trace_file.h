@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trace files in Chrome's JSON format, for https://ui.perfetto.dev: one for each rank, and all of a run in one.
+// Trace files in Chrome's JSON format, for https://ui.perfetto.dev: one for each rank, and one for a whole run.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace lockstep::view {
 
-/// Returns the trace of one rank. Its process is named "rank 0 (host)", its threads by their names; the collectives of
-/// a group have their own track, with bucket, bytes and sequence. Times are the rank's own clock; "otherData" has rank,
-/// world_size, clock_offset_ns and clock_error_ns for the merge.
+/// Returns the trace of one rank, with a process named "rank 0 (host)" and its named threads. The collectives of each
+/// group have their own track, with bucket, bytes and sequence. Times are from the rank's own clock; "otherData" has
+/// rank, world_size, clock_offset_ns and clock_error_ns for the merge.
 [[nodiscard]] std::string trace_text(const Profile& profile);
 
-/// The name of a rank's file in RUN_DIR/trace: "rank-0.json".
+/// Returns the name of a rank's file in RUN_DIR/trace: "rank-0.json".
 [[nodiscard]] std::string trace_file_name(int rank);
 
 /// The result of merge_traces().
@@ -30,7 +30,7 @@ struct MergedTrace {
 };
 
 /// Joins the traces of all ranks, RUN_DIR/trace/rank-0.json and so on.
-/// Throws: DataError naming the ranks whose files are missing, or the file that is torn or not of this run.
+/// Throws: DataError naming the ranks whose files are missing, or the file that is torn or from a different run.
 [[nodiscard]] MergedTrace merge_traces(FileSystem& files, const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::view

@@ -20,7 +20,7 @@ std::string label_text(const std::filesystem::path& file, const std::string& lab
   return label_end.empty() ? stem : stem.substr(0, stem.find(label_end));
 }
 
-/// Explains labels, and names the setting that would fit this one: another sign at its end, or another length.
+/// Explains how a label is found, and names the setting that would fit this label: data.label_end or data.length.
 std::string length_hint(const std::string& label, const Labels& labels) {
   const std::string end = labels.label_end.empty() ? "the extension" : fmt::format("'{}'", labels.label_end);
   const auto length = static_cast<std::size_t>(labels.length);

@@ -14,22 +14,23 @@
 
 namespace lockstep::captcha {
 
-/// Returns the classes of a file's label, its name up to `label_end` or its extension, as places in `characters`.
+/// Returns the classes of a file's label, its name up to `label_end` or its extension, as indices into `characters`.
 /// Throws: DataError naming the file if a character is not in `characters` or the length differs.
 [[nodiscard]] std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labels& labels,
                                                  const std::string& characters);
 
 /// Opens all .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. It reads every label and the
-/// size of the first image, so that a fault of all files is an error before training starts. Throws: the DataErrors of
-/// list_files() and label_of(), and DataError if the first image, or in get() any image, is damaged or of another size.
+/// size of the first image, so that a fault of all files is an error before training. Throws: the DataErrors of
+/// list_files() and label_of(), and DataError if the first image, or in get() any image, is damaged or has another
+/// size.
 [[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const Labels& labels,
                                                     const std::string& characters);
 
-/// Returns the error for an image of another size than the model's; `remedy` says how to use the settings that fit it.
+/// Returns the error for an image whose size is not the model's; `remedy` says how to use settings that fit it.
 [[nodiscard]] DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels,
                                    const std::string& remedy);
 
-/// Returns the options with which the recipe reads any image.
+/// Returns the options with which the recipe reads images.
 [[nodiscard]] ImageFolderOptions image_options(const Labels& labels);
 
 }  // namespace lockstep::captcha

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of the labels read: counts that add up over batches and ranks, and their figures. N batch, L characters, C
-// classes.
+// Scores of the labels read: counts, which are summed over batches and ranks, and the metrics from them. N batch, L
+// characters, C classes.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,14 +17,14 @@ namespace lockstep::captcha {
 /// Returns the most likely class of each character. Shapes: logits N(L*C), result NL int64.
 [[nodiscard]] at::Tensor decode(const at::Tensor& logits, std::int64_t classes);
 
-/// Counts {strings, strings read correctly, then the CxC table of (true, read) characters}, float64.
+/// Returns the counts {strings, strings read correctly, then the CxC table of (true, read) characters}, float64.
 /// Shapes: logits N(L*C), target NL int64, result 2 + C*C.
 [[nodiscard]] at::Tensor count_reads(const at::Tensor& logits, const at::Tensor& target_NL, std::int64_t classes);
 
 /// Returns string_accuracy and char_accuracy, each 0..1 (0 if nothing was counted).
 [[nodiscard]] std::vector<Metric> read_metrics(const at::Tensor& counts);
 
-/// Returns the most frequent confusions of characters, a line each.
+/// Returns the most frequent confusions of characters, one per line.
 [[nodiscard]] std::string confusions(const at::Tensor& counts, const std::string& characters, std::size_t limit = 10);
 
 }  // namespace lockstep::captcha

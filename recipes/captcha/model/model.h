@@ -25,7 +25,7 @@ class CaptchaNet : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& images_N1HW) = 0;
 };
 
-/// conv7: seven 3x3 convolutions with batch norm and ReLU, three poolings, Linear 1024, Dropout, ReLU, Linear
+/// conv7: seven 3x3 convolutions with batch norm and ReLU, three pooling layers, Linear 1024, Dropout, ReLU, Linear
 /// (19,072,400 parameters for 160x60, 4 x 36). conv3: three 3x3 convolutions with batch norm, dropout, ReLU and
 /// pooling, the same head (9,379,728 parameters). Throws: UsageError for an unknown type or an image too small to pool
 /// three times.

@@ -8,7 +8,7 @@
 namespace lockstep::captcha {
 namespace {
 
-/// Returns the index of each convolution among the features; its batch norm is the next one. Source:
+/// Returns the index of each convolution among the features; its batch norm has the next index. Source:
 /// AWDSCAN/pytorch-captcha (conv7) and dee1024/pytorch-captcha-recognition (conv3), captcha_cnn_model.py.
 std::vector<int> places_of(const std::string& type) {
   if (type == "conv3") return {0, 5, 10};

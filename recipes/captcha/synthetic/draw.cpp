@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The custom style, and the choice between the two. Facts of the origin: white ground, 40 pixel letters at a pitch of
-// width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8 lines
-// of width 1 to 3, 100 to 300 points. Lines and points are over the letters. Outlines are read unscaled and unhinted,
-// so that drawing can rotate and warp them.
+// The custom style, and the choice between the two. The origin's style: a white background, 40-pixel letters at a pitch
+// of width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8
+// lines of width 1 to 3, 100 to 300 points. Lines and points are over the letters. Outlines are read unscaled and
+// unhinted, so that drawing can rotate and warp them.
 #include "captcha/synthetic/draw.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ Outline outline_of(FT_Face face, char letter, const std::string& file) {
 
 constexpr double kNominalHeight = 60;
 constexpr double kSize = 40;        // pixels of an em, at a height of 60
-constexpr double kCapitals = 0.73;  // height of a capital, of an em
+constexpr double kCapitals = 0.73;  // height of a capital, as a share of an em
 constexpr int kJitter = 5;          // pixels
 constexpr Color kShadow{100, 100, 100};
 
@@ -113,7 +113,7 @@ FontSet::FontSet(const std::string& charset, const std::filesystem::path& folder
 }
 
 Color random_color(SampleRandom& random, int low, int high) {
-  // In braces, the channels are drawn in this order; in a call's arguments they would not be.
+  // Braces fix the order in which the channels are drawn; the arguments of a call have no fixed order.
   return Color{static_cast<int>(random.between(low, high)), static_cast<int>(random.between(low, high)),
                static_cast<int>(random.between(low, high))};
 }

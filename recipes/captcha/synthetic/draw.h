@@ -31,7 +31,7 @@ class FontSet {
 
 enum class Style { kSimple, kCustom };
 
-/// The size in pixels. The letters scale with the height, the crowding with the number of letters.
+/// The size in pixels. The size of the letters depends on the height; their distance depends on their number.
 struct ImageShape {
   std::int64_t width = 160;
   std::int64_t height = 60;
@@ -44,17 +44,18 @@ struct Painter {
   ImageShape shape = {};
 };
 
-/// Draws the captcha of `label`, with characters of the painter's fonts. Lifetime: the rasterizer outlives the canvas.
-/// Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' its own.
+/// Draws the captcha of `label`, whose characters are in the painter's fonts. Lifetime: the rasterizer outlives the
+/// canvas. Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' its
+/// own.
 [[nodiscard]] Canvas render(const std::string& label, Style style, const Painter& painter, SampleRandom& random);
 
-/// Draws letters of one colour, each rotated and warped, crowded; dots and a curve of the same colour; all smoothed.
+/// Draws crowded letters, each rotated and warped, with dots and a curve of the same colour, and smooths the image.
 [[nodiscard]] Canvas render_simple(const std::string& label, const Painter& painter, SampleRandom& random);
 
 /// Draws upright letters of several colours at jittered places, half of them with a shadow, under lines and points.
 [[nodiscard]] Canvas render_custom(const std::string& label, const Painter& painter, SampleRandom& random);
 
-/// Draws each channel between the two bounds, both included.
+/// Returns a colour with each channel drawn at random from `low` to `high`, both included.
 [[nodiscard]] Color random_color(SampleRandom& random, int low, int high);
 
 }  // namespace lockstep::captcha

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills by FreeType with a span callback, which blends directly into the pixels.
+// Fills outlines by FreeType, with a span callback that blends directly into the pixels.
 #include "captcha/synthetic/draw_canvas.h"
 
 #include <ft2build.h>

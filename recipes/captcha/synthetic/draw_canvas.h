@@ -27,7 +27,7 @@ struct Color {
 /// Closed contours of lines and Bezier curves, as in a font.
 struct Outline {
   std::vector<Point> points;
-  std::vector<unsigned char> tags;  ///< FreeType's, one per point
+  std::vector<unsigned char> tags;  ///< FreeType's tags, one per point
   std::vector<int> ends;            ///< the index of each contour's last point
 };
 
@@ -56,26 +56,26 @@ class Rasterizer {
   std::shared_ptr<FT_LibraryRec_> library_;
 };
 
-/// Lifetime: the rasterizer outlives it.
+/// An RGB image to draw on. Lifetime: the rasterizer outlives the canvas.
 class Canvas {
  public:
   Canvas(Rasterizer& rasterizer, std::int64_t width, std::int64_t height, Color background);
 
-  /// Lays `color` over the inside of `outline` (nonzero rule). `opacity`: 0 .. 256.
+  /// Blends `color` over the inside of `outline` (nonzero rule). `opacity`: 0 .. 256.
   void fill(const Outline& outline, Color color, int opacity = 256);
 
-  /// Sets a single pixel; nothing outside the canvas.
+  /// Sets a single pixel; ignores a position outside the canvas.
   void dot(std::int64_t x, std::int64_t y, Color color);
 
-  /// Applies a 3 x 3 mean whose middle weighs five times; the border stays.
+  /// Applies a 3 x 3 mean in which the middle has weight 5; the pixels at the border do not change.
   void smooth();
 
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
   [[nodiscard]] std::int64_t height() const noexcept { return height_; }
-  /// Returns the rows from the top, red green blue.
+  /// Returns the pixels as red, green and blue, row by row from the top.
   [[nodiscard]] const std::vector<std::uint8_t>& pixels() const noexcept { return pixels_; }
 
-  /// Lays `color` over `length` pixels from (x, y), which are inside. `weight`: 0 .. 256.
+  /// Blends `color` over `length` pixels from (x, y), which are inside. `weight`: 0 .. 256.
   void blend_span(std::int64_t x, std::int64_t y, std::int64_t length, Color color, int weight) noexcept;
 
  private:

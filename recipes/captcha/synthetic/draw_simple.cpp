@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simple style. Facts of the origin: 42, 50 or 56 pixel letters on 60 pixels of height, rotated by up to 30
-// degrees, corners moved by up to 0.3 of width and height, overlaps of up to a quarter of a letter, 30 dots of width 3,
-// one elliptic arc; the darker its colour, the more transparent a letter.
+// The simple style. The origin's style: letters of 42, 50 or 56 pixels at a height of 60, rotated by up to 30 degrees,
+// their corners moved by up to 0.3 of width and height, with overlaps of up to a quarter of a letter, 30 dots of width
+// 3 and one elliptic arc. The darker the colour of a letter, the more transparent it is.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,16 +14,16 @@ namespace {
 
 constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels of an em, at a height of 60
 constexpr double kSimpleHeight = 60;
-constexpr double kStretch = 1.15;     // upwards: the origin\'s letters are narrower and taller than DejaVu\'s
+constexpr double kStretch = 1.15;     // upwards: the origin's letters are narrower and taller than DejaVu's
 constexpr double kMaxTurn = 30;       // degrees
-constexpr double kMaxOverlap = 0.25;  // share of a mean letter's width
+constexpr double kMaxOverlap = 0.25;  // share of the mean width of the letters
 constexpr int kDots = 30;             // at 160 x 60
 constexpr double kNominalArea = 160 * 60;
 constexpr double kDotWidth = 3;    // pixels
 constexpr double kCurveWidth = 1;  // pixels
 constexpr int kCurvePoints = 48;
 
-// Returns the opacity of letters of this colour, of 256: the origin masks a letter by its own brightness.
+// Returns the opacity of letters of this colour, 0 .. 256: the origin masks a letter by its own brightness.
 int opacity_of(Color color) {
   const int luma = (color.red * 299 + color.green * 587 + color.blue * 114) / 1000;
   return std::min(256, luma * 197 / 100 * 256 / 255);
@@ -38,7 +38,7 @@ void turn(Outline& letter, double degrees) {
   }
 }
 
-// Moves the corners of the letter's box, left and right, top and bottom against each other, and all points with them.
+// Warps the letter: moves the corners of its box, the two of a side in opposite directions, and all points with them.
 void warp(Outline& letter, SampleRandom& random) {
   const Box box = box_of(letter);
   const double reach_x = box.width() * random.uniform(0.1, 0.3);

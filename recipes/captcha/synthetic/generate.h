@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic captchas in the two styles of the recipe's origin, half each, as PNG files. It draws, labels and writes,
-// without models or training. No torch header.
+// Generates synthetic captchas in the two styles of the recipe's origin as PNG files. Independent of models and
+// training. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class StyleChoice {
 };
 
 struct GenerateOptions {
-  std::filesystem::path out;  ///< made if missing; must hold no PNG file
+  std::filesystem::path out;  ///< created if missing; must not hold PNG files
   std::int64_t count = 0;
   std::uint64_t seed = 0;
   std::string charset = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";  ///< expanded: see expand_charset()
@@ -26,15 +26,15 @@ struct GenerateOptions {
   std::int64_t width = 160;  ///< pixels
   std::int64_t height = 60;  ///< pixels
   StyleChoice style = StyleChoice::kMixed;
-  std::int64_t threads = 0;  ///< 0: one per processor. Does not change any byte
+  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
 };
 
 /// Expands ranges: "0-9A-F" gives "0123456789ABCDEF"; a '-' at either end is literal.
-/// Throws: UsageError if it is empty, a range runs backwards, a character comes twice, or one is not a printable ASCII
-/// character that a file name can hold ('_' ends a label, '/' a folder).
+/// Throws: UsageError if it is empty, a range runs backwards, a character occurs twice, or a character is not printable
+/// ASCII or cannot be in a file name ('_' ends a label, '/' a folder).
 [[nodiscard]] std::string expand_charset(const std::string& ranges);
 
-/// Parses "mixed", "simple" or "custom". Throws: UsageError naming the nearest.
+/// Parses "mixed", "simple" or "custom". Throws: UsageError naming the nearest style.
 [[nodiscard]] StyleChoice parse_style(const std::string& name);
 
 /// Writes `count` files LABEL_<index>.png. The same options give the same bytes, on any number of threads.

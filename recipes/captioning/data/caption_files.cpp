@@ -28,7 +28,7 @@ using nlohmann::json;
 
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
 constexpr JsonLimits kLimits{.bytes = 1U << 30U,
-                             .values = 64'000'000};  // COCO's, with Karpathy's tokens, has 15 million
+                             .values = 64'000'000};  // COCO's file with Karpathy's tokens has 15 million
 constexpr const char* kTextHint = "a line is FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
 
 std::int64_t line_of_byte(std::string_view text, std::size_t byte) {
@@ -52,7 +52,7 @@ void for_each_line(std::string_view text, const Work& work) {
   }
 }
 
-/// The place of #NUMBER at the end of FILE#NUMBER, or npos if there is no number.
+/// The position of #NUMBER at the end of FILE#NUMBER, or npos if there is no number.
 std::size_t number_mark(std::string_view key) {
   const std::size_t hash = key.rfind('#');
   if (hash == std::string_view::npos || hash + 1 == key.size()) return std::string_view::npos;
@@ -105,11 +105,11 @@ class TextTable {
 
   std::string name_;
   CaptionTable table_;
-  std::unordered_map<std::string, std::size_t> places_;  // by id
+  std::unordered_map<std::string, std::size_t> places_;  // index of each picture, by id
   std::unordered_set<std::string> numbered_;
 };
 
-/// A fault of the JSON in `file`, whose bytes are `text`.
+/// The error for invalid JSON in `file`, whose bytes are `text`.
 DataError no_json(const fs::path& file, std::string_view text, std::size_t byte, const char* hint) {
   return DataError(fmt::format("{}: line {} is no JSON (byte {})", file.string(), line_of_byte(text, byte), byte),
                    hint);
@@ -134,7 +134,7 @@ json parse_document(std::string_view text, const fs::path& file) {
   }
 }
 
-/// A text, or a whole number, also if it is written as 1.0; otherwise "".
+/// Returns the text of a string or an integer (even if written as 1.0); otherwise "".
 std::string as_id(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_integer()) return value.dump();
@@ -144,7 +144,7 @@ std::string as_id(const json& value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
-/// The pictures of one JSON file, in its order, before separate captions are added to them.
+/// The pictures of one JSON file, in file order, to which separate captions are added.
 class JsonTable {
  public:
   JsonTable(const fs::path& file, std::string split) : name_(file.string()), split_(std::move(split)) {}
@@ -179,7 +179,7 @@ class JsonTable {
     return DataError(fmt::format("{}: {} is {}, must be a whole number or a text", name_, where, shown(text)));
   }
 
-  /// "" if the field is missing or null.
+  /// Returns "" if the field is missing or null.
   [[nodiscard]] std::string text_field(const json& object, const char* key) const {
     const auto at = object.find(key);
     if (at == object.end() || at->is_null()) return "";
@@ -263,12 +263,12 @@ class JsonTable {
     return std::move(table_);
   }
 
-  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);  // an entry of another split
+  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);  // marks an entry of another split
 
   std::string name_;
   std::string split_;
   CaptionTable table_;
-  std::unordered_map<std::string, std::size_t> places_;  // in `images`, by id
+  std::unordered_map<std::string, std::size_t> places_;  // index in `images`, by id
   std::set<std::string> splits_;
   std::int64_t seen_ = 0;
   std::int64_t annotations_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to a list of existing pictures or features.
+// Turns options into a list of existing pictures or features.
 #include "captioning/data/captions.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same limits as in the recipe's options, whose errors would be too late for a set that is opened by hand.
+// The same limits as in the recipe's options. They are checked here too, for sets that are opened without a recipe.
 constexpr std::int64_t kMostWords = 1000;
 constexpr std::int64_t kLargestSide = 8192;
 constexpr std::int64_t kLeastSceneSide = 32;
@@ -69,7 +69,7 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
   return images;
 }
 
-/// True if `path` exists; a name that no file can have does not. Throws: IoError without the permission to look.
+/// True if `path` exists; false for a name that no file can have. Throws: IoError if permission is denied.
 bool is_there(const fs::path& path) {
   std::error_code fault;
   const bool found = fs::exists(path, fault);
@@ -153,11 +153,11 @@ bool choose_ids(CaptionTable& table, const fs::path& list_file) {
   return !list.files.empty();
 }
 
-/// The place of a set's files.
+/// The folder of a set's files.
 struct FileFolder {
   fs::path folder;
   bool features = false;
-  bool listed = false;  ///< the list of ids names the files
+  bool listed = false;  ///< true if the list of ids names the files
   fs::path from = {};   ///< the file that names these files
   bool allow_outside = false;
 

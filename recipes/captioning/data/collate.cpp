@@ -13,7 +13,7 @@
 namespace lockstep::captioning {
 namespace {
 
-/// [B, Lmax, D] of samples [L, D]; 0 after each sample's rows.
+/// Stacks samples [L, D] into [B, Lmax, D], with 0 after each sample's rows.
 at::Tensor padded_features(const std::vector<Sample>& samples, std::vector<std::int64_t>& lengths) {
   for (const Sample& sample : samples) lengths.push_back(sample.data.size(0));
   const std::int64_t longest = *std::ranges::max_element(lengths);
@@ -36,8 +36,8 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*part)
   return at::stack(rows);
 }
 
-/// The number of columns of [B, 2, S, T] for the longest caption, its end included. Counted here, while the target is
-/// in host memory.
+/// The number of columns of [B, 2, S, T] that the longest caption takes, including its end. Counted here, while the
+/// target is in host memory.
 std::int64_t longest_of(const at::Tensor& target) {
   return target.select(1, 1).ge(0).sum(2).max().item<std::int64_t>();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From samples of a CaptionDataset to a batch: features of different lengths are padded.
+// Collates samples of a CaptionDataset into a batch: features of different lengths are padded.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace lockstep::captioning {
 /// Batch::extra.
 struct CaptionBatch {
   std::vector<std::int64_t> lengths;  ///< rows of each sample's features; empty for pictures
-  std::int64_t words = 0;             ///< columns of the target in which a caption has a word; 0 without a target
+  std::int64_t words = 0;             ///< number of target columns that have a word of any caption; 0 without a target
   std::vector<std::shared_ptr<const ImageCaptions>> images;
 };
 
-/// Batch::data [B, 3, H, W], or [B, Lmax, D] with zeros after each sample's own rows; Batch::target [B, 2, S, T],
-/// undefined if the samples have none; Batch::extra: CaptionBatch. Thread-safe: yes.
+/// Returns the function that makes Batch::data [B, 3, H, W], or [B, Lmax, D] with zeros after each sample's own rows;
+/// Batch::target [B, 2, S, T], undefined if the samples have none; Batch::extra: CaptionBatch. Thread-safe: yes.
 [[nodiscard]] Collate collate();
 
 }  // namespace lockstep::captioning

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::int64_t kMostCachedBytes = 512'000'000;
 
-/// Scenes, drawn at first use and then kept, if the whole set is small enough.
+/// The scenes of a set, drawn at first use and then kept if the whole set is small enough.
 class SceneShelf {
  public:
   SceneShelf(std::uint64_t seed, ImageSize size, std::int64_t count) : seed_(seed), size_(size) {
@@ -36,7 +36,7 @@ class SceneShelf {
     kept_.resize(static_cast<std::size_t>(count));
   }
 
-  /// Scene `number`, at index `place` of the set. Lifetime: that of the shelf if the scene is kept.
+  /// Scene `number`, at index `place` of the set. Lifetime: the shelf outlives a scene that is kept.
   [[nodiscard]] Pixels get(std::size_t place, std::int64_t number) {
     if (kept_.empty()) return paint(number);
     std::call_once(drawn_[place], [&] { kept_[place] = paint(number); });
@@ -51,7 +51,7 @@ class SceneShelf {
   std::vector<Image> kept_;
 };
 
-/// Converts captions to ids, and counts the necessary changes.
+/// Converts captions to ids, and counts the captions that it cuts and the unknown words.
 class CaptionReader {
  public:
   CaptionReader(const SetOptions& options, const Vocabulary& vocabulary, bool training)
@@ -112,7 +112,7 @@ class CaptionReader {
   std::string example_;
 };
 
-/// Selects a sample's captions from `count`: `wanted` different ones, or all and some of them again.
+/// Selects `wanted` of a picture's `count` captions: all different, or all captions and some of them again.
 std::vector<std::size_t> draw_captions(std::size_t count, std::size_t wanted, SampleRandom& random) {
   std::vector<std::size_t> chosen(count);
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures or features with word ids, as samples. Ids: 0 begins a sentence (input) and ends it (target).
+// A data set of pictures or features with word ids. Id 0 begins a sentence in the input and ends it in the target.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -19,24 +19,24 @@ namespace lockstep::captioning {
 
 /// All annotators' captions of a picture: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
 struct ImageCaptions {
-  std::int64_t index = 0;  ///< of the picture in its set
+  std::int64_t index = 0;  ///< index of the picture in its set
   std::string id;
-  std::vector<std::string> captions;  ///< not cut
-  /// For CIDEr-D over ids: each caption cut to max_words, with the 0 at its end. An unknown word is the vocabulary's
-  /// kUnknownWord; in an evaluation set whose vocabulary has none it is Vocabulary::size(), which no network predicts.
+  std::vector<std::string> captions;  ///< captions in full length
+  /// The captions for CIDEr-D over ids: each cut to max_words, with a 0 at its end. An unknown word is the vocabulary's
+  /// kUnknownWord; in an evaluation set without that word, the id is Vocabulary::size(), which no network predicts.
   std::vector<Ids> references;
 };
 
 /// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and deviation; or features, float32 [L,
 /// D]. Sample::target, in training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1; [0] holds
 /// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn anew each epoch, without repetition;
-/// if there are fewer than S, all are taken and some repeated. Pictures are scaled but not mirrored, as captions say
-/// left and right.
-/// Thread-safe: all except open. Cost: scenes stay in memory once drawn, if the whole set takes at most 512 MB.
+/// if there are fewer than S, all are used and some are repeated. Pictures are scaled but not mirrored, because
+/// captions say left and right.
+/// Thread-safe: all methods except open(). Cost: drawn scenes stay in memory if the set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:
-  /// Throws: as read_captions; DataError naming the word if training captions have one that the vocabulary lacks and
-  ///         there is no kUnknownWord, or naming the file if the width of its features is not the required one.
+  /// Throws: the errors of read_captions(); DataError naming the word if the vocabulary lacks a word of training
+  ///         captions and kUnknownWord, or naming the file if the width of its features differs.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
                                                             bool training);
@@ -53,9 +53,9 @@ class CaptionDataset final : public Dataset {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
   [[nodiscard]] const ImageCaptions& captions(std::int64_t index) const;
-  /// D of the features; 0 if the samples are pictures.
+  /// The width D of the features; 0 if the samples are pictures.
   [[nodiscard]] std::int64_t feature_width() const noexcept;
-  /// The picture for a page: RGB, in its own size. Throws: DataError if the set has features.
+  /// The picture in RGB and its own size, for a page. Throws: DataError if the set has features.
   [[nodiscard]] Image picture(std::int64_t index) const;
 
  private:

@@ -21,7 +21,7 @@ constexpr std::string_view kFeatureArray = "feat";
 constexpr std::int64_t kMostFeatureValues = std::int64_t{1} << 24U;
 constexpr std::uint64_t kMostFeatureBytes = 8 * static_cast<std::uint64_t>(kMostFeatureValues) + (1U << 17U);
 
-constexpr std::uint64_t kMostNpzBytes = 2 * kMostFeatureBytes;  // leaves room for boxes and scores
+constexpr std::uint64_t kMostNpzBytes = 2 * kMostFeatureBytes;  // leaves room for other arrays (boxes, scores)
 
 static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
 
@@ -86,8 +86,8 @@ float number_at(std::string_view bytes, std::int64_t index, std::int64_t size) {
   return static_cast<float>(value_at<double>(bytes, index));
 }
 
-/// The starts of the rows in an array in Fortran order, whose first dimension is contiguous; rows are numbered with the
-/// last of their dimensions running fastest.
+/// The starts of the rows in an array in Fortran order, whose first dimension is contiguous; rows are numbered in C
+/// order of the remaining dimensions.
 std::vector<std::int64_t> fortran_rows(const std::vector<std::int64_t>& shape, std::int64_t rows) {
   std::vector<std::int64_t> starts;
   starts.reserve(static_cast<std::size_t>(rows));

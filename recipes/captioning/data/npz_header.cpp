@@ -30,7 +30,7 @@ class NpyWords {
     return true;
   }
 
-  /// A text in quotes, without a backslash.
+  /// Reads a text in quotes, without a backslash.
   std::optional<std::string_view> text() {
     skip_blanks();
     if (rest_.empty() || (rest_.front() != '\'' && rest_.front() != '"')) return std::nullopt;

@@ -21,7 +21,7 @@ constexpr std::size_t kZipEntrySize = 46;
 constexpr std::size_t kZipEndSize = 22;
 constexpr std::size_t kZipLongestComment = 0xffff;
 constexpr std::uint32_t kZipIn64Bits = 0xffffffff;
-constexpr std::uint64_t kDeflateMostFold = 1032;  // the largest factor of deflate
+constexpr std::uint64_t kDeflateMostFold = 1032;  // the largest compression factor of deflate
 constexpr std::size_t kInflateStep = 1U << 16U;
 constexpr std::size_t kNamedMembers = 8;
 
@@ -37,7 +37,7 @@ struct ZipEntryInfo {
   std::uint32_t crc = 0;
   std::uint64_t packed = 0;
   std::uint64_t size = 0;
-  std::uint64_t local = 0;  // where its own header lies
+  std::uint64_t local = 0;  // offset of the member's own header
 };
 
 /// The bytes of the central directory, the last part of the file except the end record.
@@ -86,7 +86,7 @@ Result<ZipEntryInfo> find_zip_entry(std::string_view directory, std::string_view
   return Failure{fmt::format("it has no {}, only {}{}", name, others, count > kNamedMembers ? ", ..." : "")};
 }
 
-/// The bytes of the member in the file; "" and no value if it is not at the place given by the directory.
+/// The bytes of the member in the file; no value if it is not at the offset given by the directory.
 std::optional<std::string_view> packed_bytes(std::string_view file, const ZipEntryInfo& entry) {
   if (entry.local > file.size() || file.size() - entry.local < kZipLocalSize) return std::nullopt;
   const std::string_view header = file.substr(entry.local);
@@ -96,13 +96,13 @@ std::optional<std::string_view> packed_bytes(std::string_view file, const ZipEnt
   return header.substr(start, entry.packed);
 }
 
-/// `packed` unpacked; no value if it is damaged or does not unpack to `size` bytes.
+/// Unpacks `packed`; no value if it is damaged or does not unpack to `size` bytes.
 std::optional<std::string> inflate_all(std::string_view packed, std::uint64_t size) {
   z_stream stream{};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return std::nullopt;  // negative: no header of zlib's own
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return std::nullopt;  // negative: raw deflate, without zlib's header
   std::string out;
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());  // the directory counts in 32 bits
+  stream.avail_in = static_cast<uInt>(packed.size());  // fits: the directory's sizes have 32 bits
   int code = Z_OK;
   while (code == Z_OK && out.size() <= size) {
     const std::size_t before = out.size();

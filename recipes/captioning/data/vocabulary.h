@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words and their ids. No torch header.
+// The words of captions and their ids. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::captioning {
 
-/// Word ids, such as those of a caption.
+/// Word ids, such as the words of a caption.
 using Ids = std::vector<std::int64_t>;
 
 /// The word that replaces all words missing from a vocabulary.
@@ -23,34 +23,35 @@ inline constexpr std::string_view kUnknownWord = "UNK";
 /// Words with the ids 1, 2, ...; 0 begins a sentence and ends it. Thread-safe: yes.
 class Vocabulary {
  public:
-  /// One word per line; the first has the id 1. Throws: DataError naming the file if it is missing or empty, or the
-  /// line if it is blank, has white space or bytes that are not UTF-8, or repeats a word.
+  /// Reads one word per line; the first has the id 1. Throws: DataError naming the file if it is missing or empty, or
+  /// the line if it is blank, has white space or bytes that are not UTF-8, or repeats a word.
   [[nodiscard]] static Vocabulary from_file(const std::filesystem::path& path);
-  /// The same for a text; `name` is its name in messages.
+  /// Does the same for a text; `name` is its name in messages.
   [[nodiscard]] static Vocabulary from_text(std::string_view lines, const std::string& name);
-  /// The words of all captions (words_of) that occur at least `min_count` times: by falling count, then by their bytes.
-  /// If others are left out, kUnknownWord is the last. Throws: DataError if no word is left, or a caption is not UTF-8.
+  /// The words of all captions (words_of()) that occur at least `min_count` times, by falling count, then by their
+  /// bytes. If a word is left out, kUnknownWord is last. Throws: DataError if no word is left, or a caption is not
+  /// UTF-8.
   [[nodiscard]] static Vocabulary of(const std::vector<CaptionedImage>& images, std::int64_t min_count);
 
   /// The text for from_text, each line with its end.
   [[nodiscard]] std::string to_text() const;
   /// The number of ids, including 0: words + 1.
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(words_.size()); }
-  /// "." for 0. Throws: UsageError if `id` is not valid.
+  /// The word of an id; "." for 0. Throws: UsageError if `id` is not valid.
   [[nodiscard]] const std::string& word(std::int64_t id) const;
   [[nodiscard]] bool has(std::string_view word) const { return ids_.contains(std::string(word)); }
-  /// The id of a word; for an unknown one that of kUnknownWord, if the vocabulary has it.
+  /// The id of a word; for an unknown word the id of kUnknownWord, if the vocabulary has it.
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view word) const;
-  /// Ids of words, without 0 at the end. Throws: DataError naming a word without an id.
+  /// The ids of words, without 0 at the end. Throws: DataError naming a word without an id.
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
   /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
-  /// The difference from another one: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
+  /// The difference from `other`: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;
 
  private:
   Vocabulary() = default;
-  /// Returns false if the word exists already.
+  /// Adds a word. Returns false if it exists already.
   bool add(std::string_view word);
 
   std::vector<std::string> words_{"."};  // by id

@@ -15,7 +15,7 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr std::size_t kMostLocal = 65000;  // words of one image's references and a caption, numbered in 16 bits
+constexpr std::size_t kMostLocal = 65000;  // words of one image's references and a caption: local numbers have 16 bits
 constexpr int kLocalBits = 16;
 constexpr std::uint64_t kLocalMask = 0xFFFF;
 constexpr std::ptrdiff_t kFew = 64;
@@ -35,7 +35,7 @@ struct LocalNgram {
 
 bool has_smaller_key(const LocalNgram& one, const LocalNgram& other) { return one.key < other.key; }
 
-/// Sorts the few n-grams of an order in a caption, which come in no order: less work than std::sort.
+/// Sorts the few n-grams of one order in a caption. Faster than std::sort for so few.
 void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   for (LocalNgram* next = begin; next != end; ++next) {
     const LocalNgram one = *next;
@@ -45,8 +45,8 @@ void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   }
 }
 
-/// The n-grams of `numbers` (local) and `ids` (the same words), each once, by rising key; shorter n-grams have smaller
-/// keys.
+/// Collects the n-grams of `numbers` (local numbers) and `ids` (the same words), each once, by rising key; shorter
+/// n-grams have smaller keys.
 void collect_ngrams(const Ids& numbers, const std::int64_t* ids, std::vector<LocalNgram>& ngrams) {
   ngrams.clear();
   std::uint64_t mask = 0;
@@ -94,13 +94,13 @@ void check_words(std::size_t words) {
   }
 }
 
-/// The place of a word, or that of the first larger one.
+/// The index of a word, or of the first larger word.
 std::int64_t place_of(const Ids& words, std::int64_t id) { return std::ranges::lower_bound(words, id) - words.begin(); }
 
 /// An n-gram whose number of images is looked up: all are prefetched before the first is read.
 struct Wanted {
   NgramKey key;
-  bool known = false;  // the table has room for its ids
+  bool known = false;  // true if the table has room for its ids
   std::int32_t n = 0;
   std::int32_t count = 0;
 };
@@ -125,11 +125,11 @@ struct Scratch {
   Ids numbers;
   std::vector<LocalNgram> ngrams;
   std::vector<Wanted> wanted;
-  Ids strangers;                // words of the caption that are in no reference
-  std::vector<double> cosines;  // by order and reference
+  Ids strangers;                // words of the caption that do not occur in a reference
+  std::vector<double> cosines;  // cosines by order and reference
 };
 
-/// Assigns local numbers: a word's place in `words`, and the numbers after these to other words.
+/// Assigns local numbers: its index to a word in `words`, and the numbers after these to other words.
 void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& scratch) {
   scratch.numbers.clear();
   scratch.strangers.clear();
@@ -150,12 +150,12 @@ void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& 
 
 /// The vectors of all references, over the n-grams that any of them has.
 struct CiderD::Prepared {
-  Ids words;                          // that occur, rising; the place is the local number
+  Ids words;                          // words that occur, ascending; the index is the local number
   std::vector<std::uint64_t> keys;    // n-grams of local numbers, ascending
   std::vector<double> squares;        // squares of each n-gram's weight
-  std::vector<float> counts;          // by n-gram, then reference
-  std::vector<double> norms;          // by order, then reference
-  std::vector<std::int64_t> lengths;  // bigrams of each reference
+  std::vector<float> counts;          // counts by n-gram, then reference
+  std::vector<double> norms;          // norms by order, then reference
+  std::vector<std::int64_t> lengths;  // number of bigrams of each reference
 
   [[nodiscard]] std::size_t references() const noexcept { return lengths.size(); }
 };

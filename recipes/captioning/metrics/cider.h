@@ -13,19 +13,19 @@
 
 namespace lockstep::captioning {
 
-/// For each n-gram of 1 to 4 ids, the number of images with it in a reference. Thread-safe: yes, it does not change.
+/// For each n-gram of 1 to 4 ids, the number of images that have it in a reference. Thread-safe: yes, immutable.
 class DocumentFrequencies {
  public:
   /// Throws: UsageError if there is no image, or an id is not within 0 .. kLargestId.
   [[nodiscard]] static DocumentFrequencies of(const std::vector<std::vector<Ids>>& references_by_image);
-  /// Reads a file of save(). Throws: DataError naming the file if it is missing, damaged, changed or something else;
-  /// IoError.
+  /// Reads a file that save() wrote. Throws: DataError naming the file if it is missing, damaged or another kind of
+  /// file; IoError.
   [[nodiscard]] static DocumentFrequencies from_file(const std::filesystem::path& path);
   /// Replaces the file atomically. Little-endian: "LSCIDF01", bytes per id (u64: 2 or 4), images (u64), n-grams (u64),
-  /// source() (u64), NgramTable::bytes(), FNV-1a of 64 bits of everything before. Throws: IoError.
+  /// source() (u64), NgramTable::bytes(), and a 64-bit FNV-1a hash of everything before it. Throws: IoError.
   void save(const std::filesystem::path& path) const;
 
-  /// Returns the FNV-1a hash of the references that they were counted in, ids and order included.
+  /// Returns the FNV-1a hash of the references in which the n-grams were counted, including their ids and order.
   [[nodiscard]] std::uint64_t source() const noexcept { return source_; }
   [[nodiscard]] static std::uint64_t source_of(const std::vector<std::vector<Ids>>& references_by_image);
 
@@ -42,16 +42,16 @@ class DocumentFrequencies {
 };
 
 struct CiderOptions {
-  double sigma = 6;    ///< words; width of the penalty for another length
+  double sigma = 6;    ///< width in words of the penalty for another length
   double scale = 10;   ///< score of a caption equal to its only reference
-  bool plain = false;  ///< CIDEr instead: no clipping of repeated n-grams, no penalty for another length
+  bool plain = false;  ///< true: CIDEr, without clipping of repeated n-grams and without the penalty for another length
 };
 
 /// Scores captions against references. A caption's vector of order n has, for each n-gram, its count times ln(images /
-/// images that have it). The score is the cosine of caption and reference, with counts clipped to the reference's,
-/// times exp(-(difference of lengths)^2 / (2 sigma^2)); the mean over n = 1 .. 4 and all references, times scale.
+/// images with the n-gram). The score is the cosine of caption and reference, with counts clipped to the reference's,
+/// times exp(-(difference of lengths)^2 / (2 sigma^2)), averaged over n = 1 .. 4 and all references, times scale.
 /// Thread-safe: all const methods. Source: Vedantam et al., CIDEr, 2015. The CIDEr of COCO's server is CIDEr-D with the
-/// document frequencies of the references themselves, over words without an end.
+/// document frequencies of the references themselves, over words without an end mark.
 class CiderD {
  public:
   struct Prepared;
@@ -61,11 +61,11 @@ class CiderD {
   /// Throws: UsageError if there are no frequencies or an option is not positive.
   explicit CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const CiderOptions& options = {});
 
-  /// Throws: UsageError if there is none, an id is not within 0 .. kLargestId, or they hold more than 65,000 words.
+  /// Throws: UsageError if there is no reference, an id is not within 0 .. kLargestId, or they have more than 65,000
+  /// words.
   [[nodiscard]] Reference prepare(const std::vector<Ids>& references) const;
 
-  /// Throws: UsageError if an id is not within 0 .. kLargestId, or there are more than 65,000 words including those of
-  ///         the references.
+  /// Throws: UsageError if an id is not within 0 .. kLargestId, or caption and references have more than 65,000 words.
   [[nodiscard]] double score(const std::int64_t* ids, std::int64_t count, const Reference& reference) const;
   [[nodiscard]] double score(const Ids& hypothesis, const Reference& reference) const {
     return score(hypothesis.data(), static_cast<std::int64_t>(hypothesis.size()), reference);

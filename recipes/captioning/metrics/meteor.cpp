@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The alignment: from left to right through the caption, with the fewest chunks for each set of taken reference words.
-// Only repeated words leave a choice, so there are few sets; if there are too many, texts are aligned one run of words
-// at a time.
+// Finds the alignment from left to right through the caption, with the fewest chunks for each set of taken reference
+// words. Only repeated words leave a choice, so there are few sets; if there are too many, texts are aligned one run of
+// words at a time.
 #include "captioning/metrics/meteor.h"
 
 #include <algorithm>
@@ -18,23 +18,23 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr std::size_t kMostStates = 256;
-constexpr std::size_t kMostWays = 16;     // from a state with one word, besides the one that continues its run
-constexpr std::size_t kMostPairs = 4096;  // pairs of a word here and a repeated one there
-constexpr std::ptrdiff_t kNowhere = -2;   // no reference word comes after it
+constexpr std::size_t kMostWays = 16;     // extensions of a state by one word, besides continuing its run
+constexpr std::size_t kMostPairs = 4096;  // pairs of equal words in caption and reference
+constexpr std::ptrdiff_t kNowhere = -2;   // position without a next reference word
 constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();
 
-/// The taken places of repeated words in the reference, and the place that the last word of the caption took.
+/// The taken positions of repeated words in the reference, and the position that the caption's last word took.
 using Place = std::pair<std::vector<bool>, std::ptrdiff_t>;
 using Chunks = std::map<Place, std::int64_t>;
 
-/// One word of the caption: its places in the reference, and its possible matches.
+/// One word of the caption: its positions in the reference, and its possible matches.
 struct Word {
   std::vector<std::ptrdiff_t> places;
-  std::vector<std::size_t> tried;  // places in the order in which they are tried
-  std::size_t first = 0;           // index of its first place among those of all repeated words
-  std::int64_t matches = 0;        // its matches in all
-  std::int64_t left = 0;           // how often it still occurs in the rest of the caption
-  bool repeated = false;           // in reference or caption
+  std::vector<std::size_t> tried;  // indices of `places` in the order in which they are tried
+  std::size_t first = 0;           // index of its first position among the positions of all repeated words
+  std::int64_t matches = 0;        // number of its matches
+  std::int64_t left = 0;           // number of its occurrences in the rest of the caption
+  bool repeated = false;           // true if it is repeated in reference or caption
 };
 
 void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
@@ -42,9 +42,8 @@ void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
   if (!fresh) at->second = std::min(at->second, chunks);
 }
 
-/// Of the states that took the same words, keeps those with the fewest chunks: a continuation of another last word
-/// saves at most one chunk, and the others have at least one more. Then keeps the kMostStates with the fewest chunks of
-/// all.
+/// Among states that took the same words, keeps those with the fewest chunks: another last word saves at most one chunk
+/// later, and the dropped states have at least one more. Then keeps the kMostStates states with the fewest chunks.
 void prune(Chunks& states) {
   if (states.size() == 1) return;
   std::map<std::vector<bool>, std::int64_t> fewest_of;
@@ -73,8 +72,8 @@ Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
   return next;
 }
 
-/// Extends `states` by the next word of the caption, which occurs `word.left` more times after it, in all ways; of
-/// many, the first ones and the one that continues a run.
+/// Extends `states` by the next word of the caption, which occurs `word.left` more times after it, in all ways; if
+/// there are many, in the first ways and the way that continues a run.
 Chunks read_word(const Chunks& states, const Word& word) {
   Chunks next;
   for (const auto& [place, chunks] : states) {
@@ -97,7 +96,7 @@ Chunks read_word(const Chunks& states, const Word& word) {
   return next;
 }
 
-/// The order in which the places of `word` are tried: first those that `next` follows in the reference.
+/// The order in which the positions of `word` are tried: first the positions that `next` follows in the reference.
 std::vector<std::size_t> tried_places(const Word& word, const Ids& reference, std::int64_t next) {
   std::vector<std::size_t> order(word.places.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -110,7 +109,7 @@ std::vector<std::size_t> tried_places(const Word& word, const Ids& reference, st
 
 using Words = std::map<std::int64_t, Word>;
 
-/// The chunks of the best alignment, or of the most promising that were kept.
+/// The number of chunks of the best alignment among those that were kept.
 std::int64_t fewest_chunks(const Ids& hypothesis, const Ids& reference, Words& words, std::size_t repeated) {
   Chunks states{{{std::vector<bool>(repeated), kNowhere}, 0}};
   for (std::size_t at = 0; at < hypothesis.size(); ++at) {
@@ -127,8 +126,8 @@ std::int64_t fewest_chunks(const Ids& hypothesis, const Ids& reference, Words& w
   return std::ranges::min_element(states, chunks)->second;
 }
 
-/// The same in less time: from left to right, each time by the longest run. Every word takes a free place while there
-/// is one, so the number of matches is maximal.
+/// Does the same in less time: from left to right, always with the longest run. Every word takes a free position while
+/// there is one, so the number of matches is maximal.
 std::int64_t chunks_of_runs(const Ids& hypothesis, const Ids& reference, const Words& words) {
   std::vector<bool> taken(reference.size());
   std::int64_t chunks = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of METEOR without word lists: only equal words match. Its figures are lower than those of METEOR with stems,
+// METEOR without word lists: only equal words match. Its scores are lower than the scores of METEOR with stems,
 // synonyms and paraphrases, and not comparable with them. No torch header.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace lockstep::captioning {
 
-/// The counts of an alignment of a caption with a reference; a corpus has their sums over its captions.
+/// The counts of an alignment of a caption with a reference; the counts of a corpus are sums over its captions.
 struct MeteorCounts {
   std::int64_t matches = 0;    ///< words in both, each used once
   std::int64_t chunks = 0;     ///< runs of matches in the same order in both, without a gap
@@ -24,14 +24,14 @@ struct MeteorCounts {
 };
 
 /// The alignment with the most matches and, among those, the fewest chunks. If words are repeated so often that more
-/// than 256 partial alignments, or more than 16 ways to extend one, would have to be kept, only the most promising are.
-/// Texts with more than 4,096 pairs of a word and a repeated one are aligned run by run, from each word the longest.
-/// Both may yield more chunks than the best, but never fewer matches.
+/// than 256 partial alignments, or more than 16 extensions of one of them, would have to be kept, only the most
+/// promising ones are kept. Texts with more than 4,096 pairs of equal words are aligned run by run, with the longest
+/// run from each word. Both limits can yield more chunks than the best alignment, but never fewer matches.
 /// Source: Denkowski and Lavie, Meteor 1.3, 2011, for the fewest chunks among the most matches; Banerjee and Lavie,
-///         METEOR, 2005, for the score, though they take the fewest crosses.
+///         METEOR, 2005, for the score, although that paper takes the fewest crossings.
 [[nodiscard]] MeteorCounts align_words(const Ids& hypothesis, const Ids& reference);
 
-/// The alignment with the highest-scoring reference, the first of equal ones.
+/// The alignment with the reference that gives the highest score, the first of equal ones.
 /// Throws: UsageError if there is no reference.
 [[nodiscard]] MeteorCounts meteor_counts(const Ids& hypothesis, const std::vector<Ids>& references);
 

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tables are files of little-endian numbers");
 
 constexpr std::size_t kFirstSlots = 1024;
-constexpr double kFullest = 0.7;  // share of slots
+constexpr double kFullest = 0.7;  // largest share of slots in use
 
 /// True if the key has no zeros except above the first id.
 bool is_packed(const NgramKey& key, bool wide) noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of one to four word ids and their counts: the table beneath document frequencies. Ids are packed whole, so two
+// The table of n-grams (one to four word ids) and their counts for document frequencies. Ids are packed in full, so two
 // n-grams never share a key. No torch header.
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace lockstep::captioning {
 
-/// Word ids, such as those of a caption.
+/// Word ids, such as the words of a caption.
 using Ids = std::vector<std::int64_t>;
 
 inline constexpr int kLongestNgram = 4;
-/// N-grams may have ids from 0 to this.
+/// The largest id in an n-gram; the smallest is 0.
 inline constexpr std::int64_t kLargestId = 0xFFFFFFFE;
 /// The largest id in a table of 16 bits per id.
 inline constexpr std::int64_t kLargestShortId = 0xFFFE;
 
-/// Ids, each plus one, the last in the lowest bits and zeros above the first: four of 16 bits in `low`, or four of 32
-/// bits in both.
+/// Ids, each plus one, the last in the lowest bits and zeros above the first: four ids of 16 bits in `low`, or four ids
+/// of 32 bits in both members.
 struct NgramKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -30,7 +30,7 @@ struct NgramKey {
   auto operator<=>(const NgramKey&) const = default;
 };
 
-/// Packs n ids, 1 <= n <= 4, into a key. Returns: false if an id has no room.
+/// Packs n ids, 1 <= n <= 4, into a key. Returns false if an id does not fit.
 [[nodiscard]] bool pack_ngram(const std::int64_t* ids, int n, bool wide, NgramKey& key) noexcept;
 
 /// Throws: UsageError naming an id that is not within 0 .. kLargestId.
@@ -44,25 +44,25 @@ void each_ngram(const std::int64_t* ids, std::int64_t count, const Take& take) {
   }
 }
 
-/// A number for each n-gram, by open addressing. Thread-safe: reading is.
+/// A hash table with a number for each n-gram, by open addressing. Thread-safe: only for reading.
 class NgramTable {
  public:
-  /// wide: ids above kLargestShortId fit; it takes half as much memory again.
+  /// wide: ids above kLargestShortId fit; the table takes half as much memory again.
   explicit NgramTable(bool wide = false);
 
   /// Adds one to the number of the n-gram, whose key was packed for this width.
   void add(const NgramKey& key) { insert(key, 1); }
-  /// Its number; 0 if it was never added.
+  /// The number of the n-gram; 0 if it was never added.
   [[nodiscard]] std::uint32_t find(const NgramKey& key) const noexcept { return slots_[slot_of(key)].number; }
-  /// Prefetches the memory for find(): a large table is in no cache, and many such waits at once take no longer than
-  /// one.
+  /// Prefetches the memory for find(): a large table does not fit any cache, and many prefetches at once take no longer
+  /// than one wait.
   void prefetch(const NgramKey& key) const noexcept;
 
   [[nodiscard]] bool wide() const noexcept { return wide_; }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(used_); }
 
-  /// Entries in rising order of their keys, little-endian: the key (8 bytes, or 16 with `high` second if it is wide),
-  /// then the number (4 bytes).
+  /// Entries in rising order of their keys, little-endian: the key (8 bytes, or 16 with `high` second if the table is
+  /// wide), then the number (4 bytes).
   [[nodiscard]] std::string bytes() const;
   /// Reads bytes(). Throws: DataError with the reason if the bytes are not valid, or a number is not within 1 .. most.
   [[nodiscard]] static NgramTable from_bytes(std::string_view bytes, bool wide, std::uint32_t most);

@@ -12,8 +12,8 @@ namespace lockstep::captioning {
 
 /// Counts n-grams over all captions, each at most as often as in one of its references; the length is compared with the
 /// closest reference (the shorter of two equally close).
-/// Source: Papineni et al., BLEU, 2002; the small numbers that keep empty counts from dividing by zero (1e-15 above,
-///         1e-9 below) are those of COCO's evaluation.
+/// Source: Papineni et al., BLEU, 2002; the small numbers that prevent a division by zero (1e-15 in numerators, 1e-9 in
+///         denominators) are from COCO's evaluation.
 class Bleu {
  public:
   /// Throws: UsageError if there is no reference.
@@ -28,8 +28,8 @@ class Bleu {
   std::int64_t reference_length_ = 0;
 };
 
-/// F-measure with beta = 1.2 of the longest common subsequence; precision and recall are each the best over all
-/// references, as in COCO's evaluation. A corpus has the mean over its captions.
+/// The F-measure, with beta = 1.2, of the longest common subsequence. Precision and recall are each the best over all
+/// references, as in COCO's evaluation. The ROUGE-L of a corpus is the mean over its captions.
 /// Throws: UsageError if there is no reference. Source: Lin, ROUGE, 2004.
 [[nodiscard]] double rouge_l(const Ids& hypothesis, const std::vector<Ids>& references);
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll", "'s", "'m", "'d"};
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
-constexpr std::size_t kShownBytes = 40;  // bytes before a fault that are shown
-/// Typesetters' characters, and the plain ones that replace them.
+constexpr std::size_t kShownBytes = 40;  // number of bytes shown before a fault
+/// Typographic characters, and the plain characters that replace them.
 constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
     {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};
 constexpr std::string_view kAlwaysOut = ";?!\"`()[]{}";
@@ -45,7 +45,7 @@ std::size_t character_size(std::string_view text, std::size_t at) {
   return size;
 }
 
-/// The place of the first byte that is not UTF-8; the text's size if all are.
+/// The offset of the first byte that is not UTF-8; the text's size if all bytes are.
 std::size_t utf8_end(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -83,7 +83,7 @@ bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 bool ends_word(std::string_view text, std::size_t at) {
   const std::uint8_t byte = byte_at(text, at);
   if (byte <= 0x20 || byte == 0x7F || kAlwaysOut.find(text[at]) != std::string_view::npos) return true;
-  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of them ends the word before, and is dropped
+  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of the two ends the word before, and is dropped
   if (kOutBesideLetters.find(text[at]) == std::string_view::npos) return false;
   return at == 0 || !is_digit(byte_at(text, at - 1)) || !is_digit(byte_at(text, at + 1));
 }

@@ -9,19 +9,19 @@
 
 namespace lockstep::captioning {
 
-/// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. Thread-safe: yes.
+/// True if the text is UTF-8 by RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. Thread-safe: yes.
 [[nodiscard]] bool is_utf8(std::string_view text) noexcept;
 
-/// Untrusted text for a message: at most `most` bytes of it, then "..." if there are more. Control characters and bytes
-/// that are not UTF-8 become "?". Thread-safe: yes.
+/// Prepares untrusted text for a message: at most `most` bytes of it, then "..." if there are more. Control characters
+/// and bytes that are not UTF-8 become "?". Thread-safe: yes.
 [[nodiscard]] std::string shown(std::string_view text, std::size_t most = 40);
 
 /// The words of a caption, in lower case (A-Z only; other bytes are unchanged).
 ///
 /// Curly quotes become straight ones (U+2018 and U+2019 ', U+201C and U+201D "), and a non-breaking space (U+00A0) a
-/// space. Words end at white space and at . , : ; ? ! " ` ( ) [ ] { } and --, which are dropped, except one of . , :
+/// space. Words end at white space and at . , : ; ? ! " ` ( ) [ ] { } and --, which are dropped, except . , or :
 /// between two digits ("3.5", "1,000"). Hyphens and apostrophes stay inside a word ("t-shirt", "o'clock") and are
-/// dropped at its ends. 's 'm 'd 're 've 'll and n't are words of their own ("dog's" gives "dog" and "'s").
+/// dropped at a word's ends. 's 'm 'd 're 've 'll and n't are words of their own ("dog's" gives "dog" and "'s").
 /// Penn Treebank's names for brackets (-LRB- and the like) are dropped. Splitting the words joined by spaces gives the
 /// same words again.
 /// Thread-safe: yes. Throws: DataError if the text is not UTF-8.

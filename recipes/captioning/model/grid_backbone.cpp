@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kCeluAlpha = 1.3;
 
-/// 3x3 convolutions: one for each halving of the size down to the stride, and one more.
+/// A network of 3x3 convolutions: one for each halving of the size up to the stride, and one more.
 class SmallBackbone final : public GridBackbone {
  public:
   explicit SmallBackbone(const BackboneOptions& options) {
@@ -77,7 +77,7 @@ class ResNetBackbone final : public GridBackbone {
   std::shared_ptr<common::ResNet> net_;
 };
 
-/// Undefined if every picture has all rows.
+/// The mask of the rows that exist; undefined if every picture has all rows.
 at::Tensor mask_of(const at::Tensor& rows, const std::vector<std::int64_t>& lengths) {
   if (lengths.empty()) return {};
   const std::int64_t most = rows.size(1);
@@ -125,7 +125,7 @@ FeatureEmbedding::FeatureEmbedding(const ModelOptions& options, double dropout)
 
 Features FeatureEmbedding::forward(const at::Tensor& data, const std::vector<std::int64_t>& lengths) {
   Features features = backbone_ ? of_pictures(data) : of_rows(data, lengths);
-  // float32 also under Autocast: the sums of the layers start here.
+  // float32 even under Autocast: the residual sums of the layers start here.
   features.tokens = dropout_->forward(at::celu(embed_->forward(features.tokens), kCeluAlpha)).to(at::kFloat);
   features.global = mean_of_rows(features.tokens, features.mask);
   if (backbone_) features.tokens = features.tokens + positions(features, data.device());

@@ -29,7 +29,7 @@ class Counted {
 
   [[nodiscard]] const at::Tensor& log_probs() const { return log_probs_; }
   [[nodiscard]] at::Tensor of_words() const { return log_probs_.gather(1, words_.unsqueeze(1)).squeeze(1); }
-  /// The same rows of a tensor [N, T].
+  /// Returns the same rows of a tensor [N, T].
   [[nodiscard]] at::Tensor of(const at::Tensor& values) const {
     return rows_.defined() ? values.flatten().index_select(0, rows_) : values.flatten();
   }
@@ -39,7 +39,7 @@ class Counted {
   }
 
  private:
-  /// Keeps all rows, and mean() leaves some out: on a device the host would have to wait for the number that count.
+  /// Keeps all rows, and mean() leaves some out: on a device the host would have to wait for their number.
   void take_all(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
     log_probs_ = at::log_softmax(logits.flatten(0, 1).to(at::kFloat), -1);
     words_ = words.flatten().clamp_min(0);
@@ -49,7 +49,7 @@ class Counted {
 
   at::Tensor log_probs_;
   at::Tensor words_;
-  at::Tensor rows_;  ///< undefined: all of them
+  at::Tensor rows_;  ///< indices of the rows; undefined: all rows
   at::Tensor left_out_;
   at::Tensor count_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of captioning: cross entropy with annotators' words, and the self-critical loss of the network's own.
+// The losses of captioning: the cross entropy of annotators' words, and the self-critical loss of the network's words.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -9,12 +9,12 @@
 
 namespace lockstep::captioning {
 
-/// The mean of cross entropy over the targets. With `smoothing`, the Kullback-Leibler divergence from a distribution
-/// that gives the target 1 - smoothing and every other word an equal part of the rest; it is 0 at its best.
+/// The mean cross entropy over the targets. With `smoothing`, the Kullback-Leibler divergence from a distribution that
+/// gives the target 1 - smoothing and every other word an equal part of the rest; its minimum is 0.
 ///
-/// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 for those left out; to a float32 scalar.
-/// On a device the host does not wait: rows that do not count are computed too, and left out of the mean.
-/// Throws: UsageError if no target counts; on a device the loss is then NaN.
+/// Shapes: logits [N, T, V], any float dtype; targets int64 [N, T], -1 for one that is left out; to a float32 scalar.
+/// On a device the host does not wait: rows whose target is left out are also computed, but not in the mean.
+/// Throws: UsageError if all targets are left out; on a device the loss is then NaN.
 /// Source: Szegedy et al., Rethinking the Inception Architecture, 2016, section 7, as in the origin: the rest is spread
 ///         over V - 1 words.
 [[nodiscard]] at::Tensor word_loss(const at::Tensor& logits, const at::Tensor& targets, double smoothing);
@@ -26,14 +26,14 @@ namespace lockstep::captioning {
 
 /// A batch of captions drawn from the network.
 struct SampledCaptions {
-  at::Tensor words;      ///< int64 [N, T], as sample() returns them
-  at::Tensor chosen;     ///< bool [N, T]: the network's own choices, including the first 0 of each
+  at::Tensor words;      ///< int64 [N, T], from sample()
+  at::Tensor chosen;     ///< bool [N, T]: true for the network's own choices, including each caption's first 0
   at::Tensor reward;     ///< float [N]
   at::Tensor advantage;  ///< float [N]: the reward minus its baseline
 };
 
-/// A scalar with the gradient of the policy gradient, -sum(log p(word) * advantage) / sum(chosen). Its value is the
-/// negative mean reward, which falls as captions improve; the sum itself would stay near 0.
+/// A scalar whose gradient is the policy gradient, the gradient of -sum(log p(word) * advantage) / sum(chosen). Its
+/// value is the negative mean reward, which falls as captions improve; the sum itself would stay near 0.
 ///
 /// Shapes: logits [N, T, V] of `words` under teacher forcing; to a float32 scalar.
 /// Source: Rennie et al., Self-Critical Sequence Training for Image Captioning, 2017.

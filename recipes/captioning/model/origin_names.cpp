@@ -45,7 +45,7 @@ void add_attention(Rows& rows, const std::string& theirs, const std::string& her
   add_normed("in_proj_k", "in_proj_v2", "of_regions");
   rows.push_back({{theirs + "attn_net.attention_basic.0."}, here + "middle."});
   rows.push_back({{theirs + "attn_net.attention_last.weight"}, here + "region_weight.weight"});
-  rows.push_back({{theirs + "attn_net.attention_last.bias"}, ""});  // softmax cancels it
+  rows.push_back({{theirs + "attn_net.attention_last.bias"}, ""});  // the softmax cancels this bias
   rows.push_back({{theirs + "attn_net.attention_last2."}, here + "channel_weight."});
 }
 
@@ -71,13 +71,13 @@ at::Tensor tensor_of(const StateDict& state, const std::string& name) {
   return tensor == nullptr ? at::Tensor() : *tensor;
 }
 
-/// The origin's LSTM has its gates in the order input, forget, new, output; this one input, forget, output, new.
+/// The origin's LSTM has its gates in the order input, forget, new, output; here it is input, forget, output, new.
 at::Tensor with_last_gates_swapped(const at::Tensor& gates) {
   const std::vector<at::Tensor> parts = gates.chunk(4);
   return at::cat({parts[0], parts[1], parts[3], parts[2]});
 }
 
-/// The LSTM's input weights are those of the word followed by those of the context.
+/// Splits the LSTM's input weights, which are the word's weights followed by the context's.
 void take_lstm(StateDict& weights) {
   const std::string lstm = "att_lstm.";
   const at::Tensor of_input = tensor_of(weights, lstm + "weight_ih");
@@ -106,7 +106,7 @@ void give_lstm(StateDict& theirs) {
   for (const char* name : {"decoder.of_word.weight", "decoder.of_word.bias", "decoder.of_state"}) theirs.erase(name);
 }
 
-/// The origin has the global feature before the region; this network has it after.
+/// Swaps halves: the origin has the global feature before the region, and this network has it after.
 void swap_halves_of_updates(StateDict& weights, const std::string& start, const std::string& end) {
   for (int i = 0;; ++i) {
     const std::string name = fmt::format("{}{}{}", start, i, end);
@@ -179,9 +179,9 @@ at::Tensor in_windows(const at::Tensor& plane) {
   return plane.view({count, kWindow, count, kWindow}).transpose(1, 2).reshape({count * count, kWindow * kWindow});
 }
 
-/// The mask that the origin computes and saves: the cells of a window that do not see each other after the shift.
+/// The mask that the origin computes and saves: the cells of a window that must not see each other after the shift.
 at::Tensor window_mask() {
-  const at::Tensor first = at::arange(kGrid).ge(kGrid - kWindow / 2).to(at::kLong);  // from the opposite edge
+  const at::Tensor first = at::arange(kGrid).ge(kGrid - kWindow / 2).to(at::kLong);  // 1: from the opposite edge
   const at::Tensor part = in_windows((first.unsqueeze(1) * 2 + first.unsqueeze(0)).contiguous());
   const at::Tensor apart = part.unsqueeze(1).ne(part.unsqueeze(2));
   return at::zeros(apart.sizes()).masked_fill_(apart, -1e9);

@@ -22,7 +22,7 @@
 namespace lockstep::captioning {
 namespace {
 
-// A number below 1 times this, times a sum, stays below the sum when it is rounded.
+// A factor: a number below 1, times this factor and a sum, stays below the sum after rounding.
 constexpr double kBelowOne = 1 - 0x1p-52;
 
 /// Detects that every caption has ended. It polls a device without waiting, so it may be a few words late; words after
@@ -113,10 +113,10 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
   const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
   return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
-    // The word whose part of 0 .. 1 contains the number.
+    // Takes the word whose part of 0 .. 1 contains the random number.
     const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
     const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
-    // NaN probabilities contain no number: the last word is taken, so that the loss can report them.
+    // With NaN probabilities there is no such word: the last word is taken, so that the loss can report them.
     return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1).clamp_max(sums.size(1) - 1);
   });
 }

@@ -21,7 +21,7 @@ namespace lockstep::captioning {
 class EncoderLayer final : public torch::nn::Module {
  public:
   EncoderLayer(const ModelOptions& options, bool shifted);
-  /// As WindowAttention::forward().
+  /// Takes the arguments of WindowAttention::forward().
   at::Tensor forward(const at::Tensor& x, const Grid& grid, const at::Tensor& mask);
 
  private:
@@ -37,7 +37,7 @@ class DecoderLayer final : public torch::nn::Module {
  public:
   explicit DecoderLayer(const ModelOptions& options);
 
-  /// The parts of the layer that depend only on the picture: the half of W for the global token, keys and values.
+  /// The parts of the layer that depend only on the picture: W's product with the global token, and keys and values.
   struct Picture {
     at::Tensor global;  ///< [B, dim]
     at::Tensor key;     ///< [B, heads, L + 1, depth]
@@ -48,14 +48,14 @@ class DecoderLayer final : public torch::nn::Module {
 
   /// Computes all words at once. Shapes: x [N, T, dim]; unseen bool [T, T], true if a word must not see another.
   at::Tensor forward(const at::Tensor& x, const Picture& picture, const at::Tensor& unseen);
-  /// Computes one more word. `cache`: keys and values of the earlier words; those of this one are appended.
+  /// Computes one more word. `cache`: keys and values of the earlier words; the new word's are appended.
   /// Shapes: x [N, 1, dim]; cache [N, 2, heads, words, depth].
   at::Tensor step(const at::Tensor& x, const Picture& picture, at::Tensor& cache);
 
  private:
   at::Tensor with_global(const at::Tensor& x, const Picture& picture);
   at::Tensor rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture);
-  /// Attention of each head separately; `hidden` as in nn::AttentionOptions.
+  /// Attention with several heads; `hidden` is as in nn::AttentionOptions.
   [[nodiscard]] at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                   const at::Tensor& hidden) const;
 
@@ -72,9 +72,9 @@ class DecoderLayer final : public torch::nn::Module {
   nn::Dropout dropout_{nullptr};
 };
 
-/// Word embeddings are multiplied by sqrt(dim), and sinusoids of positions from 1 are added. Dropout is at the
-/// embeddings, inside the feed-forward parts and at the end of each part; initial weights are Xavier's.
-/// Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
+/// The transformer network. Word embeddings are multiplied by sqrt(dim), and sinusoids of positions from 1 are added.
+/// Dropout follows the embeddings, the hidden layer of each feed-forward part, and each part; initial weights are
+/// Xavier's. Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
 class TransformerCaptioner final : public Captioner {
  public:
   explicit TransformerCaptioner(const ModelOptions& options);
@@ -96,7 +96,7 @@ class TransformerCaptioner final : public Captioner {
   std::vector<std::shared_ptr<DecoderLayer>> decoder_;
   nn::Dropout dropout_{nullptr};
   nn::Linear classifier_{nullptr};
-  at::Tensor positions_;  ///< of words, as many as were needed so far
+  at::Tensor positions_;  ///< sinusoids of word positions, as many as were needed so far
 };
 
 }  // namespace lockstep::captioning

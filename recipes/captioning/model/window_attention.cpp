@@ -20,8 +20,8 @@
 namespace lockstep::captioning {
 namespace {
 
-/// The origin of each cell of a side. A shift moves the first cells behind the last ones, so cells of the last window
-/// have two origins; padding is a third. Shapes: int64 [padded]: after the shift, below 0 for padding.
+/// The origin of each cell along a side. A shift moves the first cells behind the last ones, so the last window has
+/// cells of two origins; padding is a third origin. Shapes: int64 [padded]: after the shift, below 0 for padding.
 at::Tensor origins(std::int64_t cells, std::int64_t padded, std::int64_t shift) {
   at::Tensor origin = at::zeros({padded}, at::kLong);
   origin.narrow(0, cells, padded - cells).fill_(-1);
@@ -107,9 +107,9 @@ void WindowAttention::look_up(const Cut& cut, const at::Device& device) {
   known_ = cut.grid;
 }
 
-/// The term added to the scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
+/// The term added to the attention scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
 at::Tensor WindowAttention::bias(const Cut& cut) {
-  // An embedding, as its backward adds rows in a fixed order on every device.
+  // An embedding, because its backward adds rows in a fixed order on every device.
   const at::Tensor of_pairs =
       at::embedding(distance_bias_, distances_).view({cut.cells(), cut.cells(), options_.heads}).permute({2, 0, 1});
   at::Tensor bias = at::constant_pad_nd(of_pairs, {0, 1, 0, 1}).unsqueeze(0);
@@ -118,7 +118,7 @@ at::Tensor WindowAttention::bias(const Cut& cut) {
       .masked_fill(hidden_, -std::numeric_limits<double>::infinity());
 }
 
-/// Query, key and value of each window's cells and, at the end, of the global token.
+/// The query, key and value of each window's cells, with the global token last.
 /// Shapes: [3, B * windows * heads, cells + 1, depth].
 at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut) const {
   const std::int64_t batch = projected.size(0);
@@ -140,7 +140,8 @@ at::Tensor WindowAttention::gathered(const at::Tensor& projected, const Cut& cut
   return at::cat({windows, global}, 4).view({3, batch * cut.count() * heads, cut.cells() + 1, depth});
 }
 
-/// Puts windows into rows, the mean global token last. Shapes: [B * windows, cells + 1, dim] to [B, L + 1, dim].
+/// Puts the windows back into rows, the mean of the global tokens last. Shapes: [B * windows, cells + 1, dim] to [B, L
+/// + 1, dim].
 at::Tensor WindowAttention::scattered(const at::Tensor& windows, const Cut& cut, std::int64_t batch) const {
   const std::vector<at::Tensor> parts =
       windows.view({batch, cut.windows.height, cut.windows.width, cut.cells() + 1, options_.dim})

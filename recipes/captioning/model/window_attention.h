@@ -18,19 +18,19 @@ struct WindowOptions {
   bool shifted = false;     ///< the grid is shifted up and left by half a window before it is cut
 };
 
-/// Height and width of a grid; both 0: rows without an order.
+/// The height and width of a grid; both 0: the rows have no grid.
 struct Grid {
   std::int64_t height = 0;
   std::int64_t width = 0;
 };
 
-/// Self-attention of [rows; global]. With windows, each row sees the rows of its own window, with a bias by their
-/// distance, and the global token. The global token sees each window and itself; its result is the mean over the
-/// windows. A grid that windows do not divide is padded. A window larger than the grid is the whole grid, and is not
-/// shifted. Cells that a shift brings together from opposite edges do not see each other.
+/// Self-attention of [rows; global]. With windows, each row sees the rows of its own window, with a bias that depends
+/// on their offset, and the global token. The global token sees each window and itself; its result is the mean over the
+/// windows. A grid that windows do not divide is padded. A window larger than the grid becomes the whole grid and is
+/// not shifted. Cells that a shift brings together from opposite edges do not see each other.
 ///
-/// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] for window 0 only, true: exists.
-/// Cost:   the projections are computed once per row, not once per window.
+/// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] for window 0 only, true: the row
+/// exists. Cost:   the projections are computed once per row, not once per window.
 /// Source: Liu et al., Swin Transformer, 2021; Wang et al., End-to-End Transformer Based Model for Image Captioning,
 ///         2022.
 class WindowAttention final : public torch::nn::Module {
@@ -43,7 +43,7 @@ class WindowAttention final : public torch::nn::Module {
   struct Cut {
     Grid grid;
     Grid window;   ///< size of each window
-    Grid windows;  ///< numbers of windows
+    Grid windows;  ///< number of windows in each direction
     Grid shift;
     [[nodiscard]] std::int64_t cells() const { return window.height * window.width; }
     [[nodiscard]] std::int64_t count() const { return windows.height * windows.width; }
@@ -68,7 +68,7 @@ class WindowAttention final : public torch::nn::Module {
   nn::Linear query_key_value_{nullptr};
   nn::Linear out_{nullptr};
   at::Tensor distance_bias_;  ///< [(2 window - 1)^2, heads]
-  Grid known_;                ///< the grid of the next two members
+  Grid known_;                ///< grid for which the next two members were made
   at::Tensor distances_;      ///< int64 [cells * cells]: rows of distance_bias_
   at::Tensor hidden_;         ///< bool [windows, 1, cells + 1, cells + 1], or undefined
 };

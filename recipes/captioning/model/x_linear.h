@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// X-linear attention: products of the numbers of queries and regions (low-rank bilinear pooling) give weights over the
-// regions and over the channels. An encoder made of it, and an LSTM that attends by it.
+// X-linear attention: elementwise products of queries and regions (low-rank bilinear pooling) give weights over the
+// regions and over the channels. An encoder is made of it, and an LSTM decoder uses it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -38,9 +38,9 @@ struct Regions {
   at::Tensor value;  ///< [B, heads, L, depth]
 };
 
-/// One layer, with a query q, and keys k and values v of the regions: m = ReLU(W (q * k)) for each region. The softmax
-/// of w m weights the regions, sigmoid(U mean(m)) the channels; the result is both of them times a value made of the
-/// query.
+/// One layer of attention, with a query q, and keys k and values v of the regions: m = ReLU(W (q * k)) for each region.
+/// The softmax of w m weights the regions, and sigmoid(U mean(m)) weights the channels; the weighted values are
+/// multiplied by a value computed from the query.
 /// Source: Pan et al., X-Linear Attention Networks for Image Captioning, 2020. Its w has a bias, which softmax cancels;
 ///         here it has none.
 class BilinearAttention final : public torch::nn::Module {
@@ -48,7 +48,7 @@ class BilinearAttention final : public torch::nn::Module {
   explicit BilinearAttention(const ModelOptions& options);
 
   Regions look(const at::Tensor& tokens);
-  /// Shapes: queries [B, S, dim], S for each picture; mask bool [B, L] or undefined; to [B, S, dim].
+  /// Shapes: queries [B, S, dim], with S queries per picture; mask bool [B, L] or undefined; to [B, S, dim].
   at::Tensor forward(const at::Tensor& queries, const Regions& regions, const at::Tensor& mask);
 
  private:
@@ -64,14 +64,14 @@ class BilinearAttention final : public torch::nn::Module {
   nn::Dropout middle_dropout_{nullptr};
 };
 
-/// The regions [B, L, dim], and their summary in one vector [B, dim].
+/// The regions [B, L, dim], and their summary as one vector [B, dim].
 struct Seen {
   at::Tensor tokens;
   at::Tensor global;
 };
 
 /// Layers of attention with the global feature as query; each also changes the regions: LN(ReLU(W [r; global]) + r).
-/// The resulting global feature combines those of all layers.
+/// The final global feature combines the global features of all layers.
 class XLinearEncoder final : public torch::nn::Module {
  public:
   explicit XLinearEncoder(const ModelOptions& options);
@@ -90,7 +90,7 @@ class XLinearEncoder final : public torch::nn::Module {
   nn::Dropout dropout_{nullptr};
 };
 
-/// h, c and the context, each [N, dim].
+/// The LSTM's h and c, and the context, each [N, dim].
 struct LstmState {
   at::Tensor hidden;
   at::Tensor cell;
@@ -98,17 +98,17 @@ struct LstmState {
 };
 
 /// An LSTM that reads a word, the global feature and the last context. Its hidden state is the query of the first layer
-/// of attention, and each layer's result that of the next; GLU(W [found; hidden]) is the new context.
+/// of attention, and each layer's result is the query of the next; GLU(W [found; hidden]) is the new context.
 class XLinearDecoder final : public torch::nn::Module {
  public:
   explicit XLinearDecoder(const ModelOptions& options);
 
-  /// The parts that depend only on the picture: the LSTM's share of the global feature [B, 4 dim], then key and value
-  /// of each layer.
+  /// The parts that depend only on the picture: the global feature's part of the LSTM's gates [B, 4 dim], then key and
+  /// value of each layer.
   std::vector<at::Tensor> look(const Seen& seen);
-  /// The LSTM's share of words. Shapes: embedded [..., word_dim] to [..., 4 dim].
+  /// The words' part of the LSTM's gates. Shapes: embedded [..., word_dim] to [..., 4 dim].
   at::Tensor gates_of_words(const at::Tensor& embedded);
-  /// Shapes: gates [N, 4 dim].
+  /// Computes one step. Shapes: gates [N, 4 dim], the words' part.
   LstmState step(const at::Tensor& gates, const LstmState& state, const Memory& memory);
 
  private:
@@ -116,7 +116,7 @@ class XLinearDecoder final : public torch::nn::Module {
 
   std::int64_t dim_;
   nn::Linear of_word_{nullptr};
-  at::Tensor of_state_;  ///< [4 dim, 2 dim]: for the context and for h
+  at::Tensor of_state_;  ///< [4 dim, 2 dim]: weights for the context and for h
   std::vector<std::shared_ptr<BilinearAttention>> attention_;
   nn::Linear join_{nullptr};
   nn::LayerNorm norm_{nullptr};

@@ -15,20 +15,20 @@ enum class CaptionFormat {
   kCoco,  ///< captions.json
 };
 
-/// "text" or "coco". Throws: UsageError for anything else.
+/// Parses "text" or "coco". Throws: UsageError for any other text.
 [[nodiscard]] CaptionFormat parse_caption_format(const std::string& name);
 
 struct GenerateOptions {
   std::filesystem::path out;  ///< created if missing; must be empty
   std::int64_t count = 0;
   std::uint64_t seed = 0;
-  std::int64_t size = 128;  ///< pixels per side
+  std::int64_t size = 128;  ///< side of a picture in pixels
   CaptionFormat format = CaptionFormat::kText;
-  std::int64_t threads = 0;  ///< 0: one per processor, or fewer if the machine limits them; the same bytes
+  std::int64_t threads = 0;  ///< 0: one per processor, or fewer if the system limits them; the same bytes
 };
 
 /// Writes images/<index>.png and then the captions, kSceneCaptions for each. The same options give the same bytes. A
-/// longer set begins with the pictures and captions of a shorter one, and they are those of "scenes:COUNT:SEED".
+/// longer set begins with the pictures and captions of a shorter one, which are also those of "scenes:COUNT:SEED".
 /// Throws: UsageError if an option is out of range or `out` is not empty; IoError if a file cannot be written.
 void generate_captioned_scenes(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A speaker has habits (synonyms, the mention of sizes), chooses a form, and fills it.
+// A speaker has habits (synonyms, the mention of sizes), chooses a form of sentence, and fills it in.
 #include "captioning/synthetic/scene.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::vector<Thing> things_of(const Scene& scene) {
   return things;
 }
 
-/// -1 if all of `a` lie before all of `b` along an axis, 1 if they lie after, otherwise 0.
+/// Returns -1 if all shapes of `a` are before all of `b` along an axis, 1 if they are after, otherwise 0.
 int order_along(const Thing& a, const Thing& b, std::int64_t SceneShape::*axis) {
   int order = 2;
   for (const SceneShape* one : a.shapes) {
@@ -123,7 +123,7 @@ class Speaker {
   }
 
   /// A caption that fits many scenes and says little. There are few ways to phrase it, so it occurs more often than any
-  /// detailed one: a network that prefers likely captions gives it, as networks do for photographs.
+  /// detailed caption. A network that prefers likely captions produces it, as networks do for photographs.
   std::string say_number() {
     std::string text(kNumberWords[scene_.shapes.size()]);
     if (random_.chance(0.35)) text = (random_.chance(0.5) ? "a picture of " : "a picture with ") + text;
@@ -135,7 +135,7 @@ class Speaker {
     return text;
   }
 
-  /// The first is usually the most noticeable; the second need not be the next.
+  /// Chooses the shapes to name: the first is usually the most noticeable, the second any other.
   void choose_things() {
     const std::size_t count = things_.size();
     std::size_t first = random_.chance(0.75) ? 0 : random_.below(count);
@@ -158,7 +158,7 @@ class Speaker {
     return (words.starts_with('o') ? "an " : "a ") + words;
   }
 
-  /// "big ", or "" if the sizes differ or are unremarkable.
+  /// Returns "big ", or "" if the sizes differ or are unremarkable.
   [[nodiscard]] std::string size_word(const Thing& thing) const {
     const ShapeSize size = thing.first().size;
     if (size == ShapeSize::kMedium) return "";

@@ -23,16 +23,16 @@ inline constexpr std::size_t kShapeColors = 7;
 inline constexpr std::size_t kShapeSizes = 3;
 inline constexpr std::size_t kGroundColors = 4;
 
-/// A shape in one of nine cells. Units: the picture is 1 wide and 1 high.
+/// A shape in one of nine cells. Units: the picture's width and height are 1.
 struct SceneShape {
   ShapeKind kind = ShapeKind::kCircle;
   ShapeColor color = ShapeColor::kRed;
   ShapeSize size = ShapeSize::kMedium;
   std::int64_t column = 0;  ///< 0 left, 1, 2 right
   std::int64_t row = 0;     ///< 0 top, 1, 2 bottom
-  double x = 0.5;           ///< its middle, near that of its cell
+  double x = 0.5;           ///< its centre, near the centre of its cell
   double y = 0.5;
-  double radius = 0.1;  ///< of the circle around it; no two circles touch
+  double radius = 0.1;  ///< radius of the circle around it; circles do not touch
   double angle = 0;     ///< radians
 };
 
@@ -40,18 +40,18 @@ struct Scene {
   std::vector<SceneShape> shapes;  ///< 2 to 4, the most noticeable first: big ones, then those near the middle
   GroundColor ground = GroundColor::kGray;
   double noise = 10;           ///< largest change to a channel, of 255
-  std::uint64_t texture = 0;   ///< seed of ground, light and noise
+  std::uint64_t texture = 0;   ///< seed of background, light and noise
   std::uint64_t captions = 0;  ///< seed of the captions
 };
 
-/// Makes a scene, as a function of the arguments alone. Two shapes have the same kind and colour only as a pair.
+/// Makes a scene, as a function of the arguments alone. At most two shapes have the same kind and colour.
 [[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index);
 
 inline constexpr std::size_t kSceneCaptions = 5;
 
-/// kSceneCaptions different captions of 4 to 14 words, all true. They differ like people's captions: in their
-/// beginning, the relation mentioned (left, right, above, below, a corner, the middle), the mention of sizes, the
-/// number or the ground, in synonyms, and in being a sentence or a fragment. Most begin with the most noticeable thing.
+/// kSceneCaptions different captions of 4 to 14 words, all true. They differ like people's captions: in the first
+/// words, the relation mentioned (left, right, above, below, a corner, the middle), the mention of sizes, the number or
+/// the ground, in synonyms, and in the form (sentence or fragment). Most begin with the most noticeable shape.
 [[nodiscard]] std::vector<std::string> scene_captions(const Scene& scene);
 
 /// The pixels of a scene: shapes with soft edges on a ground that is lit from a side and has patches, with noise on

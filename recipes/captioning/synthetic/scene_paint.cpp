@@ -24,20 +24,20 @@ Tint shaken(Tint tint, double most, SampleRandom& random) {
   return tint;
 }
 
-/// The length of the ray at this angle from a star's middle to its edge, for a star with its tips at 1.
+/// The distance at this angle from a star's centre to its edge; the tips are at distance 1.
 double star_edge(double angle) {
   constexpr double kPoint = 2.0 * std::numbers::pi / 5.0;
   constexpr double kInner = 0.45;  // radius of the notches
   double off = std::fmod(angle, kPoint);
   if (off < 0) off += kPoint;
-  off = std::min(off, kPoint - off);  // from the next tip
+  off = std::min(off, kPoint - off);  // angle from the nearest tip
   // The edge runs from the tip (1, angle 0) to the notch (kInner, angle kPoint / 2).
   const double notch_x = kInner * std::cos(kPoint / 2);
   const double notch_y = kInner * std::sin(kPoint / 2);
   return notch_y / (notch_y * std::cos(off) + (1.0 - notch_x) * std::sin(off));
 }
 
-/// True if a point of the shape's own plane lies in the shape; the plane's circle has radius 1, and v grows downwards.
+/// True if the shape contains the point (u, v). The circle around the shape has radius 1, and v grows downwards.
 bool holds(ShapeKind kind, double u, double v) {
   switch (kind) {
     case ShapeKind::kCircle:
@@ -66,7 +66,7 @@ class ScenePainter : public Sketch {
         height_(static_cast<double>(size.height)),
         random_(scene.texture) {}
 
-  /// Paints the ground: brighter towards one side, with a few patches that fade out.
+  /// Paints the background: brighter towards one side, with a few soft patches.
   void paint_ground(GroundColor color) {
     const Tint ground = shaken(kGroundTints[static_cast<std::size_t>(color)], 10, random_);
     const double from = random_.uniform(0.0, 2.0 * std::numbers::pi);

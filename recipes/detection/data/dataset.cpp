@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks sources before training, and makes the two sets from them.
+// Checks sources before training, and makes the training and test sets from them.
 #include "detection/data/dataset.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
   return source.get(index).objects;
 }
 
-/// 0 x 0 if the source does not state it.
+/// The picture's size according to the source; 0 x 0 if it does not state one.
 ImageSize stated_size(const ImageSource& source, std::int64_t index) {
   if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
     return stated_size(part->whole(), part->in_whole(index));
@@ -50,7 +50,7 @@ Box cut(const Box& box, ImageSize size) {
 
 bool has_area(const Box& box) { return box.x2 > box.x1 && box.y2 > box.y1; }
 
-/// The source, with pictures checked against their annotations; for training, only with objects that can be learnt.
+/// A source whose pictures are checked against their annotations; for training, only with objects that can be learned.
 class CheckedSource final : public ImageSource {
  public:
   CheckedSource(std::shared_ptr<const ImageSource> inner, bool training)
@@ -96,7 +96,7 @@ class Survey {
   [[nodiscard]] std::int64_t crowds() const noexcept { return crowds_; }
   [[nodiscard]] std::int64_t empty() const noexcept { return empty_; }
   [[nodiscard]] const std::string& first() const noexcept { return first_; }
-  /// The labels of the classes without an object that can be learnt.
+  /// The labels of the classes without an object that can be learned.
   [[nodiscard]] std::vector<std::int64_t> missing() const {
     std::vector<std::int64_t> labels;
     for (std::int64_t label = 0; label < classes_; ++label) {
@@ -135,7 +135,7 @@ class Survey {
   std::set<std::int64_t> learnt_;
 };
 
-/// Warns of classes without objects: the name may be misspelt, or be a parent of other classes.
+/// Warns of classes without objects: a name may be misspelt, or be the parent of other classes.
 void warn_of_missing_classes(const Survey& survey, const std::vector<std::string>& names, const std::string& path) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> words;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases, sizes and batches.
+// The phases of augmentation, the sizes of batches, and the making of batches.
 #include "detection/data/dataset_augment.h"
 
 #include <ATen/ops/empty.h>
@@ -18,7 +18,7 @@
 namespace lockstep::detection {
 namespace {
 
-constexpr std::uint64_t kSizeStream = 0x6d756c7469736361;  // keeps it apart from the streams of samples
+constexpr std::uint64_t kSizeStream = 0x6d756c7469736361;  // differs from the streams of samples
 
 void check(const AugmentOptions& options) {
   if (options.policy[0] < 0 || !std::ranges::is_sorted(options.policy)) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::detection {
 
-/// The extra of a training sample on its way to a batch: its picture, in its own size.
+/// The Sample::extra of a training sample before collate: its picture, in its own size.
 using Unsized = std::shared_ptr<AnnotatedImage>;
 
 /// The random part of a training sample's preparation; the loader's collate function does the rest.

@@ -71,7 +71,7 @@ Pairs pairs_of(const JudgedImage& judged) {
   return pairs;
 }
 
-/// `mark` at a box, with its own text.
+/// Returns `mark` at a box, with a text.
 BoxMark placed(BoxMark mark, const CocoBox& box, std::string text) {
   mark.box = corners(box);
   mark.text = std::move(text);
@@ -106,8 +106,8 @@ std::vector<BoxMark> marks_of(const JudgedImage& judged, const DrawOptions& opti
   return marks;
 }
 
-/// Chooses from `unsure`, for each missed object, the most certain guess that lies on it, preferably of its class. If
-/// the image has no answer, it chooses at least the most certain guess of all.
+/// Chooses from `unsure`, for each missed object, the most certain guess that overlaps it, preferably of its class. If
+/// the image has no confident detections, it chooses at least the most certain guess of all.
 std::vector<FoundObject> guesses_of(const JudgedImage& judged, const std::vector<FoundObject>& unsure) {
   const Pairs pairs = pairs_of(judged);
   std::vector<bool> used(unsure.size());

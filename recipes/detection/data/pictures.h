@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worst and the best images of an evaluation, with their objects and detections drawn on them. No torch header.
+// Draws the worst and the best images of an evaluation, with their objects and detections. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ namespace lockstep::detection {
 
 /// One evaluated image, to be drawn.
 struct JudgedImage {
-  std::int64_t index = 0;  ///< in the source
-  double quality = 0;      ///< image_quality()
+  std::int64_t index = 0;  ///< index in the source
+  double quality = 0;      ///< quality from image_quality()
   ImageTruth truth;
-  std::vector<FoundObject> found;         ///< the confident ones
-  std::vector<FoundObject> guesses = {};  ///< less certain ones: the nearest to each missed object
+  std::vector<FoundObject> found;         ///< confident detections
+  std::vector<FoundObject> guesses = {};  ///< less certain detections: the nearest to each missed object
 };
 
 /// Keeps the worst and the best of all images added. Images without objects can only be among the worst.
@@ -30,13 +30,13 @@ class Gallery {
 
   void add(std::int64_t index, const ImageTruth& truth, const std::vector<FoundObject>& found,
            const ImageResult& result);
-  /// Adds the images of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are not.
+  /// Adds the images of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are invalid.
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 
-  /// The worst first; of equal ones, that with the lower id.
+  /// The worst images, the worst first; of equal images, the one with the lower id first.
   [[nodiscard]] const std::vector<JudgedImage>& worst() const noexcept { return worst_; }
-  /// The best first; of equal ones, that with more objects.
+  /// The best images, the best first; of equal images, the one with more objects first.
   [[nodiscard]] const std::vector<JudgedImage>& best() const noexcept { return best_; }
 
  private:
@@ -48,17 +48,17 @@ class Gallery {
 };
 
 struct DrawOptions {
-  std::int64_t side = 400;                    ///< pixels of an image's longer side
-  std::vector<std::string> class_names = {};  ///< by label; a class without a name shows its number
+  std::int64_t side = 400;                    ///< longer side of an image in pixels
+  std::vector<std::string> class_names = {};  ///< names by label; a class without a name shows its number
 };
 
-/// Draws one image, enlarged. Detections of kConfident have the colour of their class, with class and score; false ones
-/// are dashed. Objects that were found have a thin white frame. Missed ones have only red corners and "missed: CLASS",
-/// with the best guess below kConfident as a thin line in its class's colour. Crowds are dashed in gray.
-/// Throws: DataError if the picture cannot be decoded.
+/// Draws one image, enlarged. Detections of at least kConfident have the colour of their class, with class and score;
+/// false detections are dashed. Objects that were found have a thin white frame. Missed objects have only red corners
+/// and "missed: CLASS", with the best guess below kConfident as a thin line in its class's colour. Crowds are dashed in
+/// gray. Throws: DataError if the picture cannot be decoded.
 [[nodiscard]] Image draw_result(AnnotatedImage picture, const JudgedImage& judged, const DrawOptions& options = {});
 
-/// Writes worst.png and best.png into `folder`, each with a legend of the frames. Returns: the files; none if the
+/// Writes worst.png and best.png into `folder`, each with a legend of the frames. Returns the files; none if the
 /// gallery is empty. Throws: DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_results(const Gallery& gallery, const ImageSource& source,
                                                               const std::filesystem::path& folder,

@@ -11,7 +11,7 @@
 namespace lockstep::detection {
 
 /// The pictures that `lockstep generate detection` writes for the numbers of "scenes:COUNT:SEED" (common/scene_set.h),
-/// `side` pixels each way. All are drawn at once, in about 3 ms each. Throws: UsageError if the path names no scenes.
+/// `side` pixels each way. All are drawn now, in about 3 ms each. Throws: UsageError if the path does not name scenes.
 [[nodiscard]] std::shared_ptr<const ImageSource> make_scene_source(const std::string& path, std::int64_t side);
 
 }  // namespace lockstep::detection

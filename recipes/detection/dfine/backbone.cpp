@@ -10,10 +10,10 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// Adds a column and a row of zeros, right and below: kernels of 2 then keep the size.
+/// Adds a column and a row of zeros at the right and the bottom, so that kernels of 2 keep the size.
 at::Tensor one_larger(const at::Tensor& x) { return at::constant_pad_nd(x, {0, 1, 0, 1}); }
 
-/// A 1x1 convolution without an activation, then a depthwise one.
+/// A 1x1 convolution without an activation, then a depthwise convolution.
 Chain light_block(std::int64_t in, std::int64_t out, std::int64_t kernel, const BackboneLayer& layer) {
   Chain layers;
   layers->push_back("conv1", conv_bn_act(in, out, {}, {.relu = false, .frozen = layer.frozen}));

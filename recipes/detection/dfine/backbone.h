@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HGNetv2, as D-FINE trains it: a stem with a pooling branch, and stages of blocks that keep the outputs of all their
-// layers. Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, 2023 (HGNetv2 is PaddleClas's
-// PPHGNetV2).
+// HGNetv2 as in D-FINE: a stem with a pooling branch, and stages of blocks that keep the outputs of all their layers.
+// Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, 2023 (HGNetv2 is PaddleClas's PPHGNetV2).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -18,7 +17,7 @@
 
 namespace lockstep::detection::dfine {
 
-/// The stem, down to a quarter of the size: two small convolutions beside a pooling, so that edges are not lost.
+/// The stem, down to a quarter of the size: two small convolutions beside a pooling layer, so that edges are not lost.
 class StemBlock final : public torch::nn::Module {
  public:
   StemBlock(const std::array<std::int64_t, 2>& channels, const BackboneLayer& layer);

@@ -18,7 +18,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// The sums that this thread's operations are added to, or null.
+/// The sums to which this thread's operations are added, or null.
 thread_local Cost* counted = nullptr;
 
 const at::Tensor& tensor_at(const at::RecordFunction& call, std::size_t index) {
@@ -27,7 +27,7 @@ const at::Tensor& tensor_at(const at::RecordFunction& call, std::size_t index) {
 
 double elements(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
 
-/// Counts a convolution: every position of the output takes all weights once.
+/// Counts a convolution: every output position uses all weights once.
 void count_conv(const at::RecordFunction& call) {
   const at::Tensor& input = tensor_at(call, 0);
   const at::Tensor& weight = tensor_at(call, 1);
@@ -81,7 +81,7 @@ class Counting {
   at::CallbackHandle handle_;
 };
 
-/// Restores libtorch's CPU generator.
+/// Restores the state of libtorch's CPU generator when its lifetime ends.
 class SameRandomness {
  public:
   SameRandomness() : state_(generator().get_state()) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a network in evaluation, counted in forward passes of small pictures.
+// The cost of a network in evaluation, measured with forward passes of small pictures.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,8 +11,8 @@
 
 namespace lockstep::detection::dfine {
 
-/// The cost of one picture, counted as in the origin: of the fused network, without the parts that only training needs.
-/// The products of attention, up to 3 % more, are in neither count.
+/// The cost of one picture in the fused network, without the parts that only training needs, counted as in the origin.
+/// The matrix products of attention, up to 3 % more, are not counted.
 struct Cost {
   std::int64_t parameters = 0;
   double macs = 0;   ///< multiply-adds of convolutions and linear layers
@@ -20,11 +20,11 @@ struct Cost {
 };
 
 /// Counts the cost of a picture of `side` x `side` pixels. The cost is a linear function of the number of positions, so
-/// two small pictures give that of a large one exactly. libtorch's random generator is left unchanged.
-/// Shapes: `side` is a multiple of 32. Throws: UsageError as Network.
+/// two small pictures give the cost of a large one exactly. libtorch's random generator is left unchanged.
+/// Shapes: `side` is a multiple of 32. Throws: the UsageErrors of Network.
 [[nodiscard]] Cost cost_of(const Options& options, std::int64_t side);
 
-/// "10.2 M parameters, 12.5 GMACs and 25.1 GFLOPs at 640 x 640 pixels"
+/// The cost as in "10.2 M parameters, 12.5 GMACs and 25.1 GFLOPs at 640 x 640 pixels".
 [[nodiscard]] std::string to_text(const Cost& cost, std::int64_t side);
 
 }  // namespace lockstep::detection::dfine

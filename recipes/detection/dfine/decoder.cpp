@@ -47,7 +47,7 @@ std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>> quality_estimator(const 
   return std::make_shared<Quality>(options.reg_max + 1, head);
 }
 
-/// Keeps the initial boxes of denoising off 0 and 1: to a logit and back.
+/// Keeps the initial boxes of denoising away from 0 and 1, by the clamp of inverse_sigmoid().
 at::Tensor off_the_ends(const at::Tensor& boxes) { return at::sigmoid(inverse_sigmoid(boxes)); }
 
 ScaleSizes sizes_of(const Options& options) {
@@ -91,7 +91,7 @@ Decoder::Decoder(const Options& options) : options_(options) {
   register_list(*decoder, "layers", heads_.layers);
   register_list(*decoder, "lqe_layers", heads_.quality);
   register_module("decoder", decoder);
-  // The origin keeps these constants in both places of its state.
+  // The origin has these constants twice in its state dict.
   for (torch::nn::Module* module : {static_cast<torch::nn::Module*>(this), decoder.get()}) {
     module->register_buffer("up", at::full({1}, options.up));
     module->register_buffer("reg_scale", at::full({1}, options.reg_scale));
@@ -153,7 +153,7 @@ Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
   at::Tensor best;
   at::Tensor content;
   {
-    // Only the chosen positions learn: gradients of the others would be zeros, but cost as much as all of them.
+    // Only the chosen positions learn: gradients of the other positions would be zeros at full cost.
     const at::NoGradGuard guard;
     const at::Tensor all_content = enc_output_->forward(memory.tokens * valid);
     const at::Tensor scores = std::get<0>(enc_score_head_->forward(all_content).max(-1));

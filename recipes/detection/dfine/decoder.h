@@ -23,20 +23,20 @@
 
 namespace lockstep::detection::dfine {
 
-/// The boxes of all positions, before the sigmoid. A position whose cell or middle lies within a hundredth of the
-/// border has none: its `valid` is 0, and its box a number whose sigmoid is 1.
+/// The boxes of all positions, before the sigmoid. If a position's centre or size is within 0.01 of 0 or 1, its `valid`
+/// is 0, and its box is a number whose sigmoid is 1.
 struct Anchors {
   at::Tensor boxes;  ///< float32 [T, 4]
   at::Tensor valid;  ///< bool [T, 1]
 };
-/// `sizes`: of the scales, the finest first.
+/// `sizes`: the sizes of the scales, the finest first.
 [[nodiscard]] Anchors anchors_of(const ScaleSizes& sizes);
 
-/// Thread-safe: no; it keeps the anchors for the last picture size.
+/// The decoder. Thread-safe: no; it caches the anchors for the last picture size.
 class Decoder final : public torch::nn::Module {
  public:
   explicit Decoder(const Options& options);
-  /// `scales`: the encoder's. `denoising` may be null. The outputs are those of DetectionNetwork (model/model.h).
+  /// `scales`: the encoder's outputs. `denoising` may be null. Returns the outputs of DetectionNetwork (model/model.h).
   Outputs forward(const std::vector<at::Tensor>& scales, const Denoising* denoising);
 
  private:
@@ -61,7 +61,7 @@ class Decoder final : public torch::nn::Module {
     std::vector<std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>>> quality;
   } heads_;
   at::Tensor bins_;
-  Anchors anchors_;  ///< for the last sizes
+  Anchors anchors_;  ///< anchors for the last sizes
   ScaleSizes anchor_sizes_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hybrid encoder: attention over the coarsest scale; then the features of all scales flow to the finest and back,
-// through blocks of re-parameterised convolutions.
+// The hybrid encoder: attention over the coarsest scale, then blocks of re-parameterised convolutions that carry
+// features from the coarsest scale to the finest and back.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,17 +24,17 @@ class VggBlock final : public torch::nn::Module {
  public:
   explicit VggBlock(std::int64_t channels);
   at::Tensor forward(const at::Tensor& x);
-  /// Joins the branches, for evaluation. Their entries in the state dict become one, "conv".
+  /// Joins the branches for evaluation. Their entries in the state dict become the single entry "conv".
   /// Returns false if they are joined already.
   bool join();
 
  private:
   Chain conv1_{nullptr};
   Chain conv2_{nullptr};
-  torch::nn::Conv2d conv_{nullptr};  ///< both, after join()
+  torch::nn::Conv2d conv_{nullptr};  ///< both branches, after join()
 };
 
-/// Two 1x1 convolutions, one followed by VGG blocks; returns their sum.
+/// Two parallel 1x1 convolutions, one followed by VGG blocks; their sum is the result.
 class CspLayer final : public torch::nn::Module {
  public:
   CspLayer(std::int64_t in, std::int64_t out, std::int64_t blocks);
@@ -46,13 +46,13 @@ class CspLayer final : public torch::nn::Module {
   Chain bottlenecks_{nullptr};
 };
 
-/// RepNCSPELAN4: half of the channels passes two branches, one after the other; all outputs are concatenated.
+/// RepNCSPELAN4: half of the channels pass through two branches in sequence; all outputs are concatenated.
 class FusionBlock final : public torch::nn::Module {
  public:
   struct Widths {
     std::int64_t in = 0;
     std::int64_t out = 0;
-    std::int64_t split = 0;  ///< both halves together
+    std::int64_t split = 0;  ///< channels of both halves together
     std::int64_t inner = 0;
     std::int64_t blocks = 3;
   };
@@ -79,7 +79,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// Thread-safe: no; it keeps the positions for the last picture size.
+/// The encoder. Thread-safe: no; it caches the positions for the last picture size.
 class HybridEncoder final : public torch::nn::Module {
  public:
   explicit HybridEncoder(const Options& options);
@@ -95,7 +95,7 @@ class HybridEncoder final : public torch::nn::Module {
   std::vector<std::shared_ptr<FusionBlock>> fpn_blocks_;
   std::vector<Chain> downsample_convs_;
   std::vector<std::shared_ptr<FusionBlock>> pan_blocks_;
-  at::Tensor positions_;  ///< for the last size
+  at::Tensor positions_;  ///< positions for the last size
   std::vector<std::int64_t> position_sizes_;
 };
 

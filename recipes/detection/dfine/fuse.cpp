@@ -35,7 +35,7 @@ std::optional<Affine> affine_of(const torch::nn::Module& layer) {
   return std::nullopt;
 }
 
-/// The first convolution of a chain, joined with the batch norm after it, in float64; none for other chains.
+/// The first convolution of a chain, fused with the batch norm after it, in float64; none for other chains.
 struct Fused {
   at::Tensor weight;
   at::Tensor bias;

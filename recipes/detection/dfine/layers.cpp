@@ -133,7 +133,7 @@ at::Tensor MultiheadAttention::forward(const at::Tensor& x_BNH, const at::Tensor
   const at::Tensor values =
       at::linear(x_BNH, in_proj_weight_.narrow(0, 2 * hidden, hidden), in_proj_bias_.narrow(0, 2 * hidden, hidden));
   const double scale = 1 / std::sqrt(static_cast<double>(hidden / heads_));
-  // Both at once: the gradient of one alone would be a whole tensor, mostly of zeros.
+  // Takes both by one operation: the gradient of a single part would be a full tensor of mostly zeros.
   const std::vector<at::Tensor> both = query_key.unbind(2);
   const at::Tensor query = heads_first(both[0]) * scale;
   const at::Tensor key = heads_first(both[1]);

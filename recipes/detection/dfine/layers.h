@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of the published network, with the names of its original state dict. Chains are torch::nn::Sequential with
+// Layers of the published network, with the names of the original state dict. Chains are torch::nn::Sequential with
 // named entries, so that nn::optimize() and fuse() find them.
 #pragma once
 
@@ -25,7 +25,7 @@ enum class Activation { kNone, kRelu, kSilu };
 [[nodiscard]] Activation activation_from_name(const std::string& name);
 [[nodiscard]] at::Tensor activated(const at::Tensor& x, Activation activation);
 
-/// Batch norm with constant statistics, scale and shift: all four are buffers.
+/// Batch norm with constant mean, variance, scale and shift: all four are buffers.
 class FrozenBatchNorm2dImpl final : public torch::nn::Cloneable<FrozenBatchNorm2dImpl> {
  public:
   explicit FrozenBatchNorm2dImpl(std::int64_t channels) : channels_(channels) {
@@ -44,7 +44,7 @@ class FrozenBatchNorm2dImpl final : public torch::nn::Cloneable<FrozenBatchNorm2
 };
 TORCH_MODULE(FrozenBatchNorm2d);
 
-/// A torch::nn::Sequential that another one may contain.
+/// A torch::nn::Sequential that another Sequential may contain.
 class ChainImpl final : public torch::nn::SequentialImpl {
  public:
   using SequentialImpl::SequentialImpl;
@@ -52,7 +52,7 @@ class ChainImpl final : public torch::nn::SequentialImpl {
 };
 TORCH_MODULE(Chain);
 
-/// Registers `items` under `name` as a list: its entries are named by number.
+/// Registers `items` under `name` as a list, whose entries have numbers as names.
 template <class Items>
 void register_list(torch::nn::Module& module, const char* name, const Items& items) {
   torch::nn::ModuleList list;
@@ -91,13 +91,13 @@ class MultiheadAttention final : public torch::nn::Module {
  public:
   MultiheadAttention(std::int64_t hidden, std::int64_t heads);
 
-  /// `mask` is added to the scores, [B or 1, 1, N, N]; undefined: none. Positions are not added to the values.
+  /// `mask` [B or 1, 1, N, N] is added to the scores; undefined: no mask. Positions are not added to the values.
   /// Shapes: x [B, N, hidden], positions the same or [N, hidden].
   at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
 
  private:
   std::int64_t heads_;
-  at::Tensor in_proj_weight_;  ///< [3 hidden, hidden]: queries, keys, values
+  at::Tensor in_proj_weight_;  ///< [3 hidden, hidden]: for queries, keys, values
   at::Tensor in_proj_bias_;
   torch::nn::Linear out_proj_{nullptr};
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published network: modules, state dict and results are those of D-FINE's PyTorch sources.
+// The published network: modules, state dict and results are as in D-FINE's PyTorch sources.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,9 +19,9 @@ class HgNetV2;
 class HybridEncoder;
 class Decoder;
 
-/// Children: backbone, encoder, decoder. The outputs are Detector's, without the dense predictions.
+/// The published network: backbone, encoder and decoder. It has Detector's outputs except the dense predictions.
 ///
-/// Thread-safe: no; it keeps positions and anchors for the last picture size.
+/// Thread-safe: no; it caches positions and anchors for the last picture size.
 class Network final : public DetectionNetwork {
  public:
   /// Throws: UsageError for sizes that do not fit together.
@@ -29,7 +29,7 @@ class Network final : public DetectionNetwork {
   ~Network() override;
 
   Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) override;
-  /// The same, with the given denoising slots; null: none.
+  /// Does the same as forward(), but with the given denoising slots; null: none.
   Outputs forward_with(const at::Tensor& images_BCHW, const Denoising* denoising);
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }

@@ -16,14 +16,14 @@ struct BackboneStage {
   std::int64_t out = 0;
   std::int64_t blocks = 1;
   bool downsample = true;
-  bool light = false;  ///< each convolution is a 1x1 one, then a depthwise one
+  bool light = false;  ///< each convolution is a 1x1 and then a depthwise convolution
   std::int64_t kernel = 3;
-  std::int64_t layers = 3;  ///< convolutions of a block
+  std::int64_t layers = 3;  ///< number of convolutions of a block
 };
 
 /// A row of the origin's table of backbones.
 struct BackboneShape {
-  std::array<std::int64_t, 2> stem = {};  ///< channels in its middle and at its end
+  std::array<std::int64_t, 2> stem = {};  ///< channels in the middle and at the end of the stem
   std::array<BackboneStage, 4> stages = {};
 };
 
@@ -34,44 +34,44 @@ struct BackboneShape {
 
 struct Options {
   std::int64_t classes = 80;
-  std::int64_t image_size = 640;  ///< the size expected in evaluation: the state's anchors are for it
+  std::int64_t image_size = 640;  ///< the size expected in evaluation, for which the state dict has anchors
 
   std::string backbone = "B0";
-  bool use_lab = false;          ///< a learnable scale and bias after each activation of the backbone
-  std::int64_t levels = 3;       ///< number of scales: the last ones of strides 4, 8, 16, 32
-  std::int64_t freeze_at = 0;    ///< 0: the backbone's stem is frozen; -1: none of it is
-  bool freeze_stem_only = true;  ///< false: the backbone's stages up to freeze_at are frozen too
-  bool freeze_norm = true;       ///< the backbone's batch norms keep their statistics, scales and shifts
+  bool use_lab = false;          ///< true: a learnable scale and bias after each activation of the backbone
+  std::int64_t levels = 3;       ///< number of scales, the last of the strides 4, 8, 16, 32
+  std::int64_t freeze_at = 0;    ///< 0: the backbone's stem is frozen; -1: nothing is frozen
+  bool freeze_stem_only = true;  ///< false: the backbone's stages up to freeze_at are also frozen
+  bool freeze_norm = true;       ///< true: the backbone's batch norms keep their statistics, scales and shifts
 
   std::int64_t encoder_hidden = 256;
   std::int64_t encoder_heads = 8;
-  std::int64_t encoder_layers = 1;  ///< transformer layers on the coarsest scale
+  std::int64_t encoder_layers = 1;  ///< number of transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 1024;
-  double expansion = 1;   ///< factor of the channels within a fusion block
-  double depth_mult = 1;  ///< factor of the three re-parameterised convolutions of a fusion block
+  double expansion = 1;   ///< factor for the channels within a fusion block
+  double depth_mult = 1;  ///< factor for the number (3) of re-parameterised convolutions of a fusion block
 
   std::int64_t hidden = 256;  ///< width of the decoder
   std::int64_t heads = 8;
   std::int64_t layers = 6;
   std::int64_t feedforward = 1024;
-  std::int64_t eval_idx = -1;  ///< the layer whose predictions count in evaluation; negative: counted from the end
+  std::int64_t eval_idx = -1;                    ///< index of the layer for evaluation; negative: counted from the end
   std::vector<std::int64_t> points = {3, 6, 3};  ///< points that a head samples in each scale, the finest first
   std::int64_t queries = 300;
-  std::string activation = "relu";      ///< in the decoder's feed-forward layers and quality estimators: relu, silu
-  std::string mlp_activation = "relu";  ///< in its heads
+  std::string activation = "relu";      ///< of the decoder's feed-forward layers and quality estimators: relu, silu
+  std::string mlp_activation = "relu";  ///< activation of the decoder's heads
   std::int64_t reg_max = 32;
   double reg_scale = 4;
   double up = 0.5;
 
-  std::int64_t denoising = 100;  ///< noisy objects per image, and as many with negative boxes; 0: none
+  std::int64_t denoising = 100;  ///< number of noisy objects per image, and of negative boxes; 0: no denoising
   double label_noise = 0.5;
   double box_noise = 1;
 
   /// Index of the layer that evaluation uses.
   [[nodiscard]] std::int64_t last_layer() const { return eval_idx < 0 ? layers + eval_idx : eval_idx; }
-  /// The side in pixels of the smallest square picture that has a position for each query, at least 64.
+  /// The side in pixels, at least 64, of the smallest square picture that has a position for each query.
   [[nodiscard]] std::int64_t smallest_side() const;
-  /// Stride of the finest scale.
+  /// The stride of the finest scale.
   [[nodiscard]] std::int64_t finest_stride() const { return std::int64_t{64} >> levels; }
 };
 

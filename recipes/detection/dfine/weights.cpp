@@ -37,7 +37,7 @@ bool is_score_head(const std::string& name) {
 
 bool of_objects365(std::int64_t classes) { return classes == kObjectsClasses || classes == kObjectsClasses + 1; }
 
-/// Stage-1 files hold only the backbone, so names lack its prefix.
+/// True for a stage-1 file, which has only the backbone, so its names lack the prefix.
 bool is_backbone(const StateDict& weights) {
   return weights.contains("stem.stem1.conv.weight") && !weights.contains("backbone.stem.stem1.conv.weight");
 }
@@ -48,7 +48,7 @@ void rename_backbone(StateDict& weights) {
   weights = std::move(renamed);
 }
 
-/// Converts a head between the two sets. In an Objects365 head, class i has row i + 1; row 0 belongs to no class.
+/// Converts a head between COCO and Objects365. In Objects365's head, class i has row i + 1; row 0 is unused.
 at::Tensor other_head(const at::Tensor& from, const at::Tensor& ours) {
   const at::NoGradGuard guard;
   at::Tensor head = ours.detach().clone();

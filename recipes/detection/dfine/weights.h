@@ -13,7 +13,7 @@
 namespace lockstep::detection::dfine {
 
 /// Makes `weights`, from a file with the origin's names, fit `model`. Returns a sentence for each change:
-/// - a backbone alone (HGNetv2's stage-1 weights) becomes the network's "backbone."
+/// - the entries of a backbone alone (HGNetv2's stage-1 weights) get the prefix "backbone."
 /// - for another number of classes, the embedding of denoising is dropped
 /// - score heads are converted between Objects365 and COCO's 80 classes, class by class
 /// - anchors and constants, which the network computes itself, are dropped

@@ -21,8 +21,8 @@ class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
 
-  /// Takes the next `size` bytes. A bool is true if its byte is not 0, as no other byte pattern is valid in a bool.
-  /// Throws: InternalError if fewer bytes are left.
+  /// Takes the next `size` bytes. A bool is true if its byte is not 0: bytes other than 0 and 1 would not be valid
+  /// bools. Throws: InternalError if fewer bytes are left.
   template <class T>
   [[nodiscard]] T take(std::size_t size = sizeof(T)) {
     if constexpr (std::is_same_v<T, bool>) return take<unsigned char>() != 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's evaluation of boxes, in two parts: the results of one image, which any rank can compute, and the numbers of
-// all images, which need all results in one place. No torch header.
+// COCO's evaluation of boxes, in two parts: the results of one image, which any rank can compute, and the metrics of
+// all images, which need all results on one rank. No torch header.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ struct CocoBox {
 struct TruthObject {
   CocoBox box;
   std::int64_t label = 0;
-  double area = 0;     ///< pixels; selects small, medium or large
-  bool crowd = false;  ///< takes any number of detections, none of which counts
+  double area = 0;     ///< square pixels; selects small, medium or large
+  bool crowd = false;  ///< a crowd matches any number of detections, which are then ignored
 };
 
 struct FoundObject {
@@ -37,15 +37,15 @@ struct ImageTruth {
   std::vector<TruthObject> objects;
 };
 
-/// Intersection over union; for a crowd, intersection over the detection's area.
+/// The intersection over union; for a crowd, the intersection over the detection's area.
 [[nodiscard]] double box_overlap(const CocoBox& found, const CocoBox& truth, bool crowd) noexcept;
 
-inline constexpr std::int64_t kThresholds = 10;      ///< thresholds of the overlap: 0.50, 0.55 .. 0.95
-inline constexpr std::int64_t kAreas = 4;            ///< all, small (up to 32^2 pixels), medium, large (from 96^2)
+inline constexpr std::int64_t kThresholds = 10;  ///< number of overlap thresholds: 0.50, 0.55 .. 0.95
+inline constexpr std::int64_t kAreas = 4;  ///< area ranges: all, small (up to 32^2 pixels), medium, large (from 96^2)
 inline constexpr std::size_t kMostDetections = 100;  ///< detections per image and class; more are ignored
 
-/// The results of one image, enough for all numbers. Bit `area * kThresholds + threshold` is set in a detection's
-/// `hits` if it is a hit, in `misses` if it is false; in neither if it is on a crowd or outside of the area range.
+/// The results of one image, enough for all metrics. Bit `area * kThresholds + threshold` is set in a detection's
+/// `hits` if it is a hit, in `misses` if it is false; in neither if it matches a crowd or is outside the area range.
 struct ImageResult {
   struct Found {
     double score = 0;
@@ -56,16 +56,16 @@ struct ImageResult {
   struct OfClass {
     std::int64_t label = 0;
     std::array<std::uint32_t, kAreas> truths{};  ///< objects that count, by area range
-    std::vector<Found> found;                    ///< the best first
+    std::vector<Found> found;                    ///< detections, the best first
     bool operator==(const OfClass&) const = default;
   };
   std::int64_t id = 0;
-  std::vector<OfClass> classes;  ///< with an object or a detection, by label
+  std::vector<OfClass> classes;  ///< classes with an object or a detection, by label
   bool operator==(const ImageResult&) const = default;
 };
 
-/// Assigns detections to objects as COCOeval does: takes the 100 best of each class, the best score first (equal ones
-/// in the given order), and gives each the free object with the largest overlap.
+/// Assigns detections to objects as COCOeval does: takes the 100 best detections of each class, the best score first
+/// (equal scores in the given order), and matches each with the free object of the largest overlap.
 /// Throws: DataError if a box or a score is not finite; it names the image.
 /// Source: pycocotools' COCOeval.evaluateImg.
 [[nodiscard]] ImageResult evaluate_image(const ImageTruth& truth, const std::vector<FoundObject>& found);
@@ -75,7 +75,7 @@ struct ImageResult {
 /// Throws: InternalError if the bytes were not made by to_bytes().
 [[nodiscard]] std::vector<ImageResult> from_bytes(std::string_view bytes);
 
-/// Detections of at least this score count, at an overlap of 0.5.
+/// The least score of detections that count in HitCounts, at an overlap of 0.5.
 inline constexpr double kConfident = 0.5;
 
 struct HitCounts {
@@ -91,11 +91,11 @@ struct HitCounts {
 struct ClassNumbers {
   std::int64_t label = 0;
   std::int64_t truths = 0;
-  double ap = -1;    ///< -1: there is no object of this class
+  double ap = -1;    ///< AP; -1: there is no object of this class
   double ap50 = -1;  ///<
 };
 
-/// The numbers of COCO. A number is -1 if there is no object to find.
+/// COCO's metrics. A metric is -1 if there is no object to find.
 struct CocoNumbers {
   double ap = -1;
   double ap50 = -1;
@@ -109,31 +109,30 @@ struct CocoNumbers {
   double ar_small = -1;
   double ar_medium = -1;
   double ar_large = -1;
-  HitCounts confident;                ///< of detections with a score of at least kConfident
-  std::vector<ClassNumbers> classes;  ///< with an object or a detection, by label
+  HitCounts confident;                ///< counts of detections with a score of at least kConfident
+  std::vector<ClassNumbers> classes;  ///< classes with an object or a detection, by label
   std::int64_t images = 0;
 
-  /// In pycocotools' order.
+  /// The twelve metrics in pycocotools' order.
   [[nodiscard]] std::array<double, 12> all() const noexcept;
 };
 
-/// Returns the numbers of all images, whatever the order of `results`. An image may occur twice, as ranks repeat images
-/// to have equally many; it counts once.
-/// Throws: InternalError if two results of an image differ; it names the image.
+/// Returns the metrics of all images, for any order of `results`. An image may occur twice, because ranks repeat images
+/// to have equal numbers; it counts once. Throws: InternalError if two results of an image differ; it names the image.
 /// Source: pycocotools' COCOeval.accumulate and summarize.
 [[nodiscard]] CocoNumbers accumulate(std::vector<ImageResult> results);
 
-/// The twelve lines that pycocotools prints.
+/// The twelve lines that pycocotools prints for the metrics.
 [[nodiscard]] std::string coco_text(const CocoNumbers& numbers);
 
-/// The quality of an image's detections, 0 .. 1: the F1 of the confident ones, averaged over the ten overlaps; 1 if
-/// there are neither objects nor detections.
+/// The quality of an image's detections, 0 .. 1: the F1 of the confident detections, averaged over the ten thresholds;
+/// 1 if there are neither objects nor detections.
 [[nodiscard]] double image_quality(const ImageResult& result);
 
-/// numpy.linspace(0.5, 0.95, 10), with its bits.
+/// The values of numpy.linspace(0.5, 0.95, 10), bit for bit.
 [[nodiscard]] const std::array<double, kThresholds>& overlap_thresholds() noexcept;
 
-/// Returns the counts of one class in one image, at threshold `at`.
+/// Returns the counts of one class in one image, at the threshold with index `at`.
 [[nodiscard]] HitCounts confident_counts(const ImageResult::OfClass& result, std::int64_t at);
 
 [[nodiscard]] HitCounts operator+(const HitCounts& a, const HitCounts& b) noexcept;

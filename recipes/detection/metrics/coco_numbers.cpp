@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All images: curves of precision over recall, and the numbers read off them.
+// Computes precision-recall curves over all images, and the metrics from them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kRecalls = 101;  // 0, 0.01 .. 1
 
-/// numpy.linspace(low, high, count), with its bits.
+/// The values of numpy.linspace(low, high, count), bit for bit.
 template <std::size_t Count>
 std::array<double, Count> linspace(double low, double high) noexcept {
   std::array<double, Count> values{};
@@ -30,9 +30,9 @@ std::array<double, Count> linspace(double low, double high) noexcept {
 struct ClassCurve {
   struct Ranked {
     const ImageResult::Found* found;
-    std::size_t place;  // in its image
+    std::size_t place;  // index in its image
   };
-  std::vector<Ranked> ranked;  // the best score first; equal ones by image, then by place
+  std::vector<Ranked> ranked;  // the best score first; equal scores by image, then by place
   std::array<std::int64_t, kAreas> truths{};
   HitCounts confident;
 };
@@ -56,7 +56,7 @@ std::map<std::int64_t, ClassCurve> curves_of(const std::vector<ImageResult>& res
 
 struct Reading {
   double precision = 0;  // averaged over 101 recalls
-  double recall = 0;     // the largest
+  double recall = 0;     // largest recall
 };
 
 Reading read_curve(const ClassCurve& curve, std::size_t area, std::size_t threshold, std::size_t most) {
@@ -103,7 +103,7 @@ class Mean {
 
 using Curves = std::map<std::int64_t, ClassCurve>;
 
-/// The means over all classes at one area range and one limit of detections.
+/// The means over all classes at one area range and one limit on detections.
 struct Means {
   Mean precision;
   Mean precision50;

@@ -13,8 +13,8 @@ namespace lockstep::detection {
 
 /// The detections in one image.
 struct ImageDetections {
-  std::int64_t index = 0;  ///< in the source
-  std::int64_t id = 0;     ///< COCO's id of the image, else its index
+  std::int64_t index = 0;  ///< index in the source
+  std::int64_t id = 0;     ///< COCO's id of the image, otherwise its index
   std::vector<FoundObject> found;
 };
 
@@ -23,19 +23,19 @@ struct ImageDetections {
 /// Throws: InternalError if the bytes were not made by detection_bytes().
 [[nodiscard]] std::vector<ImageDetections> detections_from_bytes(std::string_view bytes);
 
-/// Sorts by index and keeps each image once; some occur twice, as all ranks evaluate equally many images.
+/// Sorts by index and keeps each image once; some occur twice, because all ranks evaluate the same number of images.
 void sort_and_unite(std::vector<ImageDetections>& images);
 
 /// Writes the results file of pycocotools' loadRes(): image_id, category_id, bbox [x, y, width, height] and score.
-/// `category_ids`: the id of each label; empty: the label itself. `file_names`: by index; if there are any, file_name
+/// `category_ids`: the id of each label; empty: the label itself. `file_names`: names by index; if not empty, file_name
 /// and category are added, for a set whose images have no ids.
 [[nodiscard]] std::string coco_results(const std::vector<ImageDetections>& images,
                                        const std::vector<std::int64_t>& category_ids,
                                        const std::vector<std::string>& file_names = {},
                                        const std::vector<std::string>& class_names = {});
 
-/// The numbers of COCO as one JSON object: the twelve by name and, in pycocotools' order, as "stats"; precision, recall
-/// and F1; and those of each class.
+/// COCO's metrics as one JSON object: the twelve by name and, in pycocotools' order, as "stats"; precision, recall and
+/// F1; and the metrics of each class.
 [[nodiscard]] std::string coco_json(const CocoNumbers& numbers, const std::vector<std::string>& class_names);
 
 }  // namespace lockstep::detection

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Solves for rows <= columns. Rows enter one by one; each takes the cheapest chain of moves to a free column.
+/// Solves for rows <= columns. Rows are added one by one, each along the cheapest augmenting path to a free column.
 class Solver {
  public:
   Solver(std::vector<double> costs, std::int64_t rows, std::int64_t columns)
@@ -39,12 +39,12 @@ class Solver {
  private:
   static constexpr std::int64_t kNone = -1;
 
-  /// Searches the columns from `start` by Dijkstra's algorithm, changing the prices; returns the free column found.
+  /// Searches the columns from `start` by Dijkstra's algorithm, and changes the prices. Returns the free column found.
   std::size_t find_end(std::size_t start) {
     distance_.assign(columns_, kInfinity);
     reached_.assign(columns_, 0);
     std::size_t row = start;
-    std::size_t column = columns_;  // the one that led to `row`; none led to the first
+    std::size_t column = columns_;  // column that led to `row`; the first row has none
     while (true) {
       const std::size_t next = relax(row, column);
       raise_prices(start, distance_[next]);
@@ -55,7 +55,7 @@ class Solver {
     }
   }
 
-  /// Updates the distances by way of `row`. Returns the nearest column that is not reached yet.
+  /// Updates the distances through `row`. Returns the nearest column that is not yet reached.
   std::size_t relax(std::size_t row, std::size_t column) {
     const double* costs = costs_.data() + row * columns_;
     std::size_t nearest = columns_;
@@ -71,7 +71,7 @@ class Solver {
     return nearest;
   }
 
-  /// Makes the step to the nearest column cost nothing; no step then costs less.
+  /// Makes the reduced cost of the step to the nearest column 0; no step has a negative cost afterwards.
   void raise_prices(std::size_t start, double amount) {
     row_price_[start] += amount;
     for (std::size_t j = 0; j < columns_; ++j) {

@@ -18,7 +18,7 @@ torch::nn::Sequential conv_block(std::int64_t in, std::int64_t out, ConvShape sh
   return layers;
 }
 
-/// A 1x1 convolution, then a depthwise one.
+/// A 1x1 convolution, then a depthwise convolution.
 torch::nn::Sequential light_block(std::int64_t in, std::int64_t out, std::int64_t kernel, bool lab) {
   torch::nn::Sequential layers = conv_norm_relu(in, out);
   add_conv_norm_relu(layers, out, out, {.kernel = kernel, .groups = out});

@@ -39,7 +39,7 @@ class Stage final : public torch::nn::Module {
   std::vector<std::shared_ptr<AggregationBlock>> blocks_;
 };
 
-/// The stem, to a quarter of the size: a convolution, then one beside a pooling, so that small objects are kept.
+/// The stem, down to a quarter of the size: a convolution, then another beside a pooling layer, to keep small objects.
 class Stem final : public torch::nn::Module {
  public:
   Stem(std::int64_t middle, std::int64_t out, bool lab);

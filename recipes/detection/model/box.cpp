@@ -20,13 +20,13 @@ namespace {
 at::Tensor first_two(const at::Tensor& boxes) { return boxes.narrow(-1, 0, 2); }
 at::Tensor last_two(const at::Tensor& boxes) { return boxes.narrow(-1, 2, 2); }
 
-/// Width times height; a negative one counts as 0.
+/// Width times height; a negative side counts as 0.
 at::Tensor area(const at::Tensor& sides) {
   const std::vector<at::Tensor> positive = sides.clamp_min(0).unbind(-1);
   return positive[0] * positive[1];
 }
 
-/// The first two and the last two at once: the gradient of one part alone would be a whole tensor, mostly of zeros.
+/// The first two and the last two at once: the gradient of a single part would be a full tensor of mostly zeros.
 std::vector<at::Tensor> halves(const at::Tensor& boxes) { return boxes.chunk(2, -1); }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// float64 stays, every other type becomes float32; for computations that bfloat16 is too coarse for.
+/// Converts all types except float64 to float32, for computations for which bfloat16 is too coarse.
 [[nodiscard]] at::Tensor at_least_float(const at::Tensor& x);
 
 /// Converts centre and size to corners (left, top, right, bottom). With `clamp`, a size below 0 counts as 0.
@@ -21,23 +21,23 @@ namespace lockstep::detection {
 
 struct Overlap {
   at::Tensor iou;
-  at::Tensor giou;  ///< generalised IoU: above -1; the farther apart the boxes, the lower
+  at::Tensor giou;  ///< generalised IoU, above -1; lower the farther apart the boxes are
 };
 
 /// Returns the overlap of `a` with `b`, both as corners; the shapes broadcast. A box without area, or whose right side
 /// is left of its left side, has area 0. All numbers are finite.
 [[nodiscard]] Overlap overlap(const at::Tensor& a, const at::Tensor& b);
 
-/// The layout of the distances over the bins.
+/// The layout of the bins of distances.
 struct BinOptions {
-  std::int64_t reg_max = 32;  ///< even, at least 4; there are reg_max + 1 bins
+  std::int64_t reg_max = 32;  ///< number of bins minus 1: even, at least 4
   double reg_scale = 4;
   double up = 0.5;
 };
 
-/// W(n): the distance of each bin, [R], in units of the reference box's size through reg_scale. The bins are finest in
-/// the middle: with U = up * reg_scale and s = (U + 1)^(2 / (reg_max - 2)) they are -2U, 1 - s^i (i = reg_max/2 - 1 ..
-/// 1), 0, s^i - 1 (i = 1 .. reg_max/2 - 1), 2U.
+/// W(n), the distance of each bin [R], in units of the reference box's size / reg_scale. The bins are finest in the
+/// middle: with U = up * reg_scale and s = (U + 1)^(2 / (reg_max - 2)) they are -2U, 1 - s^i (i = reg_max/2 - 1 .. 1),
+/// 0, s^i - 1 (i = 1 .. reg_max/2 - 1) and 2U.
 [[nodiscard]] at::Tensor bin_distances(const BinOptions& options);
 
 /// The expected distances of the four sides. Shapes: logits [..., 4 R] to [..., 4].
@@ -46,14 +46,14 @@ struct BinOptions {
 /// Moves the sides of `refs` by `distances`: left = cx - (reg_scale/2 + d) * w / reg_scale, and so on.
 [[nodiscard]] at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg_scale);
 
-/// The two bins that each side of a box lies between.
+/// The two bins between which each side of a box is.
 struct SideBins {
-  at::Tensor left;         ///< int64 [M, 4]: the lower bin; the other is left + 1
-  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins the outermost has all
+  at::Tensor left;         ///< int64 [M, 4]: the lower bin; the upper bin is left + 1
+  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins the outermost bin has share 1
   at::Tensor right_share;  ///< 1 - left_share
 };
 
-/// Returns the bins of `boxes` relative to `refs`, both centred, [M, 4].
+/// Returns the bins of `boxes` relative to `refs`, both [M, 4] as centre and size.
 [[nodiscard]] SideBins side_bins(const at::Tensor& refs, const at::Tensor& boxes, const at::Tensor& bins,
                                  double reg_scale);
 

@@ -25,11 +25,11 @@ namespace {
 
 /// The weights, in the ddf of a family, of the mean over its matched predictions and of the mean over the others.
 struct Balance {
-  double matched = 0;  ///< root of a count
+  double matched = 0;  ///< square root of a count
   double others = 0;
 };
 
-/// Sets of predictions of one shape: first the decoder's layers, then those with boxes but no distributions.
+/// Sets of predictions of one shape: first the decoder's layers, then the sets with boxes but no distributions.
 struct Family {
   std::vector<std::string> suffixes;  ///< suffixes of the sets' terms
   at::Tensor logits;                  ///< [S, B, Q, C]
@@ -39,7 +39,7 @@ struct Family {
   FamilyPairs pairs;
   float class_divisor = 1;
   float box_divisor = 1;
-  std::optional<Balance> balance = std::nullopt;  ///< none: by the family's own counts
+  std::optional<Balance> balance = std::nullopt;  ///< none: computed from the family's own counts
 
   [[nodiscard]] std::int64_t layers() const { return pairs.layers; }
   [[nodiscard]] std::int64_t sets() const { return pairs.sets; }
@@ -93,7 +93,7 @@ Family family(const Outputs& outputs, const std::string& prefix) {
 /// The predictions of all sets, one set after another, [S * B * Q, X].
 at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
-/// The families' tensors side by side along `dim`; families without one are left out.
+/// Concatenates the families' tensors along `dim`; families without the tensor are left out.
 at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::*what, std::int64_t dim) {
   std::vector<at::Tensor> parts;
   for (const Family& one : families) {
@@ -106,8 +106,8 @@ at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::
 struct Teaching {
   at::Tensor matched;  ///< [P, B * Q]
   at::Tensor others;   ///< [P, B * Q]
-  at::Tensor shares;   ///< [5, P]: divisor and factor of the matched predictions' sum, the same for the others, and the
-                       ///< divisor of both together
+  at::Tensor shares;  ///< [5, P]: divisor and factor of the matched predictions' sum, divisor and factor of the others'
+                      ///< sum, and the divisor of both
 };
 
 at::Tensor shares_of(const TeachingMasks& masks, const std::optional<Balance>& balance, at::ScalarType type) {
@@ -130,14 +130,14 @@ at::Tensor shares_of(const TeachingMasks& masks, const std::optional<Balance>& b
 struct Known {
   Rows rows;
   at::Tensor bins;
-  at::Tensor factors;               ///< of each term
-  at::Tensor divisors;              ///< of each term
-  std::vector<at::Tensor> weights;  ///< [B, Q] of each family; undefined: all 1
-  std::vector<Teaching> teachings;  ///< of the families that have pupils
+  at::Tensor factors;               ///< factor of each term
+  at::Tensor divisors;              ///< divisor of each term
+  std::vector<at::Tensor> weights;  ///< [B, Q] for each family; undefined: all 1
+  std::vector<Teaching> teachings;  ///< constants of the families that have pupils
 };
 
-/// Computes the terms in one tensor: classes, L1 and overlaps of all sets, distributions of all layers, ddf of all
-/// pupils, each family by family.
+/// Computes all terms into one tensor: classes, L1 and overlaps of all sets, distributions of all layers, ddf of all
+/// pupils, each in the order of the families.
 class Losses {
  public:
   Losses(const std::vector<Family>& families, const CriterionOptions& options, const PaddedTargets& targets)
@@ -165,7 +165,7 @@ class Losses {
   }
   [[nodiscard]] at::TensorOptions numbers() const { return families_.front().logits.options(); }
 
-  /// Returns the names of a set's terms, without its suffix, and their places in sums().
+  /// Returns the names of a set's terms, without its suffix, and their indices in sums().
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> terms_of(std::size_t family, std::int64_t set) const {
     const Place& first = places_[family];
     const std::int64_t sets = places_.back().set;
@@ -173,7 +173,7 @@ class Losses {
                                                                {"bbox", sets + first.set + set},
                                                                {"giou", 2 * sets + first.set + set}};
     if (set < families_[family].layers()) terms.emplace_back("fgl", 3 * sets + first.layer + set);
-    // Each earlier family has one layer that teaches.
+    // Each earlier family has one layer that is not a pupil.
     const std::int64_t pupil = first.layer - static_cast<std::int64_t>(family) + set;
     if (set + 1 < families_[family].layers()) terms.emplace_back("ddf", 3 * sets + places_.back().layer + pupil);
     return terms;
@@ -267,7 +267,7 @@ at::Tensor Losses::sums() const {
 /// Returns, for each family, the sum over all predictions of each set.
 std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
-  // One more element than there are logits, for pairs that classes do not learn from.
+  // One element more than logits, for pairs from which classes do not learn.
   const at::Tensor quality = at::zeros({places_.back().logit + 1}, numbers());
   const at::Tensor positive = at::zeros({places_.back().logit + 1}, numbers());
   quality.index_put_({rows.logit}, iou);
@@ -292,7 +292,7 @@ std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at
   };
   std::vector<at::Tensor> losses;
   if (quality.is_cpu()) {
-    // On a processor, pow() rounds differently at different places in its vectors. So each family begins a call.
+    // On a CPU, pow() rounds differently at different positions in its vectors. So each family has its own call.
     for (std::size_t i = 0; i < families_.size(); ++i) {
       losses.push_back(class_loss(families_[i].logits, part(quality, i), part(positive, i), options));
     }
@@ -310,7 +310,7 @@ std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at
   return losses;
 }
 
-/// The loss of each row of the decoder's layers.
+/// The fgl loss of each row of the decoder's layers.
 at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
   const at::Tensor refs = flat(side_by_side(families_, &Family::refs, 1)).index_select(0, rows.ref);
@@ -318,9 +318,10 @@ at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
   return fgl_loss(flat(corners).index_select(0, rows.corner), sides, iou.narrow(0, 0, rows.layers));
 }
 
-/// The loss of the decoder's layers except the last, which teaches the others. A matched prediction's weight is its
-/// IoU, that of another the last layer's confidence in it. The balance weights the means over matched and over other
-/// predictions, or else the square roots of their counts do, so that the many others do not drown the few.
+/// The ddf loss of the decoder's layers except the last, which teaches the others. The weight of a matched prediction
+/// is its IoU, the weight of any other prediction is the last layer's confidence in it. The balance, or without one the
+/// square roots of the counts, weights the means over matched and over other predictions, so that the many others do
+/// not dominate the few matched ones.
 std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
   const std::int64_t pupils = corners.size(0) - 1;
@@ -345,7 +346,7 @@ std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor&
   return all;
 }
 
-/// The matches of denoising, which are known: each slot restores its own object.
+/// The matches of denoising, which need no matching: each slot restores its own object.
 Matches denoising_matches(const at::Tensor& index_BD) {
   const at::Tensor index = index_BD.contiguous();
   Matches matches(static_cast<std::size_t>(index.size(0)));
@@ -381,7 +382,7 @@ float rebuilt_of(const Outputs& outputs) {
   return *sum.data_ptr<float>();
 }
 
-/// Means over the replicas, at least 1: boxes, united pairs, boxes of denoising, positions of dense supervision.
+/// The means over the replicas, at least 1, of the counts of boxes, united pairs, denoising boxes and dense positions.
 std::vector<float> mean_counts(std::vector<float> counts, const Reduce& reduce) {
   counts.push_back(1);
   const at::Tensor all = at::tensor(counts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss of the detection network: the matching, and the loss terms of every set of predictions (decoder layers,
-// initial boxes, encoder, denoising). All ranks call it in the same way, whatever their batches hold.
+// initial boxes, encoder, denoising). All ranks make the same collective calls for any batches.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,32 +24,32 @@ struct CriterionOptions {
   double ddf_weight = 1.5;
 
   std::string classification = "mal";  ///< vfl, mal
-  double alpha = 0.75;                 ///< for vfl: the weight of negatives
-  double gamma = 1.5;                  ///< 2 with vfl
-  bool union_matching = true;          ///< boxes learn from all layers' pairs, each query from its most frequent one
+  double alpha = 0.75;                 ///< weight of negatives, for vfl
+  double gamma = 1.5;                  ///< exponent; 2 is usual with vfl
+  bool union_matching = true;          ///< boxes learn from all layers' pairs, a query from its most frequent one
   double temperature = 5;              ///< temperature of ddf
 
-  /// Computes as the published sources do, in the two places that this recipe changed: a predicted size below 0 counts
-  /// as 0 in comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
+  /// True: as in the published sources, in two places that this recipe changed. A predicted size below 0 counts as 0 in
+  /// comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
   bool as_published = false;
 
   MatcherOptions matcher;
 
-  double reg_scale = 4;  ///< as in the network
+  double reg_scale = 4;  ///< reg_scale of the network
   double up = 0.5;
 };
 
-/// Sums a one-dimensional float32 tensor over all replicas, in place.
+/// All-reduces (sums) a one-dimensional float32 tensor over all replicas, in place.
 using Reduce = std::function<void(const at::Tensor&)>;
 
 /// The weighted terms of a batch; the loss is their sum. They are "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
 /// the suffixes _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. Names and order do not depend on the batch. Every term is
 /// divided by the number of boxes: the mean over the replicas, at least 1.
 ///
-/// Collective: one reduce() of five numbers, always. Null: this replica is the only one.
-/// Shapes:     `outputs` of Detector in training. If an image has more boxes than there are queries, only as many boxes
-///             are matched.
-/// Throws:     DataError if a prediction is not finite; it names the prediction. The losses themselves hide nothing.
+/// Collective: exactly one reduce() of five numbers. Null: this replica is the only one.
+/// Shapes:     `outputs` are Detector's in training. If an image has more boxes than there are queries, only as many
+///             boxes are matched.
+/// Throws:     DataError if a prediction is not finite; it names the prediction. No such value is masked.
 /// Example:    auto terms = criterion(outputs, targets, {}, [](const at::Tensor& t) { this_replica().all_reduce(t); });
 [[nodiscard]] std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets,
                                               const CriterionOptions& options, const Reduce& reduce = nullptr);

@@ -42,7 +42,7 @@ class DecoderLayer final : public torch::nn::Module {
 class Decoder final : public torch::nn::Module {
  public:
   explicit Decoder(const ModelOptions& options);
-  /// `scales`: the encoder's. `denoising` may be null.
+  /// `scales`: the encoder's outputs. `denoising` may be null.
   Outputs forward(const std::vector<at::Tensor>& scales, const Denoising* denoising);
 
  private:
@@ -55,7 +55,7 @@ class Decoder final : public torch::nn::Module {
   torch::nn::Sequential enc_output_{nullptr};
   nn::Linear enc_score_head_{nullptr};
   torch::nn::Sequential enc_bbox_head_{nullptr};
-  nn::Linear dense_head_{nullptr};  ///< class logits, then the box
+  nn::Linear dense_head_{nullptr};  ///< dense predictions: class logits, then the box
   torch::nn::Embedding denoising_class_embed_{nullptr};
   struct Heads {
     torch::nn::Sequential query_pos_head{nullptr};
@@ -66,7 +66,7 @@ class Decoder final : public torch::nn::Module {
     std::vector<std::shared_ptr<QualityEstimator<torch::nn::Sequential>>> quality;
   } heads_;
   at::Tensor bins_;
-  at::Tensor anchors_;  ///< for the last sizes, before the sigmoid
+  at::Tensor anchors_;  ///< anchors for the last sizes, before the sigmoid
   ScaleSizes anchor_sizes_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deformable attention: every query looks at a few points of each scale and chooses their places itself.
+// Deformable attention: every query samples a few points of each scale at positions that it predicts.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,21 +17,21 @@ namespace lockstep::detection {
 /// Height and width of a scale.
 using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
 
-/// Returns what the heads see: weighted sums of bilinear samples, zero outside of the picture.
+/// Returns, for each head, the weighted sum of bilinear samples, which are zero outside the picture.
 ///
 /// `places` are (x, y) in 0..1 of the whole picture, the points of one scale side by side; `points` is their number in
-/// each scale. On a CPU, if heads have a multiple of 16 channels, a float32 kernel computes them in the memory order of
-/// the channels; otherwise libtorch's grid_sample does.
+/// each scale. On a CPU, if a head has a multiple of 16 channels, a float32 kernel computes the samples over contiguous
+/// channels; otherwise libtorch's grid_sample computes them.
 /// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2], shares [B, Q,
 ///         heads, P]; the result [B, Q, heads * d].
 /// Cost:   P * heads * 4 rows of d numbers for each query. No result depends on the number of threads.
 [[nodiscard]] at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                        const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
-/// The same by grid_sample, on any device.
+/// Does the same with grid_sample, on any device.
 [[nodiscard]] at::Tensor sample_by_grid(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                         const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
 
-/// Attention to points around a query's box: offsets are in units of half the box's size.
+/// Attention to points around a query's box; offsets are in units of half the box's size.
 class DeformableAttention final : public torch::nn::Module {
  public:
   explicit DeformableAttention(const ModelOptions& options);

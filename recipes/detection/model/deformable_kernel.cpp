@@ -23,11 +23,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::CappedTag<float, 16>;
 constexpr std::int64_t kLanes = HWY_MIN(16, HWY_LANES(float));
 
-/// One of the four cells around a place.
+/// One of the four cells around a sampling position.
 struct Corner {
   std::int64_t row = -1;  ///< row of the values; below 0: outside of the picture
   float weight = 0;
-  float by_x = 0;  ///< derivative of the weight by the place's column, in cells
+  float by_x = 0;  ///< derivative of the weight by the position's x, in cells
   float by_y = 0;
 };
 
@@ -44,7 +44,7 @@ HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner*
   const float y = place[1] * static_cast<float>(scale.height) - 0.5F;
   const bool inside = x > -1 && y > -1 && x < static_cast<float>(scale.width) && y < static_cast<float>(scale.height);
   if (!inside) {
-    // Nothing is seen outside of the picture. But a place that is NaN must not go unnoticed.
+    // Outside the picture samples are 0, but a NaN position must give a NaN result.
     if (std::isnan(x + y)) corners[0] = {.row = scale.first, .weight = x + y, .by_x = x + y, .by_y = x + y};
     return;
   }
@@ -58,7 +58,7 @@ HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner*
   set_corner(scale, row + 1, column + 1, {-1, dx * dy, dy, dx}, corners[3]);
 }
 
-/// Prefetches the rows of a place's corners, which may lie anywhere in the picture.
+/// Prefetches the rows of a position's corners, which may be anywhere in the picture.
 HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, const float* rows) {
   constexpr std::int64_t kLine = 16;
   for (int c = 0; c < 4; ++c) {
@@ -69,7 +69,7 @@ HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, cons
 }
 
 /// Calls f(scale, corners, share) for the points of one query and head, from the first on, with four `corners`. `f`
-/// reads rows of in.values, and also of `gradients` unless it is null.
+/// reads rows of in.values, and rows of `gradients` unless it is null.
 template <class F>
 HWY_INLINE void for_points(const SampleShape& shape, SampleInputs in, const float* gradients, F f) {
   constexpr std::int64_t kAhead = 4;
@@ -88,7 +88,7 @@ HWY_INLINE void for_points(const SampleShape& shape, SampleInputs in, const floa
   }
 }
 
-/// Sums kCount vectors of a head's channels, in registers until all points are seen.
+/// Sums kCount vectors of a head's channels over all points, in registers.
 template <int kCount>
 HWY_INLINE void see(const SampleShape& shape, const SampleInputs& in, float* out) {
   const Floats d;
@@ -151,7 +151,7 @@ HWY_INLINE float meet(std::int64_t depth, const float* values, const float* grad
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// The same points in backward. `grad` is the head's gradient.
+/// Visits the same points in backward. `grad` is the head's gradient.
 template <int kCount>
 HWY_INLINE void see_backward(const SampleShape& shape, const SampleInputs& in, const float* grad, SampleGradients to) {
   const std::int64_t stride = shape.heads * shape.depth;
@@ -175,7 +175,7 @@ HWY_INLINE void see_backward(const SampleShape& shape, const SampleInputs& in, c
 void sample_rows_backward(const SampleShape& shape, SampleInputs in, const float* grad_out, const SampleGradients& to) {
   std::int64_t rows = 0;
   for (std::int64_t s = 0; s < shape.scale_count; ++s) rows += shape.scales[s].height * shape.scales[s].width;
-  // The zeros of one image are still in the cache when they are added to.
+  // Zeroes one image at a time, so that its zeros are still in the cache when gradients are added.
   std::fill_n(to.values, rows * shape.heads * shape.depth, 0.0F);
   for (std::int64_t pair = 0; pair < shape.queries * shape.heads; ++pair) {
     const std::int64_t head = (pair % shape.heads) * shape.depth;

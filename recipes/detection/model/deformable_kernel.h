@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind sample_points(), on plain memory. The channels of a head are a multiple of 16.
+// The loops of sample_points() on plain memory. The number of channels of a head is a multiple of 16.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::detection {
 
-/// One scale: its size and the first of its rows among all rows.
+/// One scale: its size and the index of its first row among all rows.
 struct ScaleRows {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -14,14 +14,14 @@ struct ScaleRows {
   std::int64_t points = 0;
 };
 
-/// The sizes of one image's tensors: see sample_points().
+/// The sizes of one image's tensors (see sample_points()).
 struct SampleShape {
   const ScaleRows* scales = nullptr;
   std::int64_t scale_count = 0;
   std::int64_t queries = 0;
   std::int64_t heads = 0;
   std::int64_t depth = 0;   ///< channels of a head
-  std::int64_t points = 0;  ///< number of points of all scales
+  std::int64_t points = 0;  ///< number of points in all scales together
 };
 
 /// The inputs of sample_points() for one image.
@@ -34,7 +34,7 @@ struct SampleInputs {
 /// Writes the result to `out`.
 void sample_image(const SampleShape& shape, SampleInputs in, float* out);
 
-/// The gradients of SampleInputs; all are written.
+/// The gradients of SampleInputs; every element is written.
 struct SampleGradients {
   float* values = nullptr;
   float* places = nullptr;

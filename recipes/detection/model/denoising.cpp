@@ -17,9 +17,9 @@
 namespace lockstep::detection {
 namespace {
 
-/// Added to a score, it makes the share 0; sums of it stay finite in bfloat16.
+/// Added to a score, it makes the attention weight 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
-/// The random numbers of a slot: four sizes and four signs of a box's move, the label's change, the new label.
+/// The random numbers per slot: four sizes and four signs of a box's move, the label's change, the new label.
 constexpr std::int64_t kDraws = 10;
 
 /// The slots of one image.
@@ -32,7 +32,7 @@ class ImageSlots {
     count_ = labels_.numel();
     kept_ = std::min(count_, options.slots / 2);
     groups_ = kept_ == 0 ? 0 : options.slots / (2 * kept_);
-    // If all objects of an image fit, the start of the run makes no difference.
+    // If all objects of an image fit, the start of the range does not matter.
     start_ =
         std::min(static_cast<std::int64_t>(start * static_cast<float>(count_)), std::max<std::int64_t>(count_ - 1, 0));
   }
@@ -50,13 +50,13 @@ class ImageSlots {
     return std::min(other, options_.classes - 1);
   }
 
-  /// Each side moves by its own share of half the size; those of negative boxes move by a whole half more.
+  /// Each side moves by its own share of half the size; sides of negative boxes move by half the size more.
   [[nodiscard]] std::array<float, 4> box(std::int64_t slot, const float* draws) const {
     const float* from = boxes_.data_ptr<float>() + 4 * object(slot);
     std::array<float, 4> sides{};
     for (std::size_t i = 0; i < 4; ++i) {
       const float half = 0.5F * from[2 + i % 2];
-      // The sides of a negative box must not both move inwards: they might swap, and give the object's box again.
+      // The sides of a negative box must not both move inwards: they might swap and restore the object's box.
       const bool follows = negative(slot) && i >= 2 && draws[2 + i] >= 0.5F;
       const float sign = follows || draws[4 + i] >= 0.5F ? 1.0F : -1.0F;
       const float share = (draws[i] + (negative(slot) ? 1.0F : 0.0F)) * sign;

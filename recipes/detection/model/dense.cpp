@@ -13,7 +13,7 @@ namespace {
 struct Scale {
   std::int64_t height = 0;
   std::int64_t width = 0;
-  std::int64_t first = 0;  ///< its first position
+  std::int64_t first = 0;  ///< index of its first position
 };
 
 std::vector<Scale> scales_of(const at::Tensor& sizes) {
@@ -28,7 +28,7 @@ std::vector<Scale> scales_of(const at::Tensor& sizes) {
   return scales;
 }
 
-/// The near positions along one axis: first, and one past the last.
+/// The near positions along one axis: the first, and one past the last.
 struct Span {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -39,7 +39,7 @@ Span near(float middle, float size, std::int64_t cells) {
   const auto count = static_cast<float>(cells);
   const std::int64_t own = std::clamp<std::int64_t>(static_cast<std::int64_t>(middle * count), 0, cells - 1);
   const float reach = std::min(kReach, size * count / 2);
-  // Cells whose middles are at most `reach` away.
+  // The cells whose centres are at most `reach` away.
   const auto begin = static_cast<std::int64_t>(std::ceil(middle * count - reach - 0.5F));
   const auto end = static_cast<std::int64_t>(std::floor(middle * count + reach - 0.5F)) + 1;
   return {.begin = std::clamp<std::int64_t>(begin, 0, own), .end = std::clamp(end, own + 1, cells)};
@@ -54,7 +54,7 @@ std::size_t best_scale(const float* box, std::size_t scales) {
 Pairs of_image(const std::vector<Scale>& scales, const float* boxes, std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  // The smallest come last, so that they take the positions that they share with others.
+  // The smallest objects come last, so that they take the positions that they share with others.
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&](std::int64_t i) { return boxes[4 * i + 2] * boxes[4 * i + 3]; });
   std::map<std::int64_t, std::int64_t> object_at;

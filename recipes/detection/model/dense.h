@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense supervision: in training, every position of the encoder predicts by itself what lies around it. Matching gives
-// each object to one query only, so backbone and encoder learn slowly from it; here all positions around an object's
-// middle learn from the first step on. The origin has no such part, and inference does not need it.
+// Dense supervision: in training, every position of the encoder predicts the object around it. Matching assigns each
+// object to a single query, from which backbone and encoder learn slowly; here all positions around an object's centre
+// learn from the first step on. The origin lacks this part, and inference does not need it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,14 +13,14 @@
 
 namespace lockstep::detection {
 
-/// The size, relative to the whole picture, that a position of scale `scale` assumes: 0.05 on the finest scale, doubled
-/// with each coarser one.
+/// The size, relative to the whole picture, of the anchor box at a position of scale `scale`: 0.05 on the finest scale,
+/// doubled with each coarser scale.
 [[nodiscard]] double anchor_size(std::int64_t scale);
 
-/// Matches objects with positions: those within the object and at most one and a half cells from its middle, and the
-/// cell that holds its middle. They are on the scale whose size is nearest to the object's. A position shared by
-/// several objects belongs to the smallest.
-/// Shapes: sizes int64 [scales, 2]: height and width; the query of a Pair is a position, counted through all scales.
+/// Matches objects with positions: the positions within the object at most one and a half cells from its centre, and
+/// the cell that contains its centre, on the scale whose anchor size is nearest to the object's size. A position shared
+/// by several objects is matched with the smallest.
+/// Shapes: sizes int64 [scales, 2]: height and width; the query of a Pair is the index of a position over all scales.
 [[nodiscard]] Matches dense_matches(const at::Tensor& sizes, const PaddedTargets& targets);
 
 }  // namespace lockstep::detection

@@ -39,7 +39,7 @@ at::Tensor EncoderLayer::forward(at::Tensor x_BNH, const at::Tensor& positions_N
 }
 
 FusionBlock::FusionBlock(const ModelOptions& options) {
-  // A multiple of 16, as the kernels of batch norm need for its halves.
+  // A multiple of 16, which the batch norm kernels require of the halves.
   const std::int64_t inner = std::max<std::int64_t>(
       16, static_cast<std::int64_t>(options.expansion * static_cast<double>(options.hidden)) / 16 * 16);
   squeeze_ = register_module("squeeze", conv_norm_relu(2 * options.hidden, inner));
@@ -51,7 +51,8 @@ FusionBlock::FusionBlock(const ModelOptions& options) {
 
 at::Tensor FusionBlock::forward(const at::Tensor& fine, const at::Tensor& coarse) {
   const at::Tensor x = squeeze_->forward(at::cat({fine, coarse}, 1));
-  // Both halves: the gradient of one alone would be a whole tensor, mostly of zeros, in the other memory format.
+  // Takes both halves at once: the gradient of a single half would be a full tensor of zeros in the other memory
+  // format.
   std::vector<at::Tensor> all = x.chunk(2, 1);
   at::Tensor last = all.back();
   for (torch::nn::Sequential& conv : convs_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hybrid encoder: a transformer on the coarsest scale, which has the fewest positions, then convolutions that carry
-// its results to the finer scales (top-down) and theirs back (bottom-up).
+// features to the finer scales (top-down) and back (bottom-up).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -17,7 +17,7 @@
 
 namespace lockstep::detection {
 
-/// Sines and cosines of each position's column and row, [height * width, hidden]; hidden is a multiple of 4.
+/// The sines and cosines of each position's column and row, [height * width, hidden]; hidden is a multiple of 4.
 [[nodiscard]] at::Tensor sine_positions(std::int64_t height, std::int64_t width, std::int64_t hidden);
 
 /// Attention and feed-forward. After each, its input is added and layer norm follows.
@@ -61,7 +61,7 @@ class Encoder final : public torch::nn::Module {
   std::vector<std::shared_ptr<FusionBlock>> top_down_;
   std::vector<torch::nn::Sequential> downsample_;
   std::vector<std::shared_ptr<FusionBlock>> bottom_up_;
-  at::Tensor positions_;  ///< for the last size
+  at::Tensor positions_;  ///< positions for the last size
   std::int64_t height_ = 0;
   std::int64_t width_ = 0;
 };

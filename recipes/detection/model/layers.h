@@ -24,7 +24,8 @@ struct ConvShape {
   std::int64_t groups = 1;
 };
 
-/// Adds a convolution without bias, of the same size except for its stride, and batch norm; the second also ReLU.
+/// Appends a convolution without bias, which keeps the size except for its stride, and batch norm; the second also
+/// ReLU.
 void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 [[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});
@@ -41,7 +42,7 @@ void start_at_zero(Layer& layer) {
   torch::nn::init::zeros_(layer.weight);
   torch::nn::init::zeros_(layer.bias);
 }
-/// The logit of the probability that a new score head gives. It is low, as objects are rare.
+/// The logit of the probability that a new score head gives. It is low, because objects are rare.
 extern const double kPriorLogit;
 
 /// Multi-head attention over one sequence.
@@ -60,8 +61,8 @@ class SelfAttention final : public torch::nn::Module {
   nn::Linear out_proj_{nullptr};
 };
 
-/// scale * x + bias; both are numbers.
-/// Cost: a pass over memory in each direction.
+/// Computes scale * x + bias with scalar parameters.
+/// Cost: one pass over memory in forward and in backward.
 class LabImpl final : public torch::nn::Cloneable<LabImpl> {
  public:
   LabImpl() { reset(); }  // NOLINT(clang-analyzer-optin.cplusplus.VirtualCall)

@@ -24,7 +24,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The elements in their memory order.
+/// The elements of `dense` in memory order, as one dimension.
 at::Tensor in_memory(const at::Tensor& dense) { return dense.as_strided({dense.numel()}, {1}, dense.storage_offset()); }
 
 /// True if the elements of both have the same order in memory.
@@ -49,7 +49,7 @@ variable_list parts_of(const at::Tensor& all, const variable_list& weights) {
 class CastAll : public torch::autograd::Function<CastAll> {
  public:
   static variable_list forward(AutogradContext* context, const at::TensorList& weights, at::ScalarType type) {
-    // To autograd the parts are not views; none of them is written to.
+    // For autograd the parts are not views; no part is written to.
     const at::AutoDispatchBelowADInplaceOrView below;
     const variable_list kept = weights.vec();
     context->save_for_backward(kept);
@@ -113,7 +113,7 @@ LayersAtOnce::Scope::Scope(const LayersAtOnce& layers) {
   const std::vector<at::Tensor> copies = cast_weights();
   count_batches();
   for (std::size_t i = 0; i < weights_.size(); ++i) *weights_[i].first = copies[i];
-  // Without its count, a norm does not count.
+  // A norm without num_batches_tracked does not count.
   for (const auto& [norm, count] : counts_) norm->num_batches_tracked = at::Tensor();
 }
 
@@ -143,8 +143,8 @@ std::vector<at::Tensor> LayersAtOnce::Scope::cast_weights() {
   const tensor::AutocastState autocast = tensor::autocast_state(c10::kCUDA);
   if (!autocast.enabled) weights_.clear();
   if (weights_.empty()) return {};
-  // Sorts by the largest power of two that divides the size, so that each weight begins at a multiple of its own; the
-  // kernels of products need this alignment.
+  // Sorts by the largest power of two that divides the size, so that each weight begins at a multiple of its power;
+  // kernels of matrix products need this alignment.
   std::ranges::stable_sort(weights_, std::ranges::greater{}, [](const auto& one) {
     return std::countr_zero(static_cast<std::uint64_t>(one.second.numel()));
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does some work of all layers of a network at once, instead of once a layer. In a step of many small layers, a tenth
-// of the launches each cast one weight, as many cast a gradient back, and some count the batches of a batch norm.
+// Does some work for all layers of a network at once, instead of once per layer. In a step of many small layers, a
+// tenth of the kernel launches cast a weight, another tenth cast a gradient back, and some count batches for a norm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,17 +21,17 @@ namespace lockstep::detection {
 class LayersAtOnce {
  public:
   LayersAtOnce() = default;
-  /// Keeps no layer alive.
+  /// The object does not keep the layers alive.
   explicit LayersAtOnce(torch::nn::Module& net);
 
   [[nodiscard]] bool are_of(const torch::nn::Module& net) const { return net_.lock().get() == &net; }
 
-  /// For a forward pass in training in which each batch norm runs once. The layers compute with copies of their weights
-  /// in the device's autocast type, backward yields the gradients of all weights at its end, and the batch norms have
-  /// counted the batch. Values, gradients and counts are the same as without it.
+  /// A forward pass in training in which each batch norm runs once. The layers compute with copies of their weights in
+  /// the device's autocast type, backward computes the gradients of all weights at its end, and the batch norms count
+  /// the batch together. Values, gradients and counts are the same as without a Scope.
   ///
-  /// It does nothing if the weights are not on a GPU (processors have layers that cast while they multiply), or if
-  /// there are several replicas, whose reduction begins before the last gradient is there.
+  /// It does nothing if the weights are not on a GPU (on a CPU the layers cast while they multiply), or if there are
+  /// several replicas, whose all-reduce begins before the last gradient is ready.
   class Scope {
    public:
     explicit Scope(const LayersAtOnce& layers);
@@ -46,8 +46,9 @@ class LayersAtOnce {
     void count_batches() const;
 
     std::vector<std::shared_ptr<torch::nn::Module>> alive_;
-    std::vector<std::pair<at::Tensor*, at::Tensor>> weights_;          ///< members of layers, and their original values
-    std::vector<std::pair<nn::BatchNorm2dImpl*, at::Tensor>> counts_;  ///< with a momentum: others read their counts
+    std::vector<std::pair<at::Tensor*, at::Tensor>> weights_;  ///< member tensors of layers, and their original values
+    std::vector<std::pair<nn::BatchNorm2dImpl*, at::Tensor>>
+        counts_;  ///< batch norms with a momentum; others read counts
   };
 
  private:

@@ -13,7 +13,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// [..., 4 R] as [..., 4, R].
+/// Views [..., 4 R] as [..., 4, R].
 at::Tensor by_side(const at::Tensor& corners) {
   std::vector<std::int64_t> shape = corners.sizes().vec();
   shape.back() /= 4;

@@ -30,7 +30,7 @@ std::int64_t PaddedTargets::total() const noexcept {
 
 namespace {
 
-/// The numbers of a CPU tensor.
+/// The elements of a CPU tensor.
 template <class Number>
 std::span<const Number> numbers_of(const at::Tensor& contiguous) {
   return {contiguous.data_ptr<Number>(), static_cast<std::size_t>(contiguous.numel())};
@@ -74,7 +74,7 @@ PaddedTargets pad(const Targets& targets, std::int64_t classes, const at::Device
 
 namespace {
 
-/// [S, B, Q, N]: the cost of giving a query each target's class.
+/// The cost [S, B, Q, N] of each target's class for each query.
 at::Tensor class_costs(const at::Tensor& logits, const at::Tensor& labels, const MatcherOptions& options) {
   constexpr double kLeast = 1e-8;
   const at::Tensor p = at::sigmoid(logits);
@@ -135,7 +135,7 @@ std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, co
                            const MatcherOptions& options, const std::vector<std::string>& names) {
   const at::NoGradGuard guard;
   const at::Tensor costs = costs_of(logits.detach(), boxes.detach(), targets, options).to(at::kFloat);
-  // An infinite logit has a finite cost, and costs only cover the objects' classes: so all logits are checked here.
+  // An infinite logit has a finite cost, and costs cover only the objects' classes, so all logits are checked here.
   const at::Tensor whole = (logits.detach() * 0).sum().to(at::kFloat).view({1});
   const at::Tensor read = at::cat({costs.flatten(), whole}).cpu();
   const auto numbers = numbers_of<float>(read);

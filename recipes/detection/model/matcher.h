@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matches predictions with objects: the assignment of least cost, for every set of predictions and every image.
+// Matches predictions with objects by the assignment of least cost, for every set of predictions and every image.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,14 +19,14 @@ struct MatcherOptions {
   double giou_weight = 2;
   double alpha = 0.25;  ///< alpha of the focal cost
   double gamma = 2;
-  bool clamp_sizes = false;  ///< a predicted size below 0 counts as 0 (CriterionOptions::as_published)
+  bool clamp_sizes = false;  ///< true: a predicted size below 0 counts as 0 (CriterionOptions::as_published)
 };
 
 /// The objects of a batch in rectangular tensors. N is the largest number of objects in an image, at least 1.
 struct PaddedTargets {
-  at::Tensor boxes;       ///< float32 [B, N, 4]; padding is a box in the middle
+  at::Tensor boxes;       ///< float32 [B, N, 4]; padding is a box in the picture's middle
   at::Tensor labels;      ///< int64 [B, N]; padding is 0
-  at::Tensor host_boxes;  ///< the same on the CPU, so that nothing has to be read back
+  at::Tensor host_boxes;  ///< `boxes` on the CPU, so that nothing must be read back
   at::Tensor host_labels;
   std::vector<std::int64_t> counts;
 
@@ -48,17 +48,17 @@ using Pairs = std::vector<Pair>;
 /// The matches of one set of predictions: one Pairs for each image.
 using Matches = std::vector<Pairs>;
 
-/// Returns the assignment of least cost of each set and image, min(objects, queries) pairs each. The cost is the focal
-/// one of the class (positive less negative part), L1 and the negative generalised IoU of the boxes.
+/// Returns the assignment of least cost for each set and image, with min(objects, queries) pairs. The cost is a
+/// weighted sum of the class's focal cost (positive minus negative part), and L1 and negative GIoU of the boxes.
 ///
 /// Blocks: once, until a GPU has computed the costs; nothing else is read back.
-/// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: of the S sets, for messages.
+/// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: names of the S sets for messages.
 /// Throws: DataError if a prediction or a cost is not finite; it names the set and the image's position.
 [[nodiscard]] std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes,
                                          const PaddedTargets& targets, const MatcherOptions& options,
                                          const std::vector<std::string>& names);
 
-/// Unites the pairs of all sets: each query keeps its most frequent object, and the lower number in a tie.
+/// Unites the pairs of all sets: each query keeps its most frequent object, in a tie the lower index.
 [[nodiscard]] Matches unite(const std::vector<Matches>& sets);
 
 }  // namespace lockstep::detection

@@ -67,7 +67,7 @@ Outputs Detector::forward(const at::Tensor& images_BCHW, const Targets* targets)
     throw UsageError(
         fmt::format("pictures have {} x {} pixels; sides have to be multiples of {}", width, height, stride));
   }
-  // For each position of the coarsest scale the finest has 16, and the scale between them 4.
+  // For each position of the coarsest scale, the finest scale has 16 and the middle scale 4.
   const std::int64_t positions = 21 * (height / stride) * (width / stride);
   if (positions < options_.queries) {
     throw UsageError(fmt::format("pictures of {} x {} pixels have {} positions for {} queries", width, height,

@@ -3,9 +3,9 @@
 // distributions that each layer refines. Shapes: B images, H and W pixels, L decoder layers, Q queries, D denoising
 // queries, C classes, R bins of a side (reg_max + 1).
 //
-// It differs from the origin (D-FINE) in these points: ReLU everywhere (it fuses with batch norm, nn/norm_act.h),
-// fusion blocks of one branch, configurable strides, denoising queries packed for each image by itself (denoising.h) so
-// that their number does not depend on the batch, and dense supervision of the encoder (dense.h).
+// It differs from the origin (D-FINE) in these points: ReLU everywhere, because it fuses with batch norm
+// (nn/norm_act.h); fusion blocks of one branch; configurable strides; denoising queries that are packed separately for
+// each image, a fixed number of them (denoising.h); and dense supervision of the encoder (dense.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -26,72 +26,72 @@ struct StageOptions {
   std::int64_t middle = 24;  ///< channels of a block's convolutions
   std::int64_t out = 48;
   std::int64_t blocks = 1;
-  std::int64_t layers = 3;  ///< convolutions of a block
+  std::int64_t layers = 3;  ///< number of convolutions of a block
   std::int64_t kernel = 3;
-  bool light = false;  ///< each convolution is a 1x1 one, then a depthwise one
+  bool light = false;  ///< each convolution is a 1x1 and then a depthwise convolution
 };
 
 struct ModelOptions {
   std::int64_t classes = 8;
 
-  std::array<std::int64_t, 2> stem = {16, 32};  ///< channels in its middle and at its end, at stride 4
-  /// From stride 4 on, each has twice the stride of the one before it; the last three are the scales. With three stages
-  /// their strides are 4, 8, 16 (for small pictures), with four 8, 16, 32.
+  std::array<std::int64_t, 2> stem = {16, 32};  ///< channels in the middle and at the end of the stem, at stride 4
+  /// The first stage has stride 4, each further stage twice the stride of the previous one; the last three are the
+  /// scales. With three stages the scales have strides 4, 8, 16 (for small pictures), with four 8, 16, 32.
   std::vector<StageOptions> stages = {{.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160}};
-  bool lab = true;  ///< a learnable scale and bias after each activation of the backbone
+  bool lab = true;  ///< true: a learnable scale and bias after each activation of the backbone
 
   std::int64_t hidden = 96;
   std::int64_t heads = 3;
-  std::int64_t encoder_layers = 1;  ///< transformer layers on the coarsest scale
+  std::int64_t encoder_layers = 1;  ///< number of transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 256;
   double expansion = 0.7;         ///< channels within a fusion block, as a share of hidden
-  std::int64_t fusion_depth = 2;  ///< 3x3 convolutions of a fusion block
+  std::int64_t fusion_depth = 2;  ///< number of 3x3 convolutions of a fusion block
 
   std::int64_t decoder_layers = 3;
   std::int64_t decoder_feedforward = 256;
   std::int64_t queries = 100;
   std::array<std::int64_t, 3> points = {4, 4, 2};  ///< points that a head samples in each scale, the finest first
-  std::int64_t reg_max = 32;                       ///< there are reg_max + 1 bins per side
+  std::int64_t reg_max = 32;                       ///< number of bins per side minus 1
   double reg_scale = 4;
   double up = 0.5;
 
-  bool dense = true;  ///< every position of the encoder learns too (dense.h)
+  bool dense = true;  ///< true: every position of the encoder also learns (dense.h)
 
-  std::int64_t denoising = 60;  ///< slots per image, half of them with negative boxes; 0: none
-  double label_noise = 0.5;     ///< half of it is the probability of another label
-  double box_noise = 1;         ///< share of half a box's size; negative boxes move by once to twice that
+  std::int64_t denoising = 60;  ///< slots per image, half of them with negative boxes; 0: no denoising
+  double label_noise = 0.5;     ///< twice the probability of another label
+  double box_noise = 1;         ///< largest move in halves of a box's size; negative boxes move by one to two times it
 
-  /// The number of pixels that the sides of a picture must be a multiple of.
+  /// The coarsest stride in pixels; the sides of a picture must be multiples of it.
   [[nodiscard]] std::int64_t coarsest_stride() const;
 };
 
-/// A network that the criterion can train and decode() can read: this one or the published one (dfine/network.h).
+/// A network that the criterion can train and decode() can read: Detector or the published network (dfine/network.h).
 ///
 /// The outputs of forward(). All boxes are centre and size in 0..1, logits are before the sigmoid:
-/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation only of the last one, L = 1
+/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation the last only, L = 1
 /// - "corners" [L, B, Q, 4 R]: logits of the bins of the left, top, right and bottom side
-/// - "refs" [B, Q, 4]: the boxes that the distributions are relative to, without a gradient
+/// - "refs" [B, Q, 4]: the reference boxes of the distributions, without a gradient
 /// In training also
-/// - "pre_logits" [1, B, Q, C], "pre_boxes" [1, B, Q, 4]: before any refinement
-/// - "enc_logits" [1, B, Q, C], "enc_boxes" [1, B, Q, 4]: of the queries chosen from the encoder
-/// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: of all T positions of the encoder, if ModelOptions::dense
-/// - "dense_sizes" int64 [3, 2], on the CPU: heights and widths of the scales of these positions
-/// and, if there are targets and denoising slots, the same with Q = D
+/// - "pre_logits" [1, B, Q, C], "pre_boxes" [1, B, Q, 4]: predictions before any refinement
+/// - "enc_logits" [1, B, Q, C], "enc_boxes" [1, B, Q, 4]: predictions of the encoder's positions chosen as queries
+/// - "dense_logits" [1, B, T, C], "dense_boxes" [1, B, T, 4]: predictions of all T encoder positions, if
+/// ModelOptions::dense - "dense_sizes" int64 [3, 2], on the CPU: heights and widths of the scales of these positions
+/// and, if there are targets and denoising slots, the denoising outputs with Q = D
 /// - "dn_logits", "dn_boxes", "dn_corners", "dn_refs", "dn_pre_logits", "dn_pre_boxes"
-/// - "dn_index" int64 [B, D], on the CPU: the object that a slot is to restore, -1 for negative boxes and padding
+/// - "dn_index" int64 [B, D], on the CPU: the object that a slot must restore, -1 for negative boxes and padding
 /// - "dn_weight" float32 [B, D], on the CPU: the slot's weight in the losses, 1 / groups of the image; 0 for padding
 class DetectionNetwork : public torch::nn::Module {
  public:
-  /// `targets` may be null; evaluation ignores it. Denoising draws equally many numbers from libtorch's CPU generator
-  /// for any targets.
+  /// `targets` may be null; evaluation ignores it. Denoising draws the same count of numbers from libtorch's CPU
+  /// generator for any targets.
   /// Throws: UsageError for pictures whose sides are not multiples of the coarsest stride, or too small for the
   /// queries.
   virtual Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) = 0;
 };
 
-/// The network of this folder. Children: backbone, encoder, decoder.
+/// The network of this folder, with the children backbone, encoder and decoder.
 ///
-/// Thread-safe: no; it keeps the positions for the last picture size.
+/// Thread-safe: no; it caches the positions for the last picture size.
 class Detector final : public DetectionNetwork {
  public:
   /// Throws: UsageError for sizes that do not fit together.
@@ -115,12 +115,12 @@ struct Found {
   at::Tensor boxes;   ///< float32 [K, 4]: centre and size in 0..1
 };
 
-/// Returns, for each image, the `count` most certain pairs of query and class; a query may have several classes. Boxes
-/// are not suppressed: training makes one query answer for an object. Equal scores: by query and class.
+/// Returns, for each image, the `count` most certain pairs of query and class; a query may have several classes. There
+/// is no non-maximum suppression: training assigns one query to an object. Ties: by query and class.
 [[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
 
-/// The same for all images at once, as D-FINE deploys it: labels [N, K], boxes [N, K, 4] as corners in pixels, scores
-/// [N, K]. `sizes`: width and height of each image, int64 [N, 2]. Equal scores are in no order.
+/// Does the same for all images at once, in the form that D-FINE deploys: labels [N, K], boxes [N, K, 4] as corners in
+/// pixels, scores [N, K]. `sizes`: width and height of each image, int64 [N, 2]. Equal scores are in no order.
 [[nodiscard]] std::vector<at::Tensor> decode_together(const at::Tensor& logits, const at::Tensor& boxes,
                                                       const at::Tensor& sizes, std::int64_t count = 300);
 

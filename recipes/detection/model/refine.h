@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a decoder refines its queries: their boxes are distributions over the distances of the four sides, and each layer
-// corrects these. Both networks (model/, dfine/) use it, with their own layers.
+// The refinement of a decoder's queries: their boxes are distributions over the distances of the four sides, and each
+// layer corrects the distributions. Both networks (model/, dfine/) use it, with their own layers.
 // Source: Peng et al., D-FINE: Redefine Regression Task of DETRs as Fine-grained Distribution Refinement, 2024.
 #pragma once
 
@@ -34,7 +34,7 @@ struct Queries {
   at::Tensor boxes;    ///< [B, Q, 4], no gradient
 };
 
-/// The state of all queries, denoising and proper ones.
+/// The results for all queries: denoising slots and real queries.
 struct Refined {
   std::vector<at::Tensor> logits;
   std::vector<at::Tensor> boxes;
@@ -45,14 +45,14 @@ struct Refined {
 };
 
 struct Refinement {
-  at::Tensor mask;  ///< between the queries; undefined: none
+  at::Tensor mask;  ///< attention mask between the queries; undefined: no mask
   at::Tensor bins;  ///< bin_distances()
   double reg_scale = 4;
-  std::size_t last = 0;   ///< the layer whose results count in evaluation
-  bool training = false;  ///< the results of all layers count
+  std::size_t last = 0;   ///< index of the layer whose results count in evaluation
+  bool training = false;  ///< true: the results of all layers count
 };
 
-/// Lets a query choose how much it keeps of its old value and takes of its new one: two learnt shares, then layer norm.
+/// Combines the old and the new value of a query with two learned shares, then applies layer norm.
 template <class Linear>
 class Gate final : public torch::nn::Module {
  public:
@@ -76,10 +76,10 @@ template <class Head>
 class QualityEstimator final : public torch::nn::Module {
  public:
   static constexpr std::int64_t kTopBins = 4;
-  /// Widths of the head.
+  /// The widths of the head.
   static std::vector<std::int64_t> widths() { return {4 * (kTopBins + 1), 64, 1}; }
 
-  /// `head` has these widths, and starts at zero.
+  /// `head` has these widths; its last layer starts at zero.
   QualityEstimator(std::int64_t bins, const Head& head) : bins_(bins), reg_conf_(register_module("reg_conf", head)) {}
   /// Shapes: logits [B, Q, C], corners [B, Q, 4 R].
   at::Tensor forward(const at::Tensor& logits, const at::Tensor& corners) {
@@ -130,14 +130,14 @@ Refined refine(Heads& heads, const Queries& queries, const Memory& memory, const
   return refined;
 }
 
-/// Puts the results into `outputs`, under the names in model.h. `denoising` may be null; its slots come before the
+/// Stores the results in `outputs` under the names in model.h. `denoising` may be null; its slots come before the
 /// `queries`.
 void put(const Refined& refined, const Denoising* denoising, std::int64_t queries, Outputs& outputs);
 
 /// Rows `index` [B, K] of `from` [B, N, X].
 [[nodiscard]] at::Tensor rows(const at::Tensor& from, const at::Tensor& index);
 
-/// A box of width and height `size` around the middle of each cell of a scale. Shapes: [height * width, 4].
+/// A box of width and height `size` around the centre of each cell of a scale. Shapes: [height * width, 4].
 [[nodiscard]] at::Tensor boxes_of_cells(std::int64_t height, std::int64_t width, double size);
 
 /// The positions of all scales, one after another. Converted to float32 here once, not in each layer.

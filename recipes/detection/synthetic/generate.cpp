@@ -35,7 +35,7 @@ void open_folder(const fs::path& folder) {
   FileSystem::system().make_folder(folder / "images");
 }
 
-/// The truth of a scene, kept after its picture is written.
+/// The annotations of a scene, kept after its picture is written.
 struct Marks {
   std::int64_t width = 0;
   std::int64_t height = 0;
@@ -45,7 +45,7 @@ struct Marks {
 std::string file_name(std::int64_t index) { return fmt::format("images/{:06}.png", index); }
 
 std::string box_text(const Extent& box) {
-  // Rounds outwards to hundredths of a pixel, so that the box still holds the shape.
+  // Rounds outwards to hundredths of a pixel, so that the box still contains the shape.
   const double x = std::floor(box.x1 * 100) / 100;
   const double y = std::floor(box.y1 * 100) / 100;
   return fmt::format("[{:.2f}, {:.2f}, {:.2f}, {:.2f}]", x, y, std::ceil((box.x2 - x) * 100) / 100,

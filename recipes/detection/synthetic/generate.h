@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic scenes for detection as PNG files with COCO's JSON. Draws, annotates and writes; independent of models and
-// training. No torch header.
+// Generates synthetic scenes for detection, as PNG files with COCO's JSON. Independent of models and training. No torch
+// header.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace lockstep::detection {
 
-inline constexpr common::SideRange kSides{64, 2048};  ///< pixels: the smallest still has room for 30 objects
+inline constexpr common::SideRange kSides{64, 2048};  ///< pixels; the smallest picture still has room for 30 objects
 
 struct GenerateOptions {
-  std::filesystem::path out;  ///< created if missing; must hold no annotations.json and no images
+  std::filesystem::path out;  ///< created if missing; must not hold annotations.json or images
   std::int64_t count = 0;
   std::uint64_t seed = 0;
   common::SideRange size = {160, 160};  ///< width and height are drawn separately

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places and paints the objects of a scene over each other. A map of the topmost object at each pixel decides the
-// places.
+// Places and paints the objects of a scene over each other. A map of the topmost object at each pixel decides where
+// objects may be.
 #include "detection/synthetic/scene.h"
 
 #include <fmt/format.h>
@@ -18,30 +18,30 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kEmpty = 0.1;          // share of scenes without objects
-constexpr double kWithCrowd = 1.0 / 6;  // share of the other pictures
-constexpr double kLeastShare = 0.001;   // share of the picture, for an object
-constexpr double kMostShare = 0.2;      //
-constexpr double kLeastArea = 26;       // pixels: the kinds cannot be distinguished in fewer
+constexpr double kWithCrowd = 1.0 / 6;  // share of the other scenes that have a crowd
+constexpr double kLeastShare = 0.001;   // least share of the picture for an object
+constexpr double kMostShare = 0.2;      // largest share
+constexpr double kLeastArea = 26;       // pixels: smaller objects cannot be distinguished
 constexpr double kBudget = 0.45;        // share of the picture that all objects may cover
-constexpr double kOverlap = 0.36;       // share of objects that are to cover another one; some find no place
+constexpr double kOverlap = 0.36;       // share of objects that shall cover another object; some do not find a position
 constexpr double kLeastVisible = 0.5;   // share of an object that must be visible
-constexpr double kLeastHidden = 0.06;   // otherwise the object does not count as covered
+constexpr double kLeastHidden = 0.06;   // least covered share of an object that counts as covered
 constexpr double kMargin = 1.5;         // pixels between objects that do not overlap
 constexpr double kStandOut = 90;        // least distance of colours
-constexpr double kStandOutSmall = 120;  // the same for objects of fewer than kSmall pixels
+constexpr double kStandOutSmall = 120;  // least distance for objects of fewer than kSmall pixels
 constexpr double kSmall = 120;          // pixels
-constexpr double kLeastLined = 150;     // pixels of area: smaller ones have no border line
-constexpr double kLeastHollow = 350;    //
-constexpr int kTries = 60;              // for a place
-constexpr double kLeastOfFew = 0.05;    // share of the picture, for an object of kFew
-constexpr double kMostOfFew = 0.15;     //
-constexpr std::size_t kKindsOfFew = 3;  // the number of kinds in kFew: the first ones
+constexpr double kLeastLined = 150;     // pixels of area: smaller objects have no border line
+constexpr double kLeastHollow = 350;    // pixels of area: smaller objects are not hollow
+constexpr int kTries = 60;              // tries for a position
+constexpr double kLeastOfFew = 0.05;    // least share of the picture for an object of kFew
+constexpr double kMostOfFew = 0.15;     // largest share
+constexpr std::size_t kKindsOfFew = 3;  // number of kinds in kFew (the first kinds)
 
 struct Placed {
   Outline outline;
   Paint paint;
   SceneObject object;
-  std::int64_t pixels = 0;  // that it covers at least half of
+  std::int64_t pixels = 0;  // pixels of which it covers at least half
   std::int64_t hidden = 0;
   bool in_crowd = false;
 };
@@ -87,17 +87,17 @@ class Layout {
   void each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const;
 
   ScenePixels canvas_;
-  bool plain_;  // no lines and no hollow shapes
+  bool plain_;  // true: no lines and no hollow shapes
   const double pixels_ = static_cast<double>(canvas_.size().width * canvas_.size().height);
   SampleRandom& random_;
-  std::vector<std::int16_t> owner_;  // the object on top of each pixel
+  std::vector<std::int16_t> owner_;  // index of the topmost object at each pixel
   std::array<Ink, 2> ground_;
   std::vector<Placed> placed_;
   std::vector<SceneObject> crowds_;
 };
 
-/// Calls visit(place in owner_) for the pixels up to `reach` from the outline, until it returns false. Distances take
-/// most of a scene's time, so kOwned skips pixels without an object first.
+/// Calls visit(index in owner_) for the pixels up to `reach` from the outline, until it returns false. kOwned skips
+/// pixels without an object before the distance is computed, which takes most of a scene's time.
 template <class Visit>
 void Layout::each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const {
   const Extent& extent = outline.extent();
@@ -124,7 +124,7 @@ std::vector<double> Layout::draw_areas(std::int64_t count) {
     areas.push_back(least * std::pow(most / least, std::pow(random_.uniform(), 0.8)));
     left -= areas.back();
   }
-  // Large ones are placed first, but not strictly, so that sometimes a larger one covers a smaller one.
+  // Large objects tend to be placed first, but not strictly, so that sometimes a larger object covers a smaller one.
   std::vector<std::pair<double, double>> keyed;
   for (const double area : areas) keyed.emplace_back(area * std::exp(random_.uniform(-1.2, 1.2)), area);
   std::ranges::sort(keyed, std::greater<>());
@@ -145,7 +145,7 @@ Paint Layout::any_paint(const Shape& shape, std::optional<std::size_t> over) {
   paint.shade_x = random_.uniform(-20, 20) / side;
   paint.shade_y = random_.uniform(-20, 20) / side;
   if (plain_) return paint;
-  // A circle with only its line would be a ring.
+  // A hollow circle would look like a ring.
   const bool round = shape.kind == ShapeKind::kCircle || shape.kind == ShapeKind::kRing;
   if (!round && shape.area >= kLeastHollow && random_.chance(0.3)) {
     paint.hollow = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One synthetic scene: shapes on a ground, with their annotations. No torch header.
+// One synthetic scene: shapes on a background, with their annotations. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct SceneObject {
   ShapeKind kind = ShapeKind::kCircle;
   Extent box;          ///< tight around the whole shape, covered parts included
   double area = 0;     ///< the drawn area, covered parts included
-  bool crowd = false;  ///< many shapes of one kind
-  double visible = 1;  ///< share that no other object covers
+  bool crowd = false;  ///< true: many shapes of one kind
+  double visible = 1;  ///< share of the area that no other object covers
 };
 
 struct Scene {
@@ -32,7 +32,7 @@ struct Scene {
 /// The difficulty of a set of scenes.
 enum class SceneObjects {
   /// One scene in ten is empty; the others hold 5 to 30 objects of 0.1 to 20 % of the scene and at least 26 pixels.
-  /// About 30 % of them lie partly under another one, at least half visible. One scene in six has a crowd.
+  /// About 30 % of them are partly covered by another object, but at least half visible. One scene in six has a crowd.
   kMany,
   /// One to three circles, triangles and crosses, each covering 5 to 15 % of the scene, apart from each other and in
   /// one colour: a network learns them in a minute.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pixel's coverage depends on its distance to the outline: half on the line, all or nothing half a pixel away.
+// A pixel's coverage depends on its distance to the outline: 0.5 on the line, 0 or 1 half a pixel away.
 #include "detection/synthetic/scene_paint.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kGroundApart = 60;    // largest distance of the ground's two colours
 constexpr double kLumaApart = 40;      // least difference in brightness between a shape and what is below it
-constexpr int kColorTries = 40;        // for a colour
-constexpr std::int64_t kLattice = 16;  // random values of a cloudy ground, each way
+constexpr int kColorTries = 40;        // tries for a colour
+constexpr std::int64_t kLattice = 16;  // random values of a cloudy background, each way
 
 double luma(const Ink& ink) noexcept { return 0.299 * ink[0] + 0.587 * ink[1] + 0.114 * ink[2]; }
 
@@ -54,7 +54,7 @@ class Texture {
     const double along = x * cos_ + y * sin_;
     const double across = y * cos_ - x * sin_;
     switch (kind_) {
-      case 0:  // a slope over about the whole picture
+      case 0:  // a gradient over about the whole picture
         return std::clamp(0.5 + along / 8, 0.0, 1.0);
       case 1:  // waves
         return 0.5 + 0.5 * std::sin(2 * std::numbers::pi * along);
@@ -150,7 +150,7 @@ void ScenePixels::paint(const Outline& outline, const Paint& paint) {
 }
 
 void ScenePixels::add_normal_noise(double deviation, SampleRandom& random) {
-  // The sum of four 16-bit uniforms: close enough to a normal distribution, for a quarter of the random numbers.
+  // The sum of four uniform 16-bit numbers is nearly normal, and needs a quarter of the random numbers.
   constexpr double kMiddle = 4 * 65535 / 2.0;
   const double scale = deviation / (65536 * std::sqrt(4 / 12.0));
   for (Ink& ink : tints()) {

@@ -15,10 +15,10 @@ namespace lockstep::detection {
 /// Red, green, blue in 0 .. 255.
 using Ink = common::Sketch<float>::Tint;
 
-/// 0 .. 255 times the square root of 3.
+/// The distance of two colours, 0 .. 255 times the square root of 3.
 [[nodiscard]] double ink_distance(const Ink& a, const Ink& b) noexcept;
 
-/// Returns a colour that differs from all of `others` by at least `least`, or the farthest of forty tries.
+/// Returns a colour that differs from all of `others` by at least `least`, or the farthest of forty random colours.
 [[nodiscard]] Ink ink_apart_from(std::span<const Ink> others, double least, SampleRandom& random);
 
 /// The colouring of a shape.
@@ -26,7 +26,7 @@ struct Paint {
   Ink fill{};
   std::optional<Ink> edge = {};  ///< a line of another colour along the inside of the border
   double edge_width = 0;         ///< pixels
-  bool hollow = false;           ///< only the line is drawn
+  bool hollow = false;           ///< true: only the line is drawn
   double shade_x = 0;            ///< brightness gained per pixel to the right
   double shade_y = 0;            ///< brightness gained per pixel downwards
 };
@@ -35,15 +35,15 @@ class ScenePixels : public common::Sketch<float> {
  public:
   using Sketch::Sketch;
 
-  /// Paints a texture between two similar colours, and returns these.
+  /// Paints a texture between two similar colours, and returns the colours.
   std::array<Ink, 2> paint_ground(SampleRandom& random);
-  /// Paints with anti-aliasing.
+  /// Paints the outline with anti-aliasing.
   void paint(const Outline& outline, const Paint& paint);
-  /// Adds normal noise of this deviation to every channel separately.
+  /// Adds independent normal noise of this standard deviation to every channel.
   void add_normal_noise(double deviation, SampleRandom& random);
 };
 
-/// Sums the share of each pixel that `paint` covers: COCO's area.
+/// Returns the sum of the share of each pixel that `paint` covers: COCO's area.
 [[nodiscard]] double covered_area(const Outline& outline, const Paint& paint);
 
 }  // namespace lockstep::detection

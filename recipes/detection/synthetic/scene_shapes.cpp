@@ -11,13 +11,13 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kPi = std::numbers::pi;
-constexpr int kArc = 40;             // lines of a full circle: below 0.05 pixels off at a radius of 40
-constexpr double kHole = 0.5;        // share of the ring's radius
+constexpr int kArc = 40;             // lines of a full circle: an error below 0.05 pixels at a radius of 40
+constexpr double kHole = 0.5;        // radius of the hole, as a share of the ring's
 constexpr double kArm = 0.34;        // half the width of the cross's arms
-constexpr double kThickness = 0.28;  // height to width of the bar
+constexpr double kThickness = 0.28;  // ratio of height to width of the bar
 constexpr double kNotch = 0.42;      // inner radius of the star
 constexpr double kBite = 0.82;       // radius of the circle cut out of the crescent
-constexpr double kBiteAt = 0.5;      // and its distance from the crescent's middle
+constexpr double kBiteAt = 0.5;      // distance of that circle from the crescent's centre
 constexpr double kWaist = 0.12;      // half the width of the hourglass's waist
 
 }  // namespace
@@ -61,7 +61,7 @@ std::vector<Outline::Loop> Outline::unit_loops(ShapeKind kind) {
     case ShapeKind::kHourglass:
       return {{{-0.8, -1}, {0.8, -1}, {kWaist, 0}, {0.8, 1}, {-0.8, 1}, {-kWaist, 0}}};
     case ShapeKind::kCrescent: {
-      // The crossings of the two circles, seen from the middle of each.
+      // The angles of the two circles' crossings, seen from the centre of each circle.
       const double x = (1 - kBite * kBite + kBiteAt * kBiteAt) / (2 * kBiteAt);
       const double tip = std::acos(x);
       const double bite = std::acos((x - kBiteAt) / kBite);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The eight shapes of the synthetic scenes: outlines, signed distances, exact boxes. They remain distinguishable down
-// to 26 pixels, however they are turned and stretched. No torch header.
+// to 26 pixels, for any rotation and stretch. No torch header.
 #pragma once
 
 #include <array>
@@ -12,18 +12,18 @@ namespace lockstep::detection {
 
 enum class ShapeKind : std::uint8_t { kCircle, kTriangle, kCross, kStar, kRing, kBar, kCrescent, kHourglass };
 
-/// Names by ShapeKind.
+/// The names by ShapeKind.
 inline constexpr std::array<std::string_view, 8> kShapeNames{"circle", "triangle", "cross",    "star",
                                                              "ring",   "bar",      "crescent", "hourglass"};
 
-/// One shape at its place. Units: pixels; pixel (0, 0) covers 0 .. 1.
+/// One shape at its position. Units: pixels; pixel (0, 0) covers 0 .. 1.
 struct Shape {
   ShapeKind kind = ShapeKind::kCircle;
-  double x = 0;        ///< its middle
+  double x = 0;        ///< its centre
   double y = 0;        ///<
-  double area = 0;     ///< enclosed by its outline
-  double degrees = 0;  ///< clockwise
-  double stretch = 1;  ///< width to height, before it is turned
+  double area = 0;     ///< area enclosed by its outline
+  double degrees = 0;  ///< clockwise rotation
+  double stretch = 1;  ///< ratio of width to height, before the rotation
 };
 
 /// Corners in pixels.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the files for the options, makes data sets of them, and batches of their samples.
+// Finds the files for the options, makes data sets of them, and collates samples into batches.
 #include "segmentation/data/dataset.h"
 
 #include <ATen/ops/empty.h>
@@ -77,7 +77,7 @@ std::vector<std::string> names_of_classes(const std::filesystem::path& root, Map
   return names;
 }
 
-/// True if the first maps are masks of classes, whose values may be mapped to ids.
+/// True if the maps of the first role are class masks, whose values may be mapped to ids.
 bool takes_mask_values(const FileListOptions& wanted, MapMeaning meaning) {
   return wanted.roles.front() == Role::kMasks && meaning == MapMeaning::kClasses;
 }
@@ -86,7 +86,7 @@ std::string class_in_words(std::int64_t id, const std::vector<std::string>& name
   return id < std::ssize(names) ? fmt::format("{} ({})", id, names[static_cast<std::size_t>(id)]) : std::to_string(id);
 }
 
-/// With at most one class there is nothing to learn. Throws: DataError naming the values.
+/// Throws: DataError naming the values if the set has at most one class, so that there is nothing to learn.
 void require_two_classes(const SeenValues& seen, const SetOptions& options, bool masks) {
   const auto found = std::ranges::count(seen.classes, true);
   if (found > 1 || !seen.all) return;
@@ -119,7 +119,7 @@ void judge_classes(const MaskedPictures& source, const SetOptions& options, bool
   set.notes.push_back(missing);
 }
 
-/// Keeps the part for training, or the other one.
+/// Keeps only the training part of the samples, or only the test part.
 void keep_part(std::vector<SampleFiles>& samples, const SetOptions& options, bool training) {
   if (options.test_fraction == 0) return;
   std::vector<std::filesystem::path> pictures;

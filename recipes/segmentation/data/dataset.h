@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with label maps for training and evaluation: finds and checks the files, augments the pictures, and makes
-// batches of samples.
+// Data sets of pictures with label maps, for training and evaluation: finds and checks the files, augments the
+// pictures, and collates samples into batches.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace lockstep::segmentation {
 /// The labels of training samples.
 enum class Supervision {
   kFull,       ///< full masks
-  kScribbles,  ///< lines; kUnlabelled elsewhere
+  kScribbles,  ///< lines with a class; kUnlabelled elsewhere
 };
 
-/// The place of a set, and the maps to use. Folders are found by the names of VOC and of plain sets: pictures
+/// The path of a set, and the maps to use. Folders are found by the names of VOC and of plain sets: pictures
 /// `JPEGImages`, `images`; masks `SegmentationClassAug`, `SegmentationClass`, `masks`, `instances`; scribbles
 /// `pascal_2012_scribble`, `scribbles`; pseudo-labels `bmp_pseudolabel`, `pseudo_labels`; distances to scribbles
 /// `distance_map`, `distance_scribble`; distances to borders of the pseudo-labels `distance_pseudo`, `distance_class`.
@@ -36,51 +36,51 @@ struct SetOptions {
   /// ImageSets/SegmentationAug/<split>.txt or ImageSets/Segmentation/<split>.txt, one name per line. Without a folder
   /// ImageSets: every picture of the folder, or of the folder <split> in it. Empty: train for training, otherwise val.
   std::string split = {};
-  Supervision supervision = Supervision::kFull;  ///< of training sets
-  std::string masks = {};                        ///< another folder, relative to `path` or absolute; the same below
-  MaskValues mask_values = plain_mask_values();  ///< values of full masks, except for instances
+  Supervision supervision = Supervision::kFull;  ///< labels of training sets
+  std::string masks = {};  ///< folder, relative to `path` or absolute; empty: by name; the same below
+  MaskValues mask_values = plain_mask_values();  ///< class ids for the values of full masks, except for instances
   std::string scribbles = {};
   std::string pseudo_labels = {};
   std::string scribble_distances = {};
   std::string class_distances = {};
-  std::int64_t classes = 2;       ///< including the background: ids must be below it, or kUnlabelled
+  std::int64_t classes = 2;       ///< number of classes, including the background: ids are below it, or kUnlabelled
   Planes planes = {};             ///< planes of training samples
   bool strict = true;             ///< false: pictures without one of their maps are left out and counted in a note
-  double test_fraction = 0;       ///< share of the files' pictures that is the test set (hold_out()); 0: all are
-  std::uint64_t split_seed = 0;   ///< chooses that share
-  std::int64_t scene_side = 128;  ///< pixels of pictures drawn in memory, each way
+  double test_fraction = 0;       ///< share of the pictures in the test set (hold_out()); 0: all; files only
+  std::uint64_t split_seed = 0;   ///< seed for choosing the test set
+  std::int64_t scene_side = 128;  ///< width and height in pixels of pictures drawn in memory
 };
 
 /// The classes that a set names.
 struct SetClasses {
-  std::vector<std::string> names = {};  ///< by id; empty: it names none
+  std::vector<std::string> names = {};  ///< names by id; empty: the set has no names
   std::int64_t count = 0;  ///< number of names; else `SetOptions::classes`; else the largest id plus one, at least two
 };
 
 /// Returns the classes of a training set. The names are those of `classes.txt` (one name per line) or `labelmap.txt`
 /// (CVAT's name:colour:parts:actions) in the set's folder or the one above; background and foreground for a folder
 /// `instances`; or those of scenes. Cost: without names or a number, every label map is read.
-/// Throws: DataError as open_training_set().
+/// Throws: the DataErrors of open_training_set().
 [[nodiscard]] SetClasses classes_of(const SetOptions& options);
 
 /// Augmentation of a picture together with its maps: scaled, rotated, cropped, blurred, mirrored.
 struct AugmentOptions {
-  std::int64_t crop = 465;  ///< pixels of a sample, each way
-  double scale_min = 0.5;   ///< share of the picture's own size; the factor is drawn uniformly
+  std::int64_t crop = 465;  ///< width and height of a sample in pixels
+  double scale_min = 0.5;   ///< smallest factor of the picture's size; factors are drawn uniformly
   double scale_max = 2.0;
-  double rotate_degrees = 10.0;  ///< in either direction
+  double rotate_degrees = 10.0;  ///< largest rotation, in either direction
   double rotate_prob = 0.5;
-  double blur_prob = 0.5;  ///< Gaussian of 5 x 5 pixels
+  double blur_prob = 0.5;  ///< probability of a Gaussian blur of 5 x 5 pixels
   double flip_prob = 0.5;
   double photometric_prob = 0.0;  ///< probability of each change of light and colour (PhotometricDistort)
 };
 
 struct SegmentationSet {
   std::shared_ptr<Dataset> dataset;
-  /// The source of the samples, by index; AnnotatedImage::maps has the planes' maps in their order (in a test set: the
-  /// masks).
+  /// The source of the samples, by index; AnnotatedImage::maps has the planes' maps in the order of the planes (in a
+  /// test set: the masks).
   std::shared_ptr<const ImageSource> source;
-  std::vector<std::string> notes;  ///< everything left out or unusual, as logged when the set was opened
+  std::vector<std::string> notes;  ///< notes on everything left out or unusual, logged when the set was opened
 };
 
 /// Samples for training: data float32 [3, crop, crop], normalised with ImageNet's mean and deviation; target uint8
@@ -88,10 +88,10 @@ struct SegmentationSet {
 /// distance maps are 0. Distance maps keep their values when they are scaled.
 /// Opening a set reads the label maps of up to 1,000 pictures: all of them, or every n-th of a larger set.
 /// Notes, each with a count and the first file: pictures left out (strict = false), maps without labels, pictures of 16
-/// bits (their upper 8 are used), two files of one name (strict = false: the first is used). In a larger set, the first
-/// such map and the first such picture that opening did not read are noted once, when they are read.
-/// A warning and a note name the classes without a pixel, and the values that occur.
-/// Thread-safe: the data set.
+/// bits (their upper 8 are used), two files with the same name (strict = false: the first is used). In a larger set,
+/// the first such map and picture that were not read at opening get a note when they are read.
+/// A warning and a note name the classes without a pixel, and the values that occur in the maps.
+/// Thread-safe: yes, for the data set.
 /// Throws: DataError naming the values if all maps hold at most one class; DataError naming the file if maps or
 ///         pictures are missing (all counted), a name has two files, a list is empty or names a picture twice, a map
 ///         differs in size from its picture, a class id is unknown, a class map has 16 bits, or a file is damaged (for
@@ -106,7 +106,7 @@ struct EvalPicture {
 
 /// Whole pictures with their full masks, whatever `supervision` says: data float32 [3, H, W], normalised as above;
 /// Sample::extra: EvalPicture.
-/// Throws: as above.
+/// Throws: the errors of open_training_set().
 [[nodiscard]] SegmentationSet open_test_set(const SetOptions& options);
 
 /// Makes a batch of either set's samples. Training: stacked. Test: data [B, 3, maxH, maxW], with zeros right of and

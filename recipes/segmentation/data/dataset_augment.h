@@ -8,7 +8,7 @@ namespace lockstep::segmentation {
 
 /// A step of Compose: the picture and its maps become crop x crop pixels. The part in view is cut out first, with a
 /// border for the rotation, and only that part is rotated and scaled: a side of round(crop / factor) pixels of the
-/// picture becomes `crop`. A smaller picture is placed at random inside.
+/// picture becomes `crop`. A smaller picture is placed at a random position inside the square.
 class Augmenter {
  public:
   /// Throws: UsageError if an option is out of range.

@@ -61,7 +61,7 @@ NumberMap unpack_rows(const std::vector<std::uint8_t>& raw, ImageSize size, int 
   return map;
 }
 
-/// Decodes by libspng itself: palettes, 16 bits, and all damaged files.
+/// Decodes with libspng: palettes, files of 16 bits, and all damaged files.
 NumberMap decode_by_spng(std::string_view bytes, const fs::path& file) {
   const std::unique_ptr<spng_ctx, LabelDecoderDone> context(spng_ctx_new(0));
   const auto check = [&](int code) {
@@ -106,7 +106,7 @@ PngKind checked_kind(std::string_view bytes, const fs::path& file) {
   return kind;
 }
 
-/// Reads a map of 8 bits or less; the usual kind of file takes a faster way than libspng's.
+/// Reads a map of 8 bits or less; the most common kind is decoded by a faster path than libspng's.
 Image small_map(std::string_view bytes, PngKind kind, const fs::path& file) {
   if (kind.depth == 8 && kind.color == kGrayType) {
     if (Result<Image> image = decode_image(bytes, ColorMode::kGray)) return std::move(image).value();

@@ -14,22 +14,22 @@ namespace lockstep::segmentation {
 
 /// The meaning of a map's numbers.
 enum class MapMeaning {
-  kClasses,    ///< class ids of 8 bits; kUnlabelled is no class
+  kClasses,    ///< class ids of 8 bits; kUnlabelled is not a class
   kInstances,  ///< up to 16 bits; any value except 0 is class 1
   kWeights,    ///< 0 .. 255
 };
 
 /// Reads a gray or palette PNG; the numbers are the palette's indices, and its colours are ignored.
-/// Throws: DataError naming the file if it is missing, damaged, no PNG or a colour picture; IoError.
+/// Throws: DataError naming the file if it is missing, damaged, not a PNG or a colour picture; IoError.
 [[nodiscard]] NumberMap read_numbers(const std::filesystem::path& file);
 
-/// The same as a map of one channel; it holds class ids unless the meaning is kWeights.
-/// Throws: also DataError naming the file if a map of classes or weights has 16 bits.
+/// Reads the same files into a map of one channel, of class ids unless the meaning is kWeights.
+/// Throws: the errors of read_numbers(); DataError naming the file if a map of classes or weights has 16 bits.
 [[nodiscard]] Image read_map(const std::filesystem::path& file, MapMeaning meaning);
 
 /// The class id for each value of a mask.
 using MaskValues = std::array<std::uint8_t, 256>;
-/// Every value is its own class id.
+/// The table in which every value is its own class id.
 [[nodiscard]] MaskValues plain_mask_values() noexcept;
 
 /// Throws: DataError naming file, value and pixel if a class is neither below `classes` nor kUnlabelled.

@@ -17,24 +17,24 @@
 namespace lockstep::segmentation {
 
 struct MaskedPicturesOptions {
-  std::vector<MapMeaning> meanings;  ///< of the maps
+  std::vector<MapMeaning> meanings;  ///< meanings of a picture's maps
   std::int64_t classes = 2;
   std::vector<std::string> class_names = {};
-  MaskValues values = plain_mask_values();  ///< of the first map of each picture
+  MaskValues values = plain_mask_values();  ///< class ids for the values of each picture's first map
 };
 
 /// The values that occur in the label maps read.
 struct SeenValues {
-  std::array<bool, 256> values{};   ///< as in the files
-  std::array<bool, 256> classes{};  ///< their class ids; kUnlabelled is no class
-  std::int64_t looked_at = 0;       ///< number of maps
-  bool all = true;                  ///< all maps were read
+  std::array<bool, 256> values{};   ///< values in the files
+  std::array<bool, 256> classes{};  ///< their class ids; kUnlabelled is not a class
+  std::int64_t looked_at = 0;       ///< number of maps read
+  bool all = true;                  ///< true if all maps were read
 
-  /// "0, 1, 255"
+  /// The values as in "0, 1, 255".
   [[nodiscard]] std::string text() const;
 };
 
-/// Augmentations fill maps of weights with 0, and the others with kUnlabelled. Thread-safe: get().
+/// Pictures and label maps. Augmentations fill weight maps with 0, class maps with kUnlabelled. Thread-safe: get().
 class MaskedPictures final : public ImageSource {
  public:
   MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options);
@@ -47,10 +47,10 @@ class MaskedPictures final : public ImageSource {
   ///         gets a note.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
 
-  /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns: notes on
-  /// unusual pictures. Throws: as get().
+  /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns notes on
+  /// unusual pictures. Throws: the errors of get().
   [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
-  /// The values in the first maps of those pictures.
+  /// The values in the first maps of the pictures that survey() read.
   [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }
 
  private:
@@ -70,7 +70,7 @@ class MaskedPictures final : public ImageSource {
   MaskedPicturesOptions options_;
   ImageFiles pictures_;
   SeenValues seen_;
-  std::int64_t survey_step_ = 0;  ///< survey() read every n-th; 0: none
+  std::int64_t survey_step_ = 0;  ///< survey() read every n-th picture; 0: it read none
   mutable std::atomic<bool> told_unlabelled_{false};
   mutable std::atomic<bool> told_deep_{false};
 };

@@ -52,8 +52,8 @@ bool is_a(FileKind kind, const fs::path& file) {
   return extension == ".png" || (kind == FileKind::kPictures && (extension == ".jpg" || extension == ".jpeg"));
 }
 
-/// The first file of a line that names a picture and then its maps, like "a/x.jpg b/x.png", even if names have spaces;
-/// the whole line if it names a single file.
+/// The first file of a line that names a picture and then its maps ("a/x.jpg b/x.png"; names may have spaces); the
+/// whole line if it names a single file.
 std::string first_file(const std::string& line) {
   for (std::size_t blank = line.find_first_of(" \t"); blank != line.npos;
        blank = line.find_first_of(" \t", blank + 1)) {
@@ -63,7 +63,7 @@ std::string first_file(const std::string& line) {
   return line;
 }
 
-/// The picture named by a text, with or without its folder and extension; none if there is no such picture.
+/// The name of the picture that a text means, with or without folder and extension; none if there is no such picture.
 std::optional<std::string> known_name(const std::string& text, const NamedFiles& pictures) {
   const fs::path file = fs::path(text).filename();
   for (std::string name : {file.string(), picture_name(file)}) {
@@ -120,7 +120,7 @@ class Missing {
 /// A flaw of a set that does not prevent its use.
 struct Odd {
   std::string what = {};     ///< empty: no flaw
-  std::string hint = {};     ///< hint of the error
+  std::string hint = {};     ///< hint for the error
   std::string instead = {};  ///< the action taken instead of an error
 };
 
@@ -138,7 +138,7 @@ Odd repeated_in(const NameList& names) {
           .instead = "each is used once"};
 }
 
-/// The names of the set that two files of a folder have.
+/// The flaw that two files of the folder have the same name, for names in the list.
 Odd twins_of(const NameList& names, const NamedFiles& files) {
   std::int64_t count = 0;
   std::string first;
@@ -196,7 +196,7 @@ std::string picture_name(const fs::path& file) {
 NamedFiles named_files(const fs::path& folder, FileKind kind) {
   NamedFiles named{folder, {}};
   for (const std::string& file : FileSystem::system().list(folder)) {
-    if (file.starts_with('.') || !is_a(kind, file)) continue;  // no file of the set: another program left it
+    if (file.starts_with('.') || !is_a(kind, file)) continue;  // not a file of the set, but left by another program
     const std::string name = picture_name(file);
     if (!named.files.try_emplace(name, file).second) named.twins.try_emplace(name, file);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs pictures with maps: the layouts of a segmentation set, as lists of paths. Reads no picture. No torch header.
+// Pairs pictures with maps, for each layout of a segmentation set, as lists of paths. Reads no picture. No torch
+// header.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +11,7 @@
 
 namespace lockstep::segmentation {
 
-/// The files of a set, by role.
+/// The roles of a set's files.
 enum class Role { kPictures, kMasks, kScribbles, kPseudoLabels, kScribbleDistances, kClassDistances };
 
 /// "masks", "scribble distances", ...: for messages.
@@ -24,7 +25,7 @@ enum class Role { kPictures, kMasks, kScribbles, kPseudoLabels, kScribbleDistanc
 /// True if the files of this folder are instance maps, by the folder's name.
 [[nodiscard]] bool holds_instances(const std::filesystem::path& folder);
 
-/// `root`, or the folder `split` in it if that holds the pictures.
+/// The folder that holds the pictures: `path`, or the folder `split` in it.
 /// Throws: DataError if neither does.
 [[nodiscard]] std::filesystem::path root_of(const std::filesystem::path& path, const std::string& split);
 
@@ -37,17 +38,17 @@ enum class FileKind { kPictures, kMaps };  ///< maps are PNGs
 struct NamedFiles {
   std::filesystem::path folder;
   std::map<std::string, std::string> files;
-  std::map<std::string, std::string> twins = {};  ///< later files with a name that `files` already has
+  std::map<std::string, std::string> twins = {};  ///< later files with a name that is already in `files`
 };
-/// Empty if the folder is missing.
+/// Lists the files of a folder; none if the folder is missing.
 [[nodiscard]] NamedFiles named_files(const std::filesystem::path& folder, FileKind kind);
 
-/// Names without extension: those of ImageSets' list if there is a folder ImageSets, otherwise of all pictures, sorted.
-/// A line of a list is a name, with or without a folder and an extension; names of maps or VOC's flags may follow it.
+/// Names without extension: the names in a list of ImageSets if there is such a folder, otherwise of all pictures,
+/// sorted. A line of a list is a name, with or without a folder and an extension; maps or VOC's flags may follow.
 struct NameList {
   std::vector<std::string> names;
   std::string from;                        ///< the list or the folder
-  std::vector<std::string> repeated = {};  ///< names that are in the list more than once; once in `names`
+  std::vector<std::string> repeated = {};  ///< names that occur more than once in the list, and once in `names`
 };
 /// Throws: DataError if the list is missing (naming the existing ones) or empty.
 [[nodiscard]] NameList names_of(const std::filesystem::path& root, const std::string& split,
@@ -62,7 +63,7 @@ struct SampleFiles {
 struct FileListOptions {
   std::string split;
   std::vector<Role> roles;             ///< of the maps
-  std::vector<std::string> overrides;  ///< folders by role; empty: found by name
+  std::vector<std::string> overrides;  ///< folders by role; an empty one is found by name
   bool strict = true;
 };
 
@@ -72,7 +73,7 @@ struct FileList {
   std::vector<std::string> notes;
 };
 
-/// Throws: DataError as described at open_training_set().
+/// Lists the samples of a set. Throws: the DataErrors of open_training_set().
 [[nodiscard]] FileList list_files(const std::filesystem::path& path, const FileListOptions& options);
 
 }  // namespace lockstep::segmentation

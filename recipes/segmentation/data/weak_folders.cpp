@@ -59,13 +59,13 @@ fs::path picture_beside(const NamedFiles& pictures, const fs::path& scribbles) {
 
 Numbers numbers_in(const fs::path& folder) { return holds_instances(folder) ? Numbers::kInstances : Numbers::kClasses; }
 
-/// A mask as numbers; a mask of classes is checked as such.
+/// A mask as numbers. A class mask must be a valid map of classes.
 NumberMap checked_mask(const fs::path& file, Numbers meaning) {
   if (meaning == Numbers::kClasses) return numbers_of(read_map(file, MapMeaning::kClasses));
   return read_numbers(file);
 }
 
-/// A picture, rotated upright or on its side to match its map's size.
+/// A picture, with or without its EXIF orientation, whichever matches the size of its map.
 Image picture_of_size(const fs::path& file, ImageSize size) {
   AnnotatedImage picture = ImageFiles::of({file}).get(0);
   picture.pixels.fit_to(size);
@@ -184,7 +184,7 @@ MapCounts write_distance_maps(const DistanceFolderOptions& options, const common
 
 namespace {
 
-/// A picture of a set with full masks, and its mask.
+/// A picture of a set, and its full mask.
 struct MaskedFile {
   fs::path picture;
   fs::path mask;

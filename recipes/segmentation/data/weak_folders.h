@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weak labels for whole folders: the commands `lockstep generate scribbles`, `pseudo-labels`, `distance-maps` and
+// Makes weak labels for whole folders: the commands `lockstep generate scribbles`, `pseudo-labels`, `distance-maps` and
 // `weak-labels`. No torch header.
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace lockstep::segmentation {
 
-/// Counts the pixels of a command's maps and, if full masks are known, the agreement with these, for its final line.
+/// Counts of pixels in the maps that a command makes and, if full masks are known, their agreement with the masks.
 struct MapCounts {
   std::int64_t maps = 0;
   std::int64_t pixels = 0;
-  std::int64_t labelled = 0;               ///< not kUnlabelled
-  std::array<std::int64_t, 256> both{};    ///< by class: pixels of it in map and mask, of those that both label
+  std::int64_t labelled = 0;               ///< pixels that are not kUnlabelled
+  std::array<std::int64_t, 256> both{};    ///< by class: pixels of the class in map and mask, if both label them
   std::array<std::int64_t, 256> either{};  ///< by class: pixels of the class in map or mask
   [[nodiscard]] double labelled_share() const noexcept;
-  /// The mean over the classes that occur, without `ignored`. 0 if there are none.
+  /// The mean over the classes that occur, except `ignored`; 0 if there are none.
   [[nodiscard]] double mean_iou() const noexcept;
   void add(const Image& map);
   void compare(const Image& map, const Image& mask);
@@ -38,9 +38,9 @@ struct ScribbleFolderOptions {
   ScribbleOptions scribbles = {};
   std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it. The same below
 };
-/// Writes a map of scribbles for each mask, with its name; its randomness depends on its place among the sorted names.
+/// Writes a map of scribbles for each mask, under the mask's name. Its random numbers depend on its index by name.
 /// Throws: UsageError if `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. The
-///         others throw the same.
+///         other commands throw the same errors.
 [[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options,
                                         const common::IndexProgress& progress = nullptr);
 
@@ -68,8 +68,8 @@ struct DistanceFolderOptions {
                                             const common::IndexProgress& progress = nullptr);
 
 struct WeakFolderOptions {
-  std::filesystem::path from;  ///< a set with full masks, in a layout of SetOptions, or a folder of such splits
-  std::string masks = {};      ///< another folder of masks in each
+  std::filesystem::path from;  ///< a set with full masks, in a layout of SetOptions, or a folder of sets by split
+  std::string masks = {};      ///< folder of masks in each set; empty: found by name
   std::filesystem::path out;   ///< empty or absent
   WeakOptions weak = {};
   std::int64_t threads = 0;
@@ -81,9 +81,10 @@ struct WeakSet {
 };
 /// Writes a set in the layout of VOC: copies of the pictures, their masks as class ids, all weak labels, and a list for
 /// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or only
-/// train. Lists of ImageSets without pictures beyond train and val, or without any mask, are left out with a note.
-/// Throws: also UsageError if pictures of two folders have the same name; DataError if a name has two files, or some
-/// pictures of a list have no mask.
+/// train. Lists of ImageSets that add no pictures to train and val, or whose pictures have no masks, are skipped with a
+/// note.
+/// Throws: the errors of write_scribbles(); UsageError if pictures of two folders have the same name; DataError if a
+/// name has two files, or some pictures of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

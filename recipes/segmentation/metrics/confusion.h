@@ -10,7 +10,7 @@
 
 namespace lockstep::segmentation {
 
-/// Counts pixels by true and predicted class, in whole numbers: sums do not depend on the samples' order over ranks.
+/// Counts pixels by true and predicted class, as integers: sums do not depend on how samples are spread over ranks.
 class Confusion {
  public:
   explicit Confusion(std::int64_t classes)
@@ -25,12 +25,13 @@ class Confusion {
   [[nodiscard]] std::int64_t at(std::int64_t truth, std::int64_t predicted) const {
     return pixels_[static_cast<std::size_t>(truth * classes_ + predicted)];
   }
-  [[nodiscard]] std::int64_t pixels() const;                 ///< number of all pixels
-  [[nodiscard]] double pixel_accuracy() const;               ///< 0 if there is no pixel
-  [[nodiscard]] bool has(std::int64_t label) const;          ///< the class is in the truth or was predicted
-  [[nodiscard]] double iou(std::int64_t label) const;        ///< 0 if !has(label)
-  [[nodiscard]] double recall(std::int64_t label) const;     ///< share of its true pixels; 0 if there are none
-  [[nodiscard]] double precision(std::int64_t label) const;  ///< share of its predicted pixels; 0 if there are none
+  [[nodiscard]] std::int64_t pixels() const;              ///< number of all pixels
+  [[nodiscard]] double pixel_accuracy() const;            ///< 0 if there is no pixel
+  [[nodiscard]] bool has(std::int64_t label) const;       ///< true if the class is in the truth or was predicted
+  [[nodiscard]] double iou(std::int64_t label) const;     ///< 0 if !has(label)
+  [[nodiscard]] double recall(std::int64_t label) const;  ///< predicted share of its true pixels; 0 if there are none
+  [[nodiscard]] double precision(
+      std::int64_t label) const;  ///< true share of its predicted pixels; 0 if there are none
   /// The mean over the classes for which has() is true. 0 if there is no pixel.
   [[nodiscard]] double mean_iou() const;
 

@@ -84,7 +84,7 @@ Image side_by_side(const std::vector<Image>& pictures) {
 
 /// The colours of the classes that occur.
 std::vector<BoxMark> legend_of(const std::array<bool, 256>& shown, const std::vector<std::string>& class_names) {
-  constexpr std::int64_t kFilled = 6;  // pixels: a frame without a middle
+  constexpr std::int64_t kFilled = 6;  // pixels: a frame so wide that it fills the box
   std::vector<BoxMark> legend;
   for (std::size_t label = 0; label < shown.size(); ++label) {
     if (!shown[label] || label == 0 || label == kUnlabelled) continue;

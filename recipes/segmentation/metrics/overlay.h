@@ -19,7 +19,7 @@ namespace lockstep::segmentation {
 
 struct OverlayOptions {
   double opacity = 0.5;     ///< opacity of the colours over the picture
-  bool background = false;  ///< class 0 is coloured (black) too
+  bool background = false;  ///< class 0 is also coloured (black)
   bool outlines = true;     ///< a thin opaque line at the border of each class
 };
 
@@ -29,9 +29,9 @@ struct OverlayOptions {
 
 /// One evaluated picture, to be drawn.
 struct JudgedPicture {
-  std::int64_t index = 0;  ///< in the source
-  double quality = 0;      ///< its mean IoU
-  Image classes;           ///< predicted
+  std::int64_t index = 0;  ///< index in the source
+  double quality = 0;      ///< mean IoU of the picture
+  Image classes;           ///< predicted classes
 };
 
 /// Keeps the worst and the best of all pictures added.
@@ -40,13 +40,13 @@ class Gallery {
   explicit Gallery(std::size_t each = 6) : each_(each) {}
 
   void add(JudgedPicture picture);
-  /// Adds the pictures of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are not.
+  /// Adds the pictures of another rank's gallery, as encoded by its bytes(). Throws: InternalError if they are invalid.
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 
-  /// The worst first; of equal ones, that with the lower index.
+  /// The worst pictures, the worst first; of equal pictures, the one with the lower index first.
   [[nodiscard]] const std::vector<JudgedPicture>& worst() const noexcept { return worst_; }
-  /// The best first.
+  /// The best pictures, the best first.
   [[nodiscard]] const std::vector<JudgedPicture>& best() const noexcept { return best_; }
 
  private:
@@ -55,8 +55,8 @@ class Gallery {
   std::vector<JudgedPicture> best_;
 };
 
-/// Writes worst.png and best.png: each picture three times, plain, with its mask (maps[0] of the source) and with the
-/// prediction, and a legend of its classes, by `class_names`. Returns: the files; none if the gallery is empty. Throws:
+/// Writes worst.png and best.png: each picture three times (plain, with its mask, which is maps[0] of the source, and
+/// with the prediction), and a legend of the classes. Returns the files; none if the gallery is empty. Throws:
 /// DataError naming a picture that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const Gallery& gallery, const ImageSource& source,
                                                                const std::filesystem::path& folder,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps the backbone's features to logits: parallel dilated convolutions at the width of the classes (DeepLabv2 with
-// batch norm), or at 256 channels with a decoder (DeepLabv3+).
+// The heads, which map the backbone's features to logits: parallel dilated convolutions with one channel per class
+// (DeepLabv2 with batch norm), or with 256 channels and a decoder (DeepLabv3+).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,12 +24,12 @@ struct ConvShape {
   std::int64_t dilation = 1;
 };
 
-/// A convolution without bias that keeps the size, then batch norm and ReLU.
+/// A convolution without bias that keeps the picture's size, then batch norm and ReLU.
 class ConvNormReLU final : public torch::nn::Module {
  public:
   explicit ConvNormReLU(const ConvShape& shape);
   at::Tensor forward(const at::Tensor& x);
-  /// True if its statistics come from several replicas.
+  /// True if the batch norm's statistics come from several replicas.
   [[nodiscard]] bool is_synced() const;
 
  private:
@@ -49,7 +49,7 @@ class Pyramid final : public torch::nn::Module {
  public:
   explicit Pyramid(const ASPPOptions& options);
   /// Shapes: [B, in, h, w] to [B, out_channels(), h, w].
-  /// Throws: UsageError for a batch of one picture in training: its mean has no deviation for batch norm.
+  /// Throws: UsageError for a batch of one picture in training: batch norm over a single mean has no variance.
   at::Tensor forward(const at::Tensor& x);
   [[nodiscard]] std::int64_t out_channels() const noexcept { return out_channels_; }
 
@@ -66,7 +66,7 @@ class Head : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& low, const at::Tensor& high) = 0;
 };
 
-/// The pyramid at the width of the classes, then a 1x1 convolution and batch norm, which yield the logits.
+/// The pyramid with one channel per class, then a 1x1 convolution and batch norm, which yield the logits.
 class ClassWidthHead final : public Head {
  public:
   ClassWidthHead(std::int64_t in, std::int64_t classes, const std::vector<std::int64_t>& rates);
@@ -83,11 +83,12 @@ struct DecoderOptions {
   std::int64_t high = 2048;  ///< channels of layer4
   std::int64_t classes = 21;
   std::vector<std::int64_t> rates = {6, 12, 18};
-  double dropout = 0.5;  ///< after the pyramid's projection
+  double dropout = 0.5;  ///< dropout after the pyramid's projection
 };
 
-/// DeepLabv3+: the pyramid at 256 channels, enlarged to the size of layer1, beside 48 channels of that, then two 3x3
-/// convolutions. Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous Separable Convolution, 2018.
+/// DeepLabv3+: the pyramid with 256 channels, enlarged to the size of layer1 and concatenated with 48 channels from
+/// layer1, then two 3x3 convolutions. Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous
+/// Separable Convolution, 2018.
 class DecoderHead final : public Head {
  public:
   explicit DecoderHead(const DecoderOptions& options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The localization rectification module: pulls the features of the foreground towards a weighted mean of the whole
-// picture's features, and those of the background towards zero. Training only.
+// The localization rectification module (LoRM): pulls the features of the foreground towards a weighted mean of the
+// whole picture's features, and the features of the background towards zero. Training only.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,34 +11,34 @@
 
 namespace lockstep::segmentation {
 
-/// The foreground places of the features: true if the labels, as numbers resized bilinearly (align_corners), are above
-/// 0 there. Unlabelled ones (255) count as background. `labels` is not changed.
+/// The foreground positions of the features: true if the labels, resized as numbers bilinearly (align_corners), are
+/// above 0 there. Unlabelled pixels (255) count as background. `labels` is not changed.
 /// Shapes: labels uint8 [B, H, W]; the result bool [B, height, width].
 [[nodiscard]] at::Tensor foreground_of(const at::Tensor& labels, std::int64_t height, std::int64_t width);
 
-/// The inputs of lorm_loss(); N places per picture, C channels.
+/// The inputs of lorm_loss(); N positions per picture, C channels.
 struct LormInputs {
   at::Tensor features;    ///< [B, N, C]
-  at::Tensor queries;     ///< [F, C] of all foreground places, one picture after another; or [B, N, C] of all places
+  at::Tensor queries;     ///< [F, C] of all foreground positions, picture by picture; or [B, N, C] of all positions
   at::Tensor keys;        ///< [B, N, C]
   at::Tensor gamma;       ///< a number, [1]
-  at::Tensor foreground;  ///< bool [B, N], F of them true; without gradient
+  at::Tensor foreground;  ///< bool [B, N], with F true values; has no gradient
 };
 
 /// The mean of (x - x')^2 over the squares that are not 0, with x' = gamma A x in the foreground and 0 elsewhere; A is
-/// the softmax over the picture's N places of the cosine of query and key. The loss is 0 if all squares are.
+/// the softmax over the picture's N positions of the cosine of query and key. The loss is 0 if all squares are 0.
 ///
-/// Forward computes the gradient too, one block of foreground places at a time: the N x N attention is never wholly in
-/// memory, and no part of it is computed twice. Products are in float32 (float64 stays), or in autocast's type; sums
-/// are at least in float32. Products are libtorch's, so their bits depend on the number of threads, as those of its
-/// convolutions do; the bits of all other operations do not.
-/// With the queries of all places, the work does not depend on the number of foreground places, so the host does not
-/// wait for a device to count them. All pictures are then computed together, in blocks of their places.
+/// Forward also computes the gradient, one block of foreground positions at a time: the N x N attention is never in
+/// memory as a whole, and no part of it is computed twice. Products are in float32 (float64 stays), or in autocast's
+/// type; sums are at least in float32. The matrix products are libtorch's, so their last bits depend on the number of
+/// threads, like its convolutions; all other operations give the same bits.
+/// With the queries of all positions, the work does not depend on the number of foreground positions, so the host does
+/// not wait for a device to count them. All pictures are then computed together, in blocks of positions.
 /// Cost:   6 products of F x N x C with a gradient, 2 without; memory of about three times the features.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor lorm_loss(const LormInputs& inputs);
 
-/// The same, straight from the formula and with the whole attention in memory; tests compare with it.
+/// Computes the same loss directly from the formula, with the whole attention in memory; the reference for tests.
 [[nodiscard]] at::Tensor lorm_loss_plain(const LormInputs& inputs);
 
 /// The module: queries and keys are 1x1 convolutions of the features, C to C.

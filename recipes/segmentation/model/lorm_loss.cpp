@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRM's loss with its gradient, one block of foreground places at a time. The gradient from a place's difference d of
-// feature and rectified feature needs only the place's own row of the attention, so no row is kept. Forward computes
-// gradients of the sum of squares; backward divides them by the number of squares.
+// LoRM's loss with its gradient, one block of foreground positions at a time. The gradient from a position's difference
+// d between feature and rectified feature needs only that position's row of the attention, so no row is kept. Forward
+// computes gradients of the sum of squares; backward divides them by the number of squares.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/bmm.h>
@@ -28,8 +28,8 @@ using torch::autograd::variable_list;
 
 constexpr double kSmallestNorm = 1e-12;
 
-/// The number of foreground places processed together, by the picture's places: a block of the attention is 8 MiB.
-/// Smaller blocks cost more in sums and edges of products than the memory is worth (3481 places: 602 rows).
+/// The number of foreground positions processed together, for a picture of `places` positions: a block of the attention
+/// is 8 MiB. Smaller blocks cost more time than the memory is worth (3481 positions: 602 rows).
 std::int64_t block_of(std::int64_t places) {
   constexpr std::int64_t kElements = 1 << 21;
   return std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(places, 1), 64, 1024);
@@ -58,7 +58,7 @@ UnitRows unit_rows_of(const at::Tensor& rows) {
   return {rows / lengths, lengths};
 }
 
-/// Turns the gradient by the rows of length 1 into that by the original rows, in place.
+/// Turns the gradient of the rows of length 1 into the gradient of the original rows, in place.
 at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
   const at::Tensor along = (grad * unit.rows).sum(-1, /*keepdim=*/true);
   return grad.sub_(unit.rows * along).div_(unit.lengths);
@@ -68,7 +68,7 @@ at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
 struct LormSums {
   at::Tensor squares;  ///< a number
   at::Tensor count;    ///< int64: number of squares that are not 0
-  at::Tensor gamma;    ///< the gradient of `squares` by gamma
+  at::Tensor gamma;    ///< gradient of `squares` with respect to gamma
 };
 
 /// Sums in two steps: libtorch splits a sum of all elements between its threads.
@@ -99,7 +99,7 @@ class Picture {
         gamma_(gamma.to(types.sum)),
         sums_(zero_sums(x_.options())) {}
 
-  /// Adds the places that are not foreground, for which x' is 0.
+  /// Adds the background positions, for which x' is 0.
   void background(const at::Tensor& foreground, bool wants_grad) {
     const at::Tensor rows = x_.masked_fill(foreground.unsqueeze(1), 0);
     add_squares(rows);
@@ -108,7 +108,7 @@ class Picture {
     grad_keys_ = at::zeros_like(x_);
   }
 
-  /// Adds a block of foreground places with their queries. Returns the gradient by the queries, or an undefined tensor.
+  /// Adds a block of foreground positions with their queries. Returns the queries' gradient, or an undefined tensor.
   at::Tensor foreground(const at::Tensor& places, const at::Tensor& queries, bool wants_grad) {
     const UnitRows unit = unit_rows_of(queries.to(types_.sum));
     const at::Tensor unit_product = unit.rows.to(types_.product);
@@ -158,10 +158,10 @@ class Picture {
   LormSums sums_;
 };
 
-/// Indices of the tensors that autograd follows, and of those that backward keeps.
+/// Indices of the tensors that autograd tracks, and of the tensors kept for backward.
 enum Kept { kFeatures, kQueries, kKeys, kGamma, kMeanOver };
 
-/// Computes all pictures together, in blocks of their places: no size depends on the foreground.
+/// Computes all pictures together, in blocks of positions: no size depends on the foreground.
 class AllPlaces {
  public:
   AllPlaces(const at::TensorList& tensors, const at::Tensor& foreground, LormTypes types)
@@ -189,7 +189,7 @@ class AllPlaces {
   }
 
   [[nodiscard]] const LormSums& sums() const noexcept { return sums_; }
-  /// In the order of Kept.
+  /// The gradients in the order of Kept.
   [[nodiscard]] variable_list grads() const { return {grad_x_, grad_queries_, grad_keys_}; }
 
  private:
@@ -199,7 +199,7 @@ class AllPlaces {
     [[nodiscard]] at::Tensor of(const at::Tensor& values) const { return values.narrow(1, begin, count); }
   };
 
-  /// The rows of a block: the attention of all pictures is then 64 MiB in float32.
+  /// The number of rows of a block, with which the attention of all pictures has 64 MiB in float32.
   [[nodiscard]] std::int64_t rows_of_block() const {
     constexpr std::int64_t kElements = 1 << 24;
     return std::max<std::int64_t>(64, kElements / std::max<std::int64_t>(1, x_.size(0) * x_.size(1)));
@@ -245,13 +245,13 @@ class AllPlaces {
   at::Tensor grad_keys_;
 };
 
-/// The arguments of forward that autograd does not follow.
+/// The arguments of forward that autograd does not track.
 struct LormCall {
   const at::Tensor& foreground;
   bool wants_grad;
 };
 
-/// The sums of all pictures and, if wanted, the gradients of their squares by the first three tensors.
+/// The sums of all pictures and, if wanted, the gradients of the first three tensors.
 LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call, LormTypes types,
                             variable_list& grads) {
   AllPlaces all(tensors, call.foreground, types);
@@ -262,7 +262,7 @@ LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call,
   return all.sums();
 }
 
-/// The same with the queries of the foreground only.
+/// Does the same with the queries of the foreground only.
 LormSums sums_of_foreground(const at::TensorList& tensors, const LormCall& call, LormTypes types,
                             variable_list& grads) {
   const at::Tensor& features = tensors[kFeatures];

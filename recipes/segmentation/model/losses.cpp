@@ -13,7 +13,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// Checks labels on the CPU. Those on a device were checked on the host when they were read (MaskedPictures); a check
+/// Checks labels on the CPU. Labels on a device were checked on the host when they were read (MaskedPictures); a check
 /// here would have to wait for the device. Throws: DataError.
 void check_labels(const at::Tensor& labels, std::int64_t classes, const char* what) {
   if (!labels.is_cpu()) return;
@@ -35,7 +35,7 @@ void check_shapes(const at::Tensor& logits, const at::Tensor& target, const Plan
                                fmt::join(logits.sizes(), ", "), fmt::join(target.sizes(), ", "), planes.count()));
 }
 
-/// The mean over labelled pixels. Shapes: logs [B, C, H, W], labels uint8 [B, H, W].
+/// The mean cross entropy of the labelled pixels. Shapes: logs [B, C, H, W], labels uint8 [B, H, W].
 at::Tensor cross_entropy(const at::Tensor& logs, const at::Tensor& labels, double smoothing) {
   const at::Tensor known = (labels != kUnlabelled).to(logs.scalar_type());
   const at::Tensor classes = labels.masked_fill(labels == kUnlabelled, 0).to(at::kLong).unsqueeze(1);
@@ -44,7 +44,7 @@ at::Tensor cross_entropy(const at::Tensor& logs, const at::Tensor& labels, doubl
   return (each * known).sum() / known.sum().clamp_min(1);
 }
 
-/// The mean of the values that are not 0. Shapes: entropy [B, H, W], distances uint8 [B, H, W].
+/// The mean of the weighted entropies that are not 0. Shapes: entropy [B, H, W], distances uint8 [B, H, W].
 at::Tensor distance_entropy(const at::Tensor& entropy, const at::Tensor& distances) {
   const at::Tensor each = entropy * (distances.to(entropy.scalar_type()) / 255);
   return each.sum() / each.count_nonzero().clamp_min(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the loss: cross entropy of labels and of pseudo-labels, entropy weighted by the distance maps' trust in
-// a pixel's class, and LoRM's loss.
+// The parts of the loss: cross entropy of labels and of pseudo-labels, entropy weighted by the distance maps, and
+// LoRM's loss.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -23,26 +23,26 @@ struct LossOptions {
   double distance_scribble = 1;  ///< entropy, weighted by the distances from scribbles
   double distance_class = 1;     ///< entropy, weighted by the distances from contours
   double lorm = 1;
-  double label_smoothing = 0;  ///< for the pseudo-labels: this share is spread over all classes
+  double label_smoothing = 0;  ///< share of a pseudo-label that is spread over all classes
 };
 
 /// The weighted terms "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm". A term is left out if
 /// its weight is 0, if `planes` lacks its map, or, for lorm, if the outputs lack it.
 ///
 /// Logits are enlarged bilinearly to the target's size (align_corners). Cross entropies are means over the pixels with
-/// a class. The others are sum(D / 255 H) divided by the number of summands that are not 0, with H the entropy of a
-/// pixel's classes and D the map. A term without such pixels is exactly 0, and still part of the graph.
+/// a class. The distance terms are sum(D / 255 H) divided by the number of summands that are not 0, with H the entropy
+/// of a pixel's classes and D the map. A term without such pixels is exactly 0, and still part of the graph.
 ///
-/// On a CPU, in float32, a kernel computes this without ever holding the enlarged logits: backward computes them again,
-/// row by row. On other devices and for float64, plain_losses() does.
+/// On a CPU, in float32, a kernel computes the terms without ever storing the enlarged logits: backward recomputes
+/// them, row by row. On other devices and for float64, plain_losses() computes the terms.
 ///
-/// Shapes: outputs' "logits" [B, C, h, w]; target uint8 [B, planes.count(), H, W].
+/// Shapes: the outputs' "logits" [B, C, h, w]; target uint8 [B, planes.count(), H, W].
 /// Throws: DataError for a label that is not a class, on a CPU; UsageError for shapes that do not fit and for second
 ///         derivatives.
 [[nodiscard]] std::vector<LossTerm> losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                            const LossOptions& options);
 
-/// The same from the formulas, by libtorch's operators.
+/// Computes the same terms from the formulas, with libtorch's operators.
 [[nodiscard]] std::vector<LossTerm> plain_losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                                  const LossOptions& options);
 
@@ -53,7 +53,7 @@ struct FusedMaps {
   double smoothing = 0;
 };
 
-/// The terms without their weights, float32 [kLossMaps]; a term left out is 0.
+/// The terms before weighting, float32 [kLossMaps]; a term left out is 0.
 /// Shapes: logits float32 or bfloat16 [B, C, h, w], on the CPU.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor fused_losses(const at::Tensor& logits, const FusedMaps& maps);

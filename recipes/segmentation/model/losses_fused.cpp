@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel over a batch: bands run in parallel and their sums are combined in order, so no result depends on the
+// Runs the kernel over a batch: bands run in parallel and their sums are combined in order, so no result depends on the
 // number of threads. Forward only counts and sums; backward then knows each mean's divisor and each term's weight.
 #include "segmentation/model/losses.h"
 
@@ -56,7 +56,7 @@ class Pictures {
     return all;
   }
 
-  /// The gradient by the logits. Neighbouring bands share a row, so each has its own memory, added up in order.
+  /// The gradient of the logits. Neighbouring bands share a row, so each has its own memory, added up in order.
   [[nodiscard]] at::Tensor gradient(const std::array<float, kLossMaps>& factors) const {
     constexpr std::int64_t kRows = LossShape::kBandRows;
     const std::int64_t bands = shape_.bands();

@@ -45,7 +45,7 @@ struct Workspace {
   std::vector<float> lower;
   std::vector<float> upper_grad;
   std::vector<float> lower_grad;
-  std::vector<float> logits;  ///< minus the largest one
+  std::vector<float> logits;  ///< logits minus the largest logit
   std::vector<float> exponentials;
 };
 
@@ -63,7 +63,7 @@ struct Factors {
   alignas(64) float all[kPixels];
 };
 
-/// The exponential, NaN included; Highway's would be 0 there.
+/// The exponential; NaN for NaN, for which Highway's is 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
@@ -79,7 +79,7 @@ void widen(const LossShape& shape, const LossPicture& picture, std::int64_t row,
   }
 }
 
-/// The reverse of widen(). `to`: one row, [classes], each `step` after the other.
+/// The transpose of widen(), for gradients. `to`: one row for each class, `step` apart.
 void narrow(const LossShape& shape, const float* from, std::int64_t stride, std::int64_t step, float* to) {
   const Enlarged& columns = *shape.columns;
   for (std::int64_t c = 0; c < shape.classes; ++c) {
@@ -163,7 +163,7 @@ void add_summands(const LossShape& shape, const Workspace& work, const Pixels& p
   }
 }
 
-/// Turns the exponentials into the gradient by the logits.
+/// Turns the exponentials into the gradient of the logits.
 HWY_INLINE void differentiate(const LossShape& shape, Workspace& work, const Pixels& pixels, const Factors& factors) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -230,7 +230,7 @@ HWY_INLINE void share_out(const LossShape& shape, Workspace& work, std::int64_t 
   }
 }
 
-/// The two rows of the logits around the current row of pixels, as it moves down.
+/// The two rows of the logits around the current row of pixels, which moves down.
 class Rows {
  public:
   /// `grad`: as in add_loss_band_gradient(), or null.

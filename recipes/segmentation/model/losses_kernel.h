@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind losses(), on plain memory. A picture's logits are enlarged row by row; each call handles a band of
-// rows, and the bands depend only on the sizes.
+// The loops of losses() on plain memory. A picture's logits are enlarged row by row; each call handles a band of rows,
+// and the bands depend only on the sizes.
 #pragma once
 
 #include <array>
@@ -12,24 +12,24 @@ namespace lockstep::segmentation {
 /// Indices of the maps in the arrays below.
 enum LossMap { kLabelMap, kPseudoMap, kScribbleMap, kClassMap, kLossMaps };
 
-/// The positions of the pixels of an enlarged axis between those of the small one, as in libtorch's align_corners.
+/// The positions of an enlarged axis' pixels between the pixels of the small axis, as in libtorch's align_corners.
 struct Enlarged {
   Enlarged(std::int64_t small, std::int64_t large);
 
   std::vector<std::int64_t> before;  ///< for each pixel, the small axis' pixel at or before it
   std::vector<std::int64_t> after;
-  std::vector<float> share;  ///< shares of `after`
+  std::vector<float> share;  ///< weight of the next pixel of the small axis
 };
 
 struct LossShape {
   std::int64_t classes = 0;
   std::int64_t height = 0;  ///< height of the logits
   std::int64_t width = 0;
-  const Enlarged* rows = nullptr;  ///< to the height of the maps
+  const Enlarged* rows = nullptr;  ///< interpolation from `height` to the height of the maps
   const Enlarged* columns = nullptr;
   float smoothing = 0;  ///< smoothing of the pseudo-labels
 
-  /// The number of rows of the logits in which a band's pixels begin.
+  /// The rows of logits of a band. The band's pixels are those whose row `before` is one of them.
   static constexpr std::int64_t kBandRows = 8;
   [[nodiscard]] std::int64_t bands() const { return (height + kBandRows - 1) / kBandRows; }
 };

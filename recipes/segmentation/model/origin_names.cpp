@@ -16,7 +16,7 @@ using Rows = std::vector<common::OriginName>;
 
 constexpr const char* kFuse = "fuse.0.weight";
 constexpr const char* kFirst = "aspp.first.conv.weight";
-constexpr std::int64_t kLowChannels = 48;  ///< of layer1, in the decoder
+constexpr std::int64_t kLowChannels = 48;  ///< channels from layer1 in the decoder
 
 /// Adds a convolution and the batch norm that follows it in a chain.
 void add_pair(Rows& rows, const std::string& theirs, int at, const std::string& here) {
@@ -33,7 +33,7 @@ void add_pyramid(Rows& rows, const std::string& theirs) {
   add_pair(rows, theirs + "global_avg_pool.", 1, "aspp.pyramid.pooled");
 }
 
-/// deeplabV2.py, res50_ASPP_lorm.py: the pyramid's name is layer5 or layer_pred0.
+/// The names in deeplabV2.py and res50_ASPP_lorm.py, which call the pyramid layer5 or layer_pred0.
 Rows of_class_width(const std::string& pyramid) {
   Rows rows;
   add_pyramid(rows, pyramid);
@@ -42,7 +42,7 @@ Rows of_class_width(const std::string& pyramid) {
   return rows;
 }
 
-/// deeplabV3p.py, deeplabV3_lorm.py.
+/// The names in deeplabV3p.py and deeplabV3_lorm.py.
 Rows of_decoder() {
   Rows rows;
   add_pyramid(rows, "layer_pred0.");
@@ -70,7 +70,7 @@ common::OriginNames names_of(ModelType type) {
   return names_of(std::move(rows));
 }
 
-/// The names of all its networks; take() uses only those that fit the model.
+/// The names of all the origin's networks; take() uses only the names that fit the model.
 common::OriginNames all_names() {
   Rows rows = of_class_width("layer_pred0.");
   for (const Rows& more : {of_class_width("layer5."), of_decoder()}) rows.insert(rows.end(), more.begin(), more.end());

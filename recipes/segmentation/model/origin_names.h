@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the network's tensors in the origin's files (model_best.pth and so on).
+// The names of the network's tensors in the origin's files (such as model_best.pth).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,10 +15,10 @@ namespace lockstep::segmentation {
 
 /// Renames the entries of `weights` to their names in `model`, and drops torchvision's classifier. The origin's decoder
 /// has layer1's channels first, so the columns of its first convolution are moved. Returns the changes, for notes.
-/// Throws: as common::OriginNames::take().
+/// Throws: the errors of common::OriginNames::take().
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model);
 
-/// The entries of a network under the origin's names: all that its strict load requires.
+/// The entries of a network under the origin's names: all that a strict load in the origin requires.
 /// Throws: UsageError naming the part of the network that the origin lacks.
 [[nodiscard]] StateDict give_origin_names(const StateDict& model, const ModelOptions& options);
 

@@ -21,7 +21,7 @@ at::Tensor resized(const at::Tensor& images, std::int64_t height, std::int64_t w
   return at::upsample_bilinear2d(images, {height, width}, /*align_corners=*/true);
 }
 
-/// The softmax over the classes, at the size of the views.
+/// The softmax over the classes, resized to the views.
 at::Tensor shares_of(const at::Tensor& views, const LogitsOf& logits) {
   return at::softmax(resized(logits(views).to(at::kFloat), views.size(2), views.size(3)), 1);
 }

@@ -8,7 +8,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-// Streams that differ from that of the scene with the same seed.
+// Random streams that differ from the scene's stream with the same seed.
 constexpr std::uint64_t kScribbleStream = 0x7363726962626c65;
 constexpr std::uint64_t kCoarseStream = 0x636f617273650000;
 

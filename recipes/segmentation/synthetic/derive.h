@@ -13,25 +13,25 @@
 
 namespace lockstep::segmentation {
 
-/// The costs of a flood's way, in units of the picture's contrast (1: from its darkest 1 % to its brightest 1 %).
+/// The costs of a flood's path, in units of the picture's contrast (1: from its darkest 1 % to its brightest 1 %).
 struct FloodOptions {
-  double step = 0.001;   ///< per pixel
-  double edge = 2.0;     ///< times the change from one pixel to the next
-  double strange = 1.0;  ///< times the share, 0 .. 1, to which a pixel's colour belongs to the other classes' scribbles
+  double step = 0.001;   ///< cost per pixel
+  double edge = 2.0;     ///< factor of the change from one pixel to the next
+  double strange = 1.0;  ///< factor of the share, 0 .. 1, to which a pixel's colour belongs to other classes' scribbles
   double likeness = 0.1;  ///< distance of two colours that still count as alike
 };
 
-/// Floods the picture from its scribbles, the cheapest pixel first; a pixel has the class of the flood that reaches it
-/// first. Uses only the picture and the scribbles. kUnlabelled marks the seam between two classes, one pixel wide;
-/// without any scribble, it is everywhere.
+/// Floods the picture from its scribbles, the cheapest pixel first; a pixel gets the class of the flood that reaches it
+/// first. Uses only the picture and the scribbles. kUnlabelled marks the seam between two classes, one pixel wide, and
+/// every pixel if there are no scribbles.
 /// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError for other shapes.
-/// Source: Meyer's watershed with markers; the costs add up on the way as in Bai and Sapiro's geodesic matting.
+/// Source: Meyer's watershed with markers; costs are summed along the path, as in Bai and Sapiro's geodesic matting.
 [[nodiscard]] Image watershed_labels(const Image& picture, const Image& scribbles, const FloodOptions& options = {});
 
 struct CoarseOptions {
-  std::int64_t cell = 8;     ///< pixels: a cell has one class
-  double shift = 0.25;       ///< share of a cell: a smooth random field moves borders by at most this
-  double least_share = 0.6;  ///< share of a cell: if no class has this much, the cell is kUnlabelled
+  std::int64_t cell = 8;     ///< side of a cell in pixels; a cell has one class
+  double shift = 0.25;       ///< largest move of a border by a smooth random field, as a share of a cell
+  double least_share = 0.6;  ///< share of a cell that a class needs; without one, the cell is kUnlabelled
 };
 
 /// The full mask as a weak classifier would see it: cells of one class each, with moved borders.
@@ -40,10 +40,10 @@ struct CoarseOptions {
 
 /// The sources of pseudo-labels.
 enum class PseudoMethod {
-  kWatershed,  ///< picture and scribbles
+  kWatershed,  ///< the picture and its scribbles
   kCoarse,     ///< the full mask, seen coarsely
 };
-/// "watershed" or "coarse". Throws: UsageError.
+/// Parses "watershed" or "coarse". Throws: UsageError.
 [[nodiscard]] PseudoMethod parse_pseudo_method(const std::string& name);
 
 struct WeakOptions {
@@ -67,7 +67,7 @@ struct WeakLabels {
 [[nodiscard]] WeakLabels derive_weak_labels(const Image& picture, const NumberMap& mask, Numbers meaning,
                                             const WeakOptions& options, std::int64_t index);
 
-/// The random numbers for picture `index`: for scribbles, and for coarse labels.
+/// The random numbers of picture `index`, for scribbles and for coarse labels.
 [[nodiscard]] SampleRandom scribble_random(std::uint64_t seed, std::int64_t index);
 [[nodiscard]] SampleRandom coarse_random(std::uint64_t seed, std::int64_t index);
 

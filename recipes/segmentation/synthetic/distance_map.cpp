@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole numbers up to the final root, so that no rounding falsifies a distance.
+// Computes in integers up to the final root, so that rounding does not change a distance.
 #include "segmentation/synthetic/distance_map.h"
 
 #include <fmt/format.h>
@@ -13,9 +13,9 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::int64_t kFar = std::int64_t{1} << 24;  // pixels: larger than every picture, and its square fits
+constexpr std::int64_t kFar = std::int64_t{1} << 24;  // pixels: larger than any picture, and its square fits an int64
 
-/// For rows from the top: the distance to the nearest source in the same column, or at least kFar if there is none.
+/// The distance, row by row, to the nearest source in the same column, or at least kFar if there is none.
 std::vector<std::int64_t> column_distances(const Image& sources) {
   const std::int64_t width = sources.size.width;
   const std::int64_t height = sources.size.height;
@@ -62,7 +62,7 @@ class RowEnvelope {
   static std::int64_t height(const std::int64_t* near, std::int64_t i, std::int64_t x) {
     return (x - i) * (x - i) + near[i] * near[i];
   }
-  /// The first x at which the parabola of u lies below that of i < u.
+  /// The first x at which the parabola of u is below the parabola of i, with i < u.
   static std::int64_t first_below(const std::int64_t* near, std::int64_t i, std::int64_t u) {
     const std::int64_t above = u * u - i * i + near[u] * near[u] - near[i] * near[i];
     const std::int64_t below = 2 * (u - i);

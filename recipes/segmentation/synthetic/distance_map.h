@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distance of each pixel from the next scribble, or from the next border between classes: the weight of the pixels
-// between them in training. Exact, in time linear in the pixels. No torch header.
+// The distance of each pixel from the nearest scribble, or from the nearest border between classes, as a weight in
+// training. Exact, in time linear in the pixels. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace lockstep::segmentation {
 
 /// e: a scribble's weight falls to 0 at a distance of 155 pixels.
 inline constexpr double kScribbleLambda = 2.718281828459045;
-/// e^6: full weight 13 pixels inside a border, so that small objects get some weight too.
+/// e^6: the weight is full at 13 pixels from a border, so that small objects get some weight too.
 inline constexpr double kContourLambda = 403.4287934927351;
 
 /// The distance if there is no source.
 inline constexpr std::int64_t kNoSource = std::numeric_limits<std::int64_t>::max();
 
-/// The squared Euclidean distance of every pixel to the nearest source, in pixels between their middles; all kNoSource
-/// if there is none. Shapes: one channel; any value except 0 is a source. Cost: O(pixels).
+/// The squared Euclidean distance of every pixel to the nearest source, in pixels between their centres; all kNoSource
+/// if there is no source. Shapes: one channel; any value except 0 is a source. Cost: O(pixels).
 /// Source: Meijster, Roerdink and Hesselink, "A General Algorithm for Computing Distance Transforms in Linear Time".
 [[nodiscard]] std::vector<std::int64_t> squared_distances(const Image& sources);
 
-/// 1 for a pixel of a map with a neighbour (left, right, above, below) of another value, kUnlabelled included;
-/// otherwise 0. The edge of the picture is not a contour.
+/// 1 for a pixel of a map with a neighbour (left, right, above, below) of another value (kUnlabelled counts as a
+/// value); otherwise 0. The edge of the picture is not a contour.
 [[nodiscard]] Image contours_of(const Image& labels);
 
 /// 255 - min(sqrt(lambda d^2), 255), the minimum truncated to a whole number; d is the distance to the nearest pixel
@@ -35,7 +35,7 @@ inline constexpr std::int64_t kNoSource = std::numeric_limits<std::int64_t>::max
 
 /// min(sqrt(lambda d^2), 255), truncated to a whole number; d is the distance to the nearest pixel of contours_of().
 /// 255 everywhere if there is no contour.
-/// Throws: as above.
+/// Throws: UsageError if lambda is not positive.
 [[nodiscard]] Image class_distance_map(const Image& labels, double lambda = kContourLambda);
 
 }  // namespace lockstep::segmentation

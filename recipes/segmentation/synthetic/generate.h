@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synthetic sets in the layout of VOC: scenes with masks, weak labels and lists. Independent of models and training. No
-// torch header.
+// Generates synthetic sets in the layout of VOC: scenes with masks, weak labels and lists. Independent of models and
+// training. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,8 @@ struct GenerateOptions {
   std::int64_t count = 0;
   std::uint64_t seed = 0;
   common::SideRange size = {128, 128};  ///< width and height are drawn separately
-  double val_share = 0.2;    ///< share of the pictures, the last ones, in the list val; the others, at least 1, are in
-                             ///< train
-  WeakOptions weak = {};     ///< its seed is `seed`
+  double val_share = 0.2;    ///< share of the pictures (the last ones) in the list val; at least 1 is in train
+  WeakOptions weak = {};     ///< weak labels; their seed is `seed`
   std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
 };
 

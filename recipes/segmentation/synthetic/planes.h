@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The maps of a training sample besides its picture: the order of Batch::target's second dimension.
+// The maps of a training sample besides its picture, in the order of Batch::target's second dimension.
 #pragma once
 
 #include <cstdint>

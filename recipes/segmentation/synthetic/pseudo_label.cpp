@@ -18,13 +18,14 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// Three channels, scaled to the contrast of the whole picture: 0 is darkest, 1 brightest, without 1 % at each end.
+/// A picture's three channels, scaled to its contrast: 0 is the darkest, 1 the brightest value, without 1 % at each
+/// end.
 class Contrast {
  public:
   explicit Contrast(const Image& picture) : size_(picture.size) {
     const auto width = static_cast<int>(size_.width);
     const auto height = static_cast<int>(size_.height);
-    // OpenCV has no const view; this one is only read.
+    // OpenCV has no const view; this view is only read.
     const cv::Mat seen(height, width, CV_8UC3, const_cast<std::uint8_t*>(picture.pixels.data()));
     cv::Mat values;
     seen.convertTo(values, CV_32FC3);
@@ -45,7 +46,7 @@ class Contrast {
   }
 
   [[nodiscard]] const std::vector<float>& plane(std::size_t channel) const { return planes_[channel]; }
-  /// The change of the channel that changes most.
+  /// The largest change of a channel from one pixel to another.
   [[nodiscard]] double change(std::size_t a, std::size_t b) const {
     double most = 0;
     for (const std::vector<float>& plane : planes_) most = std::max<double>(most, std::abs(plane[a] - plane[b]));
@@ -67,7 +68,7 @@ class Contrast {
   std::array<std::vector<float>, 3> planes_;
 };
 
-/// How strange every pixel's colour is to each class: the share to which it resembles the scribbles of the others.
+/// The strangeness of every pixel's colour to each class: the share to which it resembles the other classes' scribbles.
 class Strangeness {
  public:
   Strangeness(const Contrast& contrast, const Image& scribbles, double likeness)
@@ -114,12 +115,12 @@ class Strangeness {
   }
 
   static constexpr std::size_t kColours = 64;  // largest number of colours per class
-  static constexpr float kUnknown = 1e-4F;     // a colour far from all classes is strange to none
+  static constexpr float kUnknown = 1e-4F;     // a colour unlike all classes is not strange to any class
   float scale_;
   std::array<std::vector<float>, 256> strange_;
 };
 
-/// Gives every pixel the class with the cheapest way to it.
+/// Gives every pixel the class whose scribbles have the cheapest path to it.
 class Flood {
  public:
   Flood(const Image& picture, const Image& scribbles, const FloodOptions& options)
@@ -177,7 +178,7 @@ class Flood {
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open_;
 };
 
-/// Makes the first pixel of each pair of neighbours of two classes kUnlabelled, unless it is a scribble.
+/// Makes the first pixel of each pair of neighbours with different classes kUnlabelled, unless it is a scribble.
 Image with_seams(const Image& labels, const Image& scribbles) {
   const auto width = static_cast<std::size_t>(labels.size.width);
   Image seamed = labels;

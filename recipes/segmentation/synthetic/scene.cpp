@@ -28,7 +28,7 @@ Tint tint_apart(const Tint& other, double least, SampleRandom& random) {
   return tint;
 }
 
-/// One of kSceneClasses at its place.
+/// An object of one of kSceneClasses.
 struct Figure {
   std::uint8_t kind = 1;
   double x = 0;
@@ -38,7 +38,7 @@ struct Figure {
   double sine = 0;
   Tint fill{};
   Tint mark{};
-  double period = 8;  ///< pixels of the pattern
+  double period = 8;  ///< period of the pattern in pixels
 
   [[nodiscard]] bool holds(double u, double v) const {
     const double from_middle = std::hypot(u, v);
@@ -53,7 +53,7 @@ struct Figure {
         return from_middle <= radius && from_middle >= 0.5 * radius;
     }
   }
-  /// 1 if the pattern has its mark here, otherwise 0; shadings have values between.
+  /// 1 if the pattern has its second colour here, otherwise 0; shadings also have values between.
   [[nodiscard]] double share_of_mark(double u, double v) const {
     const auto cell = [&](double at) { return at / period - std::floor(at / period); };
     switch (kind) {
@@ -89,7 +89,7 @@ Figure random_figure(ImageSize size, const Tint& ground, SampleRandom& random) {
 constexpr std::array<Tint, kSceneClasses.size()> kTintOfFew = {
     {{40, 40, 40}, {215, 70, 70}, {70, 190, 70}, {80, 110, 225}, {225, 215, 80}}};
 
-/// A large figure in its class's colour, lighter or darker.
+/// A large figure in a lighter or darker tint of its class's colour.
 Figure easy_figure(ImageSize size, SampleRandom& random) {
   Figure figure = random_figure(size, kTintOfFew[0], random);
   figure.radius = 0.5 * random.uniform(0.35, 0.55) * static_cast<double>(std::min(size.width, size.height));
@@ -99,14 +99,14 @@ Figure easy_figure(ImageSize size, SampleRandom& random) {
   return figure;
 }
 
-/// The unfinished picture and its mask.
+/// The picture under construction and its mask.
 class ScenePainter : public Sketch {
  public:
   explicit ScenePainter(ImageSize size) : Sketch(size), mask_{size, 1, std::vector<std::uint8_t>(tints().size())} {}
 
   void paint_plain(const Tint& ground) { std::ranges::fill(tints(), ground); }
 
-  /// Paints a slope between two colours, with soft patches of others.
+  /// Paints a gradient between two colours, with soft patches of other colours.
   void paint_ground(const Tint& ground, SampleRandom& random) {
     const Tint other = tint_apart(ground, 30, random);
     struct Patch {

@@ -20,7 +20,7 @@ struct Scene {
 };
 
 enum class SceneObjects {
-  kMany,  ///< 2 to 6 shapes, each 15 to 45 % of the shorter side; they may lie over each other
+  kMany,  ///< 2 to 6 shapes, each 15 to 45 % of the shorter side; they may overlap
   kFew,   ///< 1 to 3 shapes of 35 to 55 % on a plain ground, with one colour per class: learned in a minute
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions, the line along the middle of each, and the part of it that is drawn.
+// Finds regions, the line along the middle of each, and the part of the line that is drawn.
 #include "segmentation/synthetic/scribble.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-using Pixel = std::int64_t;  // its index in the rows
+using Pixel = std::int64_t;  // index of a pixel, row by row
 
 /// Calls visit(neighbour) for up to four neighbours.
 template <class Visit>
@@ -97,8 +97,8 @@ class Scribbler {
     for (std::int64_t i = begin; i < begin + kept; ++i) dab(line[index(i)], thickness, label, drawn);
   }
 
-  /// Returns the pixel of the region, at least `margin` deep, with the longest way from `start`. Ways keep to the
-  /// middle, and before_ leads back along them.
+  /// Returns the pixel of the region, at least `margin` deep, with the longest path from `start`. Paths keep to the
+  /// middle of the region, and before_ leads back along them.
   Pixel farthest_from(Pixel start, const std::vector<Pixel>& pixels, double margin) {
     for (const Pixel at : pixels) cost_[index(at)] = kUnreached;
     using Reached = std::pair<double, Pixel>;

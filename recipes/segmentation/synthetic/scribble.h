@@ -11,7 +11,7 @@
 
 namespace lockstep::segmentation {
 
-/// A number for every pixel, as in masks of 8 and 16 bits. Rows from the top.
+/// A number for every pixel, as in masks of 8 and 16 bits, row by row from the top.
 struct NumberMap {
   ImageSize size;
   std::vector<std::uint16_t> values;
@@ -19,14 +19,14 @@ struct NumberMap {
 
 /// The meaning of the numbers.
 enum class Numbers {
-  kClasses,    ///< class ids; 255 is no class
+  kClasses,    ///< class ids; 255 is not a class
   kInstances,  ///< 0 is background, class 0; each other number is an object of class 1
 };
 
 struct ScribbleOptions {
   double coverage = 1.0;       ///< share of the regions with a scribble
-  std::int64_t thickness = 2;  ///< pixels of the line, 1 .. 3; 1 in regions thinner than 5 pixels
-  double shrink = 0.3;         ///< share of the middle line that is left out, at its two ends
+  std::int64_t thickness = 2;  ///< thickness of the line in pixels, 1 .. 3; 1 in regions thinner than 5 pixels
+  double shrink = 0.3;         ///< share of the middle line that is left out, at both ends together
 };
 
 /// Draws one scribble for each connected region (neighbours left, right, above and below) of one number, background
@@ -36,7 +36,7 @@ struct ScribbleOptions {
 [[nodiscard]] Image derive_scribbles(const NumberMap& numbers, Numbers meaning, const ScribbleOptions& options,
                                      SampleRandom& random);
 
-/// Converts the map to classes. Throws: DataError if a class is above 255; the message lacks the file's name.
+/// Converts the map to classes. Throws: DataError if a class is above 255; the message does not name the file.
 [[nodiscard]] Image classes_of(const NumberMap& numbers, Numbers meaning);
 [[nodiscard]] NumberMap numbers_of(const Image& classes);
 

@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kOtherCache = "or set XDG_CACHE_HOME to a folder of your own";
 constexpr const char* kRemoveIt = "remove it, and find out who put it there";
-constexpr int kOpenTries = 100;  // another process may remove and create it meanwhile
+constexpr int kOpenTries = 100;  // another process may remove and create the file at the same time
 
 std::string cause_of(int number) { return std::generic_category().message(number); }
 
 bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
-/// If the number of a user's group is the user's, the group counts as the user.
+/// Returns true if users other than the owner may write. A group with the owner's number is the owner's private group.
 bool others_may_write(const struct stat& status) {
   const bool own_group = status.st_gid == static_cast<gid_t>(status.st_uid);
   const mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cache's folders and files: the user's own, or refused. If another user could write there, that user would choose
-// the data of a training.
+// Refuses folders and files of the cache that other users could write: such a user could choose the training data.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +8,15 @@
 
 namespace lockstep::checkpoint {
 
-/// Creates both folders if they are missing, readable only by their owner. Throws: UsageError if one belongs to another
-/// user (root is trusted), or others may write to it; IoError.
+/// Creates both folders if they are missing, readable only by their owner. Throws: UsageError if one of them belongs to
+/// another user (root is trusted), or others may write to it; IoError.
 void make_cache_folders(const std::filesystem::path& cache, const std::filesystem::path& folder);
 
-/// Opens a file of the cache to read and write; creates it if it is missing. It must be a regular file of this user and
-/// no link. Throws: DataError if it is not; IoError with `hint`.
+/// Opens a file of the cache to read and write; creates it if it is missing. Throws: DataError unless it is a regular
+/// file of this user and not a link; IoError with `hint`.
 [[nodiscard]] UniqueFd open_cache_file(const std::filesystem::path& path, int flags, const char* hint);
 
-/// Returns false if the path is missing. Throws: DataError if it is not a file of this user or root.
+/// Returns true if the file exists. Throws: DataError if it does not belong to this user or root.
 [[nodiscard]] bool has_cache_file(const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

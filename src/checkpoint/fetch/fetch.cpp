@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMinSpeed = "LOCKSTEP_FETCH_MIN_SPEED";
-constexpr std::int64_t kDefaultMinSpeed = 1000;  // an old modem's speed: weights would take days below it
+constexpr std::int64_t kDefaultMinSpeed = 1000;  // a modem's speed; below it, weights would take days
 constexpr auto kLockLook = std::chrono::milliseconds(100);
 
 [[noreturn]] void give_up_waiting(const fs::path& lock, Seconds waited) {
@@ -38,7 +38,7 @@ constexpr auto kLockLook = std::chrono::milliseconds(100);
       "end that process (fuser names it); one that SIGKILL does not end waits for a disk or a device (dmesg)");
 }
 
-/// The lock of the process that fetches. The kernel releases it however that process ends.
+/// The lock of the process that fetches. The kernel releases it at the end of that process, even after a kill.
 class FetchLock {
  public:
   FetchLock(const fs::path& path, const fs::path& part, const FetchOptions& options) {
@@ -70,7 +70,7 @@ bool is_prefix_of(std::string_view prefix, std::string_view word) {
   return true;
 }
 
-/// True if no bytes came, or so few that it could take for ever.
+/// Returns true if the attempt was silent or slow, so that more attempts could take for ever.
 bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind::kBroken; }
 
 [[noreturn]] void give_up(const FetchUrl& url, const TransferEnd& end, int tries, std::uint64_t bytes) {
@@ -94,7 +94,7 @@ void transfer_all(const FetchUrl& url, const FetchOptions& options, PartialFile&
   while (true) {
     const TransferEnd end = transfer(url, options, part);
     if (end.kind == TransferEnd::Kind::kWhole) return;
-    // A server without ranges may break off at the same place for ever, so only new bytes count.
+    // A server without ranges may always break off at the same place, so only new bytes count.
     failed = part.size() > most ? 1 : failed + 1;
     most = std::max(most, part.size());
     stalled = has_stalled(end) ? stalled + 1 : 0;
@@ -127,13 +127,13 @@ void check_hash(const FetchUrl& url, PartialFile& part) {
                   "the file was removed: check the address and the hash with whoever publishes it");
 }
 
-/// Returns true if the content is there. Its hash is checked at every use, not only after the transfer.
+/// Returns true if the content is in the cache. Checks its hash at every use, not only after the transfer.
 bool is_cached(const FetchUrl& url, const fs::path& path) {
   if (!has_cache_file(path)) return false;
   return url.sha256.empty() || sha256_of(path) == url.sha256;
 }
 
-/// Returns the caller's limit, else the environment's. Throws: UsageError if that is not a number of bytes.
+/// Adds min_speed from the environment if the caller has not set it. Throws: UsageError if it is not a number of bytes.
 FetchOptions with_speed(FetchOptions options) {
   if (options.min_speed) return options;
   const std::int64_t speed = env::get_int(kMinSpeed).value_or(kDefaultMinSpeed);
@@ -161,7 +161,7 @@ fs::path fetch(const std::string& url, const FetchOptions& given) {
   make_cache_folders(cache, path.parent_path());
   if (is_cached(parsed, path)) return path;
   const FetchLock lock(path, path.string() + ".part", options);
-  if (is_cached(parsed, path)) return path;  // another process has fetched it meanwhile
+  if (is_cached(parsed, path)) return path;  // another process has fetched it while this one waited
   if (has_cache_file(path)) {
     log::warn("{} has changed since it was fetched (its SHA-256 differs): it is fetched again", path.string());
     FileSystem::system().remove(path);

@@ -24,8 +24,8 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Returns the URL of a file in the folder that `url` names. A query stays at the end; a "#sha256=" is dropped, since
-/// it belongs to no file.
+/// Returns the URL of a file in the folder that `url` names. A query stays at the end. A "#sha256=" is dropped, because
+/// it is not the hash of any of the files.
 std::string url_of(const std::string& url, const std::string& file) {
   const std::string plain = url.substr(0, url.find('#'));
   const auto query = std::min(plain.find('?'), plain.size());
@@ -33,18 +33,18 @@ std::string url_of(const std::string& url, const std::string& file) {
   return folder + "/" + file + plain.substr(query);
 }
 
-/// Returns the same for messages: without user, password and query.
+/// Returns the URL of the file for messages, without user, password and query.
 std::string shown(const std::string& url, const std::string& file) {
   return parse_fetch_url(url_of(url, file), "").text;
 }
 
-/// The manifest has the exact number of bytes.
+/// Returns the options with the limit `bytes`, the size of the file in the manifest.
 FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
   options.max_bytes = std::min(options.max_bytes, bytes);
   return options;
 }
 
-/// Refuses a hash: it would not be compared, so it would be a false promise.
+/// Refuses a hash in the URL or the options: a folder has no hash to compare it with.
 void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
@@ -65,7 +65,7 @@ void put(const fs::path& from, const fs::path& to) {
                   write_remedy(problem.value()));
 }
 
-/// Removes a fetched file that does not match the manifest. Throws: DataError.
+/// Compares a fetched file with the manifest, and removes it if it does not match. Throws: DataError.
 void require_file(const fs::path& path, const FileDigest& expected, const std::string& url) {
   FileSystem& files = FileSystem::system();
   const std::string problem = compare(hash_file(files, path), expected);
@@ -75,7 +75,7 @@ void require_file(const fs::path& path, const FileDigest& expected, const std::s
                   "the file was removed: try again, or use another one");
 }
 
-/// A folder that is removed again unless it was renamed.
+/// A folder that its destructor removes unless it was renamed.
 struct FetchedFolder {
   fs::path path;
   explicit FetchedFolder(fs::path folder) : path(std::move(folder)) {
@@ -105,7 +105,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
     throw DataError(fmt::format("{} is not a manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
-  // Beside the manifest: its folder in the cache belongs to this URL.
+  // The target is beside the manifest, whose folder in the cache belongs to this URL.
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
   FileSystem& files = FileSystem::system();
   if (!files.exists(target)) {
@@ -116,7 +116,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
       require_file(file, digest, shown(url, name));
       put(file, temporary.path / name);
     }
-    std::error_code taken;  // another process may have put the same one there
+    std::error_code taken;  // another process may have created the same folder
     fs::rename(temporary.path, target, taken);
   }
   require_whole(target, parse_fetch_url(url, "").text);

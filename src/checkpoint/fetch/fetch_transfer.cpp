@@ -24,7 +24,7 @@ constexpr long kWholeContent = 200;
 constexpr long kPartOfContent = 206;
 constexpr long kNothingAfterThat = 416;
 constexpr std::uint64_t kMostHeaderBytes = 256U << 10U;  // below libcurl's own limit, which it does not document
-constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for a page that explains why there is no content
+constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for the page of an error response
 
 struct FreeCurl {
   void operator()(CURL* curl) const noexcept { curl_easy_cleanup(curl); }
@@ -77,7 +77,7 @@ long status_of(CURL* curl) {
 
 TimePoint now(AwakeTime& awake) { return awake.at(SystemClock::instance().now()); }
 
-/// One request and the state of its callbacks. C code calls them, so an exception is kept until that code has returned.
+/// One request and the state of its callbacks. libcurl is C, so an exception is kept until libcurl has returned.
 class Transfer {
  public:
   Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
@@ -110,24 +110,24 @@ class Transfer {
   std::unique_ptr<CURL, FreeCurl> curl_;
   std::unique_ptr<curl_slist, FreeCurl> sent_headers_;
   char curl_text_[CURL_ERROR_SIZE] = {};
-  std::map<std::string, std::string> headers_;  // headers of the last answer, names in lower case
+  std::map<std::string, std::string> headers_;  // headers of the last response, with names in lower case
   std::exception_ptr fault_;
   std::optional<std::uint64_t> total_;
   bool has_begun_ = false;
   bool is_content_ = false;
   bool is_silent_ = false;
-  bool has_enough_ = false;     ///< enough of the body of an answer without content was read
+  bool has_enough_ = false;     ///< enough of an error response's body was read
   std::uint64_t received_ = 0;  ///< bytes of headers and bodies
   std::uint64_t header_bytes_ = 0;
   std::uint64_t other_bytes_ = 0;
   AwakeTime awake_{std::chrono::seconds{1}};  ///< libcurl calls report() about this often
   TimePoint last_byte_ = std::chrono::steady_clock::now();
   TimePoint window_begin_ = last_byte_;  ///< start of the time over which the speed is measured
-  std::uint64_t window_bytes_ = 0;       ///< bytes that had come by then
-  std::string slow_;                     ///< the speed, if it was too low
+  std::uint64_t window_bytes_ = 0;       ///< bytes received before window_begin_
+  std::string slow_;                     ///< the speed in words, if it was too low
 };
 
-/// Returns false if the call threw.
+/// Calls `call` and keeps its exception. Returns false if it threw.
 template <class F>
 bool Transfer::keep_fault(F&& call) noexcept {
   try {
@@ -146,7 +146,7 @@ Transfer::Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile
   if (!curl_) throw ResourceError("libcurl does not start");
   set(curl_.get(), CURLOPT_URL, url.address.c_str());
   set(curl_.get(), CURLOPT_USERAGENT, fmt::format("lockstep/{}", kVersion).c_str());
-  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // its timeouts must not use SIGALRM, which belongs to the program
+  set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // libcurl's timeouts must not use SIGALRM, which belongs to the program
   set(curl_.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(curl_text_));
   set(curl_.get(), CURLOPT_HEADERFUNCTION, &Transfer::on_header);
   set(curl_.get(), CURLOPT_HEADERDATA, static_cast<void*>(this));
@@ -170,7 +170,7 @@ void Transfer::set_limits() {
 void Transfer::ask_for_the_rest() {
   if (part_.size() == 0) return;
   set(curl_.get(), CURLOPT_RANGE, fmt::format("{}-", part_.size()).c_str());
-  // If the server has other content by now, it sends all of it instead.
+  // If the server's content has changed, the server sends all of it instead.
   sent_headers_.reset(curl_slist_append(nullptr, ("If-Range: " + part_.tag()).c_str()));
   set(curl_.get(), CURLOPT_HTTPHEADER, sent_headers_.get());
 }
@@ -182,7 +182,7 @@ std::size_t Transfer::on_header(char* data, std::size_t /*one*/, std::size_t siz
 
 std::size_t Transfer::on_body(char* data, std::size_t /*one*/, std::size_t size, void* self) {
   auto* transfer = static_cast<Transfer*>(self);
-  // A result of 0 ends the transfer; curl passes on no empty body.
+  // A result of 0 ends the transfer; libcurl never passes an empty body.
   return transfer->keep_fault([&] { transfer->take_body({data, size}); }) && !transfer->has_enough_ ? size : 0;
 }
 
@@ -200,7 +200,7 @@ void Transfer::take_header(std::string_view line) {
         fmt::format("{}: the server answered with more than {} of headers", url_.text, text::bytes(kMostHeaderBytes)),
         hint_for(status_of(curl_.get())));
   }
-  if (line.starts_with("HTTP/")) headers_.clear();  // the answer after a redirect
+  if (line.starts_with("HTTP/")) headers_.clear();  // a further response, after a redirect
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
   std::string name(line.substr(0, colon));
@@ -217,7 +217,7 @@ std::string Transfer::header(const std::string& name) const {
   return found == headers_.end() ? "" : found->second;
 }
 
-/// A weak ETag does not prove that two contents have the same bytes.
+/// Returns the tag of the content. A weak ETag is not used, because it does not prove equal bytes.
 std::string Transfer::tag() const {
   const std::string etag = header("etag");
   return etag.empty() || etag.starts_with("W/") ? header("last-modified") : etag;
@@ -241,7 +241,7 @@ void Transfer::begin_body() {
     const ContentRange range = parse_content_range(header("content-range"));
     total_ = range.total;
     is_content_ = range.begin == part_.size() && (tag().empty() || tag() == part_.tag());
-    if (!is_content_) part_.restart("");  // not what was requested: the next try requests everything
+    if (!is_content_) part_.restart("");  // not the requested range: the next attempt requests everything
   }
   if (is_content_ && total_) check_size(*total_);
 }
@@ -278,7 +278,7 @@ void Transfer::measure_speed() {
   window_bytes_ = received_;
 }
 
-/// Returns false if no byte has come for too long, or too few.
+/// Reports the progress. Returns false if the transfer is silent for too long, or too slow.
 bool Transfer::report() {
   measure_speed();
   if (now(awake_) - last_byte_ > options_.stall_limit) is_silent_ = true;
@@ -290,7 +290,7 @@ TransferEnd Transfer::end_of_answer() {
   const long code = status_of(curl_.get());
   if (!has_begun_) begin_body();
   if (code == kNothingAfterThat) {
-    // If-Range held, so these bytes belong to that content: all of it, or more than it has.
+    // If-Range matched, so the bytes of `part_` belong to this content: they are all of it, or more than it has.
     if (part_.size() > 0 && parse_content_range(header("content-range")).total == part_.size()) return {};
     part_.restart("");
     return {TransferEnd::Kind::kBroken, "the server does not have this range of bytes"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt to fetch the missing bytes of a file, with libcurl.
+// Attempts once to fetch the missing bytes of a file, with libcurl.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace lockstep::checkpoint {
 
-/// The result of an attempt, after which another may follow.
+/// The result of an attempt; another attempt may follow.
 struct TransferEnd {
   enum class Kind { kWhole, kBroken, kSilent, kSlow };
   Kind kind = Kind::kWhole;
-  std::string cause = {};  ///< the reason if it is not whole
+  std::string cause = {};  ///< the reason if the kind is not kWhole
 };
 
-/// Requests the bytes after those of `part`, or everything if the server has other content by now.
-/// Throws: DataError for an error that another attempt would not change, IoError for the disk or a certificate, and the
+/// Requests the bytes that follow `part`, or everything if the server's content has changed.
+/// Throws: DataError for an error that another attempt would not avoid, IoError for the disk or a certificate, and the
 /// exceptions of options.progress.
 [[nodiscard]] TransferEnd transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
 

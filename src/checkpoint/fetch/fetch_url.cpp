@@ -28,7 +28,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-/// Returns "" if the URL has no such part.
+/// Returns a part of the URL; "" if the URL has no such part.
 std::string url_part(const ParsedUrl& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
@@ -61,7 +61,8 @@ std::string name_of(const std::string& path) {
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-') c = '_';
   }
-  if (name.size() > kLongestName) name = name.substr(name.size() - kLongestName);  // the end of the name shows its kind
+  if (name.size() > kLongestName)
+    name = name.substr(name.size() - kLongestName);  // keeps the end of the name, which has the extension
   if (name.empty()) return "content";
   if (name.front() == '.') name.front() = '_';
   return name;

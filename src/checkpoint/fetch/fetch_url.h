@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a URL: the source of its content, and its name in the cache.
+// Splits a URL into the address of its content and the name in the cache.
 #pragma once
 
 #include <filesystem>
@@ -8,19 +8,19 @@
 namespace lockstep::checkpoint {
 
 struct FetchUrl {
-  std::string address;  ///< for the transfer: without the part after '#'
-  std::string text;     ///< for people: without user, password and query
+  std::string address;  ///< the URL for the transfer, without the part after '#'
+  std::string text;     ///< the URL for people, without user, password and query
   std::string sha256;   ///< 64 lower-case digits, or ""
-  std::string name;     ///< name of its file: letters, digits, '.', '-' and '_'
+  std::string name;     ///< name of the file in the cache: letters, digits, '.', '-' and '_'
 
   [[nodiscard]] bool is_secure() const { return address.starts_with("https:"); }
 };
 
-/// Parses a URL. `sha256` is the hash that the caller expects, or "". Throws: DataError for another kind of URL;
-/// UsageError for an invalid sha256, or two that differ.
+/// Parses a URL. `sha256` is the hash that the caller expects, or "". Throws: DataError for a URL of another scheme;
+/// UsageError for an invalid sha256, or if `sha256` and the URL's differ.
 [[nodiscard]] FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256);
 
-/// Returns the path of its content below the cache.
+/// Returns the path of the URL's content in the cache.
 [[nodiscard]] std::filesystem::path cached_path(const std::filesystem::path& cache, const FetchUrl& url);
 
 }  // namespace lockstep::checkpoint

@@ -11,25 +11,24 @@
 
 namespace lockstep::checkpoint {
 
-/// The files <path>.part, and <path>.part.tag with the server's mark of the content to which the bytes belong. The
-/// caller holds a lock.
+/// The files <path>.part, and <path>.part.tag with the server's tag for the content. The caller holds a lock.
 class PartialFile {
  public:
-  /// Opens the bytes of an earlier attempt. Bytes without a mark belong to unknown content and are dropped. Throws:
+  /// Opens the bytes of an earlier attempt. Bytes without a tag belong to unknown content and are dropped. Throws:
   /// IoError.
   explicit PartialFile(const std::filesystem::path& path);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
-  /// Returns the server's mark of this content ("ETag", else "Last-Modified"); "" if it gave none.
+  /// Returns the server's tag for this content ("ETag", else "Last-Modified"); "" if it sent none.
   [[nodiscard]] const std::string& tag() const { return tag_; }
 
-  /// Drops all bytes; later ones belong to the content `tag`. Throws: IoError.
+  /// Drops all bytes; later bytes belong to the content `tag`. Throws: IoError.
   void restart(const std::string& tag);
   /// Appends bytes. Throws: IoError.
   void append(std::string_view bytes);
-  /// Gives the whole content its name, durably. Throws: IoError.
+  /// Renames the complete file to its final path, durably. Throws: IoError.
   void finish();
-  /// Removes file and mark.
+  /// Removes the file and its tag.
   void remove();
   [[nodiscard]] std::filesystem::path part_path() const;
 

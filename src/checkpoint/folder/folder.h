@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a "checkpoints" folder, and the faults of a checkpoint's files, in words.
+// Lists a "checkpoints" folder, and reports the faults of a checkpoint's files in words.
 #pragma once
 
 #include <filesystem>
@@ -23,21 +23,26 @@ struct StepFolder {
   StepName name;
 };
 
-/// Returns the newest first. Folders that were put aside come last, the latest first.
+/// Returns the step folders, the newest first. Folders that were put aside come last, the latest first.
 [[nodiscard]] std::vector<StepFolder> list_steps(FileSystem& files, const std::filesystem::path& folder);
 
 /// Reads the manifest of a step folder; fails if it is missing or damaged. Throws: IoError.
 [[nodiscard]] Result<Manifest> read_manifest(FileSystem& files, const std::filesystem::path& step_folder);
 
-/// Returns "" if a file's content matches the manifest, else "is torn: ..." with both sizes or both hashes.
+/// Returns "" if a file matches its entry in the manifest, else "is torn: ..." with both sizes or both hashes.
 [[nodiscard]] std::string compare(const FileDigest& found, const FileDigest& expected);
 
-/// Returns the step folder to which a named checkpoint's file refers; fails with the reason.
+/// Returns the step folder to which the checkpoint name `name` refers. If there is none, fails with the reason.
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,
                                                         const std::string& name);
 
-/// Does the same as prune_checkpoints(), but does not look for the newest finite checkpoint: that is `good`, and it
-/// stays.
+/// Returns temporary_name(name) with this process's pid and its host's mark, by which its leftovers are found.
+[[nodiscard]] std::string own_temporary_name(std::string_view name);
+
+/// Does the same as remove_checkpoint_leftovers(), but spares the files of other hosts, whose processes may live.
+void remove_leftovers_of_host(FileSystem& files, const std::filesystem::path& folder);
+
+/// Does the same as prune_checkpoints(), but takes `good` as the newest finite checkpoint without searching for it.
 void prune_all_but(FileSystem& files, const std::filesystem::path& folder, const Retention& retention,
                    const std::filesystem::path& good);
 

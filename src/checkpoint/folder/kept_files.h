@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a checkpoint that were read during the verification.
+// Keeps the files of a checkpoint that its verification has read.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 namespace lockstep::checkpoint {
 
 struct KeptFiles {
-  std::map<std::string, FileBytes> files;  ///< by name
+  std::map<std::string, FileBytes> files;  ///< content by file name
 };
 
-/// Does the same as verify_checkpoint(), and keeps the files that it reads. Throws: as verify_checkpoint().
+/// Does the same as verify_checkpoint(), and keeps the files that it reads. Throws: the errors of verify_checkpoint().
 [[nodiscard]] VerifyReport verify_and_keep(FileSystem& files, const std::filesystem::path& step_folder,
                                            KeptFiles* kept);
 

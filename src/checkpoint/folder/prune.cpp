@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the checkpoints that stay.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "checkpoint/folder/folder.h"
@@ -24,7 +22,7 @@ std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folde
   return paths;
 }
 
-/// Returns the step folders that the numbers and names allow to remove; none while the newest does not verify.
+/// Returns the step folders that may be removed by their numbers and names; none if the newest does not verify.
 std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<StepFolder> steps = list_steps(files, folder);
   std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });
@@ -44,11 +42,11 @@ std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder
   return prunable;
 }
 
-/// The folders are renamed first, durably, so that an interrupted removal leaves leftovers and no torn checkpoint.
+/// Renames the folders durably, then removes them, so that an interruption does not leave a torn checkpoint.
 void remove_all(FileSystem& files, const fs::path& folder, const std::vector<fs::path>& paths) {
   std::vector<fs::path> doomed;
   for (const fs::path& path : paths) {
-    doomed.push_back(folder / temporary_name(path.filename().string(), ::getpid()));
+    doomed.push_back(folder / own_temporary_name(path.filename().string()));
     files.rename(path, doomed.back());
   }
   if (!doomed.empty()) files.sync_folder(folder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cleanup whose own failures the caller does not have to see.
+// Removes files without reporting a failure.
 #pragma once
 
 #include <exception>

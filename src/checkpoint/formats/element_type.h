@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types of a torch file: their names there, and their sizes. No torch here.
+// The element types of a torch file: their names and sizes, without libtorch.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@ enum class ElementType { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kB
 
 struct ElementTypeRow {
   ElementType type;
-  std::string_view storage;  ///< the class in the module torch for a storage of this type
-  std::string_view dtype;    ///< its name in the module torch
+  std::string_view storage;  ///< the class of a storage of this type in Python's module torch
+  std::string_view dtype;    ///< the type's name in Python's module torch
   std::uint64_t bytes;
 };
 
-/// In the order of ElementType.
+/// The element types, in the order of ElementType.
 inline constexpr std::array<ElementTypeRow, 12> kElementTypes{{
     {ElementType::kF64, "DoubleStorage", "float64", 8},
     {ElementType::kF32, "FloatStorage", "float32", 4},

@@ -15,7 +15,7 @@ struct Bits {
   Word magnitude;
 };
 
-/// A loop without branches, so that the compiler vectorizes it.
+/// Returns true if no value is NaN or infinite. The loop has no branches, so that the compiler vectorizes it.
 template <class Word>
 bool all_finite(const Word* words, std::size_t count, Word exponent) {
   Word special = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NaN and infinity among the bytes of a tensor. No torch here.
+// Counts NaN and infinity in the bytes of a tensor, without libtorch.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct NotFiniteCount {
 
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
 
-/// Counts in `bytes` bytes, whole elements of `dtype`; zero for types that are not floating.
-/// Cost: if all are finite, one pass at the speed of memory.
+/// Counts the values in `bytes` bytes, which are whole elements of `dtype`; zero for types that are not floating.
+/// Cost: if all values are finite, one pass at the speed of memory.
 [[nodiscard]] NotFiniteCount count_not_finite(DType dtype, const void* data, std::size_t bytes);
 
 }  // namespace lockstep::checkpoint

@@ -6,16 +6,18 @@
 #include <algorithm>
 #include <charconv>
 
+#include "checkpoint/formats/hash.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kBad = ".bad-";
 constexpr std::string_view kTemporary = ".tmp-";
-constexpr std::string_view kOld = ".old";
 constexpr std::string_view kState = ".safetensors";
 constexpr std::string_view kPart = ".part-";
 constexpr std::string_view kOf = "-of-";
+constexpr std::size_t kMarkDigits = 8;
 
 template <class T>
 std::optional<T> parse_digits(std::string_view text) {
@@ -36,15 +38,19 @@ std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kStep, 
 
 std::string bad_name(std::int64_t step, std::int64_t n) { return fmt::format("{}{}{}", step_name(step), kBad, n); }
 
-std::string temporary_name(std::string_view name, int pid) { return fmt::format("{}{}-{}", kTemporary, name, pid); }
+std::string temporary_name(std::string_view name, int pid, std::string_view host) {
+  return fmt::format("{}{}-{}{}{}", kTemporary, name, host, host.empty() ? "" : "-", pid);
+}
 
-std::string old_name(std::string_view name, int pid) { return temporary_name(fmt::format("{}{}", name, kOld), pid); }
+std::string host_mark(std::string_view host_name) { return "h" + digest_of(host_name).xxh3_128.substr(0, kMarkDigits); }
 
 std::optional<std::string> parse_old_name(std::string_view name) {
   if (!name.starts_with(kTemporary) || !parse_temporary_pid(name)) return std::nullopt;
+  const std::string_view host = parse_temporary_host(name);
   name = name.substr(kTemporary.size(), name.rfind('-') - kTemporary.size());
-  if (!name.ends_with(kOld)) return std::nullopt;
-  name.remove_suffix(kOld.size());
+  if (!host.empty()) name.remove_suffix(host.size() + 1);
+  if (!name.ends_with(kOldSuffix)) return std::nullopt;
+  name.remove_suffix(kOldSuffix.size());
   return parse_step_name(name) ? std::optional(std::string(name)) : std::nullopt;
 }
 
@@ -65,6 +71,15 @@ std::optional<StepName> parse_step_name(std::string_view name) {
 std::optional<int> parse_temporary_pid(std::string_view name) {
   if (name.find(kTemporary) == std::string_view::npos) return std::nullopt;
   return parse_digits<int>(name.substr(name.rfind('-') + 1));
+}
+
+std::string_view parse_temporary_host(std::string_view name) {
+  if (!parse_temporary_pid(name)) return {};
+  name = name.substr(0, name.rfind('-'));
+  const std::string_view host = name.substr(name.rfind('-') + 1);
+  const bool is_mark = host.size() == kMarkDigits + 1 && host.front() == 'h' &&
+                       host.find_first_not_of("0123456789abcdef", 1) == std::string_view::npos;
+  return is_mark ? host : std::string_view();
 }
 
 bool is_plain_word(std::string_view name) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes and parses the names inside a run's "checkpoints" folder. Pure: no disk.
+// Makes and parses the names inside a run's "checkpoints" folder. The functions are pure and do not use the disk.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The name of a committed folder, or of one that was put aside.
+/// The name of a committed step folder, or of a step folder that was put aside.
 struct StepName {
   std::int64_t step = 0;
   std::int64_t bad = 0;  ///< n in ".bad-<n>"; 0: not put aside
@@ -19,25 +19,32 @@ struct StepName {
 [[nodiscard]] std::string step_name(std::int64_t step);
 /// Returns "step-00001200.bad-1".
 [[nodiscard]] std::string bad_name(std::int64_t step, std::int64_t n);
-/// Returns ".tmp-step-00001200-4711": a folder that is not committed yet, or no longer.
-[[nodiscard]] std::string temporary_name(std::string_view name, int pid);
+/// Returns ".tmp-step-00001200-h0f3a5c7e-4711": a folder that is not yet committed, or that is being removed, of a
+/// process of the host with that mark; without a mark ".tmp-step-00001200-4711".
+[[nodiscard]] std::string temporary_name(std::string_view name, int pid, std::string_view host = {});
+
+/// Returns the mark of a host in such names, "h" and 8 hexadecimal digits: two containers may have equal pids.
+[[nodiscard]] std::string host_mark(std::string_view host_name);
 
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
 
-/// Returns the process that left the unfinished entry `name` behind (".tmp-step-00001200-4711", "best.tmp-4711"); none
-/// if it is not of that kind.
+/// Returns the pid of the process that made the unfinished entry `name` (".tmp-step-00001200-4711", "best.tmp-4711");
+/// none if it is not such an entry.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
+/// Returns the mark of that process's host; "" where the name has none.
+[[nodiscard]] std::string_view parse_temporary_host(std::string_view name);
 
-/// Returns the name of a step folder while the same step replaces it: ".tmp-step-00001200.old-4711".
-[[nodiscard]] std::string old_name(std::string_view name, int pid);
-/// Returns the "step-00001200" of such a name; none if `name` is another.
+/// The end of a step folder's name while another folder of the same step replaces it:
+/// ".tmp-step-00001200.old-h0f3a5c7e-4711".
+inline constexpr std::string_view kOldSuffix = ".old";
+/// Returns the "step-00001200" of such a name; none if `name` is not one.
 [[nodiscard]] std::optional<std::string> parse_old_name(std::string_view name);
 
-/// Returns true for letters, digits, '_' and '-': valid for a state or a named checkpoint, and never mistaken for a
-/// step folder.
+/// Returns true if `name` has only letters, digits, '_' and '-', and does not begin with "step-": it can name a state
+/// or a checkpoint.
 [[nodiscard]] bool is_plain_word(std::string_view name);
 
-/// Returns true for letters, digits, '_', '-' and '.', which must not be first: the name stays in its folder.
+/// Returns true if `name` has only letters, digits, '_', '-' and '.', not '.' first: it cannot lead out of its folder.
 [[nodiscard]] bool is_plain_file_name(std::string_view name);
 
 /// The file of a state, or of a part of it.
@@ -50,7 +57,7 @@ struct StateFile {
 /// Returns "model.safetensors", or "model.part-2-of-4.safetensors" if there are several parts.
 [[nodiscard]] std::string state_file_name(std::string_view state, int part, int parts);
 
-/// Returns none if it is a text's name.
+/// Parses the name of a state's file. Returns none for the name of a text.
 [[nodiscard]] std::optional<StateFile> parse_state_file_name(std::string_view name);
 
 }  // namespace lockstep::checkpoint

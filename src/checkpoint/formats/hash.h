@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128 of files, computed while they are written: a checksum against torn and rotten bytes, not against an
-// attacker.
+// Computes the XXH3-128 of files while they are written. It detects torn writes and flipped bits, but not an attacker's
+// changes.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ struct XXH3_state_s;
 
 namespace lockstep::checkpoint {
 
-/// Size and hash of `content`.
+/// Returns the size and hash of `content`.
 [[nodiscard]] FileDigest digest_of(std::string_view content);
 
-/// Computes the same for content that comes in pieces.
+/// Does the same as digest_of() for content that comes in pieces.
 class ContentHash {
  public:
   ContentHash();
@@ -33,7 +33,7 @@ class ContentHash {
   std::uint64_t bytes_ = 0;
 };
 
-/// A file that knows the digest of its content.
+/// A file that computes the digest of its content.
 class HashingFile {
  public:
   explicit HashingFile(std::unique_ptr<WritableFile> file);

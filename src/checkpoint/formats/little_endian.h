@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unsigned numbers of 1 to 8 bytes, the least significant first, as zip, pickle and safetensors store them.
+// Reads little-endian unsigned numbers of 1 to 8 bytes, as in zip, pickle and safetensors.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Reads the first `count` bytes of `bytes`, which must have that many.
+/// Returns the number in the first `count` bytes of `bytes`, which must have at least that many.
 [[nodiscard]] inline std::uint64_t from_little_endian(std::string_view bytes, std::size_t count) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < count; ++i) {

@@ -32,7 +32,7 @@ Result<std::string_view> check_seal(std::string_view text) {
 
 constexpr std::size_t kMaxWordBytes = 256;
 
-/// The valid range of a key: a seal proves that a number is unchanged, not that it makes sense.
+/// The valid range of a key: the seal proves that a number is unchanged, not that it is plausible.
 struct ManifestRange {
   const char* key;
   std::int64_t least;
@@ -47,12 +47,12 @@ std::string out_of_range(const ManifestRange& range, const std::string& place, c
   return fmt::format("its {}{} is {}; valid values are {} to {}", range.key, place, value, range.least, range.most);
 }
 
-/// Returns "" if the number is in its range.
+/// Returns the problem with the number; "" if it is in its range.
 std::string check_range(const ManifestRange& range, std::int64_t value) {
   return value >= range.least && value <= range.most ? "" : out_of_range(range, "", fmt::format("{}", value));
 }
 
-/// Words are shown unchanged, so they must not have control characters.
+/// Returns the problem with a word. Words are printed unchanged, so control characters are refused.
 std::string check_word(const char* key, const std::string& word) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (word.size() > kMaxWordBytes) {
@@ -72,7 +72,7 @@ std::string check_digest(const std::string& name, const FileDigest& digest) {
   return fmt::format("its xxh3_128{} is not a hash of 32 hexadecimal digits", owner);
 }
 
-/// Throws if it is not an integer; get<>() would also convert 1e39.
+/// Throws if `json` is not an integer; get<>() would also convert 1e39.
 std::int64_t integer_of(const nlohmann::json& json) { return json.get_ref<const nlohmann::json::number_integer_t&>(); }
 
 Manifest fields_of(const nlohmann::json& json) {
@@ -94,13 +94,13 @@ Manifest fields_of(const nlohmann::json& json) {
   return manifest;
 }
 
-/// Returns "" if every state has all of its parts.
+/// Returns the name of a missing part; "" if every state has all of its parts.
 std::string missing_part(const Manifest& manifest) {
   for (const auto& [name, digest] : manifest.files) {
     const auto file = parse_state_file_name(name);
     if (!file && name.ends_with(".safetensors")) return fmt::format("it names the file {}", text::json_quote(name));
     if (!file) continue;
-    const int last = file->part == 1 ? file->parts : 1;  // the first needs all, the others need the first
+    const int last = file->part == 1 ? file->parts : 1;  // part 1 requires all parts, every other part requires part 1
     for (int part = 1; part <= last; ++part) {
       const std::string other = state_file_name(file->state, part, file->parts);
       if (manifest.files.count(other) == 0) return fmt::format("it names {}, and no {}", name, other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json as text. Its last line seals the lines above it with their hash, so that a flipped bit in the manifest
-// itself is noticed too. No torch here: it reads foreign bytes.
+// Writes and reads manifest.json. Its last line has a hash (the seal) of the lines above it, so that a flipped bit in
+// the manifest itself is noticed, too. It parses untrusted bytes, and does so without libtorch.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,10 @@ inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
 inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is in parts
 
-/// Returns an impossible value with its key and range ("its threads is -1; 1 to 4096 make sense"); "" if all values are
-/// possible.
+/// Returns the problem with an impossible value ("its threads is -1; 1 to 4096 make sense"); "" if there is none.
 [[nodiscard]] std::string manifest_problem(const Manifest& manifest);
 
-/// Returns the same text for the same manifest.
+/// Returns the text of manifest.json; it is the same for the same manifest.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
 /// Parses a manifest. Fails if the seal does not match the text, a field is missing or has a wrong type, a file name

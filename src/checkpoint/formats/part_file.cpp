@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSlicePrefix = "slice.";
 
-/// Throws if it is not an integer; get<>() would convert any number.
+/// Throws if `json` is not an integer; get<>() would convert any number.
 std::int64_t slice_integer(const nlohmann::json& json) {
   return json.get_ref<const nlohmann::json::number_integer_t&>();
 }

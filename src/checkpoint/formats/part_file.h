@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A StatePart as a safetensors file: pieces of tensors are one-dimensional tensors, and `__metadata__` has their
-// places.
+// Stores a StatePart as a safetensors file: slices become one-dimensional tensors, `__metadata__` has their places.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +13,13 @@
 
 namespace lockstep::checkpoint {
 
-/// Writes a part and syncs it to the disk. Throws: as write_safetensors.
+/// Writes a part and syncs it to the disk. Throws: the errors of write_safetensors().
 FileDigest write_part(FileSystem& files, const std::filesystem::path& path, const StatePart& part);
 
-/// Returns the part whose file held `state` and `metadata`. Throws: DataError naming `file` if the metadata make no
-/// sense.
+/// Returns the part whose file holds `state` and `metadata`. Throws: DataError naming `file` for invalid metadata.
 [[nodiscard]] StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const std::string& file);
 
-/// Returns `{"begin": 12, "shape": [64, 3]}`; with "strides" if they are not row-major.
+/// Returns `{"begin": 12, "shape": [64, 3]}`, and adds "strides" if they are not row-major.
 [[nodiscard]] std::string slice_to_json(const TensorSlice& slice);
 [[nodiscard]] Result<TensorSlice> slice_from_json(const std::string& text);
 

@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kCore = "OPENBLAS_CORETYPE";
 constexpr const char* kNone = "none";
-constexpr std::size_t kMostBytes = 200;  // of all together: a manifest's word has a limit
+constexpr std::size_t kMostBytes = 200;  // limit for all variables together: a manifest's word has a limit
 
-/// In the order of their names.
+/// Variables that choose kernels, in the order of their names.
 constexpr std::array kVariables = {
     "ATEN_CPU_CAPABILITY", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA",           "MKL_CBWR",
     "MKL_DEBUG_CPU_TYPE",  "MKL_ENABLE_INSTRUCTIONS",  "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA",
@@ -38,7 +38,7 @@ std::string join(const std::string& libtorch, const std::string& set, const std:
 }  // namespace
 
 std::string instruction_set() {
-  // libtorch 1.13 reports it publicly only in this text: "  - CPU capability usage: AVX512\n".
+  // The public interface of libtorch 1.13 reports it only in this text: "  - CPU capability usage: AVX512\n".
   static const std::string name = [] {
     const std::string config = at::show_config();
     const std::string key = "CPU capability usage: ";

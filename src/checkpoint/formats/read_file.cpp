@@ -17,13 +17,13 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::size_t kReadBlock = 256U << 10U;  // hashed while it is still in a core's second-level cache
+constexpr std::size_t kReadBlock = 256U << 10U;  // a block is hashed while it is still in the core's L2 cache
 constexpr std::size_t kHugePage = 2U << 20U;
 constexpr std::size_t kLineBytes = 64;
 
 std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
 
-/// Uses huge pages if the kernel has them: faulting in small ones takes as long as copying the file.
+/// Allocates memory in huge pages if the kernel has them: page faults for small pages take as long as copying the file.
 FileBytes map_memory(std::size_t size) {
   const std::size_t mapped = round_up(size, kHugePage) + kHugePage;
   void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

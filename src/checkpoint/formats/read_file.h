@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's bytes, read once into memory that tensors can share. The memory is not zeroed first, and the hash needs no
-// second pass.
+// Reads a file once into memory that tensors can share. The memory is not zeroed, and the same pass computes the hash.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The bytes of a file. They begin at a multiple of 64 bytes. Lifetime: the bytes live as long as a copy of `data`
-/// does.
+/// The bytes of a file. They begin at a multiple of 64 bytes. Lifetime: the bytes live as long as any copy of `data`.
 struct FileBytes {
   std::shared_ptr<char> data;
   std::size_t size = 0;
@@ -25,11 +23,11 @@ struct FileBytes {
 /// Returns memory that is not zeroed.
 [[nodiscard]] FileBytes allocate_bytes(std::size_t size);
 
-/// Reads the whole file; `digest`, if given, receives the hash of its bytes, taken while they are in the cache. Throws:
-/// DataError if the file is missing, or shrinks while it is read; IoError.
+/// Reads the whole file. `digest`, if given, receives the hash of its bytes, computed while they are in the cache.
+/// Throws: DataError if the file is missing, or shrinks while it is read; IoError.
 [[nodiscard]] FileBytes read_file(FileSystem& files, const std::filesystem::path& path, FileDigest* digest = nullptr);
 
-/// Reads and hashes a file without keeping it. Throws: as read_file.
+/// Reads and hashes a file without keeping it. Throws: the errors of read_file().
 [[nodiscard]] FileDigest hash_file(FileSystem& files, const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

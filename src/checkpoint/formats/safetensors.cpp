@@ -61,7 +61,7 @@ DType dtype_of(const std::string& name, const at::Tensor& tensor) {
   throw refuse(fmt::format("safetensors has no type for {}", c10::toString(tensor.scalar_type())));
 }
 
-/// Returns row-major bytes on the CPU: the tensor itself if it is row-major already.
+/// Returns the tensor row-major and on the CPU, without a copy if it already is.
 at::Tensor row_major(const at::Tensor& tensor) {
   return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
 }
@@ -72,7 +72,7 @@ std::string scalar_json_or_throw(const std::string& name, const StateValue& valu
   return std::move(*json);
 }
 
-/// The bytes of a bool must be 0 or 1: libtorch's kernels rely on it.
+/// Checks that the bytes of a bool tensor are 0 or 1: libtorch's kernels rely on it.
 void check_bools(const TensorEntry& entry, const char* bytes, const std::string& file) {
   for (std::uint64_t i = 0; i < entry.end - entry.begin; ++i) {
     if (static_cast<unsigned char>(bytes[i]) > 1) {

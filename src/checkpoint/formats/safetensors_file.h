@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a StateDict from bytes that were already read, for callers that check the bytes' hash first.
+// Makes a StateDict from bytes that were already read, for callers that check the hash of the bytes first.
 #pragma once
 
 #include <string>
@@ -11,17 +11,16 @@
 
 namespace lockstep::checkpoint {
 
-/// The tensors share `bytes`. `file` is for messages.
+/// Returns the state; its tensors share `bytes`. `file` is for messages.
 /// Throws: DataError.
 [[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
-/// Reads the header alone: a file that has none is refused before memory for its bytes is taken. `path` is for
+/// Reads only the header. So a file without a header is refused before memory for its bytes is allocated. `path` is for
 /// messages. Throws: DataError; IoError.
 [[nodiscard]] SafetensorsHeader read_header(ReadableFile& file, const std::string& path);
 
-/// Returns the same as state_from_bytes(), with tensors that have no bytes. Throws: DataError, as state_from_bytes()
-/// would.
+/// Returns the same as state_from_bytes(), but the tensors have no data. Throws: the errors of state_from_bytes().
 [[nodiscard]] StateDict outline_of(ReadableFile& file, const std::string& path,
                                    SafetensorsMetadata* metadata = nullptr);
 

@@ -24,10 +24,10 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The JSON of a safetensors header, read event by event: the grammar bounds the nesting, and a repeated key is seen,
-// which a document tree would hide. It does not check that the numbers make sense; parse_safetensors_header() does.
+// Reads the JSON of a safetensors header event by event: the grammar bounds the nesting, and a repeated key is found,
+// which a document tree would hide. parse_safetensors_header() checks that the numbers are plausible.
 
-/// A tensor's entry, as it is in the JSON.
+/// A tensor's entry, as written in the JSON.
 struct RawTensor {
   std::string name;
   std::string dtype;
@@ -40,10 +40,10 @@ struct RawHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// The reader's position in the grammar. Each position accepts few kinds of events and refuses all others.
+/// The reader's state in the grammar. Each state accepts few kinds of events and refuses all other events.
 enum class Place { kStart, kTop, kEntry, kTensor, kDType, kShape, kOffsets, kMetadata, kMetadataValue, kArray, kDone };
 
-/// nlohmann's SAX interface. Every event returns false to stop; error() then has the reason.
+/// Reads a header through nlohmann's SAX interface. Every event returns false to stop; error() then has the reason.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return refuse("null"); }
@@ -245,7 +245,7 @@ Result<SafetensorsHeader> check_header(const RawHeader& raw, std::uint64_t data_
   return header;
 }
 
-/// {"__metadata__":{...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}
+/// Returns {"__metadata__":{...},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}.
 Result<std::string> header_json(const std::vector<TensorEntry>& tensors,
                                 const std::map<std::string, std::string>& metadata) {
   std::string json = "{";
@@ -282,7 +282,7 @@ std::uint64_t dtype_bytes(DType dtype) noexcept { return row_of(dtype).bytes; }
 
 Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
   if (shape.size() > kMaxDimensions) return Failure{fmt::format("has {} dimensions", shape.size())};
-  // Strides multiply sizes of at least one, so that an empty tensor can overflow too.
+  // Strides count a size of 0 as 1, so the strides of an empty tensor can overflow, too.
   std::uint64_t span = dtype_bytes(dtype);
   bool empty = false;
   for (const std::int64_t size : shape) {

@@ -12,7 +12,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // a plain value; anything larger belongs in a tensor
+constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // limit for a plain value; larger data belong in a tensor
 
 std::string double_to_json(double value) {
   if (std::isnan(value)) return R"({"float":"nan"})";

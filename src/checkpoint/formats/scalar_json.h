@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain values as canonical JSON text: each value has only one text, so that files and digests compare. No torch here:
-// it reads foreign bytes.
+// Writes plain values as canonical JSON text: each value has exactly one text, so that files and digests can be
+// compared. It parses untrusted bytes, and does so without libtorch.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace lockstep::checkpoint {
 
 using Scalar = std::variant<std::int64_t, double, bool, std::string>;
 
-/// Returns `12`, `0.5`, `1.0`, `true` or `"text"`; numbers that JSON lacks become `{"float":"nan"}`, `"inf"` or
-/// `"-inf"`. Fails if a text is not UTF-8.
+/// Returns `12`, `0.5`, `1.0`, `true` or `"text"`. Numbers that JSON lacks become `{"float":"nan"}`, with "nan", "inf"
+/// or "-inf". Fails if a text is not UTF-8.
 [[nodiscard]] Result<std::string> scalar_to_json(const Scalar& value);
 
-/// Parses such a text, with any spacing. Fails on anything else.
+/// Parses a text of scalar_to_json(), with any spacing. Fails for any other text.
 [[nodiscard]] Result<Scalar> scalar_from_json(std::string_view json);
 
 /// Returns `text` as a JSON string with its quotes. Fails if it is not UTF-8.

@@ -22,7 +22,7 @@ class SharedRead {
   SharedRead(ReadableFile& file, const FileBytes& bytes)
       : file_(file), bytes_(bytes), back_((bytes.size + kSharedBlock - 1) / kSharedBlock), read_(back_) {}
 
-  /// Does the other thread's part.
+  /// The body of the second thread.
   void read_from_front() {
     try {
       while (const auto block = claim(true)) read(*block);
@@ -47,7 +47,7 @@ class SharedRead {
   }
 
  private:
-  /// Returns a block that no thread reads yet; none if there is none, or reading has failed.
+  /// Returns the next block from the front or the back; none if all are taken, or reading has failed.
   std::optional<std::size_t> claim(bool at_front) {
     const std::lock_guard lock(mutex_);
     if (front_ == back_ || error_) return std::nullopt;
@@ -77,7 +77,7 @@ class SharedRead {
     if (!has_failed_) read_[next].wait(0, std::memory_order_acquire);
   }
 
-  /// Stops the wait for blocks that will not come.
+  /// Keeps the error of a read and ends the wait for further blocks.
   void fail(std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ class SharedRead {
   std::size_t back_;       ///< end of the next block from the back
   std::exception_ptr error_;
   std::atomic<bool> has_failed_ = false;
-  std::vector<std::atomic<char>> read_;  ///< by block: 1 once its bytes are there
+  std::vector<std::atomic<char>> read_;  ///< 1 for each block that has been read
 };
 
 }  // namespace

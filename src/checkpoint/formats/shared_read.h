@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A large file read by two threads: a hash needs the bytes in order, but the disk need not deliver them so.
+// Reads and hashes a large file with two threads: the hash needs the bytes in order, but they can be read in any order.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 
 namespace lockstep::checkpoint {
 
-inline constexpr std::size_t kSharedReadBytes = 16U << 20U;  ///< from this size on a second thread pays
+inline constexpr std::size_t kSharedReadBytes =
+    16U << 20U;  ///< lowest size for which a second thread makes the read faster
 
 /// Fills `bytes` from `file` and returns the hash. One thread reads from the front. The calling thread hashes finished
-/// blocks, and reads from the back while there are none.
-/// Throws: the exceptions of reading.
+/// blocks in order, and reads from the back while the next one is not finished.
+/// Throws: the exceptions of ReadableFile::read().
 [[nodiscard]] FileDigest read_with_two_threads(ReadableFile& file, const FileBytes& bytes);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The digest of a checkpoint, computed state by state. The grammar is docs/formats/checkpoint.md.
+// Computes the digest of a checkpoint state by state. docs/formats/checkpoint.md has its definition.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace lockstep::checkpoint {
 
 class StateHash {
  public:
-  /// States come in name order, each once; their tensors are row-major on the CPU, as read from files.
+  /// Adds a state. Add each state once, in name order; its tensors are row-major on the CPU, as read from files.
   void add(const std::string& name, const StateDict& state);
   /// Returns 64 hexadecimal digits; nothing may be added afterwards.
   [[nodiscard]] std::string hex() { return hash_.hex(); }

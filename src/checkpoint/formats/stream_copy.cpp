@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h); the program chooses among them at run time.
+// This file is compiled once for each instruction set (foreach_target.h); the program chooses one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "checkpoint/formats/stream_copy.cpp"
 #include <hwy/foreach_target.h>
@@ -52,7 +52,7 @@ namespace {
 HWY_EXPORT(copy_one);
 
 constexpr std::size_t kPiece = 4U << 20U;
-constexpr std::size_t kTwoThreads = 16U << 20U;  // below, starting a thread takes as long as it saves
+constexpr std::size_t kTwoThreads = 16U << 20U;  // below this size, starting a thread takes as long as it saves
 
 /// Cuts large jobs into pieces, so that both threads end at about the same time.
 std::vector<CopyJob> pieces_of(const std::vector<CopyJob>& jobs) {

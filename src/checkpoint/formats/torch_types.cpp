@@ -4,7 +4,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// In the order of ElementType.
+/// libtorch's types, in the order of ElementType.
 constexpr std::array<at::ScalarType, kElementTypes.size()> kScalarTypes{
     at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,         at::kInt,
     at::kShort,  at::kChar,  at::kByte, at::kBool,     at::kComplexFloat, at::kComplexDouble};

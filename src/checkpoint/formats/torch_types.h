@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libtorch's names for the element types of a torch file.
+// Converts libtorch's scalar types to the element types of a torch file.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -13,7 +13,7 @@ namespace lockstep::checkpoint {
 
 [[nodiscard]] at::ScalarType scalar_type_of(ElementType type);
 
-/// Returns none for a type that Lockstep's torch files do not hold (quantized ones).
+/// Returns the element type; none for quantized types, which Lockstep's torch files do not hold.
 [[nodiscard]] std::optional<ElementType> element_type_of(at::ScalarType type);
 
 }  // namespace lockstep::checkpoint

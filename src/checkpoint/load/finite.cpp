@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kLookedAtBlock = 256U << 10U;  // small enough for a core's cache
 
-/// A state's file, or one of its parts.
+/// The file of a state, or of a part of it.
 struct OpenState {
   std::string state;
   std::unique_ptr<ReadableFile> file;
@@ -85,7 +85,7 @@ std::optional<fs::path> find_newest_finite(FileSystem& files, const fs::path& fo
     if (step.name.bad != 0 || (before && step.name.step >= *before)) continue;
     try {
       if (verify_checkpoint(files, step.path).ok() && not_finite_in(files, step.path).empty()) return step.path;
-    } catch (const Error& error) {  // it is torn, or the disk cannot read it
+    } catch (const Error& error) {  // the checkpoint is torn, or the disk cannot read it
       log::debug("{}", error.what());
     }
   }

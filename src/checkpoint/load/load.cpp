@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the verified checkpoint that a user's argument means.
+// Finds and verifies the checkpoint that a user's argument names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ namespace {
 constexpr const char* kWays = "give a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
 constexpr const char* kTakeAnotherHint = "use another one: the run folder alone means its newest valid checkpoint";
 
-/// Only a folder has an entry "."; a missing path and a file have none.
+/// Returns true for a folder: a missing path and a file have no entry ".".
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
 /// Returns a run folder's "checkpoints", or the folder itself.
@@ -43,13 +43,13 @@ bool is_step_folder(FileSystem& files, const fs::path& path) {
   return files.exists(path / kManifestName) || parse_step_name(path.filename().string()).has_value();
 }
 
-/// The first step folder whose every byte verifies, and the ones that were checked before it.
+/// The newest step folder in which every byte verifies, and the torn ones that were checked before it.
 struct Newest {
   std::optional<VerifyReport> whole;
   std::vector<VerifyReport> torn;
 };
 
-/// An unreadable checkpoint counts as torn: an older one may lie on better sectors.
+/// Verifies a checkpoint. An unreadable checkpoint counts as torn, because an older one may still be readable.
 VerifyReport verify_or_unreadable(FileSystem& files, const fs::path& step_folder, KeptFiles* kept) {
   if (kept != nullptr) kept->files.clear();
   try {
@@ -86,7 +86,7 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) 
                               first.path.string()));
 }
 
-/// The checkpoint that `source` names. The newest checkpoint of a run folder is already verified, others are not.
+/// The checkpoint that `source` names. The newest one of a run folder is already verified, others are not.
 struct Found {
   fs::path path;
   std::optional<VerifyReport> report;

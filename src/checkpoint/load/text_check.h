@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts beside a checkpoint's states that programs read. They are written, and count as whole, only if they can be
-// read.
+// Checks the texts of a checkpoint that programs parse. Saves write them, and verification accepts them, only if they
+// parse.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@ namespace lockstep::checkpoint {
 
 inline constexpr std::size_t kMostTextBytes = 64U << 20U;
 
-/// Returns true if the file's name promises a grammar: .yml, .yaml, .json.
+/// Returns true if programs parse the file, by its extension: .yml, .yaml, .json.
 [[nodiscard]] bool is_read_text(std::string_view file);
 
-/// Returns the error that a reader of the text would find; "" if there is none, and for texts with other names.
+/// Returns the error of parsing the text; "" if there is none, and for files with other extensions.
 [[nodiscard]] std::string text_problem(std::string_view file, std::string_view text);
 
 }  // namespace lockstep::checkpoint

@@ -37,7 +37,7 @@ constexpr std::string_view kUnreadable = "has the bytes that were written, but c
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
   const std::string name = path.filename().string();
   const bool is_text = is_read_text(name);
-  // Before any memory is taken.
+  // The size is compared before memory is allocated.
   if (const auto size = files.open(path)->size(); size != expected.bytes) return compare({.bytes = size}, expected);
   if (!is_text && kept == nullptr) return compare(hash_file(files, path), expected);
   if (is_text && expected.bytes > kMostTextBytes) {
@@ -51,8 +51,8 @@ std::string check_file(FileSystem& files, const fs::path& path, const FileDigest
   return problem.empty() ? "" : fmt::format(kUnreadable, problem);
 }
 
-/// Reads the descriptions of a state's tensors, and joins its parts without their bytes. Returns the faults by file
-/// name; none if everything can be read.
+/// Reads the headers of each state's files, and joins the parts without their data. Returns the faults by file name;
+/// empty if everything can be read.
 std::map<std::string, std::string> unreadable_states(FileSystem& files, const fs::path& step_folder,
                                                      const Manifest& manifest) {
   std::map<std::string, std::string> problems;

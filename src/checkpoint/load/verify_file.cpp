@@ -30,7 +30,7 @@ bool has_ending(const fs::path& path, std::initializer_list<std::string_view> en
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 
-/// Returns the reason why a reader refuses the file, without the path in front; "" if it accepts it.
+/// Returns the error of `read` without the path in front; "" if it accepts the file.
 template <class F>
 std::string refusal_of(const FileReport& report, F&& read) {
   try {
@@ -54,7 +54,7 @@ bool is_torch_file(const FileReport& report, const std::vector<ZipMember>& membe
                      [](const ZipMember& member) { return member.name.ends_with(kTorchPickle); });
 }
 
-/// Returns "" if the packed bytes may be unpacked.
+/// Returns the reason why the members must not be unpacked; "" if they may be.
 std::string packing_problem(const FileBytes& bytes, const std::vector<ZipMember>& members) {
   std::uint64_t unpacked = 0;
   for (const ZipMember& member : members) {
@@ -64,7 +64,7 @@ std::string packing_problem(const FileBytes& bytes, const std::vector<ZipMember>
   return "";
 }
 
-/// Also reads a torch file, as `inspect` and `import` do: a malicious file has correct checksums too.
+/// Checks a zip file. Also parses a torch file, because a malicious file can have correct checksums.
 void verify_zip(FileSystem& files, FileReport& report) {
   FileBytes bytes;
   const std::string refusal = refusal_of(report, [&] { return bytes = read_zip_file(files, report.path); });

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-/// Computes in double precision, whatever the type.
+/// Returns the L2 norm, computed in double precision for every type.
 double norm_of(const at::Tensor& tensor) {
   const at::Tensor wide = tensor.is_complex() ? tensor.to(at::kComplexDouble).abs() : tensor.to(at::kDouble);
   return wide.norm().item<double>();
@@ -27,7 +27,7 @@ EntryDescription describe_entry(const std::string& name, const StateValue& value
   return {name, checkpoint::entry_text(value), bytes, tensor->numel(), norm_of(*tensor)};
 }
 
-/// Collects values outside of states: plain values and lists, with their path of keys.
+/// Adds values outside of states, such as plain values and lists, under their keys joined by dots.
 void describe_tree(const TorchValue& value, const std::string& name, std::vector<EntryDescription>& entries) {
   const auto below = [&name](const std::string& key) { return name.empty() ? key : name + "." + key; };
   if (const auto* dict = value.dict()) {
@@ -42,7 +42,7 @@ void describe_tree(const TorchValue& value, const std::string& name, std::vector
   } else {
     const auto convert = [](const auto& any) -> StateValue {
       if constexpr (std::is_constructible_v<StateValue, decltype(any)>) return any;
-      return {};  // lists, dicts and None are handled above
+      return {};  // the branches above handle lists, dicts and None
     };
     entries.push_back(describe_entry(name, std::visit(convert, value.value)));
   }

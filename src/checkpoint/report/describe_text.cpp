@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CheckpointDescription for a person (tables) and for a program (JSON).
+// Writes a CheckpointDescription for a person (tables) and for a program (JSON).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kShownText = 60;  // characters of a plain value; JSON has all of it
+constexpr std::size_t kShownText = 60;  // characters of a plain value in a table; the JSON has the whole value
 
 std::string cut_text(const std::string& text) {
   return text.size() <= kShownText ? text : text.substr(0, kShownText) + "...";

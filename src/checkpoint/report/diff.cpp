@@ -18,7 +18,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The distance between two tensors: first their bits, then numbers for a person.
+// Compares two tensors: first their bits, then by distances for a person.
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
@@ -34,10 +34,10 @@ BitsOf<T> bits_of(const T& value) {
 
 std::uint64_t distance(std::int64_t x, std::int64_t y) {
   const auto larger = static_cast<std::uint64_t>(std::max(x, y));
-  return larger - static_cast<std::uint64_t>(std::min(x, y));  // modulo 2^64: it always fits
+  return larger - static_cast<std::uint64_t>(std::min(x, y));  // modulo 2^64, so the result always fits
 }
 
-/// Returns the position of a finite float among all of its type: neighbours differ by 1, and -0 and 0 are equal.
+/// Returns the position of a finite float among all values of its type: neighbours differ by 1, and -0 and 0 are equal.
 template <class T>
 std::int64_t place_of(const T& value) {
   constexpr BitsOf<T> kMagnitude = std::numeric_limits<BitsOf<T>>::max() >> 1U;
@@ -114,8 +114,8 @@ TensorDifference measure_any(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-/// Compares two tensors; returns none if all bits are equal. Both are row-major on the CPU and have one dtype and
-/// shape. The caller fills in `name` and `type` of the result.
+/// Compares two tensors; returns none if all bits are equal. Both are row-major on the CPU and have the same dtype and
+/// shape. The caller sets `name` and `type` of the result.
 std::optional<TensorDifference> compare_tensors(const at::Tensor& a, const at::Tensor& b) {
   if (a.numel() == 0 || std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0) return std::nullopt;
   return measure_any(a, b);
@@ -136,7 +136,7 @@ std::set<std::string> either(const std::vector<std::string>& a, const std::vecto
   return all;
 }
 
-/// Shows two texts that differ, whole; if one side has none, the size of the other.
+/// Returns two different texts as a whole; if one side has no text, the size of the other side's.
 ValueDifference diff_text(const std::string& file, const std::optional<std::string>& a,
                           const std::optional<std::string>& b) {
   if (a && b) return {file, *a, *b};
@@ -208,7 +208,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   }
 }
 
-/// Tensors come in name order; equally bad ones keep it.
+/// Sorts the tensors. They come in name order and keep it if they are equally bad.
 void sort_worst_first(std::vector<TensorDifference>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorDifference& x, const TensorDifference& y) {
     if ((x.non_finite > 0) != (y.non_finite > 0)) return x.non_finite > 0;

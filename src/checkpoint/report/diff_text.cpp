@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CheckpointDiff for a person (aligned columns, long values cut to where they differ) and for a program (JSON).
+// Writes a CheckpointDiff for a person (columns, long values cut around the difference) and for a program (JSON).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Row = std::vector<std::string>;
 constexpr std::size_t kValueWidth = 48;  // two of them and a name fit into a wide terminal
 constexpr std::size_t kBefore = 16;      // equal characters in front of the first difference
 
-/// A section of the text: a title, and its rows in columns.
+/// Returns a section of the text: a title, and its rows in columns.
 std::string section(const std::string& title, const Row& header, const std::vector<Row>& rows, std::size_t limit) {
   if (rows.empty()) return "";
   const std::size_t shown = limit == 0 ? rows.size() : std::min(limit, rows.size());
@@ -53,7 +53,7 @@ std::string excerpt(const std::string& value, std::size_t at) {
   return (begin > 0 ? "..." : "") + value.substr(begin, end - begin) + (end < value.size() ? "..." : "");
 }
 
-/// Texts have many lines; canonical JSON has one already.
+/// Returns a text of several lines as one line; canonical JSON is one line already.
 std::string one_line(const std::string& value) {
   if (value.find('\n') == std::string::npos) return value;
   const std::string quoted = text::json_quote(value);
@@ -69,7 +69,7 @@ Row row_of(const ValueDifference& difference) {
 
 Row row_of(const std::string& name) { return {name}; }
 
-/// For a difference larger than rounding the order of magnitude is enough.
+/// Returns the number as text. If the difference is larger than rounding, its order of magnitude is enough.
 std::string ulps_text(const std::optional<std::uint64_t>& ulps) {
   if (!ulps) return "-";
   return *ulps < 100'000 ? fmt::format("{}", *ulps) : fmt::format("{:.1e}", static_cast<double>(*ulps));
@@ -104,7 +104,7 @@ std::string in_words(const ValueDifference& difference) {
                      text::json_quote(difference.a), text::json_quote(difference.b));
 }
 
-/// `a` and `b` are already JSON.
+/// Returns a difference whose `a` and `b` are already JSON as a JSON object.
 std::string in_json(const ValueDifference& difference) {
   return fmt::format(R"({{"name": {}, "a": {}, "b": {}}})", text::json_quote(difference.name), difference.a,
                      difference.b);

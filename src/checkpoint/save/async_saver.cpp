@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-/// True if the tensor's bytes fill its memory without a gap, so that one memcpy copies it.
+/// Returns true if the tensor's bytes fill its memory without a gap, so that one memcpy can copy it.
 bool is_dense_on_cpu(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense() &&
          !tensor.is_conj() && !tensor.is_neg();
@@ -45,7 +45,7 @@ at::Tensor make_room(const at::Tensor& tensor) {
                : at::empty_strided(tensor.sizes(), tensor.contiguous().strides(), options);
 }
 
-/// Adds a plain copy to the list; starts any other copy.
+/// Adds the copy to `plain` if memcpy can do it, else starts it.
 void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<checkpoint::CopyJob>& plain) {
   if (is_dense_on_cpu(tensor)) {
     plain.push_back({static_cast<char*>(memory.data_ptr()), static_cast<const char*>(tensor.data_ptr()),
@@ -55,7 +55,7 @@ void copy_into(at::Tensor& memory, const at::Tensor& tensor, std::vector<checkpo
   }
 }
 
-/// Waits for copies from devices, which were only started.
+/// Waits for the asynchronous copies from GPUs.
 void finish_copies(const std::set<std::string>& devices) {
   for (const std::string& name : devices) {
     const c10::Device device(name);
@@ -63,20 +63,20 @@ void finish_copies(const std::set<std::string>& devices) {
   }
 }
 
-/// A copy of a state in memory that is used again: each save has the same tensors. It belongs to one thread at a time.
+/// A copy of states in memory that all saves reuse: their tensors are the same. It belongs to one thread at a time.
 class StateCopy {
  public:
-  /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for the system.
+  /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for page faults.
   void reserve(const StateParts& parts);
 
-  /// Returns a copy of `parts`: on the CPU, dense, in the same layout. Valid until the next take() or reserve().
-  /// Blocks: until the devices have delivered.
+  /// Returns a copy of `parts`: on the CPU, dense, in the same layout. It is valid until the next take() or reserve().
+  /// Blocks: until the GPUs have delivered their tensors.
   const StateParts& take(const StateParts& parts);
 
  private:
   at::Tensor& room_for(const std::string& key, const at::Tensor& tensor);
 
-  std::map<std::string, at::Tensor> memory_;  ///< by "state/entry"
+  std::map<std::string, at::Tensor> memory_;  ///< memory by "state/entry"
   StateParts copy_;
 };
 
@@ -141,7 +141,7 @@ class AsyncSaver::Impl {
     try {
       std::rethrow_exception(error_);
     } catch (const PeerError& error) {
-      log::warn("{}", error.what());  // the cause of the run's end is reported elsewhere
+      log::warn("{}", error.what());  // only a warning: the cause of the run's end is reported elsewhere
     } catch (const std::exception& error) {
       log::error("{}", error.what());
     } catch (...) {
@@ -187,7 +187,7 @@ class AsyncSaver::Impl {
 
  private:
   void work() {
-    tensor::adopt_device();  // page-locked memory belongs to the current one
+    tensor::adopt_device();  // page-locked memory belongs to the current device
     std::unique_lock lock(mutex_);
     for (;;) {
       changed_.wait(lock, [this] { return task_ || leaves_; });
@@ -196,7 +196,7 @@ class AsyncSaver::Impl {
       std::exception_ptr error;
       try {
         RECORD_USER_SCOPE("the checkpoint writer");
-        task_();  // no other thread changes it while it is set
+        task_();  // other threads do not change it while it is set
       } catch (...) {
         error = std::current_exception();
       }

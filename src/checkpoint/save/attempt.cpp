@@ -21,14 +21,14 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The room on a disk for a checkpoint: for an error's text, never for a decision.
+// The space on a disk for a checkpoint. It is for the text of an error, never for a decision.
 
 struct Need {
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;  ///< files and folders
 };
 
-/// Returns the room that the content needs; headers of a few kB are not counted.
+/// Returns the space that the content needs, without headers of a few kB.
 Need need_of(const Content& content) {
   Need need{.bytes = 0,
             .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder itself
@@ -42,7 +42,7 @@ Need need_of(const Content& content) {
   return need;
 }
 
-/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" if the disk has the room or cannot be asked.
+/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" if the disk has enough space or does not report it.
 std::string missing_room(const std::filesystem::path& folder, const Need& need) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) return "";
@@ -50,7 +50,7 @@ std::string missing_room(const std::filesystem::path& folder, const Need& need) 
   if (free < need.bytes) {
     return fmt::format(" (it needs {}, {} are free)", text::bytes(need.bytes), text::bytes(free));
   }
-  // Some file systems have no such limit, and report 0 of 0.
+  // Some file systems have no limit on the number of files and report 0 of 0.
   if (disk.f_files == 0 || disk.f_favail >= need.entries) return "";
   return fmt::format(" (it needs {} files and folders, the disk has room for {} more)", need.entries, disk.f_favail);
 }
@@ -82,8 +82,9 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target, const Content& content) {
   if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", target.meta.step));
   check_names(content.parts, content.texts);
-  make_folder_durably(files, target.folder);
-  remove_checkpoint_leftovers(files, target.folder);
+  // The first save alone: after it the folder's own name is durable.
+  if (!has_step_folders(files, target.folder)) make_folder_durably(files, target.folder);
+  remove_leftovers_of_host(files, target.folder);
   return std::make_unique<Staging>(files, target.folder, target.meta.step);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of a save by one process and a save by many: the start and the end of an attempt, and the text of
-// its error.
+// The common parts of a save by one process and by many: the start and end of an attempt, and the text of an error.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +16,7 @@ namespace lockstep::checkpoint {
 
 inline constexpr int kAttempts = 3;  // after a failed fsync everything is written again, to new files
 
-/// One save: the folder and the content.
+/// The target of a save: the folder, and the facts for the manifest.
 struct SaveTarget {
   std::filesystem::path folder;  ///< the run's "checkpoints" folder
   CheckpointMeta meta;
@@ -28,20 +27,20 @@ struct SaveTarget {
 [[nodiscard]] std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target,
                                                     const Content& content);
 
-/// Gives the files in `staging` their name, with a manifest. `placed` is as in Staging::place(). Returns: the step
-/// folder, once it is durable. Throws: IoError, SyncError, UsageError.
+/// Adds a manifest to the files in `staging` and gives the folder its name. For `placed` see Staging::place(). Returns:
+/// the step folder, once it is durable. Throws: IoError, SyncError, UsageError.
 std::filesystem::path place_content(Staging& staging, const CheckpointMeta& meta, int world_size,
                                     const std::map<std::string, FileDigest>& digests, bool& placed);
 
-/// Runs the whole protocol for a process that saves alone. Blocks, throws: as commit_checkpoint().
+/// Runs the whole protocol for a process that saves alone. Blocks and throws as commit_checkpoint() does.
 std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, const Content& content);
 
-/// Returns `why`, and for a disk error also the step, the missing room and the next step for the user. Call it after
-/// the written files were removed, when their room is free again.
+/// Returns `why`. To a disk error it adds the step, the missing space, and a hint for the user. Call it after the
+/// written files were removed, when their space is free again.
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
-/// Returns `why`, a refusal of values that are not finite, with the step, the last checkpoint from which a run can go
-/// on, and a hint where to look.
+/// Returns `why`, the refusal of values that are not finite, with the step, the last checkpoint from which a run can
+/// resume, and a hint on where to look.
 [[nodiscard]] FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target);
 
 }  // namespace lockstep::checkpoint

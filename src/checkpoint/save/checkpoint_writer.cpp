@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Runs `work` on files that this run has written. If one is gone or changed, the disk has failed, so the caller may
-/// save elsewhere. Throws: IoError in place of DataError.
+/// Runs `work` on files that this run has written. A missing or changed file then means that the disk has failed, so a
+/// DataError becomes an IoError: the caller may save elsewhere.
 template <class Work>
 auto on_own_disk(Work&& work) {
   try {
@@ -87,7 +87,7 @@ class CheckpointWriter::Impl {
     return std::exchange(saved_, {});
   }
 
-  std::unique_ptr<AsyncSaver> thread;  ///< none: the caller writes everything
+  std::unique_ptr<AsyncSaver> thread;  ///< null: saves run in the calling thread
 
  private:
   [[nodiscard]] bool is_main() const { return peers_->rank() == 0; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol of one process: everything into a temporary folder, everything durable, then one rename.
+// The commit protocol of one process: write everything into a temporary folder, make it durable, then rename it.
 #include <memory>
 #include <utility>
 
@@ -16,7 +16,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Throws: the error that prevented the save; the written files are removed by then.
+/// Tries once to commit. Throws: the error that prevented the save, after the written files were removed.
 fs::path commit_once(FileSystem& files, const SaveTarget& target, const Content& content, bool& placed) {
   const std::unique_ptr<Staging> staging = open_staging(files, target, content);
   const auto digests = write_content(files, staging->path(), content, {});

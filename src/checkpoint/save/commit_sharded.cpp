@@ -25,14 +25,14 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The reports between the ranks of a save, as bytes. Pure.
+// Converts the reports between the ranks of a save to and from bytes. The functions are pure.
 
-/// The result of an attempt: a folder to write to or the finished one, the files that were written, or the failure.
+/// The result of a step of an attempt: the temporary or finished folder, the files that were written, or the failure.
 struct SaveReport {
   std::string folder;
   std::map<std::string, FileDigest> files;
   std::optional<FailureRecord> failure = {};  ///< none if there was no error
-  bool again = false;                         ///< an fsync failed: everything must be written again, to new files
+  bool again = false;                         ///< an fsync failed, so everything must be written again, to new files
   bool not_finite = false;                    ///< the failure is a NotFiniteError
 
   [[nodiscard]] bool failed() const { return failure.has_value(); }
@@ -53,7 +53,7 @@ std::string to_bytes(const SaveReport& report) {
                                {"again", report.again},
                                {"not_finite", report.not_finite}};
   std::string bytes;
-  nlohmann::json::to_cbor(json, bytes);  // not as text: a path may be no UTF-8
+  nlohmann::json::to_cbor(json, bytes);  // not JSON text: a path may not be UTF-8
   return bytes;
 }
 
@@ -72,7 +72,7 @@ SaveReport save_report_from_bytes(const std::string& bytes) {
   }
 }
 
-/// Throws: always the error that the report describes.
+/// Always throws: the error that the report describes.
 [[noreturn]] void throw_report(const SaveReport& report) {
   if (report.again) throw SyncError(report.failure->message, report.failure->hint);
   if (report.not_finite) throw NotFiniteError(report.failure->message, report.failure->hint);
@@ -89,7 +89,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// One rank's part of a save. Every step ends with rank 0's report, so that all ranks do the same.
+/// One rank's part of a save. Every step ends with a report from rank 0, so that all ranks continue in the same way.
 class ShardedSave {
  public:
   ShardedSave(FileSystem& files, CheckpointPeers& peers, SaveTarget target, const Content& content)
@@ -147,7 +147,7 @@ class ShardedSave {
     return explained(outcome);
   }
 
-  /// Returns the error of the last attempt, in the words for the user.
+  /// Returns the error of the last attempt with the text for the user.
   [[nodiscard]] SaveReport explained(SaveReport report) const {
     if (!report.failed() || is_tried_again(report)) return report;
     report.failure =
@@ -193,7 +193,7 @@ class ShardedSave {
   SaveTarget target_;
   const Content& content_;
   int attempt_ = 0;
-  bool placed_ = false;  ///< placed by an attempt of this save
+  bool placed_ = false;  ///< an attempt of this save has given the folder its name
 };
 
 }  // namespace

@@ -7,15 +7,15 @@
 
 namespace lockstep::checkpoint {
 
-/// A save was refused because its values are not finite.
+/// The error of a save that was refused because its values are not finite.
 class NotFiniteError : public DataError {
  public:
   using DataError::DataError;
 };
 
-/// Checks the content of a save: the saver's copy, in the saver's thread.
-/// Cost: one pass over the floating tensors of model, optimizer and average.
-/// Throws: NotFiniteError naming the first spoilt entry, if FiniteCheck requires it.
+/// Checks the content of a save; for an AsyncSaver this is its copy, in its thread.
+/// Cost: one pass over the floating tensors of model, optimizer and weight average.
+/// Throws: NotFiniteError naming the first entry with wrong values, if FiniteCheck requires it.
 void require_finite(const Content& content);
 
 }  // namespace lockstep::checkpoint

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leftovers of dead writers in a "checkpoints" folder.
+// Removes the leftovers of dead writers from a "checkpoints" folder.
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/folder/remove_quietly.h"
@@ -18,10 +19,19 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// A process commits to one folder from one thread, so files with its own pid are leftovers too (pids are reused).
-bool is_leftover(const std::string& name) {
+std::string own_host() {
+  char name[256] = {};
+  (void)::gethostname(name, sizeof name - 1);
+  return host_mark(name);
+}
+
+/// Returns true for an unfinished entry of a dead process. One thread of a process commits to a folder, so an entry
+/// with this process's pid is a leftover, too: pids are reused.
+bool is_leftover(const std::string& name, bool of_all_hosts) {
   const auto pid = parse_temporary_pid(name);
   if (!pid || *pid <= 0) return false;
+  const std::string_view host = parse_temporary_host(name);
+  if (!host.empty() && host != own_host()) return of_all_hosts;
   return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
 }
 
@@ -34,19 +44,34 @@ void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
   }
 }
 
-}  // namespace
-
-void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) {
+void remove_leftovers(FileSystem& files, const fs::path& folder, bool of_all_hosts) {
+  std::vector<fs::path> doomed;
   for (const std::string& name : files.list(folder)) {
-    if (!is_leftover(name)) continue;
+    if (!is_leftover(name, of_all_hosts)) continue;
     const auto step = checkpoint::parse_old_name(name);
-    // A process was killed between the two renames of Staging::replace(): the step has only this folder.
+    // If a process was killed between the two renames of Staging::replace(), this folder is the only one of the step.
     if (step && !files.exists(folder / *step)) {
       put_back(files, folder / name, folder / *step);
     } else {
-      remove_quietly(files, folder / name);
+      doomed.push_back(folder / name);
     }
   }
+  // The name may be that of a process that was killed before it synced it: a power cut would give the folder the one
+  // before, that of a step, without the files that are gone by then.
+  if (!doomed.empty()) files.sync_folder(folder);
+  for (const fs::path& path : doomed) remove_quietly(files, path);
+}
+
+}  // namespace
+
+void remove_checkpoint_leftovers(FileSystem& files, const fs::path& folder) { remove_leftovers(files, folder, true); }
+
+void checkpoint::remove_leftovers_of_host(FileSystem& files, const fs::path& folder) {
+  remove_leftovers(files, folder, false);
+}
+
+std::string checkpoint::own_temporary_name(std::string_view name) {
+  return temporary_name(name, ::getpid(), own_host());
 }
 
 }  // namespace lockstep

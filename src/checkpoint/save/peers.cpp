@@ -53,7 +53,7 @@ class StorePeers final : public CheckpointPeers {
   void abandon() noexcept override { abandoned_ = true; }
 
  private:
-  /// Waits in short intervals, since the store cannot be woken.
+  /// Waits in short intervals, because a wait for the store cannot be interrupted.
   std::string wait_for(const std::string& key) {
     constexpr std::chrono::milliseconds kShort{200};
     for (auto left = options_.timeout;; left -= kShort) {
@@ -78,7 +78,7 @@ class StorePeers final : public CheckpointPeers {
   std::atomic<bool> abandoned_ = false;
   std::int64_t gathers_ = 0;
   std::int64_t broadcasts_ = 0;
-  std::int64_t forgotten_ = 0;  ///< broadcasts whose key was removed
+  std::int64_t forgotten_ = 0;  ///< number of broadcasts whose key was removed
 };
 
 }  // namespace

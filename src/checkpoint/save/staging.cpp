@@ -2,8 +2,8 @@
 #include "checkpoint/save/staging.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <random>
 #include <utility>
 
 #include "checkpoint/folder/folder.h"
@@ -34,7 +34,11 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   return folder / bad_name(step, n);
 }
 
-/// Moves the folder of the same name aside and the new one in; undoes it if that fails.
+/// A name that no other save has: after a container's restart its processes may have the pids of a rank that still
+/// writes an earlier save.
+std::string new_name(std::int64_t step) { return fmt::format("{}-{:08x}", step_name(step), std::random_device{}()); }
+
+/// Renames `target` to `aside` and `from` to `target`. If the second rename fails, undoes the first.
 void exchange(FileSystem& files, const fs::path& from, const fs::path& target, const fs::path& aside) {
   files.rename(target, aside);
   try {
@@ -50,8 +54,8 @@ void exchange(FileSystem& files, const fs::path& from, const fs::path& target, c
   }
 }
 
-/// Returns the reason why the existing folder is not the one of `manifest`; "" if it is. An unreadable folder is not
-/// the same.
+/// Returns the reason why the existing folder does not have the content of `manifest`; "" if it has. An unreadable
+/// folder counts as different.
 std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
   try {
     const VerifyReport report = verify_checkpoint(files, target);
@@ -81,16 +85,8 @@ std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::pat
   return digests;
 }
 
-void make_folder_durably(FileSystem& files, const fs::path& folder) {
-  if (files.exists(folder)) return;
-  const fs::path parent = folder.parent_path();
-  if (!parent.empty()) make_folder_durably(files, parent);
-  files.make_folder(folder);
-  files.sync_folder(parent.empty() ? fs::path(".") : parent);
-}
-
 Staging::Staging(FileSystem& files, const fs::path& folder, std::int64_t step)
-    : files_(files), folder_(folder), path_(folder / temporary_name(step_name(step), ::getpid())) {
+    : files_(files), folder_(folder), path_(folder / own_temporary_name(new_name(step))) {
   files_.make_folder(path_);
 }
 
@@ -113,7 +109,7 @@ fs::path Staging::place(const Manifest& manifest, bool& placed) {
   return target;
 }
 
-/// Returns: false if the same content already has the name.
+/// Gives the folder the name `target`. Returns false if a folder with the same content already has it.
 bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (!files_.exists(target)) {
     files_.rename(path_, target);
@@ -129,8 +125,9 @@ bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
 }
 
 void Staging::replace(const fs::path& target) {
-  const fs::path aside = folder_ / old_name(target.filename().string(), ::getpid());
+  const fs::path aside = folder_ / own_temporary_name(target.filename().string() + std::string(kOldSuffix));
   exchange(files_, path_, target, aside);
+  files_.sync_folder(folder_);  // a power cut must not bring its name back once files of it are gone
   remove_quietly(files_, aside);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol on the disk: a folder beside its target is filled, made durable and renamed.
+// The commit protocol on the disk: fills a folder beside its target, makes it durable and renames it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace lockstep::checkpoint {
 struct Content {
   std::map<std::string, StatePart> parts;  ///< parts by state
   CheckpointTexts texts;
-  std::function<void()> check = nullptr;  ///< as ShardedContent::check
+  std::function<void()> check = nullptr;  ///< the same as ShardedContent::check
   FiniteCheck finite = {};
 };
 
@@ -34,10 +34,7 @@ struct Share {
 [[nodiscard]] std::map<std::string, FileDigest> write_content(FileSystem& files, const std::filesystem::path& folder,
                                                               const Content& content, const Share& share);
 
-/// Creates `folder` and its missing parents, durably. Throws: IoError.
-void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
-
-/// A temporary folder that is removed again unless it was placed.
+/// A temporary folder. The destructor removes it unless place() has given it its name.
 class Staging {
  public:
   /// Throws: IoError.
@@ -48,11 +45,11 @@ class Staging {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Writes the manifest of its files and gives the folder its name. If a folder of that name has the same content, it
-  /// stays and this one is removed; if it has other content, it is put aside.
-  /// `placed` is set once the folder has the name. If it is already set, the folder with that name comes from an
-  /// attempt of the same save that was not durable, and is replaced.
-  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; nothing is lost then.
+  /// Writes the manifest and gives the folder its name. If a folder of that name has the same content, that folder
+  /// stays and this one is removed; if it has other content, it is put aside. `placed` is set once the folder has the
+  /// name. If `placed` is already set, the folder with that name comes from an attempt of the same save that was not
+  /// durable, and is replaced.
+  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; no data are then lost.
   std::filesystem::path place(const Manifest& manifest, bool& placed);
 
  private:

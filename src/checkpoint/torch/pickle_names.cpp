@@ -35,7 +35,7 @@ const PickleNode& item_of(const Pickle& pickle, const PickleNode& list, std::siz
   return pickle.nodes.at(list.items.at(i));
 }
 
-/// Reads a tuple or list of integers, none below 0.
+/// Reads a tuple or list of integers that are not negative.
 std::optional<std::vector<std::int64_t>> counts_of(const Pickle& pickle, const PickleNode& node) {
   if (node.kind != PickleKind::kTuple && node.kind != PickleKind::kList) return std::nullopt;
   if (node.items.size() > kMostTensorDimensions) return std::nullopt;
@@ -48,8 +48,8 @@ std::optional<std::vector<std::int64_t>> counts_of(const Pickle& pickle, const P
   return counts;
 }
 
-/// Returns how many elements of a storage the tensor spans, from the storage's first on. Fails if that number, or the
-/// tensor's number of elements, does not fit 63 bits.
+/// Returns how many elements of a storage the tensor spans, counted from the storage's start. Fails if that number, or
+/// the tensor's number of elements, does not fit into 63 bits.
 Result<std::uint64_t> reach_of(const PickleTensor& tensor) {
   __extension__ using Wide = unsigned __int128;
   constexpr Wide kMost = INT64_MAX;
@@ -82,7 +82,8 @@ Result<PickleId> add_tensor(Pickle& pickle, PickleTensor tensor) {
   return add_pickle_node(pickle, std::move(node));
 }
 
-/// (storage, offset, sizes, strides, ...). In version 3 the storage is counted in bytes, and the seventh is the dtype.
+/// The arguments are (storage, offset, sizes, strides, ...). In version 3 the storage's size is in bytes, and the
+/// seventh argument is the dtype.
 Result<PickleId> rebuild_tensor(Pickle& pickle, PickleName version, const PickleNode& arguments) {
   const std::size_t least = version == PickleName::kRebuildTensor ? 4 : version == PickleName::kRebuildTensorV2 ? 6 : 7;
   if (arguments.items.size() < least || arguments.items.size() > least + 1) {
@@ -111,7 +112,7 @@ Result<PickleId> rebuild_tensor(Pickle& pickle, PickleName version, const Pickle
   return add_tensor(pickle, std::move(tensor));
 }
 
-/// OrderedDict() or OrderedDict([[key, value], ...]), as Python 2 wrote it.
+/// Makes OrderedDict(), or OrderedDict([[key, value], ...]) as Python 2 wrote it.
 Result<PickleId> ordered_dict(Pickle& pickle, const PickleNode& arguments) {
   PickleNode dict{PickleKind::kDict, kPickleOrdered, 0, {}, {}};
   if (arguments.items.size() > 1) return Failure{"an OrderedDict of several arguments"};
@@ -140,7 +141,7 @@ Result<PickleId> device_text(Pickle& pickle, const PickleNode& arguments) {
   return add_pickle_node(pickle, std::move(text));
 }
 
-/// Returns the only argument, which must have that kind.
+/// Returns the only argument, which must be of `kind`.
 Result<PickleId> only_argument(const Pickle& pickle, const PickleNode& arguments, PickleKind kind, const char* fault) {
   if (arguments.items.size() != 1 || item_of(pickle, arguments, 0).kind != kind) return Failure{fault};
   return arguments.items[0];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions and classes that a pickle may name, and their results. None of them is Python's: each is a few lines
-// here.
+// The functions and classes that a pickle may name. Calling one runs a few lines of C++ here, never Python code.
 #pragma once
 
 #include <optional>
@@ -25,7 +24,7 @@ enum class PickleName {
   kDType,
 };
 
-/// The meaning of "module.name"; `type` is set for a storage's class and a dtype.
+/// The meaning of "module.name". `type` is set if it is the class of a storage or a dtype.
 struct KnownPickleName {
   PickleName name = PickleName::kOrderedDict;
   ElementType type = ElementType::kU8;
@@ -33,12 +32,12 @@ struct KnownPickleName {
 
 [[nodiscard]] std::optional<KnownPickleName> find_pickle_name(std::string_view full_name);
 
-/// Calls a name with a tuple of arguments, and returns the new value, which it adds to `pickle`. A failure names the
-/// fault of the arguments.
+/// Calls a name with a tuple of arguments, adds the new value to `pickle` and returns it. A failure describes the fault
+/// of the arguments.
 [[nodiscard]] Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const PickleNode& arguments);
 
-/// Returns the storage that a persistent id names. Fails if the id is invalid, or differs from an earlier one for the
-/// same storage.
+/// Returns the storage that a persistent id names. Fails if the id is invalid, or contradicts an earlier id of the
+/// storage.
 [[nodiscard]] Result<PickleId> load_pickle_storage(Pickle& pickle, const PickleNode& id);
 
 }  // namespace lockstep::checkpoint

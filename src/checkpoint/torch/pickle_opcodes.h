@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcodes of Python's pickle that are read or written here, and the names of those that an error may mention.
+// The opcodes of Python's pickle that are read or written here, and the names of opcodes for errors.
 // Source: CPython, Lib/pickle.py.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickle's stack machine, without the opcodes that call arbitrary code. It ends with a check of the whole value.
+// Runs pickle's stack machine, without the opcodes that call arbitrary code, and finally checks the whole value.
 #include "checkpoint/torch/pickle_parse.h"
 
 #include <fmt/format.h>
@@ -19,14 +19,14 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// The pickle's bytes, taken from the front.
+/// The bytes of the pickle that have not been read.
 class PickleBytes {
  public:
   explicit PickleBytes(std::string_view bytes) : bytes_(bytes) {}
 
   [[nodiscard]] std::uint64_t at() const { return at_; }
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
-  /// True if more bytes were taken than there are; their values are then undefined.
+  /// Returns true if more bytes were taken than there are; their values are then undefined.
   [[nodiscard]] bool is_cut() const { return cut_; }
 
   std::string_view take(std::uint64_t count) {
@@ -54,7 +54,7 @@ class PickleBytes {
   bool cut_ = false;
 };
 
-/// The machine's stack, marks and memo, and the tree that it builds. Steps that can fail return the reason, or "".
+/// The machine's stack, marks and memo, and the tree that it builds. Functions that can fail return the reason, or "".
 class PickleStack {
  public:
   void push(PickleNode node) {
@@ -67,7 +67,7 @@ class PickleStack {
     stack_.push_back(id);
   }
   void pop(std::size_t count) { stack_.resize(stack_.size() - count); }
-  /// The values above the last mark; those below it are not accessible.
+  /// Returns true if at least `count` values are above the last mark; values below it are not accessible.
   [[nodiscard]] bool has(std::size_t count) const {
     return stack_.size() - (marks_.empty() ? 0 : marks_.back()) >= count;
   }
@@ -131,7 +131,7 @@ class PickleStack {
   std::unordered_map<std::uint64_t, PickleId> memo_;
 };
 
-/// Each step returns false to stop; problem_ then has the reason.
+/// Reads the opcodes. Each function returns false to stop; problem_ then has the reason.
 class PickleReader {
  public:
   explicit PickleReader(std::string_view bytes) : bytes_(bytes) {}
@@ -154,7 +154,7 @@ class PickleReader {
     if (problem_.empty()) problem_ = fmt::format("{} at byte {}: {}", pickle_opcode_name(opcode_), opcode_at_, why);
     return false;
   }
-  /// `why` is "" if the step succeeded. An error that comes from missing bytes is not reported by itself.
+  /// Stops with the reason `why` unless it is "". Errors caused by missing bytes are not reported separately.
   bool check(const std::string& why) { return why.empty() || bytes_.is_cut() || stop(why); }
   bool push(PickleNode node) {
     stack_.push(std::move(node));
@@ -291,7 +291,7 @@ bool PickleReader::step_other() {
     }
     case PickleOpcode::kFrame:
       (void)bytes_.number(8);
-      return true;  // a hint for streams: the bytes to read ahead
+      return true;  // a hint for streams: the number of bytes to read ahead
     case PickleOpcode::kStop:
       done_ = true;
       return check(stack_.finish());
@@ -308,7 +308,7 @@ bool PickleReader::name(const std::string& full_name) {
                "tensors and plain values do not need the name {}; an object of that name could run any code",
                text::json_quote(full_name)));
   }
-  const bool is_dtype = known->name == PickleName::kDType;  // a dtype is its own name
+  const bool is_dtype = known->name == PickleName::kDType;  // a dtype is pushed as its name
   return push({is_dtype ? PickleKind::kText : PickleKind::kName, 0, 0, full_name, {}});
 }
 
@@ -325,15 +325,14 @@ bool PickleReader::reduce() {
     return stop("a call of something other than a name, or without arguments");
   }
   const auto known = find_pickle_name(stack_.top(1).text);
-  const PickleNode arguments = stack_.top();  // a copy: the call adds nodes
+  const PickleNode arguments = stack_.top();  // a copy, because the call adds nodes
   const auto result = call_pickle_name(stack_.tree(), *known, arguments);
   if (!result) return stop(fmt::format("{}: {}", stack_.top(1).text, result.error()));
   stack_.replace(2, *result);
   return true;
 }
 
-/// Only the form of state_dict() is read: attributes of an OrderedDict ("_metadata": versions of modules), which are
-/// left out.
+/// Reads BUILD as in state_dict(): attributes of an OrderedDict ("_metadata", the versions of modules). It drops them.
 bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;

@@ -13,13 +13,13 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// Measures the tree below one value, the value included.
+/// The size of the tree below a value, including the value.
 struct TreeSize {
   std::uint64_t values = 1;
   std::uint64_t text_bytes = 0;
   int height = 1;
   bool known = false;
-  bool open = false;  ///< being measured: reaching it again is a cycle
+  bool open = false;  ///< being measured; if it is reached again, there is a cycle
 };
 
 class TreeMeter {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the tree of a pickle. A pickle's values may share parts and form cycles, but its result is a tree: this checks
-// the tree's bounds before anything is built.
+// Checks the tree of a pickle. A pickle's values may share parts and form cycles, but its result must be a tree. The
+// check refuses cycles and trees that are too large before it builds any value.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Returns "" if everything below the root is as Pickle promises, else the first fault.
+/// Returns "" if the tree below the root has the properties that Pickle promises, else the first fault.
 [[nodiscard]] std::string check_pickle_tree(const Pickle& pickle);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the pickles that torch.load(weights_only=True) reads: protocol 2, dicts as plain dicts. No torch here.
+// Writes the pickles that torch.load(weights_only=True) reads: protocol 2, plain dicts. It does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ class PickleWriter {
   void add_text(std::string_view text);
   void begin_list() { begin(PickleOpcode::kEmptyList); }
   void end_list() { add(PickleOpcode::kAppends); }
-  /// Keys and values alternate.
+  /// Begins a dict. Add keys and values in turn until end_dict().
   void begin_dict() { begin(PickleOpcode::kEmptyDict); }
   void end_dict() { add(PickleOpcode::kSetItems); }
-  /// Adds a tensor. `tensor.storage` becomes the key; the storage has `elements`.
+  /// Adds a tensor. `tensor.storage` becomes the key of a storage of `elements` elements.
   void add_tensor(const PickleTensor& tensor, std::uint64_t elements);
 
   /// Returns the whole pickle, which has one value.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A torch file in memory. The reader and the verification share this code.
+// Parses a torch file in memory, for the reader and the verification.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace lockstep::checkpoint {
 
-/// Returns the file's values; tensors share the bytes unless they are packed. `name` is for messages. Throws:
-/// DataError.
+/// Returns the file's values; tensors share the bytes unless their member is compressed. `name` is for messages.
+/// Throws: DataError.
 [[nodiscard]] TorchValue torch_file_of(const FileBytes& file, const std::string& name);
 
-/// Reads a zip file. A file without a zip file's end is refused before memory for its bytes is taken. Throws:
-/// DataError; IoError.
+/// Reads a zip file. A file that does not end like a zip file is refused before memory for its bytes is allocated.
+/// Throws: DataError; IoError.
 [[nodiscard]] FileBytes read_zip_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Returns the reason why a file of this size must not be unpacked to so many bytes; "" if it may be.
+/// Returns the reason why a file of this size must not be unpacked to `unpacked_bytes`; "" if it may be.
 [[nodiscard]] std::string unpacked_problem(std::uint64_t file_bytes, std::uint64_t unpacked_bytes);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of a .pth file to a tree of values: the zip file's members, the pickle among them, its tensors.
+// Reads the bytes of a .pth file into a tree of values: the zip file's members, the pickle, then its tensors.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
@@ -29,8 +29,9 @@ static_assert(std::endian::native == std::endian::little, "the storages of a tor
 namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
-constexpr std::uint64_t kInflateRatio = 64;  // for a whole file; weights shrink to a half at best
-constexpr std::uint64_t kShareRatio = 16;    // how often each byte of a storage may occur in tensors
+constexpr std::uint64_t kInflateRatio =
+    64;  // limit of the ratio of unpacked to packed bytes; weights shrink to a half at best
+constexpr std::uint64_t kShareRatio = 16;  // limit for how often each byte of a storage may occur in tensors
 constexpr const char* kDamaged = "get the file again: it is damaged, or was made to look harmless";
 constexpr const char* kResave =
     "in Python, if you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
@@ -50,7 +51,7 @@ void refuse_other_formats(std::string_view head, const std::string& file) {
                    "give a file of torch.save, or .safetensors");
 }
 
-/// An open file: its members by their path below the common folder.
+/// An open file, with its members by their path below the common folder.
 class TorchArchive {
  public:
   TorchArchive(const FileBytes& bytes, std::string file) : bytes_(bytes), file_(std::move(file)) { open(); }
@@ -104,7 +105,7 @@ FileBytes TorchArchive::read(const ZipMember& member) {
       throw error(fmt::format("'{}': {}", member.name, problem), "get the file again: it is damaged");
   };
   check(check_member(bytes_.view(), member));
-  // Unpacked members share the file's buffer.
+  // Members that are not compressed share the file's buffer.
   if (!member.deflated) return {{bytes_.data, bytes_.data.get() + member.offset}, member.stored};
   inflated_ += member.bytes;
   if (const std::string problem = unpacked_problem(bytes_.size, inflated_); !problem.empty()) {
@@ -117,7 +118,7 @@ FileBytes TorchArchive::read(const ZipMember& member) {
   return bytes;
 }
 
-/// Makes the values of a pickle that has passed its checks.
+/// Makes the values of a pickle that parse_pickle() has accepted.
 class TorchTree {
  public:
   TorchTree(TorchArchive& archive, const Pickle& pickle) : archive_(archive), pickle_(pickle) {
@@ -139,7 +140,8 @@ class TorchTree {
   std::vector<at::Tensor> tensors_;
 };
 
-/// Strides of zero and shared storages make large tensors from few bytes, and a copy of the tensors needs that memory.
+/// Limits the size of all tensors: strides of zero and shared storages make large tensors from few bytes, and a copy of
+/// the tensors would need the memory.
 void TorchTree::require_bounded() {
   double stored = 0;
   double seen = 0;

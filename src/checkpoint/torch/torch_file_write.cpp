@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tree of values as a .pth file: the pickle first, then a member for each storage.
+// Writes a tree of values as a .pth file: the pickle first, then a member for each storage.
 #include <fmt/format.h>
 
 #include <map>
@@ -46,7 +46,7 @@ ElementType savable_type(const at::Tensor& tensor, const std::string& path) {
   return *type;
 }
 
-/// The same tensor under two names is one storage, so that tied weights stay tied and are written once.
+/// Returns the index of the tensor's storage. A tensor with two names has one storage, so tied weights stay tied.
 std::size_t TorchPickler::place_of(const at::Tensor& tensor) {
   auto key = std::make_tuple(static_cast<const void*>(tensor.data_ptr()), tensor.scalar_type(), tensor.sizes().vec(),
                              tensor.strides().vec());
@@ -93,7 +93,7 @@ void write_torch_file(FileSystem& files, const std::filesystem::path& path, cons
   TorchPickler pickler;
   pickler.add(value, "");
   ZipWriter zip(files.create(path));
-  const std::string root = "archive/";  // torch.save's name for a file that is not written to a path
+  const std::string root = "archive/";  // torch.save uses this name if it does not write to a path
   zip.add(root + "data.pkl", pickler.finish());
   zip.add(root + "byteorder", "little");
   for (std::size_t i = 0; i < pickler.storages().size(); ++i) {

@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::size_t kInflateBlock = 1U << 16U;
 
-/// zlib's state of one stream.
+/// A deflated stream that is unpacked in pieces, with zlib.
 class InflateStream {
  public:
   explicit InflateStream(std::string_view packed) : rest_(packed) {
-    ready_ = inflateInit2(&stream_, -MAX_WBITS) == Z_OK;  // negative: deflate without zlib's own header
+    ready_ = inflateInit2(&stream_, -MAX_WBITS) == Z_OK;  // negative: raw deflate without zlib's header
   }
   ~InflateStream() {
     if (ready_) inflateEnd(&stream_);
@@ -28,7 +28,7 @@ class InflateStream {
   InflateStream(const InflateStream&) = delete;
   InflateStream& operator=(const InflateStream&) = delete;
 
-  /// Fills `out` as far as there are bytes, and returns their number.
+  /// Unpacks up to `size` bytes into `out`, and returns their number.
   std::size_t next(char* out, std::size_t size) {
     stream_.next_out = reinterpret_cast<Bytef*>(out);
     stream_.avail_out = static_cast<uInt>(size);
@@ -42,7 +42,7 @@ class InflateStream {
     return size - stream_.avail_out;
   }
 
-  /// Returns true if the stream, and with it the packed bytes, has ended.
+  /// Returns true if the stream has ended and all packed bytes were used.
   [[nodiscard]] bool complete() const { return code_ == Z_STREAM_END && rest_.empty(); }
 
  private:
@@ -92,7 +92,7 @@ Result<std::string> inflate_member(std::string_view file, const ZipMember& membe
   }
   InflateStream stream(stored_bytes(file, member));
   std::string out;
-  // The memory grows with the bytes that arrive: a wrong size in the directory allocates nothing.
+  // The memory grows with the unpacked bytes, so that a wrong size in the directory does not allocate memory.
   while (out.size() <= member.bytes) {
     const std::size_t before = out.size();
     out.resize(before +

@@ -26,7 +26,7 @@ std::uint64_t number_at(std::string_view bytes, std::uint64_t offset, std::size_
   return from_little_endian(bytes.substr(offset, count), count);
 }
 
-/// Returns the `offset` of the last end record whose comment ends with the file.
+/// Returns the offset of the last end record whose comment ends exactly at the end of the file.
 std::optional<std::uint64_t> find_end_record(std::string_view file) {
   if (file.size() < kZipEndBytes) return std::nullopt;
   const std::uint64_t last = file.size() - kZipEndBytes;
@@ -39,7 +39,7 @@ std::optional<std::uint64_t> find_end_record(std::string_view file) {
 
 Failure zip_failure(std::string_view fault) { return Failure{fmt::format("a damaged zip file: {}", fault)}; }
 
-/// Reads the 64-bit end record, which replaces the fields of the other one that are all ones.
+/// Reads the 64-bit end record. It replaces the fields of the small end record in which all bits are set.
 Result<ZipDirectory> read_end64(std::string_view file, std::uint64_t end, const ZipDirectory& small) {
   const std::uint64_t locator = end - kZipLocatorBytes;
   const std::uint64_t at = number_at(file, locator + 8, 8);
@@ -92,7 +92,7 @@ bool is_safe_name(std::string_view name) {
   return true;
 }
 
-/// Reads the 64-bit numbers of an extra field, in order, for those of `fields` that are all ones.
+/// Reads the 64-bit numbers of an extra field, in order, into those of `fields` in which all bits are set.
 bool widen(std::string_view extra, std::initializer_list<std::uint64_t*> fields) {
   const auto is_full = [](const std::uint64_t* field) { return *field == kZipFull32; };
   if (std::none_of(fields.begin(), fields.end(), is_full)) return true;
@@ -114,7 +114,7 @@ bool widen(std::string_view extra, std::initializer_list<std::uint64_t*> fields)
   return false;
 }
 
-/// An entry of the directory, and its size there.
+/// An entry of the directory, with its size there.
 struct ZipEntry {
   ZipMember member;
   std::uint64_t flags = 0;
@@ -160,7 +160,7 @@ Result<ZipEntry> read_entry(std::string_view directory) {
   return entry;
 }
 
-/// Finds the member's bytes. Its own header must agree with the directory, or leave the numbers to it.
+/// Finds the member's bytes. Its local header must agree with the directory, or have no numbers.
 std::string read_local(std::string_view file, const ZipDirectory& directory, ZipEntry& entry) {
   ZipMember& member = entry.member;
   if (member.header > directory.offset || directory.offset - member.header < kZipLocalBytes ||
@@ -187,7 +187,7 @@ std::string read_local(std::string_view file, const ZipDirectory& directory, Zip
   return same && sizes ? "" : fmt::format("the header of '{}' and the directory disagree", member.name);
 }
 
-/// Checks the members by offset; "" if no two share a byte and no name is repeated.
+/// Sorts the members by offset. Returns "" if members do not overlap and no name is repeated.
 std::string check_members(std::vector<ZipMember>& members) {
   std::sort(members.begin(), members.end(), [](const ZipMember& a, const ZipMember& b) { return a.header < b.header; });
   std::set<std::string_view> names;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a zip file (.pth, .pt, .npz), read from foreign bytes. The central directory and the members' own
-// headers have to agree, no two members share a byte, and nothing is unpacked before its size is bounded. No torch
-// here. The grammar is docs/formats/torch_file.md.
+// Reads the members of a zip file (.pth, .pt, .npz) from untrusted bytes. The central directory and the members' own
+// headers must agree, members must not share a byte, and a member is unpacked only if its size is bounded. It does not
+// use libtorch. docs/formats/torch_file.md has the grammar.
 #pragma once
 
 #include <cstddef>
@@ -17,38 +17,37 @@ namespace lockstep::checkpoint {
 /// One file inside the zip file.
 struct ZipMember {
   std::string name;          ///< relative, without ".."
-  std::uint64_t header = 0;  ///< offset of its own header
+  std::uint64_t header = 0;  ///< offset of its local header
   std::uint64_t offset = 0;  ///< offset of its bytes in the file
   std::uint64_t stored = 0;  ///< number of its bytes in the file
   std::uint64_t bytes = 0;   ///< number of bytes after unpacking
   std::uint32_t crc = 0;     ///< CRC-32 of the unpacked bytes
-  bool deflated = false;     ///< false: the bytes are not packed, and stored == bytes
+  bool deflated = false;     ///< false: the bytes are not compressed, and stored == bytes
 };
 
 /// Returns true if `file` begins like a zip file.
 [[nodiscard]] bool is_zip(std::string_view file);
 
-/// The end of a zip file with its longest comment.
+/// The size of a zip file's end with the longest comment.
 inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 
 /// Returns true if `end`, the last bytes of a file, is the end of a zip file.
 [[nodiscard]] bool has_zip_end(std::string_view end);
 
-/// Returns all members, by offset. On success each lies inside the file and none overlaps another. It does not check
-/// their CRCs.
+/// Returns all members, by offset. On success the members are inside the file and do not overlap. CRCs are not checked.
 [[nodiscard]] Result<std::vector<ZipMember>> parse_zip(std::string_view file);
 
 /// Returns the member's bytes as they are in the file.
 [[nodiscard]] std::string_view stored_bytes(std::string_view file, const ZipMember& member);
 
 /// Returns the fault of a member's bytes ("its CRC-32 is 0x..., the zip file says 0x..."); "" if they are whole. It
-/// needs little memory, however large the unpacked member is.
+/// needs little memory, even for a large member.
 [[nodiscard]] std::string check_member(std::string_view file, const ZipMember& member);
 
 /// Unpacks a deflated member of at most `limit` bytes; it does not check the CRC.
 [[nodiscard]] Result<std::string> inflate_member(std::string_view file, const ZipMember& member, std::uint64_t limit);
 
-/// Returns the CRC-32 as in zip files, continued from `before`.
+/// Returns the CRC-32 of zip files, continued from `before`.
 [[nodiscard]] std::uint32_t zip_crc(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace lockstep::checkpoint

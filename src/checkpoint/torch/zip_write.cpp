@@ -15,7 +15,7 @@ constexpr std::uint64_t kZipVersion = 20;      // the version of the format that
 constexpr std::uint64_t kZipVersion64 = 45;    // the version with 64-bit sizes
 constexpr std::uint64_t kZipFirstDate = 0x21;  // 1980-01-01: equal content gives equal files
 
-/// Consecutive fields, each with its number of bytes.
+/// A record that is made of consecutive fields.
 class ZipRecord {
  public:
   ZipRecord& add(std::uint64_t value, std::size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes zip files of members that are not packed, each beginning at a multiple of 64 bytes, as torch.save does:
-// readers can use them in place. No torch here.
+// Writes zip files as torch.save does: members are not compressed and begin at multiples of 64 bytes, so readers can
+// use them in place. It does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace lockstep::checkpoint {
 
 class ZipWriter {
  public:
-  /// Sizes and offsets from `wide_from` on take 64 bits. It is the format's own bound; tests use a smaller one.
+  /// Sizes and offsets from `wide_from` on take 64 bits. The default is the format's bound; tests use a smaller one.
   explicit ZipWriter(std::unique_ptr<WritableFile> file, std::uint64_t wide_from = 0xFFFFFFFF);
 
   /// Adds a member. Throws: IoError.

@@ -28,9 +28,9 @@ ExportFormat format_of(const fs::path& to) {
                    "end it with .safetensors, .pth or .pt");
 }
 
-/// Returns only the tensors: model.load_state_dict() expects no others.
+/// Returns only the tensors, because model.load_state_dict() does not accept other values.
 StateDict weights_to_export(const std::string& source, const ExportOptions& options, FileSystem& files) {
-  // A flat file has no state to name: its tensors are the model.
+  // A flat file has no states: its tensors are the model.
   const bool whole_file = is_weight_file(files, source) && options.state == ExportOptions{}.state;
   const Weights weights = load_weights(source, {whole_file ? "" : options.state}, files);
   StateDict state;
@@ -61,7 +61,7 @@ std::int64_t count_tensors(const TorchValue& value) {
   return count;
 }
 
-/// Writes beside `to` and renames, so that an existing file stays until the new one is whole.
+/// Writes a file beside `to` and renames it, so that an existing file stays until the new one is whole.
 template <class Write>
 void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
   const fs::path temporary = to.string() + fmt::format(".tmp-{}", ::getpid());

@@ -16,7 +16,7 @@ namespace {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-/// A title with the count, then at most `limit` rows.
+/// Returns a title with the count, then at most `limit` rows.
 std::string match_list(const std::string& title, const std::vector<std::string>& rows, std::size_t limit) {
   if (rows.empty()) return "";
   std::string text = fmt::format("{}: {}\n", title, rows.size());
@@ -25,8 +25,8 @@ std::string match_list(const std::string& title, const std::vector<std::string>&
   return text;
 }
 
-/// The entry of each of the model's tensors, by its first name; for tied weights, `weights` may have any of their
-/// names. Null: there is none.
+/// Returns the weights for each of the model's tensors, by the tensor's first name; null if there are none. For tied
+/// weights, `weights` may have any of their names.
 std::map<std::string, const at::Tensor*> entries_by_first_name(const NamedTensors& model, const StateDict& weights) {
   std::map<std::string, const at::Tensor*> entries;
   std::map<const void*, std::string> first_names;

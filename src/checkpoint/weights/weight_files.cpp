@@ -23,7 +23,7 @@ constexpr std::size_t kMostIndexBytes = 256U << 20U;
 
 using WeightMap = std::map<std::string, std::string>;
 
-/// {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
+/// Reads {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}.
 WeightMap read_index(FileSystem& files, const fs::path& path) {
   const auto refuse = [&path](const std::string& why) {
     return DataError(fmt::format("{}: {}", path.string(), why),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of weights of any kind as one tree of values. The name and the first bytes decide the kind.
+// Reads weight files of any kind into one tree of values. The extension decides the kind.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Returns true if `path` is a file of any kind; a checkpoint is a folder.
+/// Returns true if `path` is a file and not a checkpoint folder.
 [[nodiscard]] bool is_weight_file(FileSystem& files, const std::filesystem::path& path);
 
 /// Reads a .safetensors file, the parts that a .safetensors.index.json names, or a file of torch.save.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the state of a file that holds a model's weights.
+// Finds the state that has a model's weights in a file.
 #include "lockstep/checkpoint/weights.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMostStateDepth = 3;  // "ema.module", "checkpoint.model.state_dict"
 
-/// The states in the order in which they are searched.
+/// The keys of states, in the order of the search.
 constexpr std::array<std::string_view, 6> kStateKeys{"ema", "model", "state_dict", "model_state_dict", "module", "net"};
 
 bool holds_tensors(const TorchDict& dict) {
@@ -48,7 +48,7 @@ std::optional<FoundState> find_below(const TorchValue& value, std::string_view k
   return below == nullptr ? std::nullopt : find_state(*below, joined_path(path, key), depth + 1);
 }
 
-/// Returns true if every tensor of `all` is in `part`, whatever prefix the names have.
+/// Returns true if every tensor of `all` is in `part`. A "module." in front of the names does not matter.
 bool is_whole(const FoundState& part, const FoundState& all) {
   const StateDict some = tensors_of(*part.dict);
   const StateDict wanted = tensors_of(*all.dict);
@@ -66,7 +66,7 @@ std::optional<FoundState> find_state(const TorchValue& value, const std::string&
   return holds_tensors(*value.dict()) ? std::optional(FoundState{value.dict(), path}) : std::nullopt;
 }
 
-/// Returns the value that "a.b" names; a key may itself contain dots.
+/// Returns the value at the path "a.b"; a key may itself contain dots.
 const TorchValue* follow_path(const TorchValue& value, std::string_view path) {
   if (const TorchValue* found = value.find(path)) return found;
   for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {

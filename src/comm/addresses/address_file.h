@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of `--dist_url file://`: rank 0 writes the address of its store and the token that opens it, and the others
-// read them. From its first moment only this user can access it; any other file does not count as rank 0's.
+// The file of `--dist_url file://`: rank 0 writes the address of its store and the token that opens it, and the other
+// ranks read them. Only this user can access the file; a file that another user can access is rejected.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::comm {
 
-/// Writes the file whole or not at all, with mode 0600 whatever the umask. Throws: IoError.
+/// Writes the file whole or not at all, with mode 0600, independent of the umask. Throws: IoError.
 void publish_address(const std::filesystem::path& file, const StoreAddress& address);
 
 /// Returns the address from rank 0, or the reason why the file cannot be used: it is missing or torn, or another user

@@ -137,13 +137,13 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   }
   const auto job = find_int(environment, "SLURM_JOB_ID");
   if (slurm && !find(environment, "MASTER_PORT") && job) {
-    plan.port = static_cast<std::uint16_t>(20000 + *job % 10000);  // below the range of ephemeral ports
+    plan.port = static_cast<std::uint16_t>(20000 + *job % 10000);  // this is below the range of ephemeral ports
   } else {
     plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
   }
 }
 
-/// True if the launcher has declared that all ranks are on one host: they need no address that other hosts reach.
+/// Returns true if the launcher has declared that all ranks are on one host: they need no address for other hosts.
 bool is_one_host(const RankInfo& info, const Environment& environment) {
   for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
     if (info.source == names.source)
@@ -160,7 +160,7 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
     plan.store = StoreKind::kTorchAgent;
     plan.prefix = fmt::format("/worker/attempt_{}", plan.info.restart_count);
     plan.info.source = "torchrun's variables and store";
-    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // that store needs no token; connections do
+    plan.token = find(environment, "LOCKSTEP_TOKEN").value_or("");  // the store needs no token, but connections do
   } else {
     plan.store = StoreKind::kRankZero;
     if (is_one_host(plan.info, environment)) plan.host = "127.0.0.1";
@@ -168,8 +168,8 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
   }
 }
 
-/// True for a step of more than one task. The batch and interactive steps run a script, not ranks; their numbers are
-/// Slurm's own.
+/// Returns true for a step of more than one task. The batch and interactive steps, which have special numbers, run a
+/// script, not ranks.
 bool is_slurm_step(const Environment& environment) {
   const auto step = find(environment, "SLURM_STEP_ID");
   if (!step || *step == "4294967291" || *step == "4294967290" || !find(environment, kSlurm.rank)) return false;

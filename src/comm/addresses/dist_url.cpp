@@ -49,7 +49,7 @@ Url parse_url(const std::string& text) {
   return url;
 }
 
-/// Sets one variable from the address, else from the arguments, else from the environment.
+/// Sets one variable to the value in the address, or else in the arguments, or else in the environment.
 void settle(Environment& environment, const char* name, const Url& url, const std::optional<std::string>& argument) {
   const bool is_rank = std::string(name) == "RANK";
   const auto in_url = url.query.find(is_rank ? "rank" : "world_size");
@@ -122,7 +122,7 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
   if (url.place.empty() || url.place.front() != '/') {
     throw UsageError(fmt::format("--dist_url file://{} has no absolute path", url.place), kForms);
   }
-  // discover_world() needs an address; the file has the real one.
+  // discover_world() needs some address; the file has the real one.
   own["MASTER_ADDR"] = url.query.count("host") != 0 ? url.query.at("host") : "file";
   own["MASTER_PORT"] = "1";
   WorldPlan plan = discover_world(own);

@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Splits a list at commas, or spaces, outside of brackets.
+// Splits a list at the commas or spaces outside brackets.
 std::vector<std::string_view> split(std::string_view list) {
   std::vector<std::string_view> parts;
   std::size_t start = 0;
@@ -37,7 +37,7 @@ std::optional<std::int64_t> number_of(std::string_view digits) {
   return std::stoll(std::string(digits));
 }
 
-// "08-11" or "7". Returns false if it is neither.
+// Adds the numbers of a range such as "08-11" or "7". Returns false if `range` is neither.
 bool add_range(std::string_view range, std::size_t most, Names& numbers) {
   const auto dash = range.find('-');
   const std::string_view low = range.substr(0, dash);
@@ -50,8 +50,8 @@ bool add_range(std::string_view range, std::size_t most, Names& numbers) {
   return true;
 }
 
-// "a[1-2]b[3]": combines every number of each bracket with every number of the later ones; the last bracket runs
-// fastest.
+// Adds the hosts of a part such as "a[1-2]b[3]": combines every number of each bracket with every number of the later
+// brackets; the last bracket varies fastest.
 bool add_hosts(std::string_view part, std::size_t most, Names& hosts) {
   Names names = {""};
   while (!part.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchrun's own store, through which programs started by torchrun can meet.
+// torchrun's own store, through which the ranks of a program started by torchrun can meet.
 #pragma once
 
 #include <chrono>

@@ -23,7 +23,7 @@ std::uint64_t digest(const Settings& settings) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-/// Returns "7 on rank 0, 8 on ranks 1, 2"; empty if all have the same.
+/// Returns "7 on rank 0, 8 on ranks 1, 2"; empty if all ranks have the same value.
 std::string differing_values(const std::string& key, const std::vector<Settings>& all) {
   std::vector<std::pair<std::string, std::vector<int>>> values;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

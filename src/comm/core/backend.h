@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries the bytes of one group: blocking, one collective at a time. The queue above it makes it asynchronous.
+// Carries the bytes of one group, blocking, one collective at a time. The operation queue makes it asynchronous.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -13,12 +13,12 @@
 
 namespace lockstep::comm {
 
-/// Runs operations, one after the other.
+/// Runs operations one after another.
 class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// Runs one operation to its end or throws. It is never called twice at the same time.
+  /// Runs one operation to its end, or throws. Calls never overlap.
   /// Throws: PeerError, TimeoutError, UsageError (the ranks called different collectives).
   virtual void run(const Collective& collective) = 0;
 
@@ -28,7 +28,7 @@ class Runner {
   /// Makes a run() under way on any rank end soon, with this rank's `reason`. Thread-safe: yes.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Announces to the peers that this rank leaves in order. Only the destructor is called after it.
+  /// Announces to the peers that this rank leaves in order. Only the destructor may be called afterwards.
   virtual void leave() noexcept = 0;
 };
 
@@ -36,24 +36,24 @@ class Backend : public Runner {
  public:
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// Opens a channel that carries messages to `peer`, or from it, in order. The channel may outlive the backend. Call
-  /// it once for each peer and direction.
+  /// Opens a channel that carries messages to `peer`, or from `peer`, in order. The channel may outlive the backend.
+  /// Call this function once for each peer and direction.
   /// Thread-safe: yes.
   [[nodiscard]] virtual std::unique_ptr<Runner> open_channel(int peer, bool sending) = 0;
 
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, c10::ScalarType dtype) = 0;
 
-  /// Compares the descriptors of all ranks, then runs the collective of this kind.
+  /// Compares the descriptors of all ranks, then runs the collective according to its kind.
   void run(const Collective& collective) final;
 
  protected:
-  /// Compares the descriptors; waits until all ranks have called it. Reductions that copy first may compare themselves.
+  /// Waits until all ranks have called it, and compares the descriptors. Reductions that copy first may do so later.
   virtual void meet(const Collective& collective) = 0;
-  /// Runs all_reduce, reduce and reduce_scatter. Compares the descriptors too.
+  /// Runs all_reduce, reduce and reduce_scatter, and compares the descriptors.
   virtual void reduce(const Collective& collective) = 0;
-  /// Runs collectives that only move bytes (moves.h). Compares the descriptors too.
+  /// Runs collectives that only move bytes (moves.h), and compares the descriptors.
   virtual void move(const Collective& collective) = 0;
-  /// Called after the collective, for ranks that query this rank's progress.
+  /// Called after a collective, to record this rank's progress for other ranks.
   virtual void note_finished(std::uint64_t /*sequence*/) noexcept {}
 };
 

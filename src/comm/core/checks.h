@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the arguments of a group's functions: every error has the values. The same for all backends, before any data
-// are sent.
+// Checks the arguments of a group's functions before any data are sent, the same for all backends. Every error names
+// the values.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -21,16 +21,16 @@ struct Place {
 /// Throws: UsageError for a tensor that cannot be reduced with `op`.
 void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb);
 
-/// Returns the number of a rank's partial sums. Throws: UsageError if the tensor has another number of rows.
+/// Returns the number of a rank's partial sums. Throws: UsageError if the tensor does not have that number of rows.
 [[nodiscard]] int check_rows(const at::Tensor& tensor, const ReduceOptions& options, Place place, const char* verb);
 
 /// Throws: UsageError for a tensor whose bytes cannot be carried.
 void check_copyable(const at::Tensor& tensor, const char* verb);
 
-/// Throws: UsageError if `other` does not have the dtype of `tensor`, or not `numel` elements.
+/// Throws: UsageError if `other` does not have the dtype of `tensor` and `numel` elements.
 void check_partner(const at::Tensor& tensor, const at::Tensor& other, std::int64_t numel, const char* verb);
 
-/// Throws: UsageError if there is no such rank.
+/// Throws: UsageError if `root` is not a rank.
 void check_root(int root, int world, const char* verb);
 
 /// Throws: UsageError if `peer` is not another rank.
@@ -39,7 +39,7 @@ void check_peer(int peer, Place place, const char* verb);
 /// Throws: UsageError if the first dimension cannot be divided among the ranks.
 void check_divisible(const at::Tensor& tensor, int world, const char* verb);
 
-/// Throws: UsageError unless there is one tensor per rank, with the same type and shape; unless `alike`, the first
+/// Throws: UsageError unless there is one tensor per rank, all of the same dtype and shape; without `alike` the first
 /// dimension may differ.
 void check_list(const std::vector<at::Tensor>& tensors, int world, bool alike, const char* verb);
 

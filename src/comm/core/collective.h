@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective, as the backends see it: bytes, a dtype, a deadline. No tensors.
+// One collective as the backends see it: bytes, a dtype and a deadline, without tensors.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -34,17 +34,17 @@ enum class Kind : std::uint8_t {
   kSend,
   kRecv,
   kBarrier,
-  kConnect,   ///< no collective: a GPU's transport connects
-  kStepGraph  ///< all collectives of a recorded step
+  kConnect,   ///< not a collective: the transport of GPU tensors connects
+  kStepGraph  ///< all collectives of a recorded step together
 };
 
 /// The values that must be equal on all ranks. Ranks exchange them, byte for byte, before they touch data.
 struct Descriptor {
   std::uint64_t sequence = 0;
-  std::int64_t numel = 0;           ///< elements of a row; if ranks have different numbers, of all ranks together
-  std::uint64_t counts_digest = 0;  ///< of `counts`; of kStepGraph that of its collectives
+  std::int64_t numel = 0;           ///< elements of a row; if ranks have different numbers, the sum over all ranks
+  std::uint64_t counts_digest = 0;  ///< digest of `counts`; for kStepGraph the digest of its collectives
   std::int32_t root = 0;
-  std::int32_t replicas = 0;  ///< as ReduceOptions::replicas
+  std::int32_t replicas = 0;  ///< the value of ReduceOptions::replicas
   Kind kind = Kind::kBarrier;
   std::uint8_t op = 0;
   std::int8_t dtype = 0;
@@ -54,7 +54,7 @@ struct Descriptor {
   bool operator==(const Descriptor&) const = default;
 };
 
-/// The number of elements of each rank, if they differ: by rank; for all_to_all by rank * world + receiver.
+/// The number of elements of each rank, if they differ, indexed by rank; for all_to_all by rank * world + receiver.
 using Counts = std::shared_ptr<const std::vector<std::int64_t>>;
 
 struct Collective {
@@ -63,25 +63,25 @@ struct Collective {
   int rows = 1;           ///< rows of this rank's data: reductions over replicas have one per partial sum
   std::size_t item_bytes = 1;
   const std::byte* data = nullptr;  ///< this rank's data
-  std::byte* output = nullptr;      ///< the result's place; may be part of `data`
+  std::byte* output = nullptr;      ///< memory for the result; may be part of `data`
   Counts counts = nullptr;
-  TimePoint deadline = {};  ///< a moment of AwakeClock
+  TimePoint deadline = {};  ///< a time of AwakeClock
   std::chrono::milliseconds timeout{0};
-  bool caller_waits = false;                ///< it runs in a thread that has no other work
-  std::int64_t step = fault::noted_step();  ///< the training step in which it was called; -1: unknown
-  int bucket = -1;                          ///< the number of a gradient bucket, of `buckets`
+  bool caller_waits = false;                ///< the operation runs in a thread that has no other work
+  std::int64_t step = fault::noted_step();  ///< training step in which the collective was called; -1: unknown
+  int bucket = -1;                          ///< number of the gradient bucket, out of `buckets`
   int buckets = 0;
-  bool on_device = false;  ///< data and output are on a device: hosts only compare their calls
+  bool on_device = false;  ///< data and output are on a device: the hosts only compare their calls
 };
 
-/// Returns the time when the operation gives up, as a moment of AwakeClock: at its deadline, or later while the
-/// launcher sees another rank at long work. A waiting thread calls it again after kAwakeLook at the latest.
+/// Returns the time of AwakeClock at which the operation times out: its deadline, or later while the launcher sees
+/// another rank at long work. A waiting thread calls it again at least every kAwakeLook.
 [[nodiscard]] TimePoint end_of(const Collective& collective);
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
 [[nodiscard]] inline bool is_move(Kind kind) { return kind > Kind::kReduceScatter && kind <= Kind::kScatter; }
 
-/// The place of a partial sum of a reduction, and the replicas in the sum.
+/// A partial sum of a reduction: the rank and the row that hold it, and the replicas in it.
 struct Piece {
   int rank = 0;
   int row = 0;
@@ -103,7 +103,7 @@ struct Piece {
 /// Returns the elements of a reduction's result on `rank`.
 [[nodiscard]] ElementRange result_range(const Descriptor& call, int world, int rank);
 
-/// Returns "all_reduce"; it lives for the whole program.
+/// Returns the name, such as "all_reduce"; the string lives for the whole program.
 [[nodiscard]] const char* name_of(Kind kind);
 
 /// Returns "all_reduce(sum) of 12 float32".

@@ -9,7 +9,7 @@ namespace lockstep::comm {
 namespace {
 
 struct Row {
-  std::vector<std::string_view> words;  ///< all of them, in any order
+  std::vector<std::string_view> words;  ///< words that must all occur, in any order
   NcclAdvice advice;
 };
 
@@ -17,7 +17,7 @@ const NcclAdvice kSameGpu = {
     "two ranks use the same GPU, which NCCL does not allow",
     "start at most one rank per GPU; each takes the GPU of its LOCAL_RANK among CUDA_VISIBLE_DEVICES"};
 
-/// If a rank is known to have ended, it is blamed before this table is used: here none is known.
+/// Advice for a lost connection if no rank is known to have ended: such a rank is blamed before this table is used.
 const NcclAdvice kLostConnection = {
     "NCCL lost its connection to another rank, and no rank is known to have ended: most often the network between the "
     "GPUs broke",
@@ -30,7 +30,7 @@ const NcclAdvice kPeerAccess = {
     "NCCL_P2P_DISABLE=1 works around it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) "
     "and switch ACS off"};
 
-/// The rows go from the special to the general: the first match counts.
+/// The rows go from the most specific to the most general: the first match counts.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"Duplicate GPU detected"}, kSameGpu},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causes and remedies of NCCL's errors: a table over the words of its log. No NCCL and no CUDA in here, so that
-// `lockstep` can use it on a log from anywhere.
+// Causes and remedies of NCCL's errors, in a table that is searched by the words of NCCL's log. It needs neither NCCL
+// nor CUDA, so that `lockstep` can use it on a log from any machine.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 namespace lockstep::comm {
 
 struct NcclAdvice {
-  std::string cause;   ///< one sentence
+  std::string cause;   ///< the cause, in one sentence
   std::string remedy;  ///< the setting or part to change
 };
 
-/// Returns the advice of the first row of the table whose words occur in `log`, any part of NCCL's output or of its
-/// errors. Returns none if no row matches. It is a pure function.
+/// Returns the advice of the first row whose words occur in `log`, a part of NCCL's output or error text; none if no
+/// row matches. It is a pure function.
 [[nodiscard]] std::optional<NcclAdvice> nccl_advice(std::string_view log);
 
 /// Returns the advice for an operation that never ended although every rank had called it. It is a pure function.

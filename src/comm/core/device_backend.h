@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Carries tensors on devices, without the host's help: it enqueues and never waits for the device. It does not know
-// which ranks are late or dead; device_path.h adds that.
+// Carries tensors between devices without host memory: it enqueues work and never waits for the device. It does not
+// know which ranks are late or dead; device_path.h adds that.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -14,7 +14,7 @@
 
 namespace lockstep::comm {
 
-/// The end of work enqueued on a device.
+/// An event that marks the end of work enqueued on a device.
 class DeviceEvent {
  public:
   DeviceEvent() = default;
@@ -22,7 +22,7 @@ class DeviceEvent {
   DeviceEvent(const DeviceEvent&) = delete;
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 
-  /// Makes later work of the calling thread's current stream run after it. Blocks: no.
+  /// Makes later work on the calling thread's current stream run after the event. Blocks: no.
   virtual void hold_stream() = 0;
   /// Thread-safe: yes.
   [[nodiscard]] virtual bool is_done() = 0;
@@ -41,14 +41,14 @@ class DeviceBackend {
   /// Returns false for operations that it cannot carry, such as a bitwise reduction; those go through host memory.
   [[nodiscard]] virtual bool takes(const Collective& collective) const = 0;
 
-  /// Enqueues the collective on its own stream, behind the current stream's earlier work. The tensors are contiguous
-  /// and live until the event is done; `collective` has their device addresses.
-  /// Blocks: not for the device; if it connects first, until the peers do, or until abort().
+  /// Enqueues the collective on the transport's own stream, after the current stream's earlier work. The tensors are
+  /// contiguous and live until the event is done; `collective` has their device addresses.
+  /// Blocks: never for the device; at the first connection until the peers connect, or until abort().
   /// Throws: ResourceError with advice.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> enqueue(const Collective& collective, const at::Tensor& input,
                                                              const at::Tensor& output) = 0;
 
-  /// Returns the end of the current stream's work so far.
+  /// Returns an event at the end of the current stream's work so far.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> mark() = 0;
 
   /// Returns an error that the transport itself reports, if there is one. Thread-safe: yes.

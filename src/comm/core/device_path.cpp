@@ -20,14 +20,14 @@
 namespace lockstep::comm {
 namespace {
 
-// The hosts notice a death by a closed socket, as NCCL does by its own; a busy host may be later by this time.
+// The hosts notice a death by a closed socket, and so does NCCL; a busy host may notice it this much later.
 constexpr auto kNaming = std::chrono::seconds(1);
-// A transport's own abort may hang, as NCCL's does if a peer is stopped.
+// The time limit of a transport's abort, which may hang, as NCCL's does if a peer is stopped.
 constexpr auto kAbortLimit = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
 
-/// The event of a collective that is still being enqueued, which may wait for peers: until then the event is not done.
+/// The event of a collective that is still being enqueued, which may wait for peers; until then it is not done.
 class LateEvent final : public DeviceEvent {
  public:
   void set(std::shared_ptr<DeviceEvent> event) {
@@ -59,7 +59,7 @@ class LateEvent final : public DeviceEvent {
   bool given_up_ = false;
 };
 
-/// An enqueued collective. `finish` is later work on the waiting stream; it may be empty.
+/// An enqueued collective. `finish` enqueues later work on the waiting stream; it may be null.
 class DeviceOperation final : public Operation {
  public:
   DeviceOperation(const DeviceWatch::Entry& entry, std::shared_ptr<DeviceWatch> watch, std::function<void()> finish)
@@ -74,7 +74,7 @@ class DeviceOperation final : public Operation {
   bool is_done() const noexcept override { return watch_->failure() != nullptr || has_ended(); }
 
  private:
-  /// A failed device reports its error at every call; the watch finds the failure, and wait() throws it.
+  /// A failed device throws at every call; the watch finds that failure, and wait() throws it.
   bool has_ended() const noexcept {
     try {
       return event_->is_done();
@@ -98,7 +98,7 @@ class RecordedOperation final : public Operation {
 
   void wait() override {
     event_->hold_stream();
-    tensors_ = {};  // from here on their memory may serve later work of the recording
+    tensors_ = {};  // later work of the recording may reuse their memory from now on
     if (const auto finish = std::exchange(finish_, nullptr)) finish();
   }
   bool is_done() const noexcept override { return true; }
@@ -175,7 +175,7 @@ void DevicePath::replay(std::uint64_t recorded, const std::function<void()>& lau
   });
 }
 
-/// Lets the hosts meet. The watch looks after the work that `enqueue` puts on a stream, until its event is done.
+/// Starts the hosts' meeting. The watch observes the work that `enqueue` puts on a stream, until its event is done.
 void DevicePath::watch(DeviceWatch::Entry& entry, const std::function<std::shared_ptr<DeviceEvent>()>& enqueue) {
   const auto event = std::make_shared<LateEvent>();
   entry.event = event;
@@ -189,14 +189,14 @@ void DevicePath::watch(DeviceWatch::Entry& entry, const std::function<std::share
     event->set(enqueue());
   } catch (...) {
     event->give_up();
-    // The peers have met this rank and would wait. An earlier failure is kept.
+    // The peers have compared this call and would wait for it. An earlier failure is kept.
     watch_->fail(watch_->named(entry.collective, std::current_exception()));
     std::rethrow_exception(watch_->failure());
   }
 }
 
-/// The meeting starts before the transport has the call: the transport may first connect to peers, and only the meeting
-/// knows which rank it waits for.
+/// Starts the hosts' meeting before the transport gets the call. The transport may first connect to peers, and only the
+/// meeting knows which rank is missing.
 void DevicePath::meet(DeviceWatch::Entry& entry) {
   if (queue_ == nullptr) return;
   auto meeting = std::make_shared<QueuedOperation>(entry.collective, std::array<at::Tensor, 2>{}, nullptr);
@@ -247,7 +247,7 @@ void DevicePath::abort_transport() noexcept {
     }).detach();
     (void)end.wait_for(kAbortLimit);
   } catch (const std::exception&) {
-    transport_->abort();  // no memory for a thread
+    transport_->abort();  // there is no memory for a thread
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path of a group's device tensors. The transport carries them, the queue of the host's backend compares the calls
-// of the ranks, and a watch finds late and dead ranks. The thread that calls a collective never waits for a GPU.
+// Runs the collectives of a group's device tensors. The transport carries the tensors, the queue of the host's backend
+// compares the ranks' calls, and a watch finds late and dead ranks. A caller of a collective never waits for a GPU.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace lockstep::comm {
 
 class DevicePath {
  public:
-  /// `queue` is that of the group's host backend; null in a world of one.
+  /// `queue` is the queue of the group's host backend; null in a world of one.
   DevicePath(std::unique_ptr<DeviceBackend> transport, std::shared_ptr<OperationQueue> queue, World world,
              std::chrono::milliseconds timeout);
   ~DevicePath();
@@ -29,15 +29,15 @@ class DevicePath {
 
   [[nodiscard]] std::string name() const { return transport_->name(); }
 
-  /// Returns true if the transport can carry these tensors of its device. Either tensor may be undefined.
+  /// Returns true if the transport can carry these tensors. Either tensor may be undefined.
   [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
 
   /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread. While that stream is
-  /// recorded, the hosts do not meet for it, and nothing watches it: replay() does both.
+  /// recorded, the hosts do not compare the call and the watch ignores it: replay() does both.
   /// Throws: the group's failure.
   [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);
 
-  /// As replay_step().
+  /// Implements replay_step().
   void replay(std::uint64_t recorded, const std::function<void()>& launch);
 
   /// Throws: the group's failure. If it does not throw, data that the host has already read from the device are
@@ -47,8 +47,8 @@ class DevicePath {
 
   void abort(const std::string& reason) noexcept;
 
-  /// Closes the path; call it before the queue is closed. With `orderly` operations under way may end first, under the
-  /// watch and for a bounded time; the rest is aborted.
+  /// Closes the path; call it before the queue is closed. With `orderly`, operations under way get a bounded time to
+  /// end, still watched; the rest are aborted.
   void close(bool orderly) noexcept;
 
  private:
@@ -61,10 +61,10 @@ class DevicePath {
   const std::shared_ptr<DeviceBackend> transport_;  ///< shared with a thread that aborts it
   const std::shared_ptr<OperationQueue> queue_;
   const std::chrono::milliseconds timeout_;
-  std::mutex order_;                         ///< held while a call is given to the queue and to the transport
+  std::mutex order_;                         ///< held while a call is passed to the queue and to the transport
   mutable std::mutex mutex_;                 ///< guards the members below
-  std::shared_ptr<Operation> last_meeting_;  ///< null: there was none
-  std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, which get failures from it
+  std::shared_ptr<Operation> last_meeting_;  ///< the newest comparison of calls; null: there was none
+  std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, to which it reports failures
 };
 
 }  // namespace lockstep::comm

@@ -14,9 +14,9 @@
 namespace lockstep::comm {
 namespace {
 
-// The interval of the looks: a query of a GPU costs a microsecond, and a verdict may be a millisecond late.
+// The interval of the looks: a query of a GPU costs a microsecond, and a failure may be noticed a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
-// Shorter waits are not worth a note, and each note takes some of the rank's time.
+// The shortest wait that is noted: each note takes some of the rank's time.
 constexpr auto kLongWait = std::chrono::milliseconds(100);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
@@ -28,7 +28,7 @@ std::exception_ptr problem_error(const World& world, const Collective& collectiv
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
 
-/// The device itself failed: all work on it is lost.
+/// Makes the error for a device that failed itself, so that all work on it is lost.
 std::exception_ptr device_error(const World& world, const Collective& collective, const char* message) {
   return std::make_exception_ptr(
       ResourceError(fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),
@@ -112,7 +112,7 @@ void DeviceWatch::check(Time now) {
 /// Returns the failure of an operation that is not done; null: it may continue.
 std::exception_ptr DeviceWatch::verdict(const Entry& entry, Time now) const {
   const bool met = entry.meeting == nullptr || entry.meeting->is_done();
-  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws the result of the comparison
+  if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws if the calls differ
   if (hooks_.check_group) hooks_.check_group(entry.collective);
   // The meeting itself reports which rank it waits for.
   return met && now >= end_of(entry.collective) ? hang_error(world_, entry.collective) : nullptr;
@@ -139,8 +139,8 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
-/// A rank that waits for its GPU is in no collective of the hosts: without this note it looks like one that did not
-/// come.
+/// Notes a long wait. A rank that waits for its GPU is in no collective of the hosts: without the note it looks as if
+/// it had not called the collective.
 void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   const bool is_long = now >= front.collective.deadline - front.collective.timeout + kLongWait;
   const bool waits = !done && (waits_long_ || is_long);
@@ -149,7 +149,7 @@ void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   hooks_.on_long_wait(front.collective, !waits);
 }
 
-/// After a failure, tensors that the device still uses keep their memory, unless the device no longer answers.
+/// Forgets operations that have ended. After a failure, tensors that a responding device still uses keep their memory.
 void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
   const std::lock_guard lock(mutex_);
   try {
@@ -164,7 +164,7 @@ void DeviceWatch::forget_ended(std::deque<Entry>& ended) {
 }
 
 std::size_t DeviceWatch::look(Time now) {
-  std::deque<Entry> ended;  // their tensors are freed without the locks
+  std::deque<Entry> ended;  // destroyed last, so that their tensors are freed without the locks
   const std::lock_guard looking(looking_);
   while (!failure()) {
     std::optional<Entry> front;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks after the device collectives under way. A GPU waits for a dead peer for ever and does not report it. Meanwhile
-// the ranks' hosts compare their calls (the meeting), so that they know the rank that a collective waits for.
+// Watches the device collectives under way. A GPU waits for a dead peer for ever and does not report it. The hosts
+// compare the ranks' calls at the same time (the meeting), so that they know the rank that a collective waits for.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -28,22 +28,22 @@ class DeviceWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// The functions that it calls, from any thread that looks.
+  /// The functions that the watch calls, from any thread that runs look().
   struct Hooks {
-    std::function<std::optional<std::string>()> problem;    ///< the transport's own report
+    std::function<std::optional<std::string>()> problem;    ///< returns the transport's own error
     std::function<void(const Collective&)> check_group;     ///< throws the group's failure
-    std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set; ends operations
+    std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set, to end operations
                                                             ///< under way
-    /// Called, by one thread at a time, once a collective has taken longer than a wait worth a note, and at its end.
+    /// Called, by one thread at a time, when a collective has taken so long that the wait is noted, and at its end.
     std::function<void(const Collective&, bool ends)> on_long_wait;
-    std::chrono::milliseconds naming{0};  ///< how much later than the transport the group may notice a death
+    std::chrono::milliseconds naming{0};  ///< how much later the group may notice a death than the transport
   };
 
-  /// A collective under way. `meeting`: the comparison of all ranks' calls; none in a world of one.
+  /// A collective under way. `meeting` is the comparison of all ranks' calls; null in a world of one.
   struct Entry {
     std::shared_ptr<DeviceEvent> event;
     std::shared_ptr<Operation> meeting;
-    Collective collective;  ///< with its deadline set
+    Collective collective;  ///< the call, with its deadline set
     std::array<at::Tensor, 2> tensors;
   };
 
@@ -52,25 +52,25 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  /// Starts the thread; call it once. Without it look() is called directly.
+  /// Starts the watch's thread; call it once. Without the thread, look() is called directly.
   void start();
   void add(Entry entry);
-  /// Ends the thread; nothing is watched after that.
+  /// Ends the thread, and with it the watch.
   void stop() noexcept;
 
-  /// Looks once at everything under way, at the time `now` of AwakeClock. Returns: the number of operations left.
+  /// Checks everything under way once, at time `now` of AwakeClock. Returns: the number of operations left.
   /// Thread-safe: yes.
   std::size_t look(Time now);
 
-  /// Looks now, and throws a failure that it finds. If it returns, results that were already read are complete.
+  /// Checks now, and throws the failure, if any. If it returns, results that the host has already read are complete.
   /// Thread-safe: yes.
   void check(Time now);
 
-  /// Returns the group's failure, which names a rank, if it comes within Hooks::naming; else `error`. Thread-safe: yes.
+  /// Returns the group's failure, which names a rank, if known within Hooks::naming; else `error`. Thread-safe: yes.
   [[nodiscard]] std::exception_ptr named(const Collective& collective, const std::exception_ptr& error) const noexcept;
 
   /// Stores `error` unless there is already a failure. Operations may be ended only after that, so that a rank that
-  /// reads an unfinished result finds the failure. Returns: true if it is the first. Thread-safe: yes.
+  /// reads an unfinished result finds the failure. Returns: true if `error` is the first failure. Thread-safe: yes.
   bool note(const std::exception_ptr& error);
   /// Does the same as note(), and ends operations under way.
   void fail(const std::exception_ptr& error);
@@ -92,13 +92,12 @@ class DeviceWatch {
 
   const World world_;
   const Hooks hooks_;
-  std::mutex looking_;  ///< held for a whole look; taken before mutex_
+  std::mutex looking_;  ///< held during a whole look(); locked before mutex_
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;
   std::exception_ptr failure_;
-  bool waits_long_ = false;  ///< true if on_long_wait was called for the first of entries_; belongs to the looking
-                             ///< thread
+  bool waits_long_ = false;  ///< on_long_wait was called for the first of entries_; guarded by looking_
   bool stopping_ = false;
   std::thread thread_;
 };

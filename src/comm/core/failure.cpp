@@ -72,7 +72,7 @@ std::string here_text(const World& world, const Collective& collective) {
 }  // namespace
 
 std::string failure_text(const World& world, const FailureRecord& record, const Collective& collective) {
-  // A lost node has a record of its own; none of its ranks failed.
+  // A lost node has its own record; none of its ranks failed.
   const std::string failure = record.kind == FailureKind::kLost
                                   ? record.message
                                   : fmt::format("{} failed: {}", named(record.rank, record.host), words_of(record));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of a group's failures, the same for all backends, and the record of the first one in the store.
+// The texts of a group's failures, the same for all backends, and the store's record of the first failure.
 #pragma once
 
 #include <exception>
@@ -15,38 +15,38 @@
 
 namespace lockstep::comm {
 
-/// The facts about the ranks that a backend needs to name them.
+/// The facts that a backend needs to name ranks in errors.
 struct World {
   int rank = 0;
   int size = 1;
-  int whole = 0;                   ///< the size in messages, if the group is one host's part of another; 0: size
-  std::vector<std::string> hosts;  ///< by rank
-  std::vector<int> ranks = {};     ///< ranks in the job, by rank of this group; empty: the same
-  std::vector<int> speakers = {};  ///< ranks that use the transport; empty: all
+  int whole = 0;                   ///< world size in messages, if the group is one host's part of another; 0: size
+  std::vector<std::string> hosts;  ///< host names by rank
+  std::vector<int> ranks = {};     ///< each rank's number in the job, by rank of this group; empty: the same
+  std::vector<int> speakers = {};  ///< ranks that use the transport; empty: all ranks
   std::shared_ptr<Store> store;
   std::string prefix;  ///< prefix of this group's own keys in `store`
-  /// How long to wait for the record of a rank's death: the launcher's agent reaps the rank a moment later.
+  /// How long to wait for the record of a rank's death: the launcher's agent writes it a moment after the death.
   std::chrono::milliseconds patience{0};
 };
 
-/// Writes the record unless there is one. Swallows the store's errors: the store may be the cause.
+/// Writes the record unless there is one. Ignores the store's errors, since the store may be the cause.
 void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 
 /// Returns the record, if one was written within the world's patience. Never throws.
 [[nodiscard]] std::optional<FailureRecord> first_failure(const World& world) noexcept;
 
-/// Returns the number of a group's rank in the job.
+/// Returns the rank in the job of the group's rank `rank`.
 [[nodiscard]] int job_rank(const World& world, int rank);
 
 /// Returns "rank 2 on host-a" for a rank of this group.
 [[nodiscard]] std::string rank_text(const World& world, int rank);
 
-/// Throws the error for a rank that is gone: a PeerError with the reason, if the store knows it; if the rank ended
+/// Throws the error for a rank that is gone: a PeerError, with the reason if the store has it; if the rank ended
 /// because the calls differed, the same UsageError.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
-/// Throws the error for a rank that answers but whose connection was lost; `why` may be empty. If the store knows of a
-/// failed rank, that is the reason.
+/// Throws the error for a rank that answers but whose connection was lost; `why` may be empty. If the store has the
+/// record of a failed rank, that failure is the reason.
 [[noreturn]] void throw_disconnection(const World& world, int rank, const std::string& why,
                                       const Collective& collective);
 
@@ -59,7 +59,7 @@ struct LateRank {
   std::string detail;
 };
 
-/// The advice about a late rank, with the variable that sets the limit.
+/// Returns the advice about a late rank, with the variable that sets the limit.
 [[nodiscard]] std::string timeout_hint();
 
 [[nodiscard]] TimeoutError timeout_error(const World& world, const Collective& collective,

@@ -291,7 +291,7 @@ class Group final : public OwnedGroup {
     return collective;
   }
 
-  /// Returns the `own_counts` of all ranks, one after the other. Also compares the elements of a row.
+  /// Returns the `own_counts` of all ranks, one after another. Also compares the number of elements in a row.
   std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& own_counts, std::int64_t row) {
     const auto size = static_cast<std::int64_t>(own_counts.size());
     const at::Tensor input = at::full({size + 1}, row, at::kLong);
@@ -312,7 +312,7 @@ class Group final : public OwnedGroup {
     return counts;
   }
 
-  /// Makes `out` one part per rank.
+  /// Sets `out` to one part per rank, and submits the gathering.
   Work submit_gathering(Collective collective, const at::Tensor& input, std::vector<at::Tensor>& out) {
     const at::Tensor whole = at::empty(with_first(input, world_size(), false), input.options().requires_grad(false));
     out.clear();
@@ -336,7 +336,7 @@ class Group final : public OwnedGroup {
     return submit(std::move(collective), input, output, queue_.get());
   }
 
-  // Strided and device memory is copied at the call and written back at the end.
+  // Strided tensors and device tensors are copied at the call and written back at the end.
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output, OperationQueue* queue) {
     const at::Tensor from = input.defined() ? host_copy(input) : input;
     const bool in_place = input.is_same(output);
@@ -366,7 +366,7 @@ class Group final : public OwnedGroup {
     return Work(std::move(operation));
   }
 
-  /// Notes this group's calls there, for calls_of(); null: no longer.
+  /// Notes this group's calls in `calls`, for calls_of(); null: stops noting them.
   void note_in(StepCalls* calls) {
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -394,12 +394,12 @@ class Group final : public OwnedGroup {
 
   const std::string name_;
   GroupOptions options_;
-  Backend* backend_;  ///< the backend of the queue, or alone_
+  Backend* backend_;  ///< the queue's backend, or alone_
   bool closed_ = false;
   int splits_ = 0;
-  std::unique_ptr<Backend> alone_;         ///< for a world of one: no queue, no thread
-  std::shared_ptr<OperationQueue> queue_;  ///< for other worlds
-  std::unique_ptr<DevicePath> device_;     ///< for tensors that a transport carries in place; may be null
+  std::unique_ptr<Backend> alone_;         ///< backend of a world of one, without queue and thread
+  std::shared_ptr<OperationQueue> queue_;  ///< queue of any other world
+  std::unique_ptr<DevicePath> device_;     ///< path of device tensors that a transport carries; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

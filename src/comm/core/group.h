@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only ProcessGroup: checks its arguments, stages tensors that are not plain memory, and passes operations to a
-// queue over a backend.
+// The only implementation of ProcessGroup: it checks the arguments, stages tensors that are not plain memory, and
+// passes operations to the queue of a backend.
 #pragma once
 
 #include <chrono>
@@ -17,37 +17,37 @@
 
 namespace lockstep::comm {
 
-/// A group whose owner closes it.
+/// A group that its owner closes.
 class OwnedGroup : public ProcessGroup {
  public:
-  /// Leaves the group. With `orderly` the peers learn that this rank is done; else they find it dead. Waits a bounded
-  /// time for operations under way, and never throws.
+  /// Leaves the group. With `orderly` the peers learn that this rank is done; otherwise this rank seems dead to them.
+  /// Waits a bounded time for operations under way, and never throws.
   virtual void close(bool orderly) noexcept = 0;
 
-  /// As check_group().
+  /// Implements check_group().
   virtual void check() = 0;
 
-  /// As calls_of().
+  /// Implements calls_of().
   virtual StepCalls calls_of(const std::function<void()>& work) = 0;
-  /// As lockstep::note_on_host().
+  /// Implements lockstep::note_on_host().
   virtual void note_on_host(const std::string& call) = 0;
-  /// As replay_step().
+  /// Implements replay_step().
   virtual void replay_step(std::uint64_t recorded, const std::function<void()>& launch) = 0;
 };
 
-/// The members of a part of a group, as ranks of the group, in the part's order.
+/// A part of a group that becomes its own group (split()).
 struct Part {
   std::vector<int> members;
   int rank = 0;      ///< this rank's number in the part
-  std::string name;  ///< the same for all members; no other part of the job has it
+  std::string name;  ///< the part's name: the same for all members, and unique in the job
 };
 
 struct GroupOptions {
   Place place;
   std::chrono::milliseconds timeout{0};
-  /// Carries device tensors; null: they go through host memory.
+  /// The transport of device tensors; null: they go through host memory.
   std::unique_ptr<DeviceBackend> transport = nullptr;
-  World world = {};  ///< names the ranks in errors of the transport
+  World world = {};  ///< the ranks' names for errors of the transport
   /// Connects the members of a part. Collective over them.
   std::function<std::shared_ptr<OwnedGroup>(const Part& part)> form_part = nullptr;
 };

@@ -15,7 +15,7 @@ at::Tensor host_copy(const at::Tensor& tensor) {
   return empty_host(tensor.sizes(), tensor).copy_(tensor.detach());
 }
 
-// The memory is pinned for a GPU, which then accesses it directly, several times as fast.
+// Memory for a GPU is pinned: the GPU then accesses it directly, several times as fast.
 at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like) {
   const auto options = like.options().device(c10::kCPU).requires_grad(false);
   return at::empty(sizes, options.pinned_memory(like.is_cuda()));
@@ -23,7 +23,7 @@ at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like) {
 
 std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to) {
   if (to.is_cpu()) return [from, to] { to.detach().copy_(from); };
-  // The copy runs in another thread, but in order with the caller's stream.
+  // The copy runs in another thread, but on the caller's stream.
   const c10::Stream stream = c10::impl::VirtualGuardImpl(to.device().type()).getStream(to.device());
   return [from, to, stream] {
     const c10::StreamGuard guard(stream);

@@ -19,20 +19,20 @@ namespace lockstep::comm {
 /// Returns the tensor's contents in plain memory: the tensor itself, or a copy taken now.
 [[nodiscard]] at::Tensor host_copy(const at::Tensor& tensor);
 
-/// Returns plain memory of the dtype of `like`; pinned if `like` is on a GPU.
+/// Returns a tensor in plain memory with the dtype of `like`; pinned if `like` is on a GPU.
 [[nodiscard]] at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like);
 
-/// Returns a function that copies `from`, plain memory, to `to`. Any thread may call it; the copy is in order with the
+/// Returns a function that copies `from`, plain memory, to `to`. Any thread may call it; the copy is ordered on the
 /// stream that is current now.
 [[nodiscard]] std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to);
 
 /// Runs a collective in a world of one, on tensors of any device.
 void apply_alone(const Collective& collective, const at::Tensor& input, const at::Tensor& output);
 
-/// Returns the sizes of `like` with `first` as first dimension: instead of its own (`replace`), or before it.
+/// Returns the sizes of `like` with `first` as the first dimension: in place of its own with `replace`, else before it.
 [[nodiscard]] std::vector<std::int64_t> with_first(const at::Tensor& like, std::int64_t first, bool replace);
 
-/// Returns the elements of one step in the first dimension.
+/// Returns the number of elements in one row, a step in the first dimension.
 [[nodiscard]] std::int64_t row_elements(const at::Tensor& tensor);
 
 /// Returns views of the consecutive parts of `whole`.

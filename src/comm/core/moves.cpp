@@ -7,7 +7,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Returns the number of elements from `from`; in all_to_all those for `to`.
+/// Returns the number of elements that rank `from` has; in all_to_all, those for rank `to`.
 std::int64_t brought(const MovePlan& plan, int from, int to) {
   const auto world = static_cast<std::size_t>(plan.world);
   const auto sender = static_cast<std::size_t>(from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes that each rank needs from every other rank, for every collective that only moves data: pure functions. Each
-// rank has an outbox, one block of bytes; its result is put together from parts of the outboxes.
+// The bytes that each rank needs from every other rank in a collective that only moves data. All functions are pure.
+// Each rank has an outbox, one block of bytes; a rank's result consists of parts of the outboxes.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace lockstep::comm {
 
-/// A copy of `bytes` from `offset` of one rank's outbox to `place` in another's output.
+/// A copy of `bytes` bytes from `offset` in one rank's outbox to `place` in another rank's output.
 struct Move {
   int from = 0;
   int to = 0;
@@ -33,8 +33,8 @@ struct MovePlan {
   return {collective.call, collective.counts, collective.item_bytes, world};
 }
 
-/// Returns the elements of each rank's part of an all_gather, all_gather_into or reduce_scatter if all are equal; none
-/// if they differ, and for other collectives. Some transports carry equal parts only.
+/// Returns the number of elements in each rank's part of an all_gather, all_gather_into or reduce_scatter if all parts
+/// are equal; none if they differ, and for other collectives. Some transports carry equal parts only.
 [[nodiscard]] std::optional<std::int64_t> equal_part(const Collective& collective, int world);
 
 /// Returns the size of the outbox of `rank` in bytes.

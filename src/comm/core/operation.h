@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective, whatever runs it; a Work is a handle on it.
+// The interface of one collective under way; a Work is a handle on it.
 #pragma once
 
 namespace lockstep::comm {
@@ -11,7 +11,7 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  /// As Work::wait.
+  /// Implements Work::wait().
   virtual void wait() = 0;
   [[nodiscard]] virtual bool is_done() const noexcept = 0;
 };

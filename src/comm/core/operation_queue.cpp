@@ -28,12 +28,12 @@ bool Work::is_done() const noexcept { return operation_ == nullptr || operation_
 namespace comm {
 namespace {
 
-// After an operation that ran in its caller's thread, the communication thread polls for a while: to wake it for each
-// operation of a loop of blocking collectives would cost more than the collective.
+// After an operation that ran in its caller's thread, the communication thread polls for a while: in a loop of blocking
+// collectives, waking it for each one would cost more than the collective.
 constexpr auto kNap = std::chrono::microseconds(100);
 constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
 
-// CLOCK_MONOTONIC, as in the flight recorder.
+// The time of CLOCK_MONOTONIC, as in the flight recorder.
 std::int64_t monotonic_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -88,7 +88,7 @@ void OperationQueue::wait(QueuedOperation& operation) {
   }
 }
 
-// "12:03:04.056", local time.
+// Returns the local time: "12:03:04.056".
 std::string clock_text() {
   const auto now = std::chrono::system_clock::now();
   const auto whole = std::chrono::floor<std::chrono::seconds>(now);
@@ -96,7 +96,7 @@ std::string clock_text() {
   return fmt::format("{:%H:%M:%S}.{:03d}", fmt::localtime(std::chrono::system_clock::to_time_t(whole)), part);
 }
 
-// The log lines of an operation: of each one with LOCKSTEP_LOG=trace, of a barrier also with LOCKSTEP_LOG=debug.
+// Logs an operation: with LOCKSTEP_LOG=trace every operation, with LOCKSTEP_LOG=debug only barriers.
 class OperationLog {
  public:
   explicit OperationLog(const Collective& collective) : collective_(collective), rank_(fault::noted_rank()) {

@@ -32,7 +32,7 @@ at::Tensor combine(const at::Tensor& a, const at::Tensor& b, ReduceOp op) {
   }
 }
 
-/// Combines the parts of `span`, from `next` on; narrow types in float32.
+/// Combines parts recursively; 16-bit floating-point types in float32.
 class Tree {
  public:
   Tree(const std::vector<PartialSum>& parts, ReduceOp op) : parts_(parts), op_(op) {}
@@ -64,7 +64,7 @@ void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out
 }
 
 at::Tensor divisor_tensor(const at::Tensor& values, int divisor) {
-  // A narrow type could round the divisor; a divisor on the host is exact.
+  // A 16-bit type could round the divisor; a divisor on the host is exact.
   const bool on_device = !values.is_cpu() && !is_narrow(values.scalar_type());
   return at::full({}, divisor, on_device ? values.options().requires_grad(false) : at::TensorOptions(at::kDouble));
 }

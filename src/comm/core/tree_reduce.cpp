@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain loops that the compiler vectorises, compiled once per instruction set: Highway supplies the sets and the choice
-// at run time. Nothing here may contract to fused operations (-ffp-contract=off), so every set gives the same bits.
+// Plain loops that the compiler vectorises, compiled once per instruction set; Highway chooses the set at run time.
+// Nothing here may be contracted to fused operations (-ffp-contract=off), so that every set gives the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/core/tree_reduce.cpp"
 #include <hwy/foreach_target.h>  // compiles this file again for each set
@@ -18,10 +18,10 @@
 namespace lockstep::comm {
 namespace {
 
-// One block of accumulators stays in the first-level cache with the sources' blocks.
+// Elements in a block: accumulators and sources of one block fit into the first-level cache together.
 constexpr std::int64_t kBlock = 2048;
 
-/// The arguments of one call, without templates, so that the code of an instruction set can take them.
+/// The arguments of one call, without template parameters, for the functions of each instruction set.
 struct TreeCall {
   c10::ScalarType dtype;
   c10::ScalarType result;
@@ -94,7 +94,7 @@ struct Element<Fp16> {
   }
 };
 
-// Integers wrap around, as in libtorch. Narrow ones are widened, since overflow of int would be undefined.
+// Integers wrap around, as in libtorch. They are computed without a sign, since overflow of int is undefined.
 template <class A>
 using Wrapping = std::conditional_t<(sizeof(A) > 4), std::uint64_t, std::uint32_t>;
 
@@ -187,7 +187,7 @@ struct Tree {
   }
 };
 
-// Multiplies by the exact inverse of a divisor that is a power of two: the bits of the division at a fraction of its
+// Multiplies by the exact inverse if the divisor is a power of two: the same bits as the division, in a fraction of its
 // time.
 template <class Acc>
 void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
@@ -211,7 +211,7 @@ const R* store_block(const Acc* __restrict acc, R* __restrict room, std::int64_t
   }
 }
 
-/// The leaves are T and the result is R; both have one accumulator.
+/// T is the type of the leaves and R that of the result; both have the same accumulator.
 template <class T, class R, class Op>
 void reduce_all(const TreeCall& call) {
   using Acc = typename Element<T>::Acc;
@@ -251,7 +251,7 @@ void reduce_integers(const TreeCall& call) {
   reduce_all<T, T, Sum>(call);
 }
 
-/// For bytes of 0 and 1.
+/// Reduces bool values, bytes of 0 and 1.
 void reduce_bools(const TreeCall& call) {
   if (call.op == ReduceOp::kBitXor) return reduce_all<std::uint8_t, std::uint8_t, BitXor>(call);
   const bool all = call.op == ReduceOp::kMin || call.op == ReduceOp::kProduct || call.op == ReduceOp::kBitAnd;
@@ -331,22 +331,22 @@ c10::ScalarType accumulator_of(c10::ScalarType dtype) {
 
 namespace {
 
-// A missing leaf would cause an endless search.
+// Checks that no leaf is missing, which would cause an endless search.
 void check_leaves(const std::vector<TreeLeaf>& leaves) {
   bool valid = !leaves.empty();
   for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
   if (!valid) throw InternalError("tree_reduce was called with leaves that do not form a subtree");
 }
 
-/// Returns the number of accumulators that the tree needs at once: its depth, however the leaves cut it.
+/// Returns an upper bound of the accumulator blocks that the tree needs at once: its depth.
 std::size_t levels_of(const std::vector<TreeLeaf>& leaves) {
   std::size_t levels = 1;
   while (std::int64_t{1} << levels < leaves.back().span.end - leaves.front().span.begin) ++levels;
   return levels;
 }
 
-/// The memory is kept between calls, but not as a static array: so much thread-local storage would not fit a small
-/// thread's stack. Valid until the next call of this thread.
+/// Returns scratch memory that is valid until this thread's next call. It is kept between calls, but not as a static
+/// array: that much thread-local storage would not fit a thread with a small stack.
 double* reserve_scratch(std::size_t levels) {
   thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
   thread_local std::size_t reserved = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only reduction: combines arrays in tree order, whatever carried them here. Every backend and the reducer call it,
-// so all give the same bits.
+// The only reduction on the CPU: combines arrays in tree order. Every backend and the reducer call it, so all give the
+// same bits.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -20,12 +20,12 @@ struct Reduction {
   c10::ScalarType dtype = c10::ScalarType::Float;  ///< dtype of the leaves
   ReduceOp op = ReduceOp::kSum;
   int divisor = 1;  ///< divisor of a mean
-  /// The dtype of the destinations; by default that of the leaves. float32 for float16 and bfloat16 leaves, or the
-  /// other way round, is a partial sum before its rounding.
+  /// The dtype of the destinations; by default the dtype of the leaves. A partial sum of float16 or bfloat16 before its
+  /// rounding is float32, as a result or as a leaf.
   std::optional<c10::ScalarType> result = std::nullopt;
 };
 
-/// One array to combine, and the replicas (or ranks) whose sum it is: a whole subtree.
+/// One array to combine, and the replicas (or ranks) in its sum: a whole subtree.
 struct TreeLeaf {
   const std::byte* data = nullptr;
   ReplicaSpan span;
@@ -33,11 +33,11 @@ struct TreeLeaf {
 
 /// Combines `count` elements of all leaves in tree order and writes the result to every destination. The leaves come
 /// from left to right and together make up one subtree. A destination may be one of the leaves (the same address);
-/// other overlap is not allowed. float16 and bfloat16 go through float32 with one final rounding.
+/// other overlap is not allowed. float16 and bfloat16 are combined in float32 with one final rounding.
 void tree_reduce(const Reduction& reduction, const std::vector<TreeLeaf>& leaves,
                  const std::vector<std::byte*>& destinations, std::int64_t count);
 
-/// Returns true for the dtypes that tree_reduce knows.
+/// Returns true for the dtypes that tree_reduce() supports.
 [[nodiscard]] bool is_reducible(c10::ScalarType dtype);
 
 /// Returns the dtype of the computation: float32 for float16 and bfloat16, else the dtype itself.

@@ -6,7 +6,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Each direction has its own transport: messages of other threads do not wait for these.
+/// Messages in one direction, with their own transport, so that other threads' messages do not wait for them.
 class NetworkChannel final : public Runner {
  public:
   NetworkChannel(std::shared_ptr<Network> network, int peer, bool sending)

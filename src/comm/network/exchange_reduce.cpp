@@ -9,7 +9,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to this size every rank sends everything to all and reduces everything: one exchange instead of two.
+// Up to this size every rank sends all data to every other rank and reduces everything: one exchange instead of two.
 constexpr std::size_t kOnePassBytes = std::size_t{32} << 10;
 
 Message part_of_row(const ExchangeReduce& job, const Contributor& to, std::size_t row) {
@@ -21,7 +21,7 @@ const Contributor& find(const ExchangeReduce& job, int rank) {
   return *std::find_if(job.contributors.begin(), job.contributors.end(), [&](const auto& c) { return c.rank == rank; });
 }
 
-/// Starts after this rank, so that not all ranks send to rank 0 first.
+/// Returns the other contributors, starting after this rank, so that not all ranks send to rank 0 first.
 std::vector<const Contributor*> others(const ExchangeReduce& job, int rank) {
   std::vector<const Contributor*> result;
   for (const Contributor& contributor : job.contributors) {
@@ -46,7 +46,7 @@ Ring ring_of(const ExchangeReduce& job, int rank) {
   return ring;
 }
 
-/// True if all combine the same elements of the same number of rows.
+/// Returns true if all contributors combine the same elements and have the same number of rows.
 bool all_are_alike(const ExchangeReduce& job) {
   const Contributor& first = job.contributors.front();
   return std::all_of(job.contributors.begin(), job.contributors.end(), [&](const Contributor& one) {
@@ -55,7 +55,7 @@ bool all_are_alike(const ExchangeReduce& job) {
   });
 }
 
-/// Every rank gets all rows, in a number of messages that is the logarithm of the number of ranks.
+/// Gathers all rows on every rank, in a logarithmic number of messages.
 std::vector<TreeLeaf> gather_rows(Transport& transport, const ExchangeReduce& job, const Ring& ring,
                                   const Collective& collective, std::vector<std::byte>& scratch) {
   const Contributor& me = job.contributors[ring.place];
@@ -82,7 +82,7 @@ struct RowExchange {
   std::vector<TreeLeaf> leaves;
 };
 
-/// Each rank sends to every other the elements that the other combines.
+/// Plans the exchange in which each rank sends to every other rank the elements that the latter combines.
 RowExchange plan_rows(const ExchangeReduce& job, int rank, std::vector<std::byte>& scratch) {
   const Contributor& me = find(job, rank);
   const std::size_t bytes = bytes_of(job, me.range);
@@ -107,7 +107,7 @@ RowExchange plan_rows(const ExchangeReduce& job, int rank, std::vector<std::byte
   return plan;
 }
 
-/// Combines the elements of a range that have come from all, while the rest is on its way.
+/// Combines the elements of a range that have come from all contributors, before the rest has come.
 class PartialReduction {
  public:
   PartialReduction(const ExchangeReduce& job, std::vector<TreeLeaf> leaves, std::int64_t count)
@@ -121,7 +121,7 @@ class PartialReduction {
   }
 
  private:
-  // A part of each row that the caches of a core hold.
+  // A core's caches hold this many elements of each row.
   static constexpr std::int64_t kElementsAtOnce = std::int64_t{32} << 10;
 
   void combine(std::int64_t count) {

@@ -25,7 +25,7 @@ constexpr auto kWatchCloseLimit = std::chrono::milliseconds(1000);
 
 }  // namespace
 
-/// The state is shared with the thread, which may outlive the watch if the store hangs.
+/// The state that the watch shares with its threads, which may outlive it if the store hangs.
 struct ExchangeWatch::State {
   explicit State(World facts) : world(std::move(facts)) {}
 
@@ -48,7 +48,7 @@ struct ExchangeWatch::State {
   bool closed = false;
   int threads = 0;
   std::condition_variable clock;
-  bool idle = false;  ///< the thread looks again only when notified
+  bool idle = false;  ///< the thread waits for a notification
   std::optional<int> alarm;
 };
 
@@ -75,7 +75,7 @@ void ExchangeWatch::State::loop() {
   std::unique_lock lock(mutex);
   while (!closed) {
     if (entries.empty()) {
-      // A loop of short exchanges must not wake the thread for each.
+      // In a loop of short exchanges the thread must not be woken for each one.
       if (!changed.wait_for(lock, kPatience, [&] { return closed; }) && entries.empty()) {
         idle = true;
         changed.wait(lock);
@@ -97,7 +97,7 @@ void ExchangeWatch::State::loop() {
   changed.notify_all();
 }
 
-// An exchange that begins during this sleep is checked soon enough, so none has to wake it.
+// An exchange that begins during this sleep is checked soon enough, so exchanges do not wake the thread.
 void ExchangeWatch::State::clock_loop() {
   std::unique_lock lock(mutex);
   while (!closed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interrupts long exchanges if another rank has reported a failure. Without it a rank could wait for one that has given
-// up but, still alive, closes no connection.
+// Interrupts long exchanges if another rank has reported a failure. Without it a rank could wait for a rank that has
+// given up but is still alive and closes no connection.
 #pragma once
 
 #include <atomic>
@@ -13,9 +13,9 @@
 
 namespace lockstep::comm {
 
-/// Watches the exchanges of a group for an alarm in the store, and for their end (end_of()). One thread polls the
-/// store, only while an exchange has been under way for some time; another looks at the clock, so that a hanging store
-/// delays nothing. Thread-safe: yes.
+/// Interrupts a group's exchanges after an alarm in the store, or when their time has passed (end_of()). One thread
+/// polls the store, but only while an exchange has been under way for some time; another thread checks the clock, so
+/// that a hanging store delays nothing. Thread-safe: yes.
 class ExchangeWatch {
  public:
   explicit ExchangeWatch(World world);
@@ -30,8 +30,8 @@ class ExchangeWatch {
     std::atomic<bool>& is_over;
   };
 
-  /// While it lives, and an alarm was raised or the exchange's time has passed, another thread interrupts the exchange
-  /// again and again.
+  /// Registers an exchange while it lives. Once an alarm was raised or the exchange's time has passed, another thread
+  /// interrupts the exchange again and again.
   class [[nodiscard]] Scope {
    public:
     Scope(ExchangeWatch& watch, Exchange exchange);

@@ -67,7 +67,7 @@ ExchangeReduce FlatBackend::plan_reduction(const Collective& collective) const {
   return job;
 }
 
-/// Few ranks with little to combine send their rows in the exchange that compares the calls: one exchange, not two.
+/// For few ranks with little to combine: the exchange that compares the calls also has the rows, which saves another.
 void FlatBackend::reduce_at_once(const Collective& collective) {
   const int rank = transport_->world().rank;
   Descriptor own_call = collective.call;
@@ -93,7 +93,7 @@ void FlatBackend::reduce_at_once(const Collective& collective) {
   } catch (const WrongLength&) {
     compare();
     throw;
-  } catch (const PeerError&) {  // a rank with a larger call compares first, and leaves
+  } catch (const PeerError&) {  // a rank with a larger call compares it first, and leaves
     compare();
     throw;
   }
@@ -116,7 +116,7 @@ void FlatBackend::move(const Collective& collective) {
   move_compared(collective);
 }
 
-// The root sends to each rank: a tree saves time only in very large worlds.
+// The root sends to each rank directly: a tree would save time only in very large worlds.
 void FlatBackend::move_compared(const Collective& collective) {
   const World& world = transport_->world();
   const MovePlan plan = plan_of(collective, world.size);

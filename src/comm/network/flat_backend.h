@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All collectives over a network, every rank to every other: for ranks without shared memory.
+// All collectives over a network, in which every rank may send to every other rank: for ranks without shared memory.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state that all connections of a group between hosts share, and the failure of an exchange over them, whatever
-// carries the bytes.
+// The state that all connections of a group between hosts share, and the failure of an exchange over them, for any
+// transport.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ struct NetworkState {
 
   /// Makes every later exchange of the group fail.
   void abort() noexcept;
-  /// As Network::report_death().
+  /// Implements Network::report_death().
   void report_death(int suspect) noexcept;
   /// Returns true if the launcher has recorded that a rank failed: a rank that dies before it is connected closes no
   /// connection.
@@ -32,11 +32,11 @@ struct NetworkState {
 struct FailedExchange {
   const Collective& collective;
   int suspect = 0;
-  bool is_over = false;  ///< its time has passed
-  std::string why = {};  ///< the reason if its connection was lost or is missing, as far as known
+  bool is_over = false;  ///< the exchange has timed out
+  std::string why = {};  ///< reason, if known, why the connection was lost or is missing
 };
 
-/// Asks all ranks for the one to blame. Throws: PeerError, TimeoutError.
+/// Asks all ranks which rank is to blame, and throws its failure. Throws: PeerError, TimeoutError.
 [[noreturn]] void throw_failure(NetworkState& state, const FailedExchange& failed);
 
 }  // namespace lockstep::comm

@@ -37,7 +37,7 @@ void collect(const World& world, RollCall& answers) {
   }
 }
 
-/// Returns true once the wait for the ranks that have not answered is over.
+/// Returns true if the ranks that have not answered need not be waited for any longer.
 bool is_settled(const RollCall& answers, const World& world, SteadyTime start,
                 std::chrono::milliseconds suspect_limit) {
   const auto waited = AwakeClock::instance().now() - start;
@@ -70,7 +70,7 @@ void linger(const World& world, const RollCall& answers) {
 
 }  // namespace
 
-// Runs in its own thread: the store may hang because of the missing rank.
+// The calls to the store run in a separate thread: the store may hang because of the missing rank.
 RollCall call_roll(const World& world, int suspect, std::chrono::milliseconds suspect_limit) noexcept {
   try {
     auto answer = std::make_shared<std::promise<RollCall>>();

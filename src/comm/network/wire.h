@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the wires between hosts, for --wire and LOCKSTEP_WIRE.
+// The names of the wires, for --wire and LOCKSTEP_WIRE.
 #pragma once
 
 #include <string>

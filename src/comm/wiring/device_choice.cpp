@@ -13,7 +13,7 @@ c10::Device parse(const std::string& text) {
     const c10::Device device(text);
     if (device.is_cpu() || device.is_cuda()) return device;
   } catch (const std::exception&) {
-    // the error is below
+    // the error is thrown below
   }
   throw UsageError(fmt::format("there is no device '{}'", text), "use auto, cpu, cuda or cuda:N");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the device of a rank: a pure function of the request, the rank's place and the visible GPUs.
+// Chooses the device of a rank, as a pure function of the request, the rank's place and the visible GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -12,19 +12,19 @@
 namespace lockstep::comm {
 
 struct DeviceRequest {
-  std::string wanted = "auto";  ///< auto, cpu, cuda, cuda:N
+  std::string wanted = "auto";  ///< the requested device: auto, cpu, cuda or cuda:N
   int local_rank = 0;
-  int gpus = 0;                  ///< GPUs that this process sees
-  int devices = 0;               ///< GPUs that the kernel and CUDA_VISIBLE_DEVICES show
-  cuda::Obstacle obstacle = {};  ///< the reason why this process has no CUDA
-  std::string visible = {};      ///< CUDA_VISIBLE_DEVICES; empty: not set
-  bool share = false;            ///< several ranks may use one GPU
+  int gpus = 0;                  ///< number of GPUs that this process sees
+  int devices = 0;               ///< number of GPUs that the kernel and CUDA_VISIBLE_DEVICES show
+  cuda::Obstacle obstacle = {};  ///< reason why this process cannot use CUDA
+  std::string visible = {};      ///< value of CUDA_VISIBLE_DEVICES; empty: not set
+  bool share = false;            ///< several ranks may share one GPU
 };
 
-/// Chooses the device. auto: the GPU of the local rank, or the CPU if this process sees no GPU. cuda: the same, but
-/// there must be a GPU. The ranks of a host take the GPUs that they see in turn; if each sees only its own (Slurm's
-/// --gpus-per-task), that is its first. When ranks meet, require_gpu_each() finds two with the same GPU.
-/// Throws: UsageError if the text names no device, ResourceError if the host has no such GPU.
+/// Chooses the device. auto: the GPU of the local rank, or the CPU if this process sees no GPU. cuda: the GPU of the
+/// local rank. The ranks of a host take the visible GPUs in the order of their local ranks; a rank that sees only its
+/// own GPU (Slurm's --gpus-per-task) takes that one. require_gpu_each() later finds two with the same GPU.
+/// Throws: UsageError if `wanted` does not name a device, ResourceError if the host does not have the GPU.
 [[nodiscard]] c10::Device choose_device(const DeviceRequest& request);
 
 /// Returns a warning about idle GPUs; empty: none is idle, or the user asked for the CPU.

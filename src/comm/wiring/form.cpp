@@ -47,11 +47,11 @@ World host_world(const World& world, const std::vector<int>& local) {
   return host;
 }
 
-/// Returns the first objection of a rank; "" if there is none. Collective over the world.
+/// Returns the first objection of a rank; "" if no rank objects. Collective: yes, over the world.
 std::string first_objection(const World& world, const std::string& objection, std::chrono::milliseconds timeout) {
   const auto key = [&](const char* name) { return fmt::format("{}hierarchy/{}", world.prefix, name); };
   if (!objection.empty()) world.store->compare_set(key("objection"), "", objection);
-  // The last rank counts the votes, so that the others need not read all.
+  // The last rank to vote collects the objections, so that the others need not read all of them.
   if (world.store->add(key("votes"), 1) == world.size) {
     world.store->set(key("result"), world.store->try_get(key("objection")).value_or("yes"));
   }
@@ -59,7 +59,7 @@ std::string first_objection(const World& world, const std::string& objection, st
   return result == "yes" ? "" : result;
 }
 
-/// Notes once that there is a faster way than TCP.
+/// Suggests UCX, once, if it would be faster than TCP.
 void suggest_ucx(const World& world) {
   static std::once_flag said;
   const std::vector<std::string> ports = store::list_fabric_ports();
@@ -78,7 +78,7 @@ std::shared_ptr<Network> make_network(const World& world, const Meeting& meeting
   return make_tcp_network(world, options);
 }
 
-/// Connects shared memory inside every host; if one host cannot, none does.
+/// Connects shared memory inside every host; if one host cannot, no host uses it.
 std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& world, const HostRanks& hosts,
                                         const std::vector<int>& local) {
   const World host = host_world(world, local);
@@ -127,7 +127,7 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
       choice = {BackendKind::kTcp, fmt::format("shared memory cannot be used ({})", problem.message())};
       if (world.rank == 0) log::note("tcp connects the ranks of one host: {}", problem.message());
     }
-    // All ranks are connected: if one lacked a thread now, the others would wait for it with another backend.
+    // All ranks are connected. If this rank took another backend now, for lack of a thread, the others would wait.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
   }
   return make_network_backend(meeting, members, world);
@@ -142,20 +142,19 @@ Membership part_of(const Membership& whole, const Part& part) {
   return members;
 }
 
-/// Returns the backend that a part of a group asks for if the user has forced one on the group; a part of one rank
-/// needs none.
+/// Returns the wanted backend for a part of a group whose backend the user has chosen; a part of one rank needs none.
 BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }
 
-/// Makes NCCL use the interface on which the ranks have met: by itself it may take one that leads nowhere.
+/// Makes NCCL use the interface on which the ranks have met: it might choose one that does not reach the other ranks.
 void show_nccl_the_interface(const Meeting& meeting) {
   const std::string name = store::nccl_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
   if (!name.empty()) ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// Throws the failure of a rank that ended while the GPUs connect. Shared memory notices it; the store has the report
-/// of its launcher or of the rank itself, or is gone.
+/// Throws the failure of a rank that ended while the GPUs connect. Shared memory notices the end, and the store has a
+/// report from the launcher or the rank, or is gone.
 void check_ranks(Backend& backend, const World& world) {
   Collective connecting;
   connecting.call.kind = Kind::kConnect;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns ranks that know of each other into a connected group: chooses the backend, and connects the ranks with it.
+// Chooses the backend of a group and connects its ranks.
 #pragma once
 
 #include <chrono>
@@ -17,19 +17,19 @@ namespace lockstep::comm {
 struct Meeting {
   BackendKind wanted = BackendKind::kAuto;
   std::shared_ptr<Store> store;
-  std::string store_host;  ///< decides which of this host's addresses the others connect to
+  std::string store_host;  ///< the store's host: the interface that leads to it has the address for other ranks
   std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds patience{0};  ///< World::patience
   c10::Device device{c10::kCPU};          ///< the device on which this rank computes
-  Wire wire = Wire::kAuto;                ///< the same on every rank
+  Wire wire = Wire::kAuto;                ///< the wire, the same on every rank
   std::string token;                      ///< the secret that opens the store; empty: there is none
 };
 
-/// The members of a group, by rank in it.
+/// The members of a group, in the order of their ranks in the group.
 struct Membership {
-  int rank = 0;  ///< this process's rank
+  int rank = 0;  ///< this process's rank in the group
   std::vector<HostFacts> hosts = {};
-  std::vector<int> ranks = {};  ///< ranks in the job
+  std::vector<int> ranks = {};  ///< the members' ranks in the job
   std::string prefix;           ///< prefix of the group's keys in the store, unique to it
 };
 
@@ -39,7 +39,7 @@ struct Formed {
 };
 
 /// Connects the members; returns when all are connected.
-/// Collective: over the members. Blocks: yes.
+/// Collective: yes, over the members. Blocks: yes.
 /// Throws: UsageError for an impossible backend, ResourceError (shared memory), PeerError, TimeoutError.
 [[nodiscard]] Formed form_group(const Meeting& meeting, const Membership& members);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// init(): from the environment to a group of connected ranks.
+// init(): forms a group of connected ranks, as the environment describes it.
 #include <ATen/core/ivalue.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -49,14 +49,14 @@
 namespace lockstep {
 namespace {
 
-// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth the wait.
+// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth a wait of this length.
 constexpr auto kWatchPatience = std::chrono::milliseconds(1000);
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
-// How often a rank looks for the file of file://, and how long it tries the address in it.
+// The interval at which a rank looks for the file of file://, and how long it tries the address in the file.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
-/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments. "--" ends them.
+/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments, which "--" ends.
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string word = argv[i];
@@ -66,7 +66,7 @@ std::optional<std::string> find_argument(int argc, const char* const* argv, cons
   return std::nullopt;
 }
 
-/// Does the same as find_argument, with "-" or "_" inside the name.
+/// Does the same as find_argument(), with "-" or "_" inside the name.
 std::optional<std::string> find_spelled(int argc, const char* const* argv, std::string name) {
   if (auto value = find_argument(argc, argv, name)) return value;
   std::replace(name.begin() + 2, name.end(), '_', '-');
@@ -107,7 +107,8 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   request.local_rank = info.local_rank;
   if (!tensor::has_cuda()) request.obstacle = cuda::library().obstacle;
   request.gpus = tensor::cuda_device_count();
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): empty shows none
+  const char* visible =
+      std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe): an empty value shows no GPU
   request.devices = count_visible_gpus(count_gpu_devices(),
                                        visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));
   request.visible = env::get("CUDA_VISIBLE_DEVICES").value_or("");
@@ -115,7 +116,7 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   return request;
 }
 
-/// Binds this process to the CPUs near its GPU. A GPU without CUDA's parts is a test's imitation.
+/// Binds this process to the CPUs near its GPU. Without CUDA's library the GPU is a test's imitation.
 void stay_near(const c10::Device& device) {
   if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
   const std::string address = tensor::pci_address(device.index());
@@ -132,7 +133,7 @@ int check_replicas(int replicas, int world) {
                    fmt::format("start at most {} ranks", replicas));
 }
 
-/// Makes rank 0's store if no launcher serves one.
+/// Starts the store on rank 0 if no launcher serves one.
 void serve_store(Job::State& state) {
   WorldPlan& plan = state.plan;
   state.server =
@@ -140,7 +141,7 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
-/// Rank 0 reaches its own store without the network.
+/// Returns the store's address. Rank 0 reaches its own store without the network.
 StoreAddress address_of(const Job::State& state) {
   const WorldPlan& plan = state.plan;
   StoreAddress address{.host = plan.host, .port = plan.port, .token = plan.token};
@@ -148,7 +149,7 @@ StoreAddress address_of(const Job::State& state) {
   return address;
 }
 
-/// Waits until the file names a store that answers: it may be a leftover of a killed job.
+/// Waits until the file names a store that answers: the file may be a leftover of a killed job.
 std::shared_ptr<Store> connect_through_file(Job::State& state) {
   const TimePoint end = AwakeClock::instance().now() + state.timeout;
   std::string problem;
@@ -188,7 +189,7 @@ void open_file_store(Job::State& state) {
   state.store = connect_store(address, state.timeout);
 }
 
-/// A store that other machines can reach needs a secret.
+/// Checks that a store that other machines can reach has a secret.
 void require_secret_beyond_loopback(const WorldPlan& plan) {
   if (is_loopback(plan.host)) return;
   if (!plan.token.empty()) return require_secret(plan.token, "LOCKSTEP_TOKEN");
@@ -226,7 +227,7 @@ void open_store(Job::State& state) {
   }
 }
 
-/// Returns this host, and this rank's GPU there.
+/// Returns the facts of this host and of this rank's GPU.
 comm::HostFacts own_facts(const Job::State& state) {
   comm::HostFacts facts = comm::this_host();
   if (!state.device.is_cuda()) return facts;
@@ -245,8 +246,8 @@ comm::HostFacts own_facts(const Job::State& state) {
   return facts;
 }
 
-/// The first message of each rank to the others: host id, host name, version, replicas, GPU, NCCL, wire, the reason why
-/// there is no NCCL, the GPU's slot, permission to share the GPU; one line each.
+/// Returns this rank's first message to the others: host id, host name, version, replicas, GPU, NCCL, wire, the reason
+/// why there is no NCCL, the GPU's PCI address, permission to share the GPU; one line each.
 std::string introduction(const Job::State& state) {
   const comm::HostFacts host = own_facts(state);
   return fmt::format("{}\n{}\n{} on libtorch {}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", host.id, host.name, kVersion,
@@ -275,7 +276,7 @@ std::vector<std::string> missing_ranks(const Job::State& state, const std::strin
   return missing;
 }
 
-/// Without a launcher, these variables define the world.
+/// Returns the variables that define the world without a launcher, as text.
 std::string world_text(const WorldPlan& plan) {
   const std::string origin = plan.store == StoreKind::kRankZero ? " by " + plan.info.source : "";
   return fmt::format("world {}{}", plan.info.world_size, origin);
@@ -289,16 +290,16 @@ std::string world_text(const WorldPlan& plan) {
                   env::timeout_variable()));
 }
 
-/// The deadline for all ranks to come.
+/// The deadline for all ranks to join.
 struct Arrival {
   explicit Arrival(const Job::State& state)
       : end(AwakeClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
 
-  TimePoint end;  ///< of AwakeClock
+  TimePoint end;  ///< time of AwakeClock
   WaitNotice notice;
 };
 
-/// Waits for a key under "hello/", which has facts about the ranks, and reports the missing ranks to the user.
+/// Waits for a key under "hello/", which has a rank's facts, and reports the missing ranks to the user.
 std::string hello(const Job::State& state, const std::string& prefix, const std::string& key, Arrival& arrival) {
   auto& [end, notice] = arrival;
   for (;;) {
@@ -308,7 +309,7 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
     try {
       return state.store->get(fmt::format("{}hello/{}", prefix, key), std::max(left, std::chrono::milliseconds(1)));
     } catch (const TimeoutError&) {
-      // Reported and tried again while there is time.
+      // The missing ranks are reported below, and the wait continues while there is time.
     }
     auto missing = missing_ranks(state, prefix);
     if (missing.empty()) missing.emplace_back("rank 0");  // it has not yet published the other ranks' introductions
@@ -322,7 +323,7 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
   }
 }
 
-/// Reads a list of texts. Throws: PeerError if it is none.
+/// Reads a list of texts. Throws: PeerError if `json` is not a list of texts.
 std::vector<std::string> strings_of(const std::string& json) {
   const auto list = json_or_null(json);
   const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
@@ -333,7 +334,7 @@ std::vector<std::string> strings_of(const std::string& json) {
 }
 
 /// Returns the introductions of all ranks. Rank 0 reads them and publishes them together, so that W ranks make 2 W
-/// requests to the store and not W squared.
+/// requests to the store instead of W squared.
 std::vector<std::string> introductions(const Job::State& state, const std::string& prefix) {
   Arrival arrival(state);
   const RankInfo& info = state.plan.info;
@@ -391,7 +392,7 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
                                               state.store);
 }
 
-/// The end of the other rank is a better reason than its consequence here.
+/// Throws the failure of another rank that ended, which is a better reason than `error`, its consequence.
 void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exception& error) {
   const bool is_store_gone = dynamic_cast<const PeerError*>(&error) != nullptr;
   const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
@@ -423,7 +424,7 @@ void join_group(Job::State& state, BackendKind wanted) {
 std::mutex current_mutex;
 std::weak_ptr<Job::State> current;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// A process may have one job with other ranks, because the keys of their meeting serve one group.
+/// Checks that this process has no other job with several ranks: the keys of a meeting serve one group.
 void remember(const std::shared_ptr<Job::State>& state) {
   if (state->plan.info.world_size == 1) return;
   const std::lock_guard lock(current_mutex);
@@ -451,7 +452,7 @@ std::string url_of(int argc, const char* const* argv, const InitOptions& options
   return url.empty() ? "env://" : url;
 }
 
-/// One line a rank, for log level info, in the words of PyTorch's examples.
+/// Logs one line for each rank, at level info, in the words of PyTorch's examples.
 void log_position(const Job& job, const std::string& url) {
   log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);

@@ -23,7 +23,7 @@ void write_line(std::FILE* file, const std::string& line) {
 }  // namespace
 
 Job::State::~State() {
-  // If an exception on its way out destroys the job, the job has not ended in order: the others must not wait for it.
+  // If a job is destroyed by an exception, this rank has not ended in order: the others must not wait for it.
   if (group != nullptr) group->close(!failed && std::uncaught_exceptions() == 0);
 }
 
@@ -71,7 +71,7 @@ void Job::publish_failure(const std::exception& error) const noexcept {
   if (state_ == nullptr || state_->failed.exchange(true)) return;
   try {
     const FailureRecord record = record_of(error, rank(), host());
-    // A PeerError only repeats the report of another rank, or of the agent for it.
+    // A PeerError only repeats the report of another rank or of its agent.
     if (record.kind != FailureKind::kPeer && state_->store != nullptr) {
       comm::record_first_failure(*state_->store, record);
     }

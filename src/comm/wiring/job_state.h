@@ -24,12 +24,12 @@ class Job::State {
   WorldPlan plan;
   std::string host;
   c10::Device device{c10::kCPU};
-  bool may_share_gpu = false;  ///< HostFacts::may_share_gpu
+  bool may_share_gpu = false;  ///< value of HostFacts::may_share_gpu
   Wire wire = Wire::kAuto;
   int replicas = 1;
   std::chrono::milliseconds timeout{0};
   std::string backend_reason;
-  std::unique_ptr<StoreServer> server;  ///< on rank 0 if no launcher serves; destroyed last
+  std::unique_ptr<StoreServer> server;  ///< the store's server, on rank 0 if no launcher serves it; destroyed last
   std::shared_ptr<Store> store;
   std::shared_ptr<comm::OwnedGroup> group;
   std::atomic<bool> failed{false};

@@ -16,7 +16,7 @@ FailureRecord record_of_death(int rank, const std::string& host) {
       .kind = FailureKind::kDied, .message = "its process ended while the ranks connected", .rank = rank, .host = host};
 }
 
-// The store writes "closed" or "silent" and a line end before a last will.
+// Reads a last will, before which the store writes "closed" or "silent" and a line end.
 std::optional<FailureRecord> record_in(const std::string& value) {
   return parse_failure(value.substr(value.find('{') == std::string::npos ? 0 : value.find('{')));
 }
@@ -28,7 +28,7 @@ MeetingWatch::MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> wai
       rank_(place.rank),
       waits_(std::move(waits)),
       store_(connect_store(place.address, place.timeout)),
-      // A stopped or slow rank is not gone: the meeting's own limit ends that wait.
+      // A stopped or slow rank is not gone: the meeting's time limit ends the wait for it.
       presence_(std::make_unique<Presence>(
           place.address,
           PresenceOptions{
@@ -47,7 +47,7 @@ MeetingWatch::~MeetingWatch() {
 }
 
 void MeetingWatch::watch() {
-  FailureRecord record = record_of_death(0, "");  // rank 0 serves the store
+  FailureRecord record = record_of_death(0, "");  // the store is gone, and rank 0 serves it
   try {
     record = record_in(store_->get(key_, kWatchNoLimit)).value_or(record);
   } catch (const std::exception& problem) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// While ranks without a launcher meet, a rank's end would go unnoticed: ranks are not connected yet, and each waits for
-// keys of the store that the dead rank would set.
+// Notices a rank's end while ranks without a launcher meet. The ranks are not connected yet, so they would wait for
+// store keys that the dead rank never sets.
 #pragma once
 
 #include <chrono>
@@ -21,25 +21,25 @@ namespace lockstep::comm {
 struct MeetingPlace {
   StoreAddress address;
   std::chrono::milliseconds timeout{0};
-  std::string prefix;  ///< of the meeting's keys
+  std::string prefix;  ///< prefix of the meeting's keys
   int rank = 0;
   std::string host;
 };
 
-/// Attends at the store, and ends all waits of `waits` once another rank has ended without leaving the meeting.
+/// Announces this rank in the store, and ends all waits of `waits` once another rank has ended within the meeting.
 class MeetingWatch {
  public:
-  /// Throws: as connect_store().
+  /// Throws: the errors of connect_store().
   MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> waits);
-  /// Leaves the meeting: the ranks are connected, or this one has reported its failure.
+  /// Leaves the meeting: the ranks are connected, or this rank has reported its failure.
   ~MeetingWatch();
   MeetingWatch(const MeetingWatch&) = delete;
   MeetingWatch& operator=(const MeetingWatch&) = delete;
 
   /// Reports to the others that this rank fails.
   void report(const FailureRecord& record) noexcept;
-  /// Returns the reason why the waits were ended; none: they were not, or not within `patience`. The caller may notice
-  /// the loss of the store itself before this watch does.
+  /// Returns the failure that ended the waits; none: they were not ended within `patience`. The caller may notice the
+  /// loss of the store before this watch does.
   [[nodiscard]] std::optional<FailureRecord> failure(std::chrono::milliseconds patience = {}) const;
 
  private:
@@ -48,7 +48,7 @@ class MeetingWatch {
   const std::string key_;
   const int rank_;
   const std::shared_ptr<Store> waits_;
-  const std::shared_ptr<Store> store_;  ///< of the thread
+  const std::shared_ptr<Store> store_;  ///< the watch thread's own connection
   std::unique_ptr<Presence> presence_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -34,7 +34,7 @@ std::vector<int> cpus_of_set(const cpu_set_t& set) {
   return cpus;
 }
 
-/// Skips a thread that ends meanwhile.
+/// A thread that ends before it is bound is skipped.
 void bind_all_threads(const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPUs near a rank's GPU: the host's part of a step, copies above all, is slower from another NUMA node.
+// Binds a rank to the CPUs near its GPU: the host's part of a step, copies above all, is slower on another NUMA node.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,21 @@
 
 namespace lockstep::comm {
 
-/// Returns the CPUs of a kernel's list such as "0-3,8", in order; empty: it is none. It is a pure function.
+/// Returns the CPUs of a kernel list such as "0-3,8", in order; empty if it is not a list. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_of_list(std::string_view list);
 
 struct CpuChoice {
-  std::vector<int> allowed;  ///< by affinity
-  std::vector<int> online;   ///< all of the host's
-  std::vector<int> near;     ///< the GPU's
+  std::vector<int> allowed;  ///< CPUs in this process's affinity
+  std::vector<int> online;   ///< all CPUs of the host
+  std::vector<int> near;     ///< CPUs near the GPU
 };
 
-/// Returns the CPUs to which the rank should be bound. The result is empty if the rank should stay as it is: all of its
-/// CPUs are near, none is, or numactl, Slurm or taskset has bound it before. It is a pure function.
+/// Returns the CPUs to which the rank should be bound. The result is empty if its binding should not change: all of its
+/// CPUs are near, none is, or numactl, Slurm or taskset has already bound it. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_to_keep_to(const CpuChoice& choice);
 
-/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all of its threads and those to
-/// come, whose memory then lies there too. Reads /sys below `root`. Returns: the number of CPUs; 0: it was not bound.
+/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all present and later threads,
+/// whose memory is then near the GPU too. Reads /sys below `root`. Returns: the number of CPUs; 0: it was not bound.
 int keep_near(const std::string& pci_address, const std::filesystem::path& root = "/");
 
 }  // namespace lockstep::comm

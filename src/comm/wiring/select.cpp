@@ -63,7 +63,7 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts) {
   const auto world = hosts.size();
-  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl leaves the choice for host memory open
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl does not choose the backend for host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has no other rank"};
   if (wanted == BackendKind::kLocal) {
     throw UsageError(fmt::format("the backend local is for one rank, and this job has {}", world));
@@ -89,7 +89,7 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
 
 namespace {
 
-/// Returns the error about two ranks with the same GPU.
+/// Returns the error for two ranks with the same GPU.
 ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::size_t other) {
   const HostFacts& host = hosts[one];
   std::set<std::string> gpus;
@@ -107,7 +107,7 @@ ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::s
                   gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size()));
 }
 
-/// Returns the reason why NCCL does not connect these two; empty: it does.
+/// Returns the reason why NCCL cannot connect these two ranks; empty: it can.
 std::string nccl_objection(const HostFacts& one, const HostFacts& other) {
   if (one.gpu == other.gpu) return fmt::format("share a GPU of {}, which NCCL does not allow", one.name);
   const bool is_one_slot = one.id == other.id && !one.gpu_slot.empty() && one.gpu_slot == other.gpu_slot;
@@ -120,7 +120,7 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
     const HostFacts& host = hosts[rank];
     if (host.gpu.empty()) {
       return UsageError(fmt::format("nccl needs GPUs, but rank {} on {} computes on the CPU", rank, host.name),
-                        "use use use --device cuda on every rank, or --backend auto");
+                        "use --device cuda on every rank, or --backend auto");
     }
     if (host.nccl.empty()) {
       return UsageError(

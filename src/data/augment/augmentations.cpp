@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of built-in steps, and the settings of their members.
+// The table of built-in steps, and the code that reads their settings.
 #include "lockstep/data/augment/augmentations.h"
 
 #include <fmt/format.h>
@@ -21,12 +21,12 @@
 namespace lockstep {
 namespace {
 
-/// Hands out settings, and knows which of them no step has read.
+/// Reads settings, and finds those that the step does not know.
 class Reader {
  public:
   Reader(std::string_view step, const AugmentationSettings& settings) : step_(step), settings_(settings) {}
 
-  /// Sets each of `members` to one value; without the setting they keep theirs.
+  /// Sets each of `members` to one value of setting `name`. Without the setting they keep their values.
   template <class... Members>
   void read(const char* name, Members&... members) {
     known_.emplace_back(name);

@@ -5,7 +5,7 @@
 
 namespace lockstep::data {
 
-/// Sets image = image * share + other * (1 - share), as Pillow's blend(). Both have one size and number of channels.
+/// Sets image = image * share + other * (1 - share), as Pillow's blend() does. Both have the same size and channels.
 void blend_images(Image& image, const Image& other, double share);
 
 }  // namespace lockstep::data

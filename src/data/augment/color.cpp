@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours, in the arithmetic of Pillow 9.4: blends in float32 that are truncated to whole numbers, HSV in 8 bits.
+// Colour changes with the arithmetic of Pillow 9.4: float32 blends that are truncated to whole numbers, and 8-bit HSV.
 #include "lockstep/data/augment/color.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ std::uint8_t blend(std::uint8_t from, std::uint8_t to, float factor) {
   return whole(static_cast<float>(from) + factor * static_cast<float>(int{to} - int{from}));
 }
 
-/// Blends every value with the same one.
+/// Blends every value of the image with `from`.
 void blend_with(Image& image, std::uint8_t from, double factor) {
   std::array<std::uint8_t, 256> table;
   for (int value = 0; value < 256; ++value) {

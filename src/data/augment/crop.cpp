@@ -12,7 +12,7 @@ namespace {
 
 std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::nearbyint(value)); }
 
-/// Returns the largest part in the middle whose shape is allowed.
+/// Returns the largest part in the middle whose aspect ratio is allowed.
 Region middle_of(ImageSize picture, double min_ratio, double max_ratio) {
   ImageSize size = picture;
   const double ratio = static_cast<double>(picture.width) / static_cast<double>(picture.height);
@@ -47,7 +47,7 @@ void RandomResizedCrop::operator()(AnnotatedImage& image, SampleRandom& random) 
 }
 
 Region CenterCrop::region_of(ImageSize picture) const {
-  // For a smaller picture torchvision pads the odd pixel to the right; for a larger one it rounds to even.
+  // For a smaller picture torchvision pads the odd pixel to the right; for a larger picture it rounds half to even.
   const auto offset = [](std::int64_t have, std::int64_t want) {
     return have < want ? -((want - have) / 2) : rounded(static_cast<double>(have - want) / 2.0);
   };

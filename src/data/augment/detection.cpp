@@ -24,7 +24,7 @@ bool holds_middle(const Box& outer, const Box& box) {
   return outer.x1 < x && x < outer.x2 && outer.y1 < y && y < outer.y2;
 }
 
-/// Returns the overlap's share of the area that both cover together.
+/// Returns the intersection over union of two boxes.
 float overlap(const Box& a, const Box& b) {
   const float width = std::min(a.x2, b.x2) - std::max(a.x1, b.x1);
   const float height = std::min(a.y2, b.y2) - std::max(a.y1, b.y1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves the marks of a picture with its pixels, for the geometric augmentations.
+// Moves the marks of a picture (boxes, points, masks, maps) with its pixels, for the geometric augmentations.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// The motion of a point: x' = xx * x + xy * y + x0, and y' likewise. Units: pixels; pixel (0, 0) covers 0 .. 1.
+/// An affine map of points: x' = xx * x + xy * y + x0, and y' likewise. Units: pixels; pixel (0, 0) covers 0 .. 1.
 struct Motion {
   double xx = 1.0;
   double xy = 0.0;
@@ -19,10 +19,10 @@ struct Motion {
 };
 
 /// Moves the boxes and points of `image`, whose pixels and planes have already moved and now have the size `canvas`.
-/// Areas follow from the masks, else from the remaining part of the box.
+/// Areas are computed from the masks, or else from the remaining part of the box.
 void move_marks(AnnotatedImage& image, const Motion& motion, ImageSize canvas);
 
-/// Replaces each mask and map by change(plane, the value for empty pixels).
+/// Replaces each mask and map by change(plane, value of empty pixels).
 template <class Change>
 void change_planes(AnnotatedImage& image, const Change& change) {
   for (Object& object : image.objects) {
@@ -31,10 +31,10 @@ void change_planes(AnnotatedImage& image, const Change& change) {
   for (LabelMap& map : image.maps) map.image = change(std::as_const(map.image), map.fill);
 }
 
-/// Returns the pixels under `canvas`, which may extend outside.
+/// Returns the pixels inside `canvas`, which may extend outside the picture.
 [[nodiscard]] Image placed(const PixelView& view, const Region& canvas, const Color& fill);
 
-/// Keeps only the part of the whole picture under `canvas`, which may extend outside.
+/// Crops the picture and its marks to `canvas`, which may extend outside.
 void place(AnnotatedImage& image, const Region& canvas, const Color& fill);
 
 [[nodiscard]] Image solid(ImageSize size, std::int64_t channels, const Color& color);

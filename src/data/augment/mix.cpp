@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-/// The numbers that a sample draws for its batch, which uses those of its first sample.
+/// The numbers that each sample draws. A batch uses the numbers of its first sample.
 struct Drawn {
   bool mixed = false;
   double share = 1.0;  ///< share of the sample itself

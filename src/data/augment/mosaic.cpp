@@ -37,7 +37,7 @@ void lay_over(Image& to, const Image& from, const Region& where) {
   }
 }
 
-/// Joins the pictures in the first one. All have the canvas's size; picture i covers `where[i]`.
+/// Joins the pictures into the first one. All have the size of the canvas; picture i provides `where[i]`.
 AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   AnnotatedImage result = std::move(images[0]);
   Image& pixels = result.pixels.decoded();
@@ -52,13 +52,13 @@ AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   return result;
 }
 
-/// The source of other pictures, and the list of those that cannot be read; null: they are errors.
+/// The source of the other pictures, and the list for unreadable ones; null: an unreadable picture is an error.
 struct Others {
   const ImageSource& source;
   SampleRandom& random;
   std::vector<BadSample>* left_out;
 
-  /// Decodes the picture, so that a damaged one is found here.
+  /// Draws and decodes a picture, so that a damaged picture is found here.
   [[nodiscard]] AnnotatedImage draw() const {
     constexpr int kTries = 100;
     for (int tries = 1;; ++tries) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture to draw on: rectangles, colour over masks, words. Drawing is clipped at its edges.
+// A picture to draw rectangles, transparent masks and text on. Drawing is clipped at its edges.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 using Ink = std::array<std::uint8_t, 3>;
 
-/// Returns colours that are easy to distinguish, one after another by number.
+/// Returns a colour for a number; neighbouring numbers have colours that are easy to distinguish.
 [[nodiscard]] Ink ink_of(std::int64_t number);
 
 class Canvas {
@@ -24,7 +24,7 @@ class Canvas {
   void paste(const Image& image, std::int64_t left, std::int64_t top);
   /// Draws a frame of `thick` pixels, inside the box.
   void frame(const Box& box, const Ink& ink, std::int64_t thick);
-  /// Mixes the pixel with ink, 0 .. 1.
+  /// Blends the pixel with `ink`, whose share is 0 .. 1.
   void tint(std::int64_t x, std::int64_t y, const Ink& ink, float share);
 
   [[nodiscard]] const Image& image() const noexcept { return image_; }
@@ -33,7 +33,7 @@ class Canvas {
   Image image_;
 };
 
-/// Letters of one size. Without the font all text has width 0 and nothing is drawn.
+/// A font at one size. If the font is missing, all text has width 0 and nothing is drawn.
 class Pen {
  public:
   explicit Pen(int pixels);
@@ -42,9 +42,9 @@ class Pen {
   Pen& operator=(const Pen&) = delete;
 
   [[nodiscard]] int height() const noexcept { return pixels_; }
-  /// Units: pixels. `text` is UTF-8.
+  /// Returns the width of `text`, which is UTF-8. Units: pixels.
   [[nodiscard]] std::int64_t width(const std::string& text) const;
-  /// Writes from the region's upper left corner; letters that do not end before `right` are left out.
+  /// Writes from the upper left corner of `where`; letters that do not end before its right edge are left out.
   void write(Canvas& canvas, const Region& where, const std::string& text, const Ink& ink) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grid: each picture scaled into its cell, its marks over it, a line of words below.
+// Draws the grid: each picture scaled into its cell, with its marks on it and a line of words below.
 #include "lockstep/data/contact_sheet.h"
 
 #include <fmt/format.h>
@@ -26,10 +26,10 @@ constexpr Ink kPaper{24, 24, 28};
 constexpr Ink kInk{235, 235, 235};
 constexpr int kLetters = 12;            // pixels
 constexpr std::int64_t kGap = 6;        // pixels between cells
-constexpr std::int64_t kWords = 18;     // pixels below a picture, and of a line of the legend
-constexpr std::int64_t kSwatch = 10;    // pixels of a colour in the legend
-constexpr ImageSize kFrame{24, 12};     // pixels of a frame in the legend
-constexpr float kShareOfMasks = 0.45F;  // share of the colour over a mask's pixels
+constexpr std::int64_t kWords = 18;     // height of the words below a picture, and of a line of the legend, in pixels
+constexpr std::int64_t kSwatch = 10;    // side of a colour in the legend, in pixels
+constexpr ImageSize kFrame{24, 12};     // size of a frame in the legend, in pixels
+constexpr float kShareOfMasks = 0.45F;  // share of the colour in a mask's pixels
 
 /// A picture scaled into its place.
 struct Cell {
@@ -67,7 +67,7 @@ std::string class_text(std::int64_t label, const ContactSheetOptions& options) {
 struct Word {
   std::string text;
   Ink ink = kInk;
-  const BoxMark* frame = nullptr;  ///< in the legend: its look, unless it is a plain colour
+  const BoxMark* frame = nullptr;  ///< in the legend: the look of a frame; null: a plain colour
 
   [[nodiscard]] std::int64_t swatch() const noexcept { return frame == nullptr ? kSwatch : kFrame.width; }
 };
@@ -92,7 +92,7 @@ bool has_masks(const AnnotatedImage& picture) {
   return std::ranges::any_of(picture.objects, [](const Object& object) { return object.mask.has_value(); });
 }
 
-/// Returns the colours of the sheet: classes of objects and of maps.
+/// Returns the entries of the legend: the classes of objects and maps, in their colours.
 std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const ContactSheetOptions& options) {
   std::set<std::int64_t> labels;
   bool masks = false;
@@ -116,7 +116,7 @@ std::vector<Word> legend_of(const std::vector<AnnotatedImage>& pictures, const C
   return words;
 }
 
-/// Tints all pixels whose value has an `ink`.
+/// Tints all pixels for whose value `ink` returns a colour.
 template <class InkOf>
 void tint_plane(Canvas& canvas, const Cell& cell, const Image& plane, const InkOf& ink) {
   const Image small = resample(view_of(plane), cell.image.size, Interpolation::kNearest);
@@ -144,7 +144,7 @@ void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
 
 void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture) {
   for (const LabelMap& map : picture.maps) {
-    if (has_masks(picture)) break;  // the masks show the same, object by object
+    if (has_masks(picture)) break;  // the masks show the same pixels, object by object
     tint_plane(canvas, cell, map.image, [&](std::uint8_t value) -> std::optional<Ink> {
       return value == 0 || value == map.fill ? std::nullopt : std::optional(data::ink_of(value));
     });
@@ -160,7 +160,7 @@ void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture)
   for (const Object& object : picture.objects) draw_object(canvas, cell, object);
 }
 
-/// Writes words one after another; those that do not fit into the width are left out.
+/// Writes words one after another. Words that do not fit into the width are left out.
 void write_words(Canvas& canvas, const Pen& pen, Region where, const std::vector<Word>& words) {
   const std::int64_t right = where.left + where.size.width;
   for (const Word& word : words) {
@@ -178,7 +178,7 @@ struct Legend {
   std::int64_t height = 0;
 };
 
-/// Returns nothing without a font: colours without names explain nothing.
+/// Lays out the legend. It is empty without a font: colours without names explain nothing.
 Legend lay_out(std::vector<Word> words, const Pen& pen, std::int64_t width) {
   Legend legend{std::move(words), {}, 0};
   if (legend.words.empty() || pen.width("x") == 0) return {};

@@ -18,7 +18,7 @@ constexpr std::int64_t kDash = 4;  // pixels
 constexpr Ink kDark{16, 16, 16};
 constexpr std::int64_t kMostOfCorner = 16;  // pixels
 
-/// Draws every second piece of the frame.
+/// Draws the frame dashed.
 void dash(Canvas& canvas, const Box& box, const BoxMark& mark) {
   const auto left = static_cast<std::int64_t>(box.x1);
   const auto top = static_cast<std::int64_t>(box.y1);
@@ -36,7 +36,7 @@ void dash(Canvas& canvas, const Box& box, const BoxMark& mark) {
   }
 }
 
-/// Draws the quarter of each side next to its ends.
+/// Draws the corners: a quarter of each side at either end, up to kMostOfCorner.
 void draw_corners(Canvas& canvas, const Box& box, const BoxMark& mark) {
   const auto left = static_cast<std::int64_t>(box.x1);
   const auto top = static_cast<std::int64_t>(box.y1);
@@ -57,8 +57,8 @@ bool overlap(const Region& a, const Region& b) {
          b.top < a.top + a.size.height;
 }
 
-/// Returns a place above the box, else below it, or inside at one of these edges: the first place that is still free,
-/// or above the box if none is.
+/// Returns the first place that is still free: above the box, below it, or inside at its upper or lower edge. If none
+/// is free, returns the place above the box.
 Region place_of_words(const Box& box, ImageSize words, ImageSize picture, const std::vector<Region>& taken) {
   const auto inside = [](float at, std::int64_t length, std::int64_t whole) {
     return std::clamp<std::int64_t>(static_cast<std::int64_t>(at), 0, std::max<std::int64_t>(whole - length, 0));
@@ -80,7 +80,7 @@ void write(Canvas& canvas, const Pen& pen, const Region& place, const BoxMark& m
   pen.write(canvas, letters, mark.text, mark.plate ? kDark : mark.ink);
 }
 
-/// The last mark, which is drawn over the others, is the first to get a place for its words.
+/// Returns the place of each mark's words. The last mark, which is drawn over the others, chooses first.
 std::vector<Region> places_of_words(const std::vector<BoxMark>& marks, const std::vector<Box>& boxes, const Pen& pen,
                                     ImageSize picture) {
   std::vector<Region> places(marks.size());
@@ -132,7 +132,7 @@ Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<Box
     boxes.push_back(data::cut_at_edges({box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y}, {0, 0, size}));
   }
   for (std::size_t i = 0; i < marks.size(); ++i) data::draw_frame(canvas, boxes[i], marks[i]);
-  // Words last, so that no frame crosses them.
+  // The words are drawn last, so that no frame crosses them.
   const std::vector<Region> places = places_of_words(marks, boxes, pen, size);
   for (std::size_t i = 0; i < marks.size(); ++i) write(canvas, pen, places[i], marks[i]);
   return canvas.image();

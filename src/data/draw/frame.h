@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of marks, on pictures and in legends.
+// The frames of marks, on pictures and in legends.
 #pragma once
 
 #include "data/draw/canvas.h"
@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Returns the part of a box inside the region, so that a frame around it has all its sides there.
+/// Returns the part of a box inside the region, so that all sides of its frame are visible.
 [[nodiscard]] Box cut_at_edges(const Box& box, const Region& region) noexcept;
 
 /// Draws the mark's frame around `box`, in pixels of the canvas, without its text.

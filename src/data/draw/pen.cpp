@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws words with FreeType and the font of Debian's fonts-dejavu-core.
+// Draws text with FreeType and the font of Debian's package fonts-dejavu-core.
 #include <ft2build.h>
 
 #include <type_traits>
@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Returns the next character of UTF-8; invalid bytes count as '?'.
+/// Returns the next character of the UTF-8 text; an invalid byte becomes '?'.
 char32_t next_letter(const std::string& text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(at++);
@@ -45,7 +45,7 @@ struct Pen::Font {
     if (library != nullptr) FT_Done_FreeType(library);
   }
 
-  /// Calls `take` with the glyph of each letter, rendered.
+  /// Renders each letter, and calls `take` with its glyph.
   template <class Take>
   void each(const std::string& text, const Take& take) const {
     for (std::size_t at = 0; face != nullptr && at < text.size();) {

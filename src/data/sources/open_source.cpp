@@ -57,7 +57,7 @@ SourceKind kind_of_file(const fs::path& path) {
   const std::string start = data::first_bytes(path, 64);
   if (start.starts_with(data::kPackedMagic)) return SourceKind::kPacked;
   if (extension == ".json") {
-    const std::size_t first = start.find_first_of("[{");  // after a byte order mark, too
+    const std::size_t first = start.find_first_of("[{");  // skips a byte order mark
     return first != std::string::npos && start[first] == '[' ? SourceKind::kList : SourceKind::kCoco;
   }
   const bool gzip = extension == ".gz" && path.filename().string().find("idx") != std::string::npos;
@@ -65,7 +65,7 @@ SourceKind kind_of_file(const fs::path& path) {
   throw unknown(path.string());
 }
 
-/// The annotations of a folder that holds both them and its pictures.
+/// The annotation file in a folder of pictures.
 constexpr const char* kCocoFile = "annotations.json";
 
 SourceKind kind_of_folder(const fs::path& folder) {
@@ -114,7 +114,7 @@ std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   }
   if (fs::is_directory(root / "masks")) return std::make_shared<MaskFolders>(root / "images", root / "masks", how);
   how.meaning = options.masks ? MaskMeaning::kInstances : MaskMeaning::kForeground;
-  if (options.masks) how.class_names.clear();  // its objects all have one class
+  if (options.masks) how.class_names.clear();  // all objects of instances have one class
   return std::make_shared<MaskFolders>(root / "images", root / "instances", how);
 }
 

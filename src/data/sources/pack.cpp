@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing: threads decode, one thread writes, in the source's order.
+// Packs a source: several threads decode, one thread writes, in the source's order.
 #include "lockstep/data/sources/pack.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-/// A sample that is ready: a call writes it.
+/// Writes one prepared sample.
 using Append = std::function<void()>;
 
 void require_good(const PackReport& report, std::int64_t size, const PackOptions& options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rate at which a folder's disk takes bytes that are written and synced, as for a checkpoint.
+// Measures how fast a folder's disk writes and syncs bytes, as for a checkpoint.
 #include <fcntl.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ double seconds_since(SteadyTime begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The names of common file systems; linux/magic.h has the numbers.
+/// Returns the name of a common file system; linux/magic.h has the numbers.
 std::string kind_of_disk(long magic) {
   constexpr std::pair<long, const char*> kKinds[] = {
       {0xEF53, "ext4"},       {0x58465342, "xfs"},     {0x9123683E, "btrfs"}, {0x6969, "nfs"},
@@ -40,7 +40,7 @@ std::string kind_of_disk(long magic) {
   return "";
 }
 
-/// A file without a name; if the file system cannot make one, a file whose name is removed at once.
+/// Opens a file without a name; if the file system does not support that, a file whose name is removed at once.
 UniqueFd open_nameless(const std::filesystem::path& folder) {
   UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
@@ -61,10 +61,10 @@ bool write_piece(int fd, const std::vector<char>& bytes, std::size_t size, off_t
   return true;
 }
 
-/// Each piece is synced, so that a slow disk shows early.
+/// Measures the write rate. Each piece is synced, so that a slow disk is noticed early.
 bool measure_rate(int fd, std::chrono::milliseconds limit, view::DiskFacts& facts) {
   std::vector<char> bytes(kPiece);
-  // A disk that compresses must not take zeros for a checkpoint.
+  // The bytes are pseudo-random, since a disk might compress zeros.
   std::uint32_t state = 1;
   for (char& byte : bytes) byte = static_cast<char>((state = state * 1664525U + 1013904223U) >> 24U);
   const SteadyTime begin = std::chrono::steady_clock::now();

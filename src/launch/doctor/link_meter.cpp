@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each word is a message of 64 bytes (both hosts have one byte order: Lockstep is built for little-endian alone). A
-// ping is sent back. A flush is answered when all before it has been read. Data is followed by bytes that are
-// discarded. A pull is answered by data and a flush.
+// The protocol: each command is a message of 64 bytes (both hosts have the same byte order, since Lockstep is built for
+// little-endian hosts only). A ping is sent back. A flush is answered when everything before it has been read. A data
+// command is followed by bytes that are discarded. A pull is answered by data and a flush.
 #include "launch/doctor/link_meter.h"
 
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ double link_seconds(LinkTime begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The other host cannot connect, and has said so.
+/// Thrown if the other host has reported that it cannot connect.
 struct GivenUp {};
 
 /// The messages from one host to another.
@@ -60,7 +60,7 @@ class Dialogue {
     return answer;
   }
 
-  /// The first words, with which the two connect.
+  /// Exchanges the first commands, with which the two hosts connect.
   void begin(milliseconds patience) {
     Word ping;
     Word answer;
@@ -74,7 +74,7 @@ class Dialogue {
     return word;
   }
 
-  /// Sends data for kStreamTime, and a flush. Returns the bytes.
+  /// Sends data for kStreamTime, and a flush. Returns the number of bytes.
   std::uint64_t stream() {
     std::uint64_t sent = 0;
     Word data{.kind = WordKind::kData};

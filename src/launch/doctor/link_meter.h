@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of `lockstep doctor` between two hosts of a job that measure their link, over the ranks' own wire.
+// Measures the link between two hosts of a job for `lockstep doctor`, over the ranks' own wire.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,12 @@
 
 namespace lockstep::launch {
 
-/// Measures for some half second; the other side is in serve_link(). Throws: IoError if it does not connect within
-/// `patience`, or breaks off.
+/// Measures for about half a second; the other host runs serve_link(). Throws: IoError if the other host does not
+/// connect within `patience`, or breaks off.
 [[nodiscard]] view::LinkSpeed measure_link(wire::Circle& circle, int peer, std::chrono::milliseconds patience);
 
-/// Answers until the other side closes the connection, or sends nothing for 30 s; before it has connected, until
-/// `has_given_up` is true.
+/// Answers until the other host closes the connection, or sends nothing for 30 s. Waits for the connection until
+/// `has_given_up` returns true.
 void serve_link(wire::Circle& circle, int peer, const std::function<bool()>& has_given_up) noexcept;
 
 }  // namespace lockstep::launch

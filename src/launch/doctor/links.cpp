@@ -39,10 +39,10 @@ struct Meeting {
   int world = 1;
 };
 
-/// One for each wire that is measured.
+/// One hub for each wire that is measured.
 using Hubs = std::vector<std::shared_ptr<wire::Hub>>;
 
-/// Two hosts, by their places; the later one calls, as its ranks would.
+/// Two hosts, by their places. The later one connects to the other, as its ranks would.
 struct HostPair {
   int called = 0;
   int caller = 0;
@@ -80,14 +80,14 @@ std::vector<int> nodes_of_ranks(const Meeting& meeting) {
   return nodes;
 }
 
-/// The interface that the ranks themselves would use.
+/// Returns this host's address on the interface that the ranks would use.
 std::string own_link_address(const Meeting& meeting) {
   const auto choice = store::choose_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
   if (choice) return choice->address;
   throw IoError(fmt::format("this host cannot reach the store at {}", meeting.store_host));
 }
 
-/// The hub of the ranks' own wire comes first.
+/// Opens the hubs; the hub of the ranks' own wire comes first.
 Hubs open_hubs(const Meeting& meeting, const std::string& address, std::string_view wire) {
   Hubs hubs;
   for (const bool is_encrypted : {wire == "tls", wire != "tls"}) {
@@ -120,7 +120,7 @@ std::vector<view::LinkHost> introduce(const Meeting& meeting, const std::string&
 std::string link_key(HostPair pair) { return fmt::format("link/{}-{}", pair.called, pair.caller); }
 std::string ready_key(HostPair pair) { return fmt::format("ready/{}-{}", pair.called, pair.caller); }
 
-/// One number for each pair of hosts.
+/// Returns a number that is unique to the pair of hosts.
 std::uint64_t circle_of(HostPair pair) {
   return static_cast<std::uint64_t>(pair.called) << 32U | static_cast<std::uint64_t>(pair.caller);
 }
@@ -129,7 +129,7 @@ void measure_with(const Meeting& meeting, const Hubs& hubs, HostPair pair, int p
   std::vector<view::LinkSpeed> speeds;
   std::string problem;
   try {
-    // The other host may still measure with a third one.
+    // The other host may still measure with a third host.
     (void)meeting.store->get(ready_key(pair), meeting.patience);
     for (const auto& hub : hubs) {
       wire::Circle circle(hub, circle_of(pair));
@@ -178,7 +178,7 @@ view::Link read_link(const Meeting& meeting, HostPair pair) {
   return link;
 }
 
-/// The wire of the ranks.
+/// Returns the name of the ranks' wire.
 std::string wire_in_use() {
   const std::string wire = env::get("LOCKSTEP_WIRE").value_or("tls");
   return wire == "plain" || wire == "ucx" ? wire : "tls";
@@ -188,11 +188,11 @@ std::string wire_in_use() {
 
 int rounds_of(int count) { return count < 2 ? 0 : count + count % 2 - 1; }
 
-// The circle method of tournaments: in round r the places i and j with i + j = r modulo the rounds meet, and the one
-// that would meet itself meets the last.
+// The circle method of tournaments: in round r the places i and j with i + j = r modulo the number of rounds meet, and
+// the place that would meet itself meets the last place.
 int partner_of(int place, int round, int count) {
   const int rounds = rounds_of(count);
-  const int last = rounds;  // beyond the hosts if their number is odd
+  const int last = rounds;  // not a host if the number of hosts is odd
   int partner = last;
   if (place != last) {
     partner = ((round - place) % rounds + rounds) % rounds;

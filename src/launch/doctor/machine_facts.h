@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of read_machine(): the system's facts, and measurements.
+// The functions behind read_machine(): they read the system's facts, and measure.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ namespace lockstep::launch {
 [[nodiscard]] view::SharedMemoryFacts read_shared_memory();
 [[nodiscard]] view::LimitFacts read_limits(const GroupLimits& group);
 [[nodiscard]] view::PortFacts read_ports();
-/// Blocks up to two seconds if the resolver does not answer.
+/// Reads the facts about the network. Blocks: up to two seconds, if the resolver does not answer.
 [[nodiscard]] view::NetworkFacts read_network();
 [[nodiscard]] view::ClockFacts read_clock();
-/// Opens the NCCL of `search` if there are GPUs.
+/// Reads the facts about the GPUs, and opens NCCL by `search` if there are GPUs.
 [[nodiscard]] view::GpuFacts read_gpu_facts(const nccl::Search& search);
-/// Measures the disk of `folder`. With `measures` it writes 64 MB there for at most `limit`, and 4 KiB several times;
-/// the file has no name, so nothing remains of it.
+/// Measures the disk of `folder`. With `measures` it writes up to 64 MB there, for at most `limit`, and 4 KiB several
+/// times. The file has no name, so nothing remains of it.
 [[nodiscard]] view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures,
                                         std::chrono::milliseconds limit);
 

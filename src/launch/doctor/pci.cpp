@@ -17,22 +17,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kExtended = 0x100;  // begin of PCI Express's own capabilities; only root reads more than 64 bytes
+constexpr std::size_t kExtended =
+    0x100;  // start of the PCI Express capabilities; only root can read more than 64 bytes
 constexpr unsigned kAcs = 0x000d;
 constexpr std::size_t kAcsControl = 6;
 constexpr unsigned kRedirectsRequests = 0x4;
-constexpr std::size_t kMostCapabilities = 960;  // as many as fit
+constexpr std::size_t kMostCapabilities = 960;  // more do not fit
 
 unsigned word_at(std::string_view bytes, std::size_t at) {
   return static_cast<unsigned char>(bytes[at]) | static_cast<unsigned>(static_cast<unsigned char>(bytes[at + 1])) << 8U;
 }
 
-/// "0000:17:00.0"; the names of the parts above it begin with "pci".
+/// Returns true for a device's name, "0000:17:00.0"; host bridges begin with "pci".
 bool is_device(const std::string& name) {
   return std::count(name.begin(), name.end(), ':') == 2 && name.find('.') != std::string::npos;
 }
 
-/// The devices from the host bridge down to this one.
+/// Returns the devices from the host bridge down to this device.
 std::vector<std::string> chain_of(const fs::path& path) {
   std::vector<std::string> chain;
   for (const fs::path& part : path) {
@@ -48,7 +49,7 @@ std::string host_bridge_of(const fs::path& path) {
   return "";
 }
 
-/// A file of the kernel without its line end; empty: it cannot be read.
+/// Returns the text of a kernel file without its line end; empty if it cannot be read.
 std::string kernel_text(const fs::path& file) {
   constexpr std::uint64_t kPage = 4096;
   std::string text;
@@ -70,7 +71,7 @@ PciPlace place_of(const fs::path& link) {
   return place;
 }
 
-/// The bridges above the devices.
+/// Returns the bridges above the devices.
 std::set<fs::path> bridges_above(const std::vector<PciPlace>& places) {
   std::set<fs::path> bridges;
   for (const PciPlace& place : places) {
@@ -88,10 +89,10 @@ void read_access_control(const std::vector<PciPlace>& places, view::GpuLinkFacts
   }
 }
 
-/// "DMA" and "DMA-FQ" translate, "identity" does not.
+/// Returns true if the IOMMU translates addresses: in "DMA" and "DMA-FQ", not in "identity".
 bool translates(const PciPlace& place) { return kernel_text(place.path / "iommu_group/type").starts_with("DMA"); }
 
-/// The longer the way, the larger.
+/// Returns a number that is larger for a longer path.
 std::size_t length_of(const std::string& way) {
   constexpr std::array kWays = {"one PCIe switch", "one host bridge", "one socket", "two sockets"};
   return static_cast<std::size_t>(std::find(kWays.begin(), kWays.end(), way) - kWays.begin());
@@ -135,7 +136,7 @@ std::optional<bool> redirects_peers(std::string_view configuration) {
     if (word_at(configuration, at) == kAcs) {
       return (word_at(configuration, at + kAcsControl) & kRedirectsRequests) != 0;
     }
-    at = word_at(configuration, at + 2) >> 4U;  // above the 4 bits of the version
+    at = word_at(configuration, at + 2) >> 4U;  // the bits above the 4 bits of the version
   }
   return false;
 }

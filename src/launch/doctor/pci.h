@@ -18,16 +18,16 @@ struct PciPlace {
   int socket = -1;             ///< the NUMA node; -1: unknown
 };
 
-/// Returns the lowest part of the way that two devices share: "one PCIe switch", "one host bridge", "one socket", "two
-/// sockets"; empty: unknown. It is a pure function.
+/// Returns the lowest part that the paths of two devices share: "one PCIe switch", "one host bridge", "one socket",
+/// "two sockets"; empty: unknown. It is a pure function.
 [[nodiscard]] std::string way_between(const PciPlace& one, const PciPlace& other);
 
-/// Returns true if a bridge sends requests of peers upstream (ACS), by the bytes of its configuration; none: only root
-/// may read all of them. It is a pure function.
+/// Returns true if a bridge sends peer-to-peer requests upstream (ACS), according to its configuration bytes; none:
+/// unknown, since only root may read all of the bytes. It is a pure function.
 [[nodiscard]] std::optional<bool> redirects_peers(std::string_view configuration);
 
-/// Returns the links between the GPUs and to cards beside them, by the kernel's files in `sys`. None: there is one GPU
-/// at most, and no InfiniBand or RoCE card beside it.
+/// Returns the links between the GPUs and to network cards near them, from the kernel's files in `sys`. None: there is
+/// at most one GPU, and no InfiniBand or RoCE card near it.
 [[nodiscard]] std::optional<view::GpuLinkFacts> read_gpu_links(const GpuPlaces& gpus, const std::filesystem::path& sys);
 
 }  // namespace lockstep::launch

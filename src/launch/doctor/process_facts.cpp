@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activity of a process that does not use Lockstep, as far as it can be seen from outside.
+// Reads the activity of a process that may not use Lockstep, from outside.
 #include <fmt/format.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's folder and its living processes, read for view::diagnose().
+// Reads a run's folder and its living processes for view::diagnose().
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, problem);
 }
 
-/// The ring of a rank whose launcher lives is a link to its memory.
+/// The kinds of a rank's ring file. While the launcher lives, it is a link to the launcher's memory.
 enum class RingFile { kNone, kKept, kLive, kDangling };
 
 RingFile kind_of(const fs::path& ring) {
@@ -49,7 +49,7 @@ RingFile kind_of(const fs::path& ring) {
   try {
     (void)flight::open_ring_file(ring);
     return RingFile::kLive;
-  } catch (const Error&) {  // the launcher is gone, and its number may belong to another process by now
+  } catch (const Error&) {  // the launcher is gone, and its process id may belong to another process now
     return RingFile::kDangling;
   }
 }
@@ -58,7 +58,7 @@ flight::RankFacts facts_of_rank(int rank, const fs::path& ring, Notes& notes) {
   flight::RankFacts facts{.rank = rank, .host = launch::host_name()};
   try {
     facts.ring = flight::read_ring_file(ring);
-  } catch (const Error&) {  // the rank has not begun it, or the program does not use Lockstep
+  } catch (const Error&) {  // the rank has not begun the ring, or the program does not use Lockstep
     return facts;
   }
   const auto process = launch::read_process(facts.ring->pid);
@@ -85,7 +85,7 @@ void read_ranks(const fs::path& attempt, view::AttemptFacts& facts, view::RunFac
   run.launcher_is_gone = has_dangling && !run.is_launched;
 }
 
-/// The rank to blame, or else one that has written an error.
+/// Returns the rank to blame, or else a rank that has written an error.
 int blamed_rank(const view::AttemptFacts& facts) {
   if (facts.verdict && facts.verdict->rank >= 0) return facts.verdict->rank;
   return facts.errors.empty() ? -1 : facts.errors.front().rank;
@@ -114,19 +114,19 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   }
 }
 
-/// The folder of the attempts; empty if there is none.
+/// Returns the folder of the attempts; empty if there is none.
 fs::path logs_of(const fs::path& path) {
   if (is_there(path / "logs")) return path / "logs";
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
 }
 
-/// RunFolder writes "pid 4711 on gpu-a" into .lock. The process counts only while it has that file open.
+/// Returns the process that trains: "pid 4711 on gpu-a" in .lock. It counts only while it has that file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::string line;
   try {
     line = FileSystem::system().read(lock, 300);
-  } catch (const Error&) {  // none, or not the content that a run writes
+  } catch (const Error&) {  // the file is missing, or a run did not write it
   }
   line = text::first_line(line);
   if (!line.starts_with("pid ")) return "";

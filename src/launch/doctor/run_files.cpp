@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 4> kRecipes = {"captcha", "detection", "s
 
 struct Bytes {
   std::string text;
-  bool is_end = false;  // the file is longer, and this is its end
+  bool is_end = false;  // the text is only the end of a longer file
   std::int64_t time_ns = 0;
 };
 
@@ -72,7 +72,7 @@ std::optional<Bytes> read_file(const fs::path& file, std::size_t most, Notes& no
   return std::nullopt;
 }
 
-/// One JSON object; else a note.
+/// Reads one JSON object; otherwise adds a note.
 std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Notes& notes) {
   const auto bytes = read_file(file, kLargest, notes);
   if (!bytes) return std::nullopt;
@@ -99,7 +99,7 @@ std::string text_at(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? text::for_people(found->get<std::string>()) : "";
 }
 
-/// 0 if it is no number, or one that no counter has.
+/// Returns a counter's value; 0 if it is not a number, or not one that a counter can have.
 double number_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
@@ -110,7 +110,7 @@ std::int64_t whole_at(const Json& json, const char* key) {
   return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
-/// -1: unknown.
+/// Returns the rank; -1: unknown.
 std::int64_t rank_at(const Json& json) { return json.contains("rank") ? whole_at(json, "rank") : -1; }
 
 std::vector<std::string> stacks_of(const Json& json) {
@@ -129,7 +129,7 @@ std::vector<std::string> stacks_of(const Json& json) {
   return lines;
 }
 
-/// The step report of a summary, or of a line of log.jsonl.
+/// Returns the step report in a summary, or in a line of log.jsonl.
 std::optional<view::StepReport> report_in(const Json& json) {
   const auto found = json.find("report");
   if (found == json.end()) return std::nullopt;

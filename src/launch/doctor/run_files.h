@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a run as `lockstep doctor` reads them: any of them may be missing, torn by a kill, or something else.
+// Reads the files of a run for `lockstep doctor`. Any file may be missing, torn by a kill, or of another kind.
 #pragma once
 
 #include <filesystem>
@@ -20,18 +20,18 @@ using Notes = std::vector<std::string>;
 [[nodiscard]] std::map<int, std::filesystem::path> numbered_folders(const std::filesystem::path& parent,
                                                                     std::string_view prefix);
 
-/// Returns none if the file is missing or of another kind; `notes` gets a line about the latter.
+/// Returns the summary; none if the file is missing or of another kind, which adds a line to `notes`.
 [[nodiscard]] std::optional<view::RunSummary> read_summary(const std::filesystem::path& file, Notes& notes);
 
-/// Reads a launcher's record of an attempt; a file that is missing changes nothing, nor does another kind of file,
-/// which becomes a note.
+/// Reads a launcher's record of an attempt into `attempt`. A missing file changes nothing; a file of another kind only
+/// becomes a note.
 void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt, Notes& notes);
 
-/// Reads the last 256 KiB: only the end counts.
+/// Reads the last 256 KiB of the log, since only its end matters.
 [[nodiscard]] std::optional<view::RunLog> read_log(const std::filesystem::path& file, Notes& notes);
 
-/// Returns the newest committed checkpoint of a run folder; empty if there is none. A folder without a manifest becomes
-/// a note.
+/// Returns the newest committed checkpoint of a run folder; empty if there is none. A checkpoint folder without a
+/// manifest becomes a note.
 [[nodiscard]] std::string newest_checkpoint(const std::filesystem::path& run, Notes& notes);
 
 /// Returns the names of the checkpoints that the guard has put aside, "step-00000006.suspect", in order.

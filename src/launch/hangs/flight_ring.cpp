@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// No process can make it smaller, so that reading it is safe whatever the rank does.
+// Maps the memory. No process can make it smaller, so that the rank cannot make reading it unsafe.
 flight::Ring* map(int memory) {
   if (memory < 0 || ::ftruncate(memory, sizeof(flight::Ring)) != 0 ||
       ::fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
@@ -61,7 +61,7 @@ void FlightRing::keep() {
 }
 
 std::string FlightRing::path() const {
-  // In a /proc of another namespace of pids, getpid() is another process, so a rank would open that one's file.
+  // In a /proc of another pid namespace the number of getpid() is another process, whose file a rank would open.
   std::error_code problem;
   const std::string self = fs::read_symlink("/proc/self", problem).string();
   return memory_.valid() && !problem ? fmt::format("/proc/{}/fd/{}", self, memory_.get()) : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight ring of one rank, on its agent's side: nameless memory that the rank maps by a path of ours. It can be
-// read while the rank hangs and after it was killed, and is gone with the agent.
+// The flight ring of one rank, on its agent's side: memory without a name, which the rank maps through a path that the
+// agent gives it. It can be read while the rank hangs and after it was killed, and ends with the agent.
 #pragma once
 
 #include <filesystem>
@@ -14,22 +14,22 @@ namespace lockstep::launch {
 
 class FlightRing {
  public:
-  /// `file`: a link to the memory while this lives, for people. Without memory or descriptors there is no ring, but a
-  /// note.
+  /// `file` is a link to the memory while this object lives, for users. If memory or descriptors are short, there is no
+  /// ring, and a note says so.
   explicit FlightRing(std::filesystem::path file);
-  /// Keeps the rank's record as `file`, if there is one.
+  /// Writes the rank's record to `file`, if there is one.
   ~FlightRing();
   FlightRing(const FlightRing&) = delete;
   FlightRing& operator=(const FlightRing&) = delete;
 
-  /// The path for the rank to open; empty: there is none.
+  /// Returns the path that the rank opens; empty: there is no ring.
   [[nodiscard]] std::string path() const;
-  /// Returns the rank's present state, without its events. None: the rank has not begun the ring; it may be no Lockstep
-  /// program.
+  /// Returns the rank's present state, without its events. None: the rank has not begun the ring, perhaps because it is
+  /// not a Lockstep program.
   [[nodiscard]] std::optional<flight::Snapshot> state() const;
-  /// The same with its events.
+  /// Does the same as state(), but with the events.
   [[nodiscard]] std::optional<flight::Snapshot> read() const;
-  /// Makes the rank's collectives wait at least until then (CLOCK_MONOTONIC).
+  /// Makes the rank's collectives wait at least until `until_ns` (CLOCK_MONOTONIC).
   void set_patience(std::int64_t until_ns);
   /// Returns true once the rank has begun the ring, as every rank that uses Lockstep does in init().
   [[nodiscard]] bool has_begun() const;

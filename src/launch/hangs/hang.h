@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the rank that the others waited for: the evidence of this node's ranks, and the record for the coordinator.
+// Finds the rank that the others waited for, from the evidence of this node's ranks, as a record for the coordinator.
 #pragma once
 
 #include <sys/types.h>
@@ -15,41 +15,41 @@
 
 namespace lockstep::launch {
 
-/// A rank of this node, as its agent sees it.
+/// The facts about a rank of this node that its agent has.
 struct WatchedRank {
   int rank = 0;
-  pid_t pid = 0;  ///< the worker, which may be a script that started the rank
+  pid_t pid = 0;  ///< the worker's process, which may be a script that started the rank
   FlightRing* ring = nullptr;
   bool has_ended = false;
   bool has_succeeded = false;  ///< it has ended with 0
   std::filesystem::path stack_file = {};
 };
 
-/// Call it when a rank has given up waiting, before anything is stopped. `waiter`: the record of the rank of another
-/// node that gave up, if one did. None: no rank waited for a rank of this node.
+/// Returns the record of the rank that the others waited for; none: no rank waited for a rank of this node. Call it
+/// when a rank has given up waiting, before anything is stopped. `waiter` is the record of a rank elsewhere, if one
+/// gave up.
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
 
-/// Call it when ranks report that a peer died, and none of this node did: finds a rank that was stopped, so that they
-/// could not reach it.
+/// Finds a rank that was stopped, so that its peers could not reach it. Call it when ranks report that a peer died, and
+/// no rank of this node did.
 [[nodiscard]] std::optional<FailureRecord> find_stopped(const std::vector<WatchedRank>& ranks);
 
-/// Call it when a rank reports that a peer died: finds one whose program has ended without an error while others
-/// waited.
+/// Finds a rank whose program ended without an error while others waited. Call it when a rank reports that a peer died.
 [[nodiscard]] std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks);
 
-/// Call it when a rank reports that the calls differed: finds the rank that called another collective than the rest.
+/// Finds the rank whose collective differed from all others. Call it when a rank reports that the calls differed.
 [[nodiscard]] std::optional<FailureRecord> find_odd(const std::vector<WatchedRank>& ranks);
 
-/// Returns the stacks of the rank that is late, if it lives, a line each. Call it before anything is stopped. It blocks
-/// for 2 s at most.
+/// Returns the stacks of the late rank, line by line, if it lives. Call it before anything is stopped. Blocks: for at
+/// most 2 s.
 [[nodiscard]] std::vector<std::string> stacks_of_late(const FailureRecord& found,
                                                       const std::vector<WatchedRank>& ranks);
 
-/// Returns the present facts of the ranks' rings, without their events, and of their processes.
+/// Returns the present facts from the ranks' rings, without events, and from their processes.
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
-/// Warns of the finding, if there is one, and returns it: the job's last word.
+/// Prints a warning about the finding, if there is one, and returns it.
 [[nodiscard]] std::optional<FailureRecord> warned(std::optional<FailureRecord> found);
 
 }  // namespace lockstep::launch

@@ -17,19 +17,19 @@
 namespace lockstep::launch {
 namespace {
 
-// By then, in most cases, a rank that uses Lockstep has begun its ring: other nodes are not asked before.
+// By this time a rank that uses Lockstep has usually begun its ring. Other nodes are not asked earlier.
 constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
-// Often enough that the ranks learn of long work before they give up.
+// Returns the interval of the looks, short enough that the ranks learn of long work before they give up.
 std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
 }
 
-// The processor time of everything that this process has started, ranks that have ended included.
+// Returns the processor time of all processes that this process has started, including ranks that have ended.
 double processor_seconds() {
   ProcessTree tree;
   std::uint64_t ticks = 0;
@@ -70,7 +70,7 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   log::note("{}{}", stall->text, limit);
 }
 
-// Ranks of this node may wait for those of another, which its launcher sees.
+// Returns true if other nodes are active. Ranks of this node may wait for ranks that only another launcher sees.
 bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   constexpr auto kTimeToHear = std::chrono::seconds(5);
   if (!link_) return false;
@@ -80,7 +80,7 @@ bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   return false;
 }
 
-// Ranks that use Lockstep have verdicts of their own.
+// Reports silent ranks without Lockstep; the rings of other ranks show what they wait for.
 void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
   std::vector<SilentRank> living;
   for (const WatchedRank& rank : ranks) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at the ranks of this node again and again while they run: sections that take too long, long work for which the
-// others have to be patient, waits worth a line (lockstep/flight/watch.h), and programs without Lockstep that do
-// nothing.
+// Checks the ranks of this node periodically while they run. It finds sections that take too long, long work that other
+// ranks must wait for, waits worth a line (lockstep/flight/watch.h), and programs without Lockstep that do nothing.
 #pragma once
 
 #include <chrono>
@@ -20,19 +19,19 @@
 
 namespace lockstep::launch {
 
-/// Owned by the agent's thread.
+/// The watch over the ranks of one node. Owned by the agent's thread.
 class HangWatch {
  public:
   using MakeLink = std::function<std::unique_ptr<LongWorkLink>(const char* topic)>;
-  /// `make_link` makes a link to other nodes; null if there are none.
+  /// `make_link` makes a link to other nodes, or returns null if there are no other nodes.
   explicit HangWatch(MakeLink make_link) : make_link_(std::move(make_link)), link_(make_link_("long_work")) {}
 
-  /// When to look next.
+  /// Returns the time of the next look.
   [[nodiscard]] TimePoint due() const { return due_; }
-  /// The ranks are being stopped: it does not look again.
+  /// Ends the looks, since the ranks are being stopped.
   void end() { due_ = TimePoint::max(); }
-  /// Returns its finding about a rank that has been in a section for too long. It takes some 10 us a rank. `output`
-  /// grows with the ranks' output.
+  /// Checks the ranks, and returns the finding about a rank that has been in a section for too long. `output` is a
+  /// count that grows with the ranks' output. Cost: some 10 us per rank.
   [[nodiscard]] std::optional<FailureRecord> look(TimePoint now, const std::vector<WatchedRank>& ranks,
                                                   std::uint64_t output);
 
@@ -44,15 +43,16 @@ class HangWatch {
 
   MakeLink make_link_;
   std::unique_ptr<LongWorkLink> link_;
-  std::unique_ptr<LongWorkLink> activity_;  // of ranks without Lockstep, on several nodes
+  std::unique_ptr<LongWorkLink> activity_;  // link for the activity of ranks without Lockstep, on several nodes
   SilenceWatch silence_;
   std::optional<TimePoint> without_ring_since_;
   TimePoint due_{};
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
-  AwakeTime awake_{std::chrono::seconds(1)};  // its ranks were most likely stopped with the launcher
+  AwakeTime awake_{
+      std::chrono::seconds(1)};  // time without stops of the launcher, which most likely stop its ranks, too
   TimePoint watched_since_{};
-  std::int64_t stall_ns_ = 0;     // the start of the wait that was reported last
-  std::int64_t say_next_ns_ = 0;  // when to report it again
+  std::int64_t stall_ns_ = 0;     // start of the wait that was reported last
+  std::int64_t say_next_ns_ = 0;  // time at which to report it again
 };
 
 }  // namespace lockstep::launch

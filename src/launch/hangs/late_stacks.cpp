@@ -15,13 +15,13 @@
 namespace lockstep::launch {
 namespace {
 
-// Together 2 s. A refusal comes at once.
+// The limits add up to 2 s. A refusal comes at once.
 constexpr auto kOutside = std::chrono::milliseconds(1500);
 constexpr auto kInside = std::chrono::milliseconds(500);
 
 bool is_forbidden(int problem) { return problem == EPERM || problem == EACCES; }
 
-// Empty if the process can run.
+// Returns what keeps the process from running; empty if it can run.
 const char* obstacle_of(char state) {
   switch (state) {
     case 'T':

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a rank that is late, in lines for a report: from outside if the system permits it, else from the rank
+// Reads the stacks of a late rank, in lines for a report: from outside if the system permits it, else from the rank
 // itself.
 #pragma once
 
@@ -16,29 +16,29 @@ namespace lockstep::launch {
 
 struct LateProcess {
   pid_t pid = 0;
-  char state = '?';                       ///< as /proc/PID/stat has it
+  char state = '?';                       ///< the state in /proc/PID/stat
   std::filesystem::path stack_file = {};  ///< the file for the rank's own report
 };
 
 /// A process's own report on one of its threads.
 struct SelfReport {
   std::vector<StackFrame> frames = {};
-  std::string problem = {};  ///< why there are none
+  std::string problem = {};  ///< reason why there are no frames
 };
 
-/// The sources of stacks. Tests put their own in.
+/// The sources of stacks. Tests replace them.
 struct StackSources {
   std::function<ProcessStacks(pid_t)> outside;
   std::function<SelfReport(const LateProcess&)> inside;
 };
 
-/// ptrace, and the signal of lockstep/base/fault.h. Together they take 2 s at most.
+/// Returns the real sources: ptrace, and the signal of lockstep/base/fault.h. Together they take at most 2 s.
 [[nodiscard]] StackSources system_sources();
 
-/// Returns the report's lines; without stacks, one line with the reason.
+/// Returns the lines for the report; if there are no stacks, one line with the reason.
 [[nodiscard]] std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& sources);
 
-/// LOCKSTEP_STACKS=off switches them off.
+/// Returns false if LOCKSTEP_STACKS=off disables stacks.
 [[nodiscard]] bool wants_stacks();
 
 }  // namespace lockstep::launch

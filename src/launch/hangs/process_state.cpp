@@ -20,7 +20,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-// "VmSwap:     1024 kB" -> bytes.
+// Returns a line such as "VmSwap: 1024 kB" in bytes.
 std::uint64_t kilobytes_of(const std::string& status, const std::string& name) {
   const auto at = status.find("\n" + name + ":");
   if (at == std::string::npos) return 0;
@@ -30,7 +30,7 @@ std::uint64_t kilobytes_of(const std::string& status, const std::string& name) {
   return value << 10U;
 }
 
-// The last number of "NSpid:\t4711\t12", which is that of the process's own namespace.
+// Returns the last number of "NSpid:\t4711\t12", the process's id in its own namespace.
 pid_t innermost_number(const std::string& status) {
   const auto at = status.find("\nNSpid:");
   if (at == std::string::npos) return 0;
@@ -40,8 +40,8 @@ pid_t innermost_number(const std::string& status) {
   return number;
 }
 
-// If /proc belongs to an outer namespace of pids (unshare --pid without --mount-proc), the number `pid` is another
-// process there.
+// Returns the process's folder. If /proc belongs to an outer pid namespace (unshare --pid without --mount-proc), the
+// number `pid` is another process there.
 fs::path folder_of(pid_t pid, const fs::path& proc) {
   std::error_code problem;
   const fs::path self = fs::read_symlink(proc / "self", problem);
@@ -60,7 +60,7 @@ fs::path folder_of(pid_t pid, const fs::path& proc) {
 std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc) {
   const auto folder = folder_of(pid, proc);
   const std::string stat = text_of(folder / "stat");
-  const auto name_end = stat.rfind(')');  // the program's name may contain anything
+  const auto name_end = stat.rfind(')');  // the program's name may contain any character
   if (name_end == std::string::npos || name_end + 2 >= stat.size()) return std::nullopt;
   const std::string status = text_of(folder / "status");
   flight::ProcessState process;

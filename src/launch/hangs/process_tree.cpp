@@ -15,10 +15,10 @@
 namespace lockstep::launch {
 namespace {
 
-// The kernel maps it lazily: on a machine with few processes it takes little memory.
+// The capacity of the table. Its pages are allocated on use, so that few processes take little memory.
 constexpr std::size_t kCapacity = 1U << 17U;
 
-// The kernel's own record; libc's readdir would allocate.
+// The kernel's directory entry; libc's readdir() would allocate.
 struct LinuxDirent {
   std::uint64_t inode;
   std::int64_t offset;
@@ -47,7 +47,7 @@ struct ProcPath {
   std::size_t size = 6;
 };
 
-// The sum of utime, stime, cutime and cstime, fields 14 to 17 of a line of /proc/PID/stat, from its 4th field on.
+// Returns the sum of utime, stime, cutime and cstime, fields 14 to 17 of /proc/PID/stat. `fields` begins at field 4.
 std::uint64_t ticks_of(const char* fields) noexcept {
   std::uint64_t sum = 0;
   std::uint64_t value = 0;
@@ -68,14 +68,14 @@ std::uint64_t ticks_of(const char* fields) noexcept {
 template <std::size_t N>
 std::size_t read_start(const char* path, char (&text)[N]) noexcept {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;  // it ended meanwhile
+  if (file < 0) return 0;  // the process has ended
   const ssize_t count = ::read(file, text, N - 1);
   ::close(file);
   text[std::max<ssize_t>(count, 0)] = '\0';
   return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
 }
 
-// The last number of "NSpid:\t4711\t12\n", which is that of the process's own namespace; 0: there is none.
+// Returns the last number of "NSpid:\t4711\t12\n", the process's id in its own namespace; 0: there is none.
 pid_t innermost_number(const char* status) noexcept {
   const char* at = std::strstr(status, "\nNSpid:");
   if (at == nullptr) return 0;
@@ -132,7 +132,7 @@ void ProcessTree::add(const char* name) noexcept {
   char text[512];
   const auto count = static_cast<ssize_t>(read_start(ProcPath(parse_pid(name), "/stat").text, text));
   if (count == 0) return;
-  // "pid (name) state parent ...": the name may hold anything, so the last bracket counts.
+  // "pid (name) state parent ...": the name may contain any character, so the last parenthesis counts.
   ssize_t at = count - 1;
   while (at > 0 && text[at] != ')') --at;
   if (at == 0 || at + 4 >= count) return;
@@ -145,7 +145,7 @@ bool ProcessTree::is(std::size_t index, pid_t pid) const noexcept {
   return read_start(ProcPath(entries_[index].pid, "/status").text, status) > 0 && innermost_number(status) == pid;
 }
 
-// A folder of /proc is a pidfd, too.
+// A folder of /proc can be used as a pidfd.
 void ProcessTree::signal(std::size_t index, int number) const noexcept {
   if (!is_foreign_) {
     ::kill(entries_[index].pid, number);

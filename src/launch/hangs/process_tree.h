@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descendants of a process, read from /proc without allocating: for the stub.
+// The descendants of a process, read from /proc without an allocation, for the stub.
 #pragma once
 
 #include <sys/types.h>
@@ -10,18 +10,18 @@
 namespace lockstep::launch {
 
 struct ProcessEntry {
-  pid_t pid = 0;  ///< its number in /proc
+  pid_t pid = 0;  ///< process id in /proc
   pid_t parent = 0;
   char state = 0;  ///< R, S, D, T, Z, ...
   bool is_descendant = false;
-  std::uint64_t ticks = 0;  ///< processor time of it and of the children that it has waited for
+  std::uint64_t ticks = 0;  ///< processor time of the process and of the children that it has waited for
 };
 
-/// The number of this process in /proc; 0 if that cannot be read. It differs from getpid() if /proc belongs to an outer
-/// namespace of pids (unshare --pid without --mount-proc): then no number of /proc means the same to kill().
+/// Returns the number of this process in /proc; 0 if it cannot be read. It differs from getpid() if /proc belongs to an
+/// outer pid namespace (unshare --pid without --mount-proc): numbers in /proc then mean other processes to kill().
 [[nodiscard]] pid_t number_in_proc() noexcept;
 
-/// A table of processes in its own memory (mapped, not allocated: usable after a fork).
+/// A table of processes in its own mapped memory, which is usable after a fork.
 class ProcessTree {
  public:
   ProcessTree() noexcept;
@@ -29,18 +29,18 @@ class ProcessTree {
   ProcessTree& operator=(const ProcessTree&) = delete;
   ~ProcessTree();
 
-  /// False if there was no memory for it.
+  /// Returns false if there was no memory for the table.
   [[nodiscard]] bool is_usable() const noexcept { return entries_ != nullptr; }
 
-  /// Reads /proc anew and marks the descendants of process `root`, a number of /proc; 0: of this process. False if
-  /// /proc cannot be read.
+  /// Reads /proc again and marks the descendants of process `root`, a number in /proc; 0: of this process. Returns
+  /// false if /proc cannot be read.
   bool read(pid_t root = 0) noexcept;
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] const ProcessEntry& operator[](std::size_t index) const noexcept { return entries_[index]; }
-  /// True if the entry is the process that kill() knows as `pid`.
+  /// Returns true if the entry is the process that kill() knows as `pid`.
   [[nodiscard]] bool is(std::size_t index, pid_t pid) const noexcept;
-  /// kill(), whichever namespace /proc belongs to.
+  /// Sends a signal as kill() does, even if /proc belongs to another namespace.
   void signal(std::size_t index, int number) const noexcept;
 
  private:
@@ -49,7 +49,7 @@ class ProcessTree {
 
   ProcessEntry* entries_ = nullptr;
   std::size_t size_ = 0;
-  bool is_foreign_ = false;  ///< /proc is of another namespace
+  bool is_foreign_ = false;  ///< /proc belongs to another namespace
 };
 
 }  // namespace lockstep::launch

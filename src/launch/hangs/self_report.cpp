@@ -23,7 +23,7 @@ constexpr auto kAnswerLook = std::chrono::milliseconds(5);
 std::string answer_text(const std::filesystem::path& file) {
   try {
     return FileSystem::system().read(file);
-  } catch (const Error&) {  // not yet there
+  } catch (const Error&) {  // the file does not exist yet
     return "";
   }
 }
@@ -47,7 +47,7 @@ SelfReport ask_for_stack(pid_t pid, const std::filesystem::path& file, std::chro
   }
   std::error_code unknown;
   std::filesystem::remove(file, unknown);
-  // To the main thread, which is the one that is late.
+  // The signal goes to the main thread, which is the late one.
   if (::syscall(SYS_tgkill, pid, pid, signal) != 0) return {.problem = std::generic_category().message(errno)};
   const TimePoint deadline = SystemClock::instance().now() + limit;
   while (SystemClock::instance().now() < deadline) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a rank for the stack of its main thread, by the signal that lockstep/base/fault.h answers.
+// Asks a rank for the stack of its main thread, by the signal that lockstep/base/fault.h handles.
 #pragma once
 
 #include <sys/types.h>
@@ -12,11 +12,11 @@
 
 namespace lockstep::launch {
 
-/// True if a process has a handler for the signal, according to the text of /proc/PID/status. Without one the signal
-/// would end it.
+/// Returns true if a process has a handler for the signal, according to the text of /proc/PID/status. Without a handler
+/// the signal would end the process.
 [[nodiscard]] bool catches(std::string_view status, int signal);
 
-/// Sends the signal and waits for the answer in `file`, for `limit` at most.
+/// Sends the signal and waits for the answer in `file`, for at most `limit`.
 [[nodiscard]] SelfReport ask_for_stack(pid_t pid, const std::filesystem::path& file, std::chrono::milliseconds limit);
 
 }  // namespace lockstep::launch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of a program without Lockstep leave no evidence of what they wait for. If all ranks of a node are silent and
-// idle at once, the launcher reports that. Pure: time, output and processor time come from outside.
+// Detects silent ranks of a program without Lockstep, which leave no evidence of what they wait for. If all ranks of a
+// node are silent and idle at once, the launcher reports that. Pure: time, output and processor time come from outside.
 #pragma once
 
 #include <chrono>
@@ -14,13 +14,13 @@
 
 namespace lockstep::launch {
 
-/// The silence after which it is reported.
+/// The length of a silence after which it is reported.
 inline constexpr std::chrono::seconds kSaidAfter{60};
 
 /// The facts about the ranks that are visible from outside.
 struct NodeActivity {
-  std::uint64_t output = 0;  ///< grows with their output
-  std::size_t ranks = 0;     ///< those that live
+  std::uint64_t output = 0;  ///< a count that grows with the ranks' output
+  std::size_t ranks = 0;     ///< number of ranks that live
   /// Returns the seconds of processor time of all their processes so far; called every five seconds of silence.
   std::function<double()> cpu_s = nullptr;
 };
@@ -28,7 +28,7 @@ struct NodeActivity {
 /// Detects ranks that neither write nor compute.
 class SilenceWatch {
  public:
-  /// Returns for how long they have been silent and idle; none if they are not. `now` leaves out the time in which the
+  /// Returns how long the ranks have been silent and idle; none if they are not. `now` leaves out the time in which the
   /// launcher was stopped.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> look(TimePoint now, const NodeActivity& activity);
   /// Returns true once for each silence that has lasted for kSaidAfter.
@@ -40,11 +40,11 @@ class SilenceWatch {
   std::optional<std::uint64_t> output_;
   TimePoint since_{};
   TimePoint next_look_{};
-  std::optional<double> cpu_s_;  // at since_; none: not looked yet
+  std::optional<double> cpu_s_;  // processor time at since_; none: not read yet
   bool has_said_ = false;
 };
 
-/// A rank as the line names it.
+/// A rank that silence_text() names.
 struct SilentRank {
   int rank = 0;
   int pid = 0;

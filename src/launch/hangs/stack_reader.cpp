@@ -26,32 +26,32 @@
 namespace lockstep::launch {
 namespace {
 
-// One thread of another process, held still while this lives.
+// One thread of another process, which is stopped while this object lives.
 
-/// Owned by the thread that made it: the kernel takes no orders from another.
+/// Owned by the thread that made it: the kernel accepts ptrace requests from no other thread.
 class TracedThread {
  public:
-  /// Blocks until it is stopped, until `deadline` at most.
+  /// Stops the thread. Blocks: until it is stopped, at most until `deadline`.
   TracedThread(pid_t thread, TimePoint deadline);
-  /// Resumes it, unless it was stopped before; a signal that came meanwhile is delivered.
+  /// Resumes the thread, unless it was stopped before; a signal that came in between is delivered.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
 
   [[nodiscard]] bool is_stopped() const { return is_stopped_; }
-  /// errno of the refusal; 0: it was allowed, or there is no such thread.
+  /// Returns the errno of a refusal; 0: it was allowed, or the thread does not exist.
   [[nodiscard]] int refusal() const { return refusal_; }
 
  private:
   pid_t thread_;
   int refusal_ = 0;
   bool is_stopped_ = false;
-  int signal_ = 0;  // a signal that was about to be delivered; 0: none
+  int signal_ = 0;  // signal that was about to be delivered; 0: none
 };
 
 constexpr auto kHeldLook = std::chrono::microseconds(200);
 
-// PTRACE_SEIZE, since PTRACE_ATTACH would send a SIGSTOP that outlives us if we are killed in between.
+// Uses PTRACE_SEIZE: PTRACE_ATTACH would send a SIGSTOP that remains if this process is killed in between.
 TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     refusal_ = errno == ESRCH ? 0 : errno;
@@ -68,7 +68,7 @@ TracedThread::TracedThread(pid_t thread, TimePoint deadline) : thread_(thread) {
       if (is_stopped_ && !is_ours) signal_ = WSTOPSIG(status);
       return;
     }
-    if (SystemClock::instance().now() >= deadline) return;  // it is released when the tracing thread ends
+    if (SystemClock::instance().now() >= deadline) return;  // the kernel releases it when the tracing thread ends
     std::this_thread::sleep_for(kHeldLook);
   }
 }
@@ -82,13 +82,13 @@ TracedThread::~TracedThread() {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFrames = 64;
-// The limit for a thread that is in the kernel and cannot be interrupted. Any other stops as soon as it gets a
+// The time limit for a thread that is in the kernel and cannot be interrupted. Other threads stop as soon as they get a
 // processor.
 constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
 
-/// The state that the reading thread shares with the one that waits for it. It outlives both.
+/// The state that the reading thread shares with the thread that waits for it. It lives until both release it.
 struct Reading {
   std::mutex mutex;
   std::condition_variable has_ended;
@@ -102,7 +102,7 @@ class Unwinder {
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
     static char* no_path = nullptr;
     callbacks_.find_elf = dwfl_linux_proc_find_elf;
-    // A search for files with debugging information may ask a server, and the symbols have the names.
+    // No search for debugging information, which may ask a server: symbol tables have the names.
     callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));
@@ -110,7 +110,7 @@ class Unwinder {
 
   [[nodiscard]] TimePoint deadline() const { return deadline_; }
 
-  /// Returns 0 or errno.
+  /// Opens the process. Returns 0 or errno.
   int open() {
     if (!dwfl_) return ENOMEM;
     const int problem = ::dwfl_linux_proc_report(dwfl_.get(), pid_);
@@ -121,7 +121,7 @@ class Unwinder {
     return attached == 0 ? 0 : attached > 0 ? attached : EIO;
   }
 
-  /// The thread must be stopped.
+  /// Returns the frames of a thread, which must be stopped.
   std::vector<StackFrame> frames_of(pid_t thread) {
     frames_.clear();
     ::dwfl_getthread_frames(dwfl_.get(), thread, &Unwinder::on_frame, this);
@@ -136,7 +136,7 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // For a return address it looks up the call before it, since the next instruction may belong to another function.
+  // Adds a frame. For a return address it looks up the call before it: the address may belong to another function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);
@@ -185,7 +185,7 @@ std::string first_line_of(const fs::path& file) {
   return line;
 }
 
-// The main thread first, then in the order in which they began.
+// Returns the main thread, then the other threads in the order in which they began.
 std::vector<pid_t> thread_ids(pid_t pid) {
   std::vector<pid_t> threads;
   std::error_code problem;
@@ -253,7 +253,7 @@ void run_reading(const std::shared_ptr<Reading>& reading, pid_t pid, TimePoint d
   try {
     read_all(reading, pid, deadline);
   } catch (const std::exception&) {
-    // The stacks that were read before remain.
+    // The stacks read so far are kept.
   }
   const std::lock_guard lock(reading->mutex);
   reading->is_done = true;

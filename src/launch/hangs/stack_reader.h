@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the stacks of another process through ptrace, with elfutils' libdw. Each of its threads is stopped for a few
-// milliseconds; afterwards it runs on, or stays stopped if it was.
+// milliseconds; then it continues, or stays stopped if it was stopped before.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,8 @@
 
 namespace lockstep::launch {
 
-/// Blocks for `limit` at most, and then returns the stacks that it has. The work is done in its own thread: the kernel
-/// releases the traced threads when the tracing thread ends, whatever happens in it, and a file on a dead disk blocks
-/// that thread only.
+/// Blocks for at most `limit`, then returns the stacks that were read. A separate thread reads them: the kernel
+/// releases the traced threads when that thread ends for any reason, and a file on a dead disk blocks only that thread.
 [[nodiscard]] ProcessStacks read_stacks(pid_t pid, std::chrono::milliseconds limit);
 
 }  // namespace lockstep::launch

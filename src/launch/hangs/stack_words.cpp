@@ -22,19 +22,19 @@ bool begins_with_one_of(std::string_view text, const std::array<std::string_view
   return std::any_of(beginnings.begin(), beginnings.end(), [&](auto each) { return text.starts_with(each); });
 }
 
-// Pools of threads: a thread whose innermost frame is theirs has no work.
+// Returns true for a frame of a thread pool: a thread whose innermost frame it is has no work.
 bool is_of_pool(const StackFrame& frame) {
   constexpr std::array<std::string_view, 3> kPools = {"libgomp", "libomp", "libpthreadpool"};
   return begins_with_one_of(frame.module, kPools);
 }
 
-// The innermost frames of any wait, which say nothing about this one.
+// Returns true for the innermost frames of every wait, which do not show what the thread waits for.
 bool is_of_runtime(const StackFrame& frame) {
   constexpr std::array<std::string_view, 5> kRuntime = {"libc.so", "libpthread.so", "libstdc++", "ld-linux", "[vdso"};
   return begins_with_one_of(frame.module, kRuntime) || is_of_pool(frame);
 }
 
-// Frames between the program's own.
+// Returns true for library frames between the program's own frames.
 bool is_noise(const StackFrame& frame) {
   constexpr std::array<std::string_view, 8> kNoise = {
       "std::function<",         "lockstep_watch_call", "lockstep::fault::detail", "std::__invoke",
@@ -43,7 +43,7 @@ bool is_noise(const StackFrame& frame) {
          frame.function.find("lockstep::fault::in_section") != std::string::npos;
 }
 
-// The frames without noise, and without the runtime's below main or a thread's first function.
+// Returns the frames without noise, and without the runtime's frames below main or a thread's first function.
 Frames cut(const Frames& frames) {
   Frames kept;
   for (const StackFrame& frame : frames) {
@@ -60,7 +60,7 @@ struct Group {
   std::size_t size = 1;
   bool is_main = false;
   bool waits = false;
-  bool is_inside = false;  ///< in a function of the program's own file
+  bool is_inside = false;  ///< the thread is in a function of the program's own file
 };
 
 bool waits(const ThreadStack& thread) {
@@ -90,7 +90,7 @@ std::vector<Group> groups_of(const ProcessStacks& stacks) {
   return groups;
 }
 
-// These are only counted. Any of the others may be why the rank is late.
+// Returns true for idle threads, which are only counted. Any other thread may be the reason why the rank is late.
 bool is_idle(const Group& group) { return !group.is_main && group.waits && (group.size > 1 || !group.is_inside); }
 
 int order_of(const Group& group) {
@@ -99,7 +99,7 @@ int order_of(const Group& group) {
   return group.is_inside ? 1 : 2;
 }
 
-// Whole pages of templates carry no information; a string is the most frequent.
+// Shortens a function's name: long template arguments carry no information; std::string is the most frequent.
 std::string shortened(std::string function) {
   constexpr std::string_view kString =
       "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
@@ -130,7 +130,7 @@ void add_thread(std::vector<std::string>& lines, const Group& group, std::size_t
   if (group.frames.size() > most) lines.push_back(fmt::format("  {} more frames", group.frames.size() - most));
 }
 
-// "6 more threads wait in pthread_cond_wait below c10::ThreadPool::main_loop(unsigned long)"
+// Returns "6 more threads wait in pthread_cond_wait below c10::ThreadPool::main_loop(unsigned long)".
 std::string count_line(const Group& group) {
   const auto named = [](const StackFrame& frame) { return !frame.function.empty(); };
   const auto is_of_user = [&](const StackFrame& frame) { return named(frame) && !is_of_runtime(frame); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a process: as they are read, and as they are reported.
+// The stacks of a process.
 #pragma once
 
 #include <sys/types.h>
@@ -11,27 +11,27 @@
 namespace lockstep::launch {
 
 struct StackFrame {
-  std::string function = {};  ///< demangled; empty: the file has no name for it
-  std::string module = {};    ///< "libtorch_cpu.so.1.13.0"; empty: unknown
-  std::uint64_t offset = 0;   ///< in the function, else in the module's file
+  std::string function = {};  ///< demangled name; empty: the file has no name for it
+  std::string module = {};    ///< file name, such as "libtorch_cpu.so.1.13.0"; empty: unknown
+  std::uint64_t offset = 0;   ///< offset in the function, else in the module's file
 
   bool operator==(const StackFrame&) const = default;
 };
 
 struct ThreadStack {
   pid_t thread = 0;
-  std::string name = {};  ///< as the kernel has it, 15 letters at most
-  char state = '?';       ///< before it was looked at: R runs, S sleeps, D cannot be interrupted, T stopped
-  std::vector<StackFrame> frames = {};  ///< innermost first
-  std::string problem = {};             ///< why there are no frames
+  std::string name = {};  ///< the kernel's name of the thread, at most 15 letters
+  char state = '?';       ///< state before the reading: R runs, S sleeps, D cannot be interrupted, T stopped
+  std::vector<StackFrame> frames = {};  ///< its frames, innermost first
+  std::string problem = {};             ///< reason why there are no frames
 };
 
 struct ProcessStacks {
   pid_t pid = 0;
   std::string program = {};  ///< the executable's file name
   std::vector<ThreadStack> threads = {};
-  int refusal = 0;      ///< errno if the system did not allow it; no threads then
-  bool is_cut = false;  ///< time was up before all threads were read
+  int refusal = 0;      ///< errno if the system did not allow it: there are then no threads
+  bool is_cut = false;  ///< the time limit passed before all threads were read
 };
 
 }  // namespace lockstep::launch

@@ -16,7 +16,7 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// Puts any value on one line; obey_input() turns it back.
+// Escapes a value to fit on one line; obey_input() reverses it.
 std::string on_one_line(const std::string& value) {
   std::string line;
   for (const char c : value) line += c == '\n' ? "\\n" : c == '\\' ? "\\\\" : std::string(1, c);

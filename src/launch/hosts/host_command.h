@@ -9,17 +9,17 @@
 
 namespace lockstep::launch {
 
-/// The words in the form in which a shell reads them as they are.
+/// Returns the words quoted for a shell, which reads them unchanged.
 [[nodiscard]] std::string shell_text(const std::vector<std::string>& words);
 
-/// The first input of the launcher, for obey_input(): the token, the environment, one NAME=VALUE a line, and an empty
-/// line. Other users of a host can read a command line.
+/// Returns the launcher's first input, for obey_input(): the token, the environment as lines NAME=VALUE, and an empty
+/// line. They are not on the command line, which other users of a host can read.
 [[nodiscard]] std::string first_orders(const HostsOptions& options);
 
-/// The command for a shell on the host: it changes to the folder and becomes the launcher.
+/// Returns the command for a shell on the host: it changes to the folder and becomes the launcher.
 [[nodiscard]] std::string shell_command(const HostsOptions& options, const HostLauncher& launcher);
 
-/// The program and arguments that this machine starts: ssh, or a shell for a host that `is_here`.
+/// Returns the program and arguments that this machine starts: ssh, or a shell if the host `is_here`.
 [[nodiscard]] std::vector<std::string> start_command(const HostsOptions& options, const HostLauncher& launcher,
                                                      bool is_here);
 

@@ -27,9 +27,9 @@
 namespace lockstep::launch {
 namespace {
 
-// The time in which the launchers exchange how the run ended.
+// The time for the launchers to exchange how the run ended.
 constexpr auto kLeaveTime = std::chrono::seconds(20);
-// The time in which launchers that met each other find out which of them failed, and end by themselves.
+// The time for launchers that met each other to find out which of them failed, and to end by themselves.
 constexpr auto kFollowTime = std::chrono::seconds(5);
 
 TimePoint awake_now() { return AwakeClock::instance().now(); }
@@ -52,13 +52,13 @@ std::vector<std::string> names_of(const HostsOptions& options) {
   return names;
 }
 
-// A pipe has room for all later orders: some bytes for each signal.
+// Writes an order. A pipe has room for all later orders, since a signal takes only some bytes.
 void write_line(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)!::write(fd, bytes.data(), bytes.size());
 }
 
-// The launcher reads them later, so they have to fit into the pipe.
+// Writes the first orders. The launcher reads them later, so they have to fit into the pipe.
 void write_first_orders(int fd, const std::string& orders) {
   constexpr int kRoomForSignals = 8 << 10;
   (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
@@ -126,7 +126,7 @@ int HostGroup::run() {
   }
   console_.drain();
   const int code = exit_code();
-  // The launchers that were left have named the one to blame, unless they never met.
+  // The remaining launchers have named the one to blame, unless they never met.
   if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
 }
@@ -188,7 +188,7 @@ void HostGroup::on_control(int host) {
 }
 
 void HostGroup::on_end(int host, int wait_status) {
-  if (wait_status == 0 || kill_at_) return;  // it is done, or was asked to end
+  if (wait_status == 0 || kill_at_) return;  // the launcher succeeded, or was asked to end
   const HostLoss loss = loss_of(wait_status);
   const bool is_lost = loss != HostLoss::kNone;
   const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];
@@ -196,7 +196,7 @@ void HostGroup::on_end(int host, int wait_status) {
   if (is_lost && !loss_) loss_ = text_of_loss(options_, launcher, wait_status);
   if (is_lost) log::warn("{}", text_of_loss(options_, launcher, wait_status));
   if (!is_lost && !first_failure_) first_failure_ = launch::exit_code(wait_status);
-  // The others would wait for one that failed before it met them.
+  // If a launcher failed before it met the others, they would wait for it.
   const int all = static_cast<int>(members_.size());
   const bool others_end = is_lost ? all - lost_ < options_.min_hosts : options_.min_hosts == all;
   if (others_end && !end_at_)
@@ -208,7 +208,7 @@ void HostGroup::on_signals() {
     if (number == SIGWINCH) continue;
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
-    // A second signal ends the grace.
+    // A second signal ends the grace period.
     if (end_signal_ != 0) kill_at_ = awake_now();
     if (end_signal_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;
     end_signal_ = end_signal_ == 0 ? number : end_signal_;

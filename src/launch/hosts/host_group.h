@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launchers of a run over several hosts, as one of the hosts sees them: processes of ssh.
+// The launchers of a run over several hosts, which one of the hosts starts and watches as ssh processes.
 #pragma once
 
 #include <sys/types.h>
@@ -20,13 +20,13 @@
 
 namespace lockstep::launch {
 
-/// How a host was lost, by the end of its ssh.
+/// The way in which a host was lost, according to the exit status of its ssh.
 enum class HostLoss : std::uint8_t { kNone, kUnreached, kMissing };
 
-/// 255: ssh could not reach the host, or lost it. 127 and 126: the host has no such launcher.
+/// Returns kUnreached for 255: ssh could not reach the host, or lost it; kMissing for 127 and 126: it has no launcher.
 [[nodiscard]] HostLoss loss_of(int wait_status);
 
-/// States: running -> (a signal, or fewer hosts than needed) ending -> gone. Owned by one thread.
+/// The launchers. States: running -> (a signal, or fewer hosts than needed) ending -> gone. Owned by one thread.
 class HostGroup {
  public:
   explicit HostGroup(const HostsOptions& options);
@@ -60,12 +60,12 @@ class HostGroup {
   Console console_;
   HostLines lines_;
   std::vector<Member> members_;
-  std::optional<TimePoint> end_at_;   ///< the remaining launchers are asked to end
-  std::optional<TimePoint> kill_at_;  ///< ssh is ended, and each launcher with its input
+  std::optional<TimePoint> end_at_;   ///< time at which the remaining launchers are asked to end
+  std::optional<TimePoint> kill_at_;  ///< time at which ssh is killed, and each launcher ends with its input
   int end_signal_ = 0;
-  std::optional<int> first_failure_;  ///< a launcher's exit code
-  int lost_ = 0;                      ///< hosts
-  std::optional<std::string> loss_;   ///< the words on the first of them
+  std::optional<int> first_failure_;  ///< exit code of the first launcher that failed
+  int lost_ = 0;                      ///< number of lost hosts
+  std::optional<std::string> loss_;   ///< message about the first lost host
 };
 
 }  // namespace lockstep::launch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges the lines of many launchers into one console. Bytes in, lines out: it writes nothing itself.
+// Merges the lines of many launchers for one console. It gets bytes and returns lines through a sink.
 #pragma once
 
 #include <functional>
@@ -13,27 +13,27 @@ namespace lockstep::launch {
 
 /// Puts the name of its host before every line: "gpu-a: [0]: step 5", so that no host can pose as another. Characters
 /// that would control the terminal are shown as "\x1b"; colours are left out. A line that several launchers print is
-/// shown once for each time that one of them prints it. Indented lines belong to the line before them.
+/// shown once, or as often as one launcher prints it. Indented lines belong to the line before them.
 class HostLines {
  public:
-  /// `sink` takes the stream (0 stdout, 1 stderr) and whole lines with their newlines, those of a feed in one piece.
+  /// Takes the stream (0 stdout, 1 stderr) and whole lines with newlines; the lines of one feed() come in one piece.
   using Sink = std::function<void(int stream, std::string_view lines)>;
 
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
 
   void feed(int host, int stream, std::string_view bytes);
-  /// The stream ended: the rest without a newline is shown as a line.
+  /// Shows the rest of a stream that ended without a newline as a line.
   void finish(int host, int stream);
 
  private:
   struct Said {
-    std::map<int, int> times;  ///< by host
+    std::map<int, int> times;  ///< number of times that each host printed it
     int shown = 0;
   };
 
   struct Source {
     std::string partial;
-    bool is_hidden = false;  ///< the line before was
+    bool is_hidden = false;  ///< the line before was hidden
   };
 
   void show(int host, int stream, std::string_view line);
@@ -42,8 +42,8 @@ class HostLines {
 
   std::vector<std::string> hosts_;
   Sink sink_;
-  std::string shown_;                              ///< output of the stream that is fed, until flush()
-  std::map<std::pair<int, int>, Source> sources_;  ///< by host and stream
+  std::string shown_;                              ///< output of the present feed, until flush()
+  std::map<std::pair<int, int>, Source> sources_;  ///< state of each stream, by host and stream
   std::map<std::string, Said, std::less<>> said_;
 };
 

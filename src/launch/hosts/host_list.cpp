@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
-// A host name is nothing that ssh would take for an option, or a shell for more than one word.
+// Returns false for a name that ssh would read as an option, or a shell as more than one word.
 bool is_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:%";
   return !name.empty() && name[0] != '-' && name.find_first_not_of(kLetters) == std::string_view::npos &&
@@ -29,11 +29,12 @@ std::optional<int> slots_of(const std::string& text) {
   return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
-// None: it is no host.
+// Parses a host; none if `text` is not one.
 std::optional<HostEntry> parse_host(const std::string& text) {
   HostEntry host{.name = text};
   std::string slots;
-  if (const auto open = text.find('['); open != std::string::npos) {  // an IPv6 address, in brackets for its colons
+  if (const auto open = text.find('[');
+      open != std::string::npos) {  // an IPv6 address, in brackets because of its colons
     const auto close = text.find(']', open);
     if (close == std::string::npos) return std::nullopt;
     host.name = text.substr(0, open) + text.substr(open + 1, close - open - 1);
@@ -50,7 +51,7 @@ std::optional<HostEntry> parse_host(const std::string& text) {
   return host;
 }
 
-// The words of a line before its comment.
+// Returns the words of a line before its comment.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   std::istringstream rest(line.substr(0, line.find('#')));
@@ -88,7 +89,7 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
 
 namespace {
 
-/// Also reads a pipe of the shell.
+/// Returns the file's text. The file may also be a pipe of the shell.
 std::string text_of_hostfile(const std::filesystem::path& file) {
   constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// The next line, read byte by byte: later bytes belong to the next call. None: the input has ended.
+// Returns the next line, read byte by byte, since later bytes belong to the next call. None: the input has ended.
 std::optional<std::string> read_line(int fd) {
   constexpr std::size_t kLongest = 1U << 20U;
   std::string line;
@@ -34,7 +34,7 @@ std::optional<std::string> read_line(int fd) {
   return std::nullopt;
 }
 
-// The reverse of first_orders().
+// Reverses the escaping of first_orders().
 std::string value_of(std::string_view line) {
   std::string value;
   for (std::size_t at = 0; at < line.size(); ++at) {
@@ -80,7 +80,7 @@ std::string obey_input() {
   std::string token = take_first_orders(input.get());
   const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (nothing.valid()) ::dup2(nothing.get(), STDIN_FILENO);
-  // The signals are for the threads that wait for them.
+  // The new thread blocks all signals, since other threads wait for them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

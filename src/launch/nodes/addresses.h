@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ports and addresses of this machine, as a group of nodes needs them.
+// Ports and addresses of this machine, for a group of nodes.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +7,25 @@
 
 namespace lockstep::launch {
 
-/// False if no process can listen there now: the port is taken, or the address is not of this machine.
+/// Returns false if no process can listen there now: the port is taken, or the address does not belong to this machine.
 [[nodiscard]] bool is_free(const std::string& host, std::uint16_t port);
 
-/// True if this machine can listen at `host`.
+/// Returns true if this machine can listen at `host`.
 [[nodiscard]] bool is_own(const std::string& host);
 
 /// Returns a port that was free a moment ago, outside the range from which the kernel takes ports by itself.
-/// Throws: UsageError if `host` is not of this machine.
+/// Throws: UsageError if `host` is not an address of this machine.
 [[nodiscard]] std::uint16_t find_free_port(const std::string& host);
 
 [[nodiscard]] bool names_loopback(const std::string& host);
 
-/// Warns if `host` is a name that only this machine resolves to itself.
+/// Warns if `host` is a name that this machine resolves to a loopback address.
 void warn_of_loopback(const std::string& host);
 
-/// The system's name of this host.
+/// Returns the system's name of this host.
 [[nodiscard]] std::string host_name();
 
-/// LOCKSTEP_HOST_ID, or the system's name of this host.
+/// Returns LOCKSTEP_HOST_ID, or the system's name of this host.
 [[nodiscard]] std::string host_id();
 
 }  // namespace lockstep::launch

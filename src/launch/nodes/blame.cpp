@@ -32,12 +32,12 @@ FailureRecord record(int rank, const std::string& host, const std::string& text)
           .time_ns = wall_time_ns()};
 }
 
-// Errors of ranks that lost another one: they name a victim or no rank, or repeat a report.
+// Returns true for errors of ranks that lost another rank: they name a victim or no rank, or repeat a report.
 bool has_no_cause(FailureKind kind) {
   return kind == FailureKind::kTimeout || kind == FailureKind::kPeer || kind == FailureKind::kLost;
 }
 
-// How well a suspect fits; the smallest does best.
+// Returns a weight; the suspect with the smallest weight is blamed.
 int weight(const Suspect& suspect, bool is_claimed) {
   if (suspect.is_late) return 0;
   if (is_claimed && suspect.has_own_code) return 1;
@@ -95,7 +95,7 @@ bool blames_node(const FailureRecord& lost, int ranks, const std::optional<Failu
                  std::chrono::milliseconds silence) {
   if (!claim || has_no_cause(claim->kind)) return true;
   if (claim->rank >= lost.rank && claim->rank < lost.rank + ranks) return false;
-  // The clocks of two hosts may differ by a second, and the loss of a node is known only some time later.
+  // The clocks of two hosts may differ by a second, and the loss of a node is noticed only after a silence.
   const auto doubt = std::chrono::nanoseconds(silence + std::chrono::seconds(1)).count();
   return claim->time_ns == 0 || claim->time_ns >= lost.time_ns - doubt;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launch/nodes/members.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/resources.h"
@@ -14,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// While a node waits to be taken in, the program's checkpoints are counted as often.
+// The interval at which the program's checkpoints are counted while a node waits to be taken in.
 constexpr auto kLookAtSaves = std::chrono::milliseconds(200);
 constexpr auto kForever = std::chrono::hours(24 * 365);
 constexpr auto kConnect = std::chrono::seconds(10);
@@ -37,7 +38,7 @@ Order::Kind kind_of(Decision::Kind kind) {
   }
 }
 
-// No agent learns the id of another.
+// Returns the order for one agent, without the ids of other agents.
 Order order_for(const std::string& id, Order order) {
   for (Member& member : order.members) {
     if (member.id != id) member.id.clear();
@@ -53,7 +54,7 @@ Coordinator::Coordinator(CoordinatorSpec spec)
       store_(connect_store(spec_.address, kConnect)),
       state_(AwakeClock::instance().now()) {
   see_stops();
-  state_.stopped_for = {};  // before this, nothing depended on it
+  state_.stopped_for = {};  // nothing depended on this process before
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -94,7 +95,7 @@ void Coordinator::serve() {
   }
 }
 
-// Waits for one event, and takes those that came with it.
+// Waits for one event, and takes all events that have come by then.
 void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
@@ -105,7 +106,7 @@ void Coordinator::take_events() {
   try {
     text = store_->get(key(), std::max(wait, std::chrono::milliseconds(0)));
   } catch (const TimeoutError&) {
-    return;  // time alone may change the decision
+    return;  // the time alone may change the decision
   }
   see_stops();
   for (; text; text = store_->try_get(key())) {
@@ -116,7 +117,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Its thread looks at AwakeClock while it waits, so that the clock falls behind if only this process is stopped.
+// Notices stops. The thread reads AwakeClock while it waits: the clock falls behind if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -167,12 +168,12 @@ void Coordinator::look(TimePoint at) {
 }
 
 void Coordinator::act(const Decision& decision, TimePoint at) {
-  // The nodes that it concerns may be gone afterwards.
+  // A copy, since the nodes that it concerns may be gone afterwards.
   const Decision whole = decision;
   carry_out(state_, whole, at);
   send(whole);
   if (whole.kind == Decision::Kind::kAgain) observe();
-  // The keys of the round before are no longer read, and a job may have any number of rounds.
+  // The keys of the previous round are no longer read, and a job may have any number of rounds.
   const bool is_next = whole.kind == Decision::Kind::kStart && state_.round > 0;
   if (is_next && spec_.remove_all) spec_.remove_all(round_keys(nonce_, state_.round - 1));
 }
@@ -186,8 +187,8 @@ void Coordinator::send(const Decision& decision) {
   if (order.kind == Order::Kind::kRun) remove_read(numbers);
 }
 
-// Each order that begins a round names all nodes. An agent that has ended one round, or is not there any more, needs
-// those up to it no longer.
+// Removes orders that were read. An order that begins a round names all nodes, so it is large; an agent that has ended
+// a round, or has left, no longer needs the orders up to that round's.
 void Coordinator::remove_read(const std::map<std::string, std::int64_t>& next) {
   const auto before = std::exchange(orders_, {});
   for (const auto& [id, number] : next) orders_[id].run = number;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of a group: a thread of the agent that serves the store. It reads the agents' events, lets group.h
-// decide, and sends each agent its orders.
+// The coordinator of a group, a thread of the agent that serves the store. It reads the agents' events, decides with
+// group.h, and sends each agent its orders.
 #pragma once
 
 #include <chrono>
@@ -22,25 +22,25 @@ namespace lockstep::launch {
 struct CoordinatorSpec {
   StoreAddress address;
   GroupOptions options;
-  std::string serving_id;                                          ///< the agent in this process
-  std::function<std::uint16_t()> free_port = {};                   ///< for programs that make their own store
-  std::function<void(const std::string& prefix)> remove_all = {};  ///< of the store's keys
-  std::function<void()> on_failure = {};  ///< its thread calls it when rethrow_failure() has something to throw
+  std::string serving_id;                                          ///< id of the agent in this process
+  std::function<std::uint16_t()> free_port = {};                   ///< finds a port for programs with their own store
+  std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the store's keys with a prefix
+  std::function<void()> on_failure = {};  ///< called by its thread when rethrow_failure() has something to throw
 };
 
-/// Thread-safe: yes. Its thread lives until it is destroyed.
+/// Its thread lives until the coordinator is destroyed. Thread-safe: yes.
 class Coordinator {
  public:
-  /// Connects to the store. Throws: as connect_store(); ResourceError.
+  /// Connects to the store. Throws: the errors of connect_store(); ResourceError.
   explicit Coordinator(CoordinatorSpec spec);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  /// Blocks until every other node has left, or `patience` is over.
+  /// Blocks: until every other node has left, or `patience` has passed.
   void wait_until_alone(std::chrono::milliseconds patience);
 
-  /// Throws what the coordinator's thread caught, if it gave up for lack of memory and no longer decides anything.
+  /// Throws the exception of the coordinator's thread if it gave up for lack of memory and no longer decides anything.
   void rethrow_failure();
 
  private:
@@ -57,18 +57,18 @@ class Coordinator {
   void observe_replicas_of(const std::string& prefix);
 
   const CoordinatorSpec spec_;
-  const std::string nonce_;  ///< in the keys of its rounds
+  const std::string nonce_;  ///< part of the keys of its rounds
   std::shared_ptr<Store> store_;
   GroupState state_;
   std::int64_t next_event_ = 1;
   TimePoint next_ = TimePoint::max();
-  TimePoint::duration behind_{0};  ///< AwakeClock, when it was last compared
+  TimePoint::duration behind_{0};  ///< how far AwakeClock was behind at the last comparison
   std::string present_;
   struct Orders {
-    std::int64_t removed = 0;  ///< so many
-    std::int64_t run = 0;      ///< the number of the last one that begins a round
+    std::int64_t removed = 0;  ///< number of removed orders
+    std::int64_t run = 0;      ///< number of the last order that begins a round
   };
-  std::map<std::string, Orders> orders_;  ///< to the agents of the present round
+  std::map<std::string, Orders> orders_;  ///< orders to the agents of the present round
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -20,7 +20,7 @@ namespace {
 
 using Phase = GroupNode::Phase;
 
-// A program that counts its checkpoints says so within this time from the start of its round.
+// A program that counts its checkpoints reports the first count within this time after the start of its round.
 constexpr auto kAnnounceTime = std::chrono::seconds(30);
 constexpr std::size_t kMostSpares = 1000;
 
@@ -55,11 +55,13 @@ NodeName name_of(const GroupNode& node) {
 // --- events ---
 
 void join(GroupState& state, const Event& event, TimePoint now) {
-  if (event.node.id.empty() || find(state, event.node.id) != nullptr) return;
+  const auto& gone = state.lost_before;
+  const bool is_gone = std::find(gone.begin(), gone.end(), event.node.id) != gone.end();
+  if (event.node.id.empty() || is_gone || find(state, event.node.id) != nullptr) return;
   state.nodes.push_back({.info = event.node, .joined = now});
   state.last_join = now;
   if (state.is_running) return;
-  // A coordinator that was started again learns the job's progress from the others.
+  // A coordinator that was started again learns the job's progress from the nodes.
   state.round = std::max(state.round, event.node.last_round);
   state.restarts = std::max(state.restarts, event.node.restarts);
   state.max_world_size = std::max(state.max_world_size, event.node.max_world_size);
@@ -77,7 +79,7 @@ const GroupNode* server_of_round(const GroupState& state) {
   return found == state.nodes.end() ? nullptr : &*found;
 }
 
-// The others get no sign of life from a process that is stopped, and give it up.
+// Returns true if this process was stopped for so long that other nodes, which got no heartbeat, gave it up.
 bool was_stopped(const GroupState& state, TimePoint now, const GroupOptions& options) {
   return state.stopped_for >= options.silence / 2 && now - state.stopped_until <= 3 * options.silence;
 }
@@ -88,9 +90,15 @@ void blame_server(GroupState& state, const GroupNode& server, FailureRecord reco
   state.left.reset();
 }
 
+// Its two connections may overtake each other, also where the store was stopped: it is lost, and then it joins.
+void note_lost_before(GroupState& state, const std::string& id) {
+  state.lost_before.push_back(id);
+  if (state.lost_before.size() > kMostSpares) state.lost_before.erase(state.lost_before.begin());
+}
+
 void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options) {
   const GroupNode* node = find(state, event.node.id);
-  if (node == nullptr) return;
+  if (node == nullptr) return note_lost_before(state, event.node.id);
   const bool is_news = state.is_running && node->phase != Phase::kWaiting && !state.lost;
   if (is_news) {
     state.lost = lost_node(name_of(*node), event.why, options.silence);
@@ -104,7 +112,7 @@ void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptio
   remove(state, event.node.id);
 }
 
-// An agent that joins again with a memory of earlier rounds still runs: it lost the store, but the store did not lose
+// Handles an agent that joins again with a memory of earlier rounds: it lost the store, although the store did not lose
 // it.
 void blame_unreached_server(GroupState& state) {
   const auto is_back = [&](const GroupNode& node) {
@@ -119,7 +127,7 @@ void leave(GroupState& state, const Event& event) {
   const GroupNode* node = find(state, event.node.id);
   if (node == nullptr) return;
   if (event.signal != 0 && (node->is_serving || node->phase != Phase::kWaiting)) state.left_by_signal = event.signal;
-  // The agent that serves the store goes last.
+  // The agent that serves the store leaves last.
   if (!node->is_serving) remove(state, event.node.id);
 }
 
@@ -128,6 +136,11 @@ void end(GroupState& state, const Event& event) {
   if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
   node->phase = Phase::kEnded;
   node->end = event.end;
+  // Where one rank is told to leave, all of them do: nobody wished for that.
+  const GroupNode* server = server_of_round(state);
+  if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
+    blame_server(state, *server, out_of_reach(name_of(*server), name_of(*node)));
+  }
 }
 
 // --- a group that is idle ---
@@ -157,7 +170,7 @@ Decision refuse_twice(const GroupNode& node) {
                 "give every node its own rank from 0 to nnodes - 1");
 }
 
-// Nodes that wait cost memory, and one that holds the token may join without end.
+// Refuses nodes beyond a limit: waiting nodes cost memory, and a process with the token could join without end.
 std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions& options) {
   if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
   const GroupNode& newest = state.nodes.back();
@@ -177,7 +190,7 @@ std::optional<Decision> refuse_same_wishes(const Nodes& waiting, const GroupOpti
   return std::nullopt;
 }
 
-// The nodes of the last round are expected back.
+// Returns true if all nodes of the last round are back.
 bool all_known_are_back(const Nodes& waiting) {
   std::set<std::string> known;
   std::set<std::string> here;
@@ -188,7 +201,7 @@ bool all_known_are_back(const Nodes& waiting) {
   return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
 }
 
-// A host that computed wrong numbers stays out, even if something starts its agent again.
+// Refuses a host that computed wrong numbers, even if its agent is started again.
 std::optional<Decision> refuse_excluded(const GroupState& state) {
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
     for (const ExcludedNode& excluded : state.excluded) {
@@ -263,7 +276,7 @@ Decision stop(const GroupState& state, std::string reason, const std::optional<F
           .cause = cause};
 }
 
-// Of the ends of all nodes: the one of the rank that is to blame; nullptr if no rank failed by itself.
+// Returns the node with the rank to blame; nullptr if no rank failed by itself.
 const GroupNode* culprit_of(const Nodes& ended, const std::optional<FailureRecord>& claim) {
   Nodes failed;
   std::vector<Suspect> suspects;
@@ -292,7 +305,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
       .kind = Decision::Kind::kEnd, .reason = std::move(reason), .ids = all_ids(state), .cause = cause, .code = code};
 }
 
-// All ranks leave at one step: after --max-time, or a signal to one of them.
+// Ends the job after all ranks left at one step: after --max-time, or a signal to one of them.
 Decision finish_on_request(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
                         fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
@@ -309,7 +322,7 @@ Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
 }
 
-// If every failure names another rank, and a node's ranks have all ended without one, they left too early.
+// Returns the record of a node that left too early: its ranks all succeeded, and every failure names another rank.
 std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNode* culprit) {
   if (culprit == nullptr || !culprit->end.is_consequence) return std::nullopt;
   for (const GroupNode& node : state.nodes) {
@@ -326,7 +339,7 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   return std::nullopt;
 }
 
-// A node's words about a rank of another node need its name.
+// Returns the node's cause, with the name of the node if it is about a rank of another node.
 FailureRecord cause_of(const GroupNode& node) {
   FailureRecord cause = *node.end.cause;
   const bool is_of_it = cause.rank >= node.first_rank && cause.rank < node.first_rank + node.info.processes;
@@ -336,7 +349,8 @@ FailureRecord cause_of(const GroupNode& node) {
   return cause;
 }
 
-// Its node, if the group can do without: it may change its size, and the node does not serve the store.
+// Returns the node whose rank computed wrong numbers, if the group can continue without it: the group is a range, and
+// the node does not serve the store.
 std::optional<ExcludedNode> node_that_erred(const GroupState& state, const GroupOptions& options,
                                             const FailureRecord& cause) {
   if (!options.is_range() || cause.type != "CorruptionError" || cause.erred < 0) return std::nullopt;
@@ -370,7 +384,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   return finish(state, options.max_restarts > 0 ? "no restart: " + decision.reason : "", cause, code);
 }
 
-// A node that was asked to leave, as before it is preempted: the others may go on without it.
+// Concludes a round in which a node was asked to leave, as before a preemption: the others may continue without it.
 std::optional<Decision> conclude_signal(const GroupState& state, const GroupOptions& options) {
   int number = state.left_by_signal;
   bool ends_all = false;
@@ -386,7 +400,7 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
   return end_by_signal(state, number);
 }
 
-// Every node's ranks have ended, or their node is lost.
+// Concludes a round: every node's ranks have ended, or the node is lost.
 Decision conclude(const GroupState& state, const GroupOptions& options) {
   const auto ended = nodes_in(state, Phase::kEnded);
   const auto is_success = [](auto* node) { return node->end.is_success; };
@@ -400,7 +414,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
     if (blames_node(*state.lost, state.lost_ranks, claim ? claim : state.claim, options.silence)) {
       return conclude_loss(state, options);
     }
-    // A rank of the lost node could still publish why it failed: reports of ranks elsewhere are no news.
+    // A rank of the lost node may have published why it failed; reports of ranks elsewhere add nothing.
     if (!claim && state.claim) return conclude_failure(state, options, nullptr);
   }
   if (by_request && has_idle_ranks(state, options)) {
@@ -417,7 +431,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   return conclude_failure(state, options, culprit);
 }
 
-// The reason to stop a round in which ranks still run; none: it goes on.
+// Returns the decision to stop a round in which ranks still run; none: the round continues.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
   if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
@@ -430,7 +444,7 @@ std::optional<Decision> stop_of(const GroupState& state) {
   return std::nullopt;
 }
 
-// A full group of a fixed size has no place for one more: it replaces a node that will soon be lost, or is a mistake.
+// Refuses, after a wait, a node that joins a full group of fixed size: it may replace a node that will soon be lost.
 std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, const GroupOptions& options,
                                        TimePoint& next) {
   if (options.is_range()) return std::nullopt;
@@ -442,7 +456,7 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
-// A node that waits while others train gets the reason, once.
+// Sends the reason, once, to a node that waits while others train.
 std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
   if (!options.is_range()) return std::nullopt;
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
@@ -511,7 +525,7 @@ void go_idle(GroupState& state, const Decision& decision, TimePoint now) {
   state.left_by_signal = 0;
   state.restarts += decision.is_restart ? 1 : 0;
   if (decision.excluded) state.excluded.push_back(*decision.excluded);
-  // A node that was asked to leave has sent all that it had to send.
+  // A node that was asked to leave has sent its last message.
   std::erase_if(state.nodes,
                 [](const GroupNode& node) { return node.phase == Phase::kEnded && node.end.interrupted_by != 0; });
   for (GroupNode& node : state.nodes) node.phase = Phase::kWaiting;
@@ -572,23 +586,6 @@ void carry_out(GroupState& state, const Decision& decision, TimePoint now) {
       if (GroupNode* node = find(state, id)) node->held = decision.reason;
     }
   }
-}
-
-std::string missing_text(const GroupState& state, const GroupOptions& options) {
-  const auto waiting = nodes_in(state, Phase::kWaiting);
-  const auto here = static_cast<int>(waiting.size());
-  if (options.is_range()) {
-    return fmt::format("{} more (of {} to {} nodes, {} {} here)",
-                       counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes, options.max_nodes,
-                       here, here == 1 ? "is" : "are");
-  }
-  std::vector<int> missing;
-  for (int rank = 0; rank < options.max_nodes; ++rank) {
-    const auto has_rank = [&](const GroupNode* node) { return node->info.wish == rank; };
-    if (std::none_of(waiting.begin(), waiting.end(), has_rank)) missing.push_back(rank);
-  }
-  return fmt::format("{} {} of {}", missing.size() == 1 ? "node" : "nodes", fmt::join(missing, ", "),
-                     options.max_nodes);
 }
 
 }  // namespace lockstep::launch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of nodes that train together: its members, and when it starts, stops, starts again and ends. Pure: time and
-// events come in, decisions with their reasons go out, as in the rendezvous of PyTorch's torchelastic.
+// The group of nodes that train together: its members, and the decisions to start, stop, restart and end. Pure: its
+// inputs are times and events, its outputs decisions with reasons, as in the rendezvous of PyTorch's torchelastic.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,11 @@ struct GroupOptions {
   int max_nodes = 1;
   int max_restarts = 0;
   std::chrono::milliseconds join_timeout{600'000};
-  std::chrono::milliseconds last_call{30'000};  ///< how long a group that has enough nodes waits for another one
-  std::chrono::milliseconds silence{6'000};     ///< after which a node is lost
+  std::chrono::milliseconds last_call{30'000};  ///< how long a group that has enough nodes waits for more
+  std::chrono::milliseconds silence{6'000};     ///< length of a silence after which a node is lost
   TakeIn take_in = TakeIn::kAtCheckpoint;
 
-  /// Nodes may come and go.
+  /// Returns true if nodes may join and leave.
   [[nodiscard]] bool is_range() const { return min_nodes != max_nodes; }
 };
 
@@ -35,50 +35,51 @@ struct GroupNode {
   TimePoint joined;
   Phase phase = Phase::kWaiting;
   bool is_serving = false;  ///< its agent serves the store
-  int node_rank = -1;       ///< in the present round
+  int node_rank = -1;       ///< number in the present round
   int first_rank = 0;
-  NodeEnd end = {};       ///< kEnded
-  std::string held = {};  ///< kWaiting: the reason, as it was reported
+  NodeEnd end = {};       ///< kEnded: the end of its ranks
+  std::string held = {};  ///< kWaiting: the reason that was reported
 };
 
 /// A node whose rank computed wrong numbers.
 struct ExcludedNode {
   std::string id;
-  std::string host;  ///< empty: other nodes have that name, too
+  std::string host;  ///< host name; empty: other nodes have that name, too
   std::string why;
 };
 
-/// States: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's thread.
+/// A group's state: idle (nodes join) -> running (a round) -> idle, or over. Owned by the coordinator's thread.
 struct GroupState {
   explicit GroupState(TimePoint now) : idle_since(now), last_join(now) {}
 
-  std::vector<GroupNode> nodes = {};  ///< those that are there, in the order in which they joined
+  std::vector<GroupNode> nodes = {};  ///< present nodes, in the order in which they joined
   std::vector<ExcludedNode> excluded = {};
-  std::vector<std::string> hosts = {};  ///< every host of any round, in the order of their ranks
+  std::vector<std::string> lost_before = {};  ///< ids of agents that were lost before their kJoined event came
+  std::vector<std::string> hosts = {};        ///< all hosts of all rounds, in the order of their ranks
   bool is_running = false;
   bool is_over = false;
-  int round = -1;          ///< the newest one; -1: none yet
-  int restarts = 0;        ///< how many of --max-restarts are used up
-  int max_world_size = 0;  ///< ranks that the job may have at most; its first round decides
-  /// Of the run, if the program reports them. Each rank needs one, so nodes beyond them wait as spares.
+  int round = -1;          ///< number of the newest round; -1: none yet
+  int restarts = 0;        ///< number of --max-restarts that are used up
+  int max_world_size = 0;  ///< most ranks that the job may have; its first round decides
+  /// Number of the run's replicas, if the program reports it. Each rank needs one: surplus nodes wait as spares.
   std::optional<std::int64_t> replicas = {};
   TimePoint idle_since;
   TimePoint last_join;
   TimePoint round_began = {};
 
-  // Of the present round.
+  // The members below belong to the present round.
   bool is_stopping = false;
   bool stops_for_joiners = false;
   std::optional<FailureRecord> lost = {};         ///< the node that was lost first
   int lost_ranks = 0;                             ///< the number of its ranks
-  std::optional<NodeName> left = {};              ///< that node, if it has closed the connection
+  std::optional<NodeName> left = {};              ///< the lost node, if it has closed the connection
   std::optional<FailureRecord> claim = {};        ///< the first failure, according to the ranks
-  int left_by_signal = 0;                         ///< the signal that ended a node's agent
-  std::optional<std::int64_t> saves = {};         ///< checkpoints so far, if the program counts them
-  std::optional<std::int64_t> saves_before = {};  ///< as they were when a node came to join
+  int left_by_signal = 0;                         ///< signal that ended a node's agent
+  std::optional<std::int64_t> saves = {};         ///< number of checkpoints so far, if the program counts them
+  std::optional<std::int64_t> saves_before = {};  ///< that number when a node came to join
 
-  // Of the process that decides.
-  std::chrono::milliseconds stopped_for{0};  ///< the length of its last stop
+  // The state of the process that decides.
+  std::chrono::milliseconds stopped_for{0};  ///< length of its last stop
   TimePoint stopped_until = {};
 };
 
@@ -86,39 +87,36 @@ struct Decision {
   enum class Kind : std::uint8_t { kWait, kRefuse, kStart, kStop, kAgain, kEnd, kHold };
   Kind kind = Kind::kWait;
   std::string reason = {};
-  std::vector<std::string> ids = {};  ///< the agents that get it; kStart: in the order of their node ranks
+  std::vector<std::string> ids = {};  ///< agents that the decision is for; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
-  int max_world_size = 0;                     ///< kStart: as GroupState
-  int min_world_size = 0;                     ///< kStart, a range: the fewest ranks with which it can go on
-  int code = 0;                               ///< kEnd
-  bool is_graceful = false;                   ///< kStop, kEnd: as Order
+  int max_world_size = 0;                     ///< kStart: most ranks that the job may have
+  int min_world_size = 0;                     ///< kStart, in a range: fewest ranks with which it can continue
+  int code = 0;                               ///< kEnd: exit code
+  bool is_graceful = false;                   ///< kStop, kEnd: the value of Order::is_graceful
   bool is_restart = false;                    ///< kAgain: it uses up one of --max-restarts
-  std::optional<ExcludedNode> excluded = {};  ///< kAgain: the node that may not take part any more
-  TimePoint next = TimePoint::max();          ///< kWait: when to decide again if nothing happens
+  std::optional<ExcludedNode> excluded = {};  ///< kAgain: node that may no longer take part
+  TimePoint next = TimePoint::max();          ///< kWait: time to decide again if nothing happens
 };
 
-/// Updates the state by an event. An event of a node that is not there, or of an earlier round, changes nothing.
+/// Updates the state by an event. An event of an absent node, or of an earlier round, changes nothing.
 void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options);
 
-/// Sets how many checkpoints the program has committed in this round; none: it does not count them.
+/// Sets the number of checkpoints that the program has committed in this round; none: it does not count them.
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 
 /// Sets the number of the run's replicas; none: the program does not report it.
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
 
-/// Records that the process that decides was stopped for `time`, until now: others may have given it up meanwhile.
+/// Records that the process that decides was stopped for `time`, until `now`: other nodes may have given it up.
 void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now);
 
-/// Some node waits for a place in the round that runs, and there is one.
+/// Returns true if a node waits for a place in the running round, and there is one.
 [[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);
 
-/// Decides the next act.
+/// Decides the next action.
 [[nodiscard]] Decision decide(TimePoint now, const GroupState& state, const GroupOptions& options);
 
-/// Changes the state as the decision says.
+/// Changes the state according to the decision.
 void carry_out(GroupState& state, const Decision& decision, TimePoint now);
-
-/// Returns the nodes that an idle group waits for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
-[[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
 
 }  // namespace lockstep::launch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and queues of the store as descriptors that the agent's loop polls.
+// Turns keys and queues of the store into descriptors that the agent's loop polls.
 #pragma once
 
 #include <atomic>
@@ -16,10 +16,10 @@
 
 namespace lockstep::launch {
 
-/// The limit for one more connection to a store that was reached before. A store that closes each has no memory for it.
+/// Time limit of another connection to a store that was reached before. A store without memory closes each one.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
-/// Waits for a key in its own thread.
+/// Waits for a key in a separate thread.
 class KeyWatcher {
  public:
   KeyWatcher(const StoreAddress& address, std::string key);
@@ -27,7 +27,7 @@ class KeyWatcher {
   KeyWatcher(const KeyWatcher&) = delete;
   KeyWatcher& operator=(const KeyWatcher&) = delete;
 
-  /// Readable once the key is set, or the store gone.
+  /// Returns a descriptor that is readable once the key is set or the store is gone.
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
 
  private:
@@ -36,7 +36,7 @@ class KeyWatcher {
   std::thread thread_;
 };
 
-/// Reads a queue of the store, from its first entry on, in its own thread.
+/// Reads a queue of the store, from its first entry on, in a separate thread.
 class QueueReader {
  public:
   QueueReader(const StoreAddress& address, std::string queue);
@@ -44,11 +44,11 @@ class QueueReader {
   QueueReader(const QueueReader&) = delete;
   QueueReader& operator=(const QueueReader&) = delete;
 
-  /// Readable while take() has something to return, and from wake() on.
+  /// Returns a descriptor that is readable while take() has an entry, and after wake().
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
   /// Wakes the thread that waits for fd(). Thread-safe: yes.
   void wake();
-  /// Returns the next entry; empty if there is none yet.
+  /// Returns the next entry; none if there is none yet.
   [[nodiscard]] std::optional<std::string> take();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes inform each other through the store that one of their ranks does long work, for which the others' ranks wait.
+// Nodes publish in the store that one of their ranks does long work, for which the ranks of other nodes wait.
 #pragma once
 
 #include <condition_variable>
@@ -14,9 +14,9 @@
 
 namespace lockstep::launch {
 
-/// Its thread connects to the store at the first publish() or ask(), and uses it only while one of the two is called.
-/// Thread-safe: yes. Neither call blocks, nor does the constructor: the agent must notice meanwhile if the store is
-/// lost.
+/// A link to the other nodes. Its thread connects to the store at the first publish() or ask(), and uses the store only
+/// while these are called. Neither they nor the constructor block, so that the agent still notices the loss of the
+/// store. Thread-safe: yes.
 class LongWorkLink {
  public:
   LongWorkLink(StoreAddress address, std::string key);
@@ -24,9 +24,9 @@ class LongWorkLink {
   LongWorkLink(const LongWorkLink&) = delete;
   LongWorkLink& operator=(const LongWorkLink&) = delete;
 
-  /// A rank of this node does long work; call it again and again while it does.
+  /// Publishes that a rank of this node does long work; call it repeatedly while the rank does.
   void publish();
-  /// Returns true if another node has published that of late. It becomes known within a second.
+  /// Returns true if another node has recently published long work. A publication becomes known within a second.
   [[nodiscard]] bool ask(TimePoint now);
 
  private:
@@ -37,15 +37,15 @@ class LongWorkLink {
   const StoreAddress address_;
   const std::string key_;
   std::mutex mutex_;
-  std::shared_ptr<Store> store_;  // none before the first call
+  std::shared_ptr<Store> store_;  // null before the first call
   std::condition_variable changed_;
   bool wants_publish_ = false;
   bool wants_answer_ = false;
   bool is_closed_ = false;
-  AwakeTime awake_{std::chrono::seconds(1)};  // about as often as it is read
-  std::optional<TimePoint> heard_;            // as awake_ counts
-  std::optional<std::string> last_;           // the thread's: the key's value when it looked last
-  int beats_ = 0;                             // the thread's
+  AwakeTime awake_{std::chrono::seconds(1)};  // read about once a second
+  std::optional<TimePoint> heard_;            // time by awake_ of the last change
+  std::optional<std::string> last_;           // used by the thread: the key's value at its last look
+  int beats_ = 0;                             // used by the thread
   std::thread thread_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 using Phase = GroupNode::Phase;
 
-// Node ranks as wished; else the server first, then known hosts in their old order, then in the order of joining.
+// Sorts nodes by wished node ranks; else the server first, then known hosts in their old order, then as they joined.
 Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
   const auto place = [&](const GroupNode* node) {
     if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
@@ -24,7 +24,7 @@ Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options
   return nodes;
 }
 
-// Adds those of the waiting nodes, in their order, for which there is a place and work.
+// Adds waiting nodes, in their order, for which there is a place and replicas.
 void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, const GroupOptions& options) {
   std::int64_t ranks = ranks_of(members);
   for (const GroupNode* node : waiting) {
@@ -136,6 +136,23 @@ std::string held_text(const GroupNode& node, const GroupState& state, const Grou
       "the run has {} on {}, and each rank needs one: this node is a spare and takes the place of one that is lost; "
       "more replicas (--set replicas=N --allow-other-bits, when the job is started again) give it work",
       counted(state.replicas.value_or(0), "replica"), counted(ranks_of(members), "rank"));
+}
+
+std::string missing_text(const GroupState& state, const GroupOptions& options) {
+  const auto waiting = nodes_in(state, Phase::kWaiting);
+  const auto here = static_cast<int>(waiting.size());
+  if (options.is_range()) {
+    return fmt::format("{} more (of {} to {} nodes, {} {} here)",
+                       counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes, options.max_nodes,
+                       here, here == 1 ? "is" : "are");
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < options.max_nodes; ++rank) {
+    const auto has_rank = [&](const GroupNode* node) { return node->info.wish == rank; };
+    if (std::none_of(waiting.begin(), waiting.end(), has_rank)) missing.push_back(rank);
+  }
+  return fmt::format("{} {} of {}", missing.size() == 1 ? "node" : "nodes", fmt::join(missing, ", "),
+                     options.max_nodes);
 }
 
 }  // namespace lockstep::launch

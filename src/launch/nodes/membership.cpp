@@ -20,10 +20,10 @@
 namespace lockstep::launch {
 namespace {
 
-// Between two looks at signals while the store is not there.
+// The interval at which signals are checked while the store cannot be reached.
 constexpr auto kTry = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
-// An agent's id is a secret that it shares with the coordinator: whoever knows the id may speak for the agent.
+// An agent's id is a secret that it shares with the coordinator: a process that knows the id may speak for the agent.
 constexpr std::size_t kIdDigits = 32;
 
 std::string token_of(const AgentOptions& options) {
@@ -63,8 +63,8 @@ void require_free_master_port(const AgentOptions& options) {
                    "choose another --master-port, or leave it out to use any free port");
 }
 
-// Reports the wait, checks about once a second if it may go on, and gives up after LOCKSTEP_TIMEOUT. A store of this
-// process exists: if it does not answer, its thread has no memory, and waiting does not help.
+// Connects to the store. Reports the wait, checks about once a second if it may continue, and gives up after
+// LOCKSTEP_TIMEOUT. If this process's own store does not answer, its thread has no memory, and waiting does not help.
 std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
                                    const std::function<bool()>& is_asked_to_end) {
   const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
@@ -112,11 +112,18 @@ Membership::Membership(const AgentOptions& options, const History& history,
         address_, PresenceOptions{.keys = {kEventQueue}, .will = id_, .silence = silence_}, silence_);
   }
   if (server_) coordinate();
-  store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+  try {
+    store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
+  } catch (...) {
+    // No answer came in time, and the word may arrive all the same.
+    if (presence_) presence_->abandon();
+    throw;
+  }
 }
 
 Membership::~Membership() {
-  // In this order: the readers of the store end before its server.
+  if (presence_ && !has_left_) presence_->abandon();
+  // The readers of the store end before its server.
   presence_.reset();
   coordinator_.reset();
   orders_.reset();
@@ -137,7 +144,7 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
       address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
-      // Another agent, here or at that address, serves it. At an address of this machine some process has to listen.
+      // Another agent at that address serves the store. On this machine's address some process must listen.
       const bool is_here = is_own(address_.host);
       if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
       if (is_here) log::note("{}: joining the job there", problem.message());
@@ -163,7 +170,7 @@ void Membership::coordinate() {
                        .serving_id = id_};
   const bool is_given = options_.nodes == 1 && options_.master_port != 0;
   spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
-    // A rank of the round before that hangs in the kernel still listens there.
+    // A rank of the previous round that hangs in the kernel may still listen there.
     return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
   spec.remove_all = [this](const std::string& prefix) { server_->remove_all(prefix); };
@@ -230,6 +237,7 @@ void Membership::leave(int signal, std::chrono::milliseconds patience) noexcept 
     Event event{.kind = Event::Kind::kLeft, .signal = signal};
     event.node.id = id_;
     store_->append(kEventQueue, to_text(event));
+    has_left_ = true;
     if (coordinator_) coordinator_->wait_until_alone(patience);
   } catch (const std::exception&) {
     // The store is gone: no other agent needs this report.

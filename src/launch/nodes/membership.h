@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent's place in the group of nodes: it serves or finds the store, joins, gets orders and reports how its ranks
-// end.
+// An agent's membership in the group of nodes: the agent serves or finds the store, joins, gets orders and reports how
+// its ranks end.
 #pragma once
 
 #include <chrono>
@@ -27,53 +27,53 @@ struct History {
   int last_round = -1;
   int restarts = 0;
   int max_world_size = 0;
-  std::vector<std::string> peers = {};  ///< the hosts of the last round
+  std::vector<std::string> peers = {};  ///< hosts of the last round
 };
 
-/// One round as an agent sees it.
+/// An agent's part in one round.
 struct Round {
-  int number = 0;                 ///< from 0: how often the ranks were started before
-  int restarts = 0;               ///< how many of --max-restarts are used up
-  int max_world_size = 0;         ///< ranks that the job may have at most
-  int min_world_size = 0;         ///< the fewest ranks with which a range goes on; 0: no range
-  Place place = {};               ///< that of local rank 0
-  std::uint16_t master_port = 0;  ///< free on node 0, for programs that make their own store
-  std::string keys = {};          ///< the prefix of its keys in the store
+  int number = 0;                 ///< number of earlier starts of the ranks
+  int restarts = 0;               ///< number of --max-restarts that are used up
+  int max_world_size = 0;         ///< most ranks that the job may have
+  int min_world_size = 0;         ///< fewest ranks with which a range continues; 0: not a range
+  Place place = {};               ///< place of local rank 0
+  std::uint16_t master_port = 0;  ///< free port of node 0, for programs that make their own store
+  std::string keys = {};          ///< prefix of the round's keys in the store
   std::vector<std::string> hosts = {};
 };
 
-/// Belongs to the agent's thread.
+/// An agent's membership. Owned by the agent's thread.
 class Membership {
  public:
-  /// Serves the store, or connects to it and waits up to LOCKSTEP_TIMEOUT for that; about once a second
-  /// `is_asked_to_end` may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no
-  /// store answers.
+  /// Serves the store, or connects to it, for which it waits up to LOCKSTEP_TIMEOUT; `is_asked_to_end`, called about
+  /// once a second, may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
+  /// answers.
   Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
   [[nodiscard]] const StoreAddress& address() const { return address_; }
-  /// The part of the store that belongs to a round.
+  /// Returns the part of the store that belongs to a round.
   [[nodiscard]] std::shared_ptr<Store> store_of(const Round& round) const;
   [[nodiscard]] const std::string& run_id() const { return run_id_; }
 
-  /// Readable when take_order() has something to return, or to throw.
+  /// Returns a descriptor that is readable when take_order() has something to return or to throw.
   [[nodiscard]] int orders_fd() const { return orders_->fd(); }
-  /// Throws: the error that ended the coordinator, if this agent has the coordinator.
+  /// Returns the next order, if there is one. Throws: the error that ended the coordinator, if it is in this process.
   [[nodiscard]] std::optional<Order> take_order();
-  /// Readable when the store is lost.
+  /// Returns a descriptor that is readable when the store is lost.
   [[nodiscard]] int loss_fd() const { return presence_ ? presence_->fd() : -1; }
-  /// The store is lost: node 0, as far as this agent knows.
+  /// Returns the record of node 0 if the store is lost.
   [[nodiscard]] std::optional<FailureRecord> lost() const;
 
-  /// This agent's part in the round of an order kRun; empty if it has none.
+  /// Returns this agent's part in the round of an order kRun; none if it has no part.
   [[nodiscard]] std::optional<Round> round_of(const Order& order) const;
-  /// Sends nothing if the store is gone: its heartbeat reports that.
+  /// Reports how the ranks ended. Sends nothing if the store is gone, which its heartbeat reports.
   void report(NodeEnd end);
-  /// Names the nodes that the group waits for.
+  /// Returns the names of the nodes that the group waits for.
   [[nodiscard]] std::string missing() const;
-  /// Leaves the group. The agent that serves the store waits until the others have left, or `patience` is over.
+  /// Leaves the group. The agent that serves the store waits until the others have left, or `patience` has passed.
   void leave(int signal, std::chrono::milliseconds patience) noexcept;
 
  private:
@@ -90,6 +90,7 @@ class Membership {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<QueueReader> orders_;
   std::unique_ptr<Presence> presence_;
+  bool has_left_ = false;  ///< and the coordinator knows it
 };
 
 }  // namespace lockstep::launch

@@ -16,12 +16,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
-// The limits of a message from an agent that holds the token.
+// The limits of a message, which any process with the token can send.
 constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;
 
-// The value of `key`, cleaned for a terminal; "" if it is missing or of another type.
+// Returns the text of `key`, cleaned for a terminal; "" if it is missing or of another type.
 std::string text_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? text::printable_line(found->get<std::string>()) : "";
@@ -34,7 +34,7 @@ int int_at(const Json& json, const char* key, int fallback) {
   return value >= -1 && value <= 1'000'000 ? static_cast<int>(value) : fallback;
 }
 
-// A program's exit code has eight bits: 256 would be a success.
+// Returns the exit code, which has eight bits: 256 would become 0, a success.
 int code_at(const Json& json) {
   const int code = int_at(json, "code", kInternal);
   return code >= 0 && code <= 255 ? code : kInternal;
@@ -97,6 +97,7 @@ Json end_json(const NodeEnd& end) {
           {"is_success", end.is_success},
           {"interrupted_by", end.interrupted_by},
           {"left_by_request", end.left_by_request},
+          {"has_lost_store", end.has_lost_store},
           {"is_consequence", end.is_consequence},
           {"code", end.code},
           {"cause", record_json(end.cause)}};
@@ -107,6 +108,7 @@ NodeEnd end_of(const Json& json) {
           .is_success = bool_at(json, "is_success"),
           .interrupted_by = signal_at(json, "interrupted_by"),
           .left_by_request = bool_at(json, "left_by_request"),
+          .has_lost_store = bool_at(json, "has_lost_store"),
           .is_consequence = bool_at(json, "is_consequence"),
           .code = code_at(json),
           .cause = record_at(json, "cause")};

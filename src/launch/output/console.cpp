@@ -18,7 +18,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kFullBytes = 1U << 20U;
-// The most bytes that a chunk keeps once they are written, before it is made shorter.
+// The most written bytes that a chunk keeps before they are removed.
 constexpr std::size_t kKeptBytes = 1U << 18U;
 
 int fd_of(int stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }
@@ -28,7 +28,7 @@ bool is_writable(int fd) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
-// A pipe that polls writable takes PIPE_BUF bytes without blocking; a file takes all.
+// Returns how many bytes can be written without blocking: PIPE_BUF to a pipe that polls writable, any number to a file.
 std::size_t at_once(int fd) {
   struct stat about {};
   return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? kFullBytes : PIPE_BUF;
@@ -83,7 +83,7 @@ void Console::write_front() noexcept {
       ::poll(&entry, 1, -1);
       return;
     }
-    // The reader left (`| head`), or the disk is full: the ranks continue, and their logs have everything.
+    // The reader closed the pipe (`| head`), or the disk is full: the ranks continue, and their logs have everything.
     if (written < 0 && errno != EPIPE) {
       log::warn("standard {} accepts no more output ({})", chunk.stream == 0 ? "output" : "error", error_words(errno));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to the agent's stdout and stderr without waiting for them: a terminal that is paused or a pager that does not
-// read must not keep the agent from noticing a death.
+// Writes to the agent's stdout and stderr without blocking: a paused terminal, or a pager that does not read, must not
+// keep the agent from noticing a death.
 #pragma once
 
 #include <deque>
@@ -20,18 +20,18 @@ class Console {
 
   void put(int stream, std::string_view bytes);
 
-  /// The descriptor that output waits for; -1: none waits.
+  /// Returns the descriptor that output waits for; -1: no output waits.
   [[nodiscard]] int waiting_fd() const noexcept;
-  /// Writes what can be written now.
+  /// Writes as much as is possible without blocking.
   void write_some() noexcept;
-  /// True if so many bytes wait that the workers should be held up.
+  /// Returns true if so many bytes wait that no more output should be read from the workers.
   [[nodiscard]] bool is_full() const noexcept;
   /// Writes everything, blocking.
   void drain() noexcept;
   /// Discards the bytes that wait.
   void drop() noexcept;
 
-  /// stdout and stderr as they are now.
+  /// Returns the options for the present stdout and stderr.
   [[nodiscard]] static MuxOptions describe(ConsoleStyle style);
 
  private:

@@ -8,11 +8,11 @@
 namespace lockstep::launch {
 namespace {
 
-// A line longer than this is shown in pieces: it is not for a reader, and it must not fill the memory.
+// A longer line is shown in pieces, so that it does not fill the memory.
 constexpr std::size_t kLongestPartial = 64U << 10U;
 constexpr std::string_view kClearLine = "\r\033[K";
 
-// Cut to the terminal's width: a longer text would wrap, and clearing reaches only its last row.
+// Cuts a text to the terminal's width: a longer text would wrap, and only its last row could be cleared.
 std::string fit(std::string text, std::size_t width) {
   if (width == 0 || text.find('\033') != std::string::npos) return text;
   std::size_t columns = 0;
@@ -23,8 +23,8 @@ std::string fit(std::string text, std::size_t width) {
   return text;
 }
 
-// Keeps only the visible piece of a bar; the log has all. A carriage return at its end means that the next piece
-// overwrites it.
+// Keeps only the visible piece of a progress bar; the log has all pieces. A carriage return at its end means that the
+// next piece overwrites it.
 void keep_last_piece(std::string& partial) {
   const bool is_overwritten_next = !partial.empty() && partial.back() == '\r';
   std::string kept(1, '\r');
@@ -71,11 +71,12 @@ bool LineMux::is_shown(const Source& source) const {
   return options_.style == ConsoleStyle::kPrefix || source.first == 0 || source.second == 1;
 }
 
-// An error that all ranks agree on, or that one has and the others refer to, is shown once: the agent reports the first
-// failure at the end, and the logs have them all. Rank 0's own errors are shown if it speaks for all.
+// Returns true for a line of an error that need not be shown again. An error that all ranks have, or that one has and
+// the others refer to, is shown once: the agent reports the first failure at the end, and the logs have all errors.
+// Rank 0's own errors are shown if they are the errors of all ranks.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
-  // The first letter of nearly all lines shows that they are no error.
+  // The first letter of nearly every line shows that it is not an error.
   if (in_error_.empty() && !line.starts_with('e') && !line.starts_with('\033')) return false;
   const std::string plain = without_colours(line);
   const bool is_hidden = plain.starts_with("error: ") && !is_new_error(source.first, plain);
@@ -85,7 +86,7 @@ bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   return is_hidden || goes_on;
 }
 
-// Not yet printed for another rank. A line that one rank prints twice is shown twice.
+// Returns true if the error was not printed for another rank. A line that one rank prints twice is shown twice.
 bool LineMux::is_new_error(int rank, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw) return false;
   constexpr std::size_t kMany = 1000;
@@ -107,7 +108,7 @@ void LineMux::feed(int rank, int stream, std::string_view bytes) {
 
 void LineMux::feed_lines(const Source& source, std::string_view bytes) {
   std::string& partial = partial_[source];
-  // A line that is whole in `bytes` is taken from there; only the first one may have begun before.
+  // Whole lines are taken from `bytes`; only the first line may have begun earlier.
   if (const auto end = bytes.find('\n'); !partial.empty() && end != std::string_view::npos) {
     partial += bytes.substr(0, end);
     emit_line(source, last_piece(partial));

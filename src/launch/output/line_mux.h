@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one readable console out of the output of many ranks: whole lines with a prefix, and on a terminal rank 0's
-// progress bar below them. Bytes in, bytes out: it writes nothing itself.
+// Merges the output of many ranks for one console: whole lines with a prefix, and on a terminal rank 0's progress bar
+// below them. It gets bytes and returns bytes through a sink.
 #pragma once
 
 #include <functional>
@@ -24,23 +24,23 @@ struct MuxOptions {
 
 class LineMux {
  public:
-  /// `sink` takes the stream (0 stdout, 1 stderr) and bytes for the console.
+  /// Takes the stream (0 stdout, 1 stderr) and bytes for the console.
   using Sink = std::function<void(int stream, std::string_view bytes)>;
 
   LineMux(const MuxOptions& options, Sink sink) : options_(options), sink_(std::move(sink)) {}
 
-  /// The sink gets the output of these bytes in one piece.
+  /// Takes bytes of a rank. The sink gets the resulting output in one piece.
   void feed(int rank, int stream, std::string_view bytes);
-  /// The stream ended: the rest without a newline is shown as a line.
+  /// Shows the rest of a stream that ended without a newline as a line.
   void finish(int rank, int stream);
-  /// No bytes came for a moment: shows the unfinished line, such as a question.
+  /// Shows the unfinished line, such as a question, after a moment without bytes.
   void idle();
   [[nodiscard]] bool wants_idle() const;
 
  private:
   using Source = std::pair<int, int>;  // rank, stream
 
-  // The text in the terminal's last line, without a newline.
+  // The text in the terminal's last line, which has no newline.
   struct Live {
     Source source{-1, 0};
     std::string text;
@@ -59,19 +59,19 @@ class LineMux {
 
   MuxOptions options_;
   Sink sink_;
-  std::string shown_;  ///< output of the stream that is fed, until flush()
+  std::string shown_;  ///< output of the present feed, until flush()
   std::map<int, std::string> prefixes_;
   std::map<Source, std::string> partial_;
   std::set<Source> in_error_;  ///< streams whose last line was part of an error that is not shown
-  std::map<std::string, int, std::less<>> shown_errors_;  ///< the first line of each, and the rank that it is from
+  std::map<std::string, int, std::less<>> shown_errors_;  ///< first line of each shown error, and its rank
   Source last_fed_{-1, 0};
   Live live_;
 };
 
-/// The part of a line that a terminal shows after carriage returns overwrote it: the last piece that is not empty.
+/// Returns the part of a line that a terminal shows after carriage returns: the last piece that is not empty.
 [[nodiscard]] std::string_view last_piece(std::string_view line);
 
-/// `line` without the colours of a rank that had a terminal.
+/// Returns `line` without the colours of a rank that had a terminal.
 [[nodiscard]] std::string without_colours(std::string_view line);
 
 }  // namespace lockstep::launch

@@ -15,9 +15,9 @@ namespace lockstep::launch {
 
 class LogFolder {
  public:
-  /// `folder` empty: our own temporary one, which no other launcher removes while this lives. Throws: IoError.
+  /// If `folder` is empty, makes a temporary folder, which no other launcher removes while this lives. Throws: IoError.
   explicit LogFolder(std::filesystem::path folder);
-  /// A temporary folder that was not removed stays, beside those of the last failed runs of this user.
+  /// Keeps a temporary folder that was not removed, beside those of this user's last failed runs.
   ~LogFolder();
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;
@@ -25,9 +25,9 @@ class LogFolder {
   [[nodiscard]] bool is_temporary() const noexcept { return is_temporary_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return folder_; }
   [[nodiscard]] std::filesystem::path rank_folder(int attempt, int rank) const;
-  /// The first attempt number that has no folder for this rank: earlier runs keep their logs.
+  /// Returns the first attempt number that has no folder for this rank, so that earlier runs keep their logs.
   [[nodiscard]] int first_free_attempt(int rank) const;
-  /// Removes a temporary folder; never throws.
+  /// Removes a temporary folder. Never throws.
   void remove() noexcept;
 
  private:
@@ -40,17 +40,17 @@ class LogFolder {
 /// One rank's two log files.
 class RankLog {
  public:
-  /// Makes the folder and both files, for this user alone. Throws: IoError.
+  /// Makes the folder and both files, which only this user can access. Throws: IoError.
   explicit RankLog(std::filesystem::path folder);
 
-  /// stream: 0 stdout, 1 stderr. A failing disk is reported once, and the rank continues.
+  /// Writes to the log of `stream` (0 stdout, 1 stderr). A failing disk is reported once, and the rank continues.
   void write(int stream, std::string_view bytes);
   [[nodiscard]] std::filesystem::path file(int stream) const {
     return folder_ / (stream == 0 ? "stdout.log" : "stderr.log");
   }
   [[nodiscard]] std::filesystem::path error_file() const { return folder_ / "error.json"; }
   [[nodiscard]] std::filesystem::path flight_file() const { return folder_ / "flight.ring"; }
-  /// The file for the rank's own report of its stack (lockstep/base/fault.h).
+  /// Returns the file for the rank's own report of its stack (lockstep/base/fault.h).
   [[nodiscard]] std::filesystem::path stack_file() const { return folder_ / fault::kStackFile; }
 
  private:
@@ -59,7 +59,7 @@ class RankLog {
   bool has_failed_ = false;
 };
 
-/// The last lines of a file, without carriage-return overwriting and colours; empty if there is none.
+/// Returns the last lines of a file, without overwritten text and colours; empty if there is no file.
 [[nodiscard]] std::vector<std::string> last_lines(const std::filesystem::path& file, std::size_t count);
 
 }  // namespace lockstep::launch

@@ -33,7 +33,7 @@ UniqueFd open_folder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-/// True if `path` is still the folder that is open as `fd`.
+/// Returns true if `path` is still the folder that is open as `fd`.
 bool is_still_there(const fs::path& path, int fd) {
   struct stat named {};
   struct stat opened {};
@@ -41,7 +41,7 @@ bool is_still_there(const fs::path& path, int fd) {
          named.st_ino == opened.st_ino;
 }
 
-/// False if another process holds it. A file system without locks holds none: nothing is ever removed there.
+/// Locks the folder. Returns false, so that it is kept, if another process has locked it or there are no file locks.
 bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool is_ours(const std::string& name) {
@@ -91,7 +91,7 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     TemporaryLogs logs{pattern, open_folder(pattern)};
     const int error = logs.lock.valid() ? 0 : errno;
     if (is_shortage(error)) throw_cannot("open the folder of the ranks' logs", error);
-    // Another launcher may have taken it for an old one before it was locked.
+    // Another launcher may have locked the new folder first, to remove it as an old one.
     const bool is_held_by_another = logs.lock.valid() && !lock(logs.lock.get()) && errno == EWOULDBLOCK;
     if (logs.lock.valid() && !is_held_by_another && is_still_there(logs.folder, logs.lock.get())) return logs;
     if (tries == kTries) {
@@ -105,7 +105,7 @@ void prune_temporary_logs(const fs::path& parent, std::size_t kept) noexcept {
     const std::vector<Found> found = find_newest_first(parent);
     for (std::size_t i = kept; i < found.size(); ++i) remove_unless_held(found[i].path);
   } catch (const std::exception&) {
-    // The folder cannot be listed: then nothing is removed.
+    // If the folder cannot be listed, nothing is removed.
   }
 }
 

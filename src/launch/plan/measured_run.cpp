@@ -24,11 +24,11 @@
 namespace lockstep::launch {
 namespace {
 
-// The steps of one rank's flight ring. Pure.
+// Finds the steps in one rank's flight ring. Pure.
 
 struct RingStep {
   simulate::MeasuredStep step;
-  double seconds = 0;  ///< with all waits
+  double seconds = 0;  ///< duration with all waits
 };
 
 using simulate::CallKind;
@@ -38,22 +38,22 @@ constexpr std::string_view kBackward = "backward";
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::array<std::string_view, 3> kNoStep = {"evaluate", "save", "setup"};
 
-/// A collective with both of its ends.
+/// A collective with its start and its end.
 struct Operation {
   std::string name;
   std::int64_t bytes = 0;
   int bucket = -1;
   std::int64_t called = 0;
   std::int64_t end = 0;
-  std::int64_t waited = 0;  ///< 0: no thread has waited
+  std::int64_t waited = 0;  ///< time of the first wait; 0: no thread has waited
 };
 
-/// The ring's events of the group that reduces the gradients, and of the main thread's sections.
+/// The ring's events of the group that reduces the gradients and of the main thread's sections.
 struct Record {
-  std::vector<Operation> operations = {};  ///< by their number
+  std::vector<Operation> operations = {};  ///< collectives by their number
   std::vector<const flight::Event*> sections = {};
-  std::vector<const flight::Event*> queue = {};  ///< those of the sections that record how long the thread had no core
-  std::int64_t first = 0;                        ///< when the oldest operation was called
+  std::vector<const flight::Event*> queue = {};  ///< events of the sections that record how long the thread had no core
+  std::int64_t first = 0;                        ///< time at which the oldest operation was called
 };
 
 std::optional<int> group_of_buckets(const flight::Snapshot& ring) {
@@ -90,8 +90,8 @@ Record record_of(const flight::Snapshot& ring) {
   return record;
 }
 
-/// A time of the host and the rank's own computation until then, since the step began: without waits for collectives or
-/// for a core. A thread that waits for a collective needs no core, so between two readings it can have lacked one only
+/// Maps a time of the host to the rank's own computation since the step began: without waits for collectives or for a
+/// core. A thread that waits for a collective needs no core, so between two readings it can have lacked a core only
 /// while it did not wait.
 class OwnTime {
  public:
@@ -132,7 +132,7 @@ class OwnTime {
     if (queued > 0 && free > 0) queues_.push_back({from, to, std::min(1.0, static_cast<double>(queued) / free)});
   }
 
-  /// Nanoseconds between two times in which no thread waits for a collective.
+  /// Returns the nanoseconds between two times in which no thread waited for a collective.
   [[nodiscard]] double unblocked(std::int64_t from, std::int64_t to) const {
     std::int64_t blocked = 0;
     std::int64_t until = from;
@@ -159,10 +159,10 @@ CallKind kind_of(std::string_view name) {
   return CallKind::kAllGather;
 }
 
-/// The sections that begin in a step.
+/// The times of a step's sections.
 struct Sections {
-  std::int64_t backward = 0;  ///< when it began; 0: never
-  std::int64_t waiting = 0;   ///< when the gradients were all computed
+  std::int64_t backward = 0;  ///< start of backward; 0: none
+  std::int64_t waiting = 0;   ///< time at which all gradients were computed
   std::int64_t optimizer = 0;
   std::int64_t optimizer_end = 0;
   bool is_step = true;
@@ -210,8 +210,8 @@ std::optional<RingStep> step_between(const Record& record, int ranks, std::int64
   return found;
 }
 
-/// Returns the steps of a ring, oldest first. Those with an evaluation or a save are left out, and those with
-/// collectives that the ring no longer has whole.
+/// Returns the steps of a ring, oldest first. Steps with an evaluation or a save are left out, and steps with
+/// collectives that are no longer complete in the ring.
 std::vector<RingStep> steps_of(const flight::Snapshot& ring) {
   const Record record = record_of(ring);
   std::vector<RingStep> steps;
@@ -235,8 +235,8 @@ namespace {
 namespace fs = std::filesystem;
 using launch::RingStep;
 
-constexpr std::size_t kWarmup = 3;  // steps of a rank
-constexpr std::size_t kEnough = 8;  // steps of a rank: with more, the first are left out
+constexpr std::size_t kWarmup = 3;  // first steps of a rank that are left out
+constexpr std::size_t kEnough = 8;  // with more steps of a rank, the first are left out
 constexpr const char* kRing = "flight.ring";
 
 using Signature = std::vector<std::tuple<simulate::CallKind, std::int64_t, int>>;
@@ -274,7 +274,7 @@ double setting(const ConfigTree& tree, const std::string& key, double missing) {
   return found == tree.values().end() ? missing : text::parse_number(found->second.yaml).value_or(missing);  // "auto"
 }
 
-/// The images of one rank in one step: batch_size, for each of its replicas and batches. 0: unknown.
+/// Returns the images of one rank in one step: batch_size times its replicas and accumulated batches. 0: unknown.
 double images_of_settings(const fs::path& file, int ranks) {
   try {
     const ConfigTree tree = ConfigTree::from_file(file);

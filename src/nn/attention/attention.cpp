@@ -23,7 +23,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The tensors of a call, which backward needs again.
+/// The tensors of a call, which backward uses again.
 struct Attended {
   at::Tensor query;
   at::Tensor key;
@@ -43,7 +43,7 @@ AttentionRows rows_of(const at::Tensor& tensor, std::int64_t item, std::int64_t 
   return {.data = element_at(tensor, item, head), .row = tensor.stride(2)};
 }
 
-/// Returns `heads` [B, H, ., d] of the result [B, ., H * d].
+/// Returns the result [B, ., H * d] as a view by head, [B, H, ., d].
 at::Tensor by_head(const at::Tensor& joined, std::int64_t heads) {
   return joined.view({joined.size(0), joined.size(1), heads, -1}).transpose(1, 2);
 }
@@ -169,7 +169,7 @@ bool can_attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor
          bias.size(2) == query.size(2) && bias.size(3) == key.size(2);
 }
 
-/// By libtorch's products and softmax.
+/// Computes attention with libtorch's matrix products and softmax.
 at::Tensor attention_plain(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                            const AttentionOptions& options) {
   at::Tensor scores = at::matmul(query * options.scale, key.transpose(2, 3));
@@ -200,7 +200,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
     const at::Tensor whole = plain.hidden.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
     plain.hidden = whole.stride(3) == 1 || whole.size(3) == 1 ? whole : whole.contiguous();
   }
-  // Function has no undefined tensors among its inputs.
+  // A torch::autograd::Function takes no undefined tensors as inputs.
   c10::optional<at::Tensor> bias;
   if (plain.bias.defined()) {
     bias = plain.bias.contiguous().expand({plain.bias.size(0), query.size(1), query.size(2), key.size(2)});

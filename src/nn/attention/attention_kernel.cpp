@@ -5,7 +5,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h must precede highway.h.
 #include <hwy/highway.h>
-// Highway's mathematical functions must follow it.
+// Highway's mathematical functions must follow highway.h.
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
@@ -20,10 +20,10 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Queries at a time: they share each read of keys and values.
+// Queries processed at a time: they share each read of keys and values.
 constexpr std::int64_t kQueries = 4;
 
-/// Rows of float32 in its own memory, as they are and transposed; the latter is padded to whole vectors.
+/// Copies of rows as float32, row by row and transposed. The transposed copy is padded to whole vectors.
 class FloatRows {
  public:
   FloatRows(std::int64_t rows, std::int64_t depth) : depth_(depth), rows_(static_cast<std::size_t>(rows * depth)) {}
@@ -61,7 +61,7 @@ class FloatRows {
   std::vector<float> rows_;
 };
 
-/// to[r][j] = the sum over c of rows[r][c] columns[c][j].
+/// Computes to[r][j] = the sum over c of rows[r][c] * columns[c][j].
 HWY_INLINE void scores_of(const float* const (&rows)[kQueries], const std::vector<float>& columns, std::int64_t depth,
                           float* const (&to)[kQueries]) {
   const Floats d;
@@ -78,7 +78,7 @@ HWY_INLINE void scores_of(const float* const (&rows)[kQueries], const std::vecto
   }
 }
 
-/// to[r][c] = the sum over j of shares[r][j] rows[j][c].
+/// Computes to[r][c] = the sum over j of shares[r][j] * rows[j][c].
 HWY_INLINE void mixed(const float* const (&shares)[kQueries], FloatRows& rows, std::int64_t count, std::int64_t depth,
                       float* const (&to)[kQueries]) {
   for_channels(depth, [&](auto d, std::int64_t c) HWY_ATTR {
@@ -92,7 +92,7 @@ HWY_INLINE void mixed(const float* const (&shares)[kQueries], FloatRows& rows, s
   });
 }
 
-/// rows[j][c] += the sum over r of shares[r][j] from[r][c].
+/// Adds to rows[j][c] the sum over r of shares[r][j] * from[r][c].
 HWY_INLINE void spread(const float* const (&shares)[kQueries], const float* const (&from)[kQueries], std::int64_t count,
                        std::int64_t depth, FloatRows& rows) {
   for_channels(depth, [&](auto d, std::int64_t c) HWY_ATTR {
@@ -106,8 +106,8 @@ HWY_INLINE void spread(const float* const (&shares)[kQueries], const float* cons
   });
 }
 
-/// Turns the products of query `row` with the keys into scores, scaled and biased; hidden and padding ones are
-/// -infinity.
+/// Turns the products of query `row` with the keys into scores, scaled and biased. Scores of hidden keys and padding
+/// are -infinity.
 HWY_INLINE void finish_scores(const AttentionHead& head, std::int64_t row, float* scores) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const std::int64_t width = padded(head.keys);
@@ -125,14 +125,14 @@ HWY_INLINE void finish_scores(const AttentionHead& head, std::int64_t row, float
   }
 }
 
-/// The exponential; -infinity becomes 0.
+/// Returns the exponential; it maps -infinity to 0.
 template <class Tag>
 HWY_INLINE hn::Vec<Tag> exponential(Tag d, hn::Vec<Tag> x) {
   const auto power = hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -104.0F)), power);
 }
 
-/// Turns scores into shares; returns the logarithm of the sum of their exponentials.
+/// Replaces scores by their softmax; returns the logarithm of the sum of the exponentials.
 HWY_INLINE float soften(std::int64_t keys, float* scores) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -152,7 +152,7 @@ HWY_INLINE float soften(std::int64_t keys, float* scores) {
   return largest + std::log(sum);
 }
 
-/// Room for kQueries rows.
+/// Memory for kQueries rows.
 class Block {
  public:
   explicit Block(std::int64_t width) : width_(width), data_(static_cast<std::size_t>(kQueries * width)) {}
@@ -195,7 +195,7 @@ void forward_head(const AttentionHead& head, const AttentionRows& out) {
   }
 }
 
-/// Computes the shares of a query again, and turns the gradient of the shares, in `grads`, into that of its scores.
+/// Computes the softmax of a query again, and turns its gradient, in `grads`, into the gradient of the scores.
 HWY_INLINE void harden(const AttentionHead& head, std::int64_t row, float* shares, float* grads) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -257,7 +257,7 @@ void backward_head(const AttentionHead& head, const AttentionRows& grad, const A
         hn::StoreU(hn::Mul(hn::LoadU(d, of_grads[r] + j), hn::Set(d, head.scale)), d, of_grads[r] + j);
       }
     }
-    for (std::int64_t r = there; r < kQueries; ++r) {  // they repeat the last query, and must not count
+    for (std::int64_t r = there; r < kQueries; ++r) {  // rows that repeat the last query must not contribute
       std::fill(of_shares[r], of_shares[r] + width, 0.0F);
       std::fill(of_grads[r], of_grads[r] + width, 0.0F);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one item and head, a few queries at a time; it computes in float32. Free of libtorch.
+// Computes attention for one item and head in float32, a few queries at a time. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct AttentionRows {
 
 /// One head of one item.
 struct AttentionHead {
-  ElementType type = ElementType::kFloat;  ///< of all rows
+  ElementType type = ElementType::kFloat;  ///< element type of all rows
   std::int64_t queries = 0;
   std::int64_t keys = 0;
   std::int64_t depth = 0;  ///< a multiple of 8
@@ -25,10 +25,10 @@ struct AttentionHead {
   AttentionRows key;
   AttentionRows value;
   const float* bias = nullptr;           ///< [queries, keys], or null
-  std::int64_t bias_row = 0;             ///< numbers from one query to the next
+  std::int64_t bias_row = 0;             ///< distance from one query to the next, in numbers
   const std::uint8_t* hidden = nullptr;  ///< a byte for each score, or null
-  std::int64_t hidden_row = 0;           ///< bytes from one query to the next
-  float* logs = nullptr;                 ///< [queries]: logarithm of the sum of exponentials; forward writes it
+  std::int64_t hidden_row = 0;           ///< distance from one query to the next, in bytes
+  float* logs = nullptr;                 ///< [queries]: logarithms of the sums of exponentials, written by forward
 };
 
 void attention_forward(const AttentionHead& head, const AttentionRows& out);

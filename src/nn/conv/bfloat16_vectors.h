@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `Ops` (product-inl.h) of AVX-512's own products of bfloat16. Highway lacks them in the version we build with, so
-// this file uses the processor's intrinsics.
+// The `Ops` (product-inl.h) for bfloat16 products in AVX-512. Our version of Highway lacks them; these are intrinsics.
 #pragma once
 
 #if defined(__x86_64__)
@@ -19,10 +18,10 @@
 namespace lockstep::nn {
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16");
 
-// Masked forms avoid GCC's warning that the others use a vector that was never set.
+// Masked intrinsics avoid GCC's warning that unmasked ones use an uninitialised vector.
 constexpr __mmask16 kAllLanes = 0xFFFF;
 
-/// Moves lane i of row j to lane j of row i.
+/// Transposes 16 x 16 lanes: moves lane i of row j to lane j of row i.
 LOCKSTEP_KERNEL_INLINE void transpose_units(__m512i (&rows)[16]) {
   __m512i half[16];
   for (int i = 0; i < 16; i += 2) {
@@ -48,7 +47,7 @@ LOCKSTEP_KERNEL_INLINE void transpose_units(__m512i (&rows)[16]) {
   for (int i = 0; i < 16; ++i) rows[i] = half[i];
 }
 
-/// Returns one element of the sum for a vector of columns.
+/// Loads one element of the sum for a vector of columns.
 LOCKSTEP_KERNEL_INLINE __m512 gather_column(const PackedFrom& source, std::int64_t step) {
   const float* from = source.from + step * source.step;
   if (source.column == 1 && source.columns == 16) return _mm512_loadu_ps(from);
@@ -86,7 +85,7 @@ struct Bfloat16 {
   LOCKSTEP_KERNEL_INLINE static V multiply_add(V a, V b, V sum) {
     return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
   }
-  /// Stores lane i of both, as the two halves of unit i.
+  /// Rounds both vectors to bfloat16, and stores lane i of each as the two halves of unit i.
   LOCKSTEP_KERNEL_INLINE static void interleave(const V (&v)[2], Unit* at) {
     alignas(64) static constexpr std::uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                              21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -94,17 +93,17 @@ struct Bfloat16 {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
     _mm512_storeu_si512(at, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
   }
-  /// Stores channels from `c` on of two pixels, as the two halves of units.
+  /// Stores a vector of channels from `c` on of two pixels, as the two halves of units.
   LOCKSTEP_KERNEL_INLINE static void join(const Element* const (&from)[2], std::int64_t c, Unit* at) {
     const auto wide = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
       return _mm512_maskz_cvtepu16_epi32(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pixel + c)));
     };
     _mm512_storeu_si512(at, _mm512_or_si512(wide(from[0]), _mm512_maskz_slli_epi32(kAll, wide(from[1]), 16)));
   }
-  /// Stores the first `count` lanes alone: it reads and writes nothing beyond them.
+  /// Does the same as join() for the first `count` lanes only. Reads and writes nothing beyond them.
   LOCKSTEP_KERNEL_INLINE static void join_part(const Element* const (&from)[2], std::int64_t c, std::int64_t count,
                                                Unit* at) {
-    if (count == 4) {  // pictures, at every tap
+    if (count == 4) {  // four channels, as pictures have, at every tap
       const auto low = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
         return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + c));
       };
@@ -119,12 +118,12 @@ struct Bfloat16 {
                              _mm512_or_si512(wide(from[0]), _mm512_maskz_slli_epi32(kAll, wide(from[1]), 16)));
   }
 
-  /// Sets columns beyond `columns` to 0.
+  /// Packs weights to bfloat16 units. Columns beyond `columns` become 0.
   LOCKSTEP_KERNEL_INLINE static void pack_columns(const PackedFrom& source, Unit* to, std::int64_t width) {
     std::int64_t step = 0;
     if (source.columns == kLanes && source.step == 1) {
       for (; step + 16 <= source.steps; step += 16) {
-        __m512i rows[16];  // of a column: 16 units, which are 32 steps
+        __m512i rows[16];  // 16 units, which are 32 steps, of each column
         for (int c = 0; c < 16; ++c) {
           const float* at = source.from + c * source.column + 2 * step;
           rows[c] = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + 16), _mm512_loadu_ps(at));

@@ -26,10 +26,10 @@ bool is_depthwise(const torch::nn::detail::ConvNdOptions<2>& options) {
          options.in_channels() == options.out_channels();
 }
 
-/// True for one group, or for a depthwise convolution, with zeros around the image.
+/// True for one group or a depthwise convolution, padded with zeros.
 bool fits_kernels(const torch::nn::detail::ConvNdOptions<2>& options) {
-  // Index 0 of each variant, whose type depends on libtorch: numbers as padding, not "same", and zeros around the
-  // image.
+  // Index 0 of each variant, whose type depends on libtorch's version: numeric padding, not "same", and padding with
+  // zeros.
   return options.padding().index() == 0 && options.padding_mode().index() == 0 &&
          (options.groups() == 1 || is_depthwise(options));
 }
@@ -59,7 +59,7 @@ bool has_results(const ConvGeometry& geometry, const at::Tensor& input, const at
 /// The weights and options of a convolution.
 struct ConvWeights {
   at::Tensor weight;
-  at::Tensor bias;  ///< or undefined
+  at::Tensor bias;  ///< may be undefined
   ConvGeometry geometry;
   bool depthwise = false;
 };
@@ -70,9 +70,9 @@ at::ScalarType compute_type(const at::Tensor& input) {
   return autocast.enabled ? autocast.dtype : input.scalar_type();
 }
 
-/// True if the tensors, apart from their shape, suit the kernel.
+/// True if layout and autograd state of the tensors suit the kernel; shapes are not checked.
 bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weights) {
-  // One channel has two ambiguous layouts; this stride shows the intended one.
+  // With one channel both layouts have the same sizes and memory; this stride shows which is meant.
   const bool is_last = input.size(1) > 1 || weights.weight.stride(1) == 1;
   constexpr auto kLast = at::MemoryFormat::ChannelsLast;
   const bool in_order = input.is_contiguous(kLast) || input.suggest_memory_format() == kLast;
@@ -109,7 +109,7 @@ ConvKernel choose(const at::Tensor& input, const ConvWeights& weights) {
   return kernel != ConvKernel::kLibtorch && suits(kernel, input, weights) ? kernel : ConvKernel::kLibtorch;
 }
 
-/// Convolves by one of our kernels, in the input's type.
+/// Convolves with one of our kernels, in the input's type.
 at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weights) {
   if (kernel == ConvKernel::kThin) return thin_convolution(input, weights.weight, weights.bias);
   const at::Tensor images = input.contiguous(at::MemoryFormat::ChannelsLast);

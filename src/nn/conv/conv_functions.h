@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of nn::Conv2d as functions of autograd.
+// The kernels of nn::Conv2d as autograd functions.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -15,7 +15,7 @@ namespace lockstep::nn {
 [[nodiscard]] at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// Convolves by Winograd: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3],
-/// `bias` [out] or undefined, of float32; `tile` results on a tile's side: 2, or 4 in float32.
+/// `bias` [out] or undefined, of float32; `tile`: results on a tile's side, 2, or 4 in float32.
 [[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                               std::int64_t tile);
 
@@ -29,12 +29,12 @@ struct ConvGeometry {
   [[nodiscard]] static ConvGeometry from(const std::vector<std::int64_t>& numbers);
 };
 
-/// Convolves with any kernel, of one group: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight`
+/// Convolves in one group, with any kernel size: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight`
 /// [out, in, rows, columns], `bias` [out] or undefined, of float32.
 [[nodiscard]] at::Tensor direct_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                             const ConvGeometry& geometry);
 
-/// Convolves each channel by itself: `input` [N, C, H, W] as above, C a multiple of 8; `weight` [C, 1, rows, columns].
+/// Convolves each channel separately: `input` [N, C, H, W] as above, C a multiple of 8; `weight` [C, 1, rows, columns].
 [[nodiscard]] at::Tensor depthwise_convolution(const at::Tensor& input, const at::Tensor& weight,
                                                const at::Tensor& bias, const ConvGeometry& geometry);
 

@@ -8,17 +8,17 @@
 namespace lockstep::nn {
 namespace {
 
-// Tiles of 2x2. With fewer channels the sums around the products take most of the time.
+// Limits for tiles of 2x2. With fewer channels the transforms around the products take most of the time.
 constexpr std::int64_t kFewestChannels = 32;
-// More pairs of channels have weights that exceed the cache: 256 x 256 at 16 points are 2 MB of bfloat16.
+// The weights of more pairs of channels exceed the cache: 256 x 256 pairs at 16 points take 2 MB of bfloat16.
 constexpr std::int64_t kMostPairs = 256 * 256;
 // With fewer tiles the weights' transform costs more than the products save.
 constexpr std::int64_t kFewestTiles = 512;
-// bfloat16's weights are half as large; from so many tiles on they may come from the next-level cache.
+// bfloat16 weights are half as large. With at least kManyTiles tiles they may come from the next-level cache.
 constexpr std::int64_t kMostPairsOfMany = 512 * 512;
 constexpr std::int64_t kManyTiles = 1024;
 
-// Tiles of 4x4 save more, so fewer channels, larger weights and fewer results pay, too.
+// Tiles of 4x4 save more, so they pay off even with fewer channels, larger weights and fewer results.
 constexpr std::int64_t kFewestChannelsOfLarge = 16;
 constexpr std::int64_t kMostPairsOfLarge = 512 * 512;
 constexpr std::int64_t kFewestLargeTiles = 64;
@@ -44,7 +44,7 @@ ConvProcessor conv_processor() {
 }
 
 std::int64_t winograd_tile(const ConvShape& shape) {
-  // A tile takes 36 products of each pair of channels instead of 16. An eighth fewer products pay for its larger sums.
+  // A tile takes 36 products of each pair of channels instead of 16. Saving an eighth pays for the larger transforms.
   const bool saves = 8 * 36 * shape.large_tiles <= 7 * 16 * shape.tiles;
   return !shape.bfloat16 && shape.large_tiles > 0 && saves ? 4 : 2;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernel of a convolution: a table by shape, from measurements (docs/design/convolutions.md), so that a
-// run's bits never depend on timing. Free of libtorch.
+// Chooses the kernel of a convolution: a table by shape, from measurements (docs/design/convolutions.md), so that the
+// results of a run never depend on timing. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace lockstep::nn {
 
 enum class ConvKernel { kLibtorch, kThin, kWinograd, kDirect, kDepthwise };
 
-/// The shape of a convolution in one group, or of a depthwise one.
+/// The shape of a convolution that has one group or is depthwise.
 struct ConvShape {
   std::int64_t in = 0;
   std::int64_t out = 0;
-  std::int64_t tiles = 0;        ///< tiles of 2x2 results, of all images
-  std::int64_t large_tiles = 0;  ///< tiles of 4x4 results, of all images
-  bool bfloat16 = false;         ///< else float32
-  bool plain = true;             ///< 3x3 with padding 1 and stride 1
-  bool depthwise = false;        ///< each channel by itself; then `in` is `out`
+  std::int64_t tiles = 0;        ///< number of tiles of 2x2 results in all images
+  std::int64_t large_tiles = 0;  ///< number of tiles of 4x4 results in all images
+  bool bfloat16 = false;         ///< bfloat16; false: float32
+  bool plain = true;             ///< kernel 3x3 with padding 1 and stride 1
+  bool depthwise = false;        ///< each channel separately; then `in` is `out`
 };
 
 /// The instructions of a processor for bfloat16.
@@ -31,11 +31,11 @@ struct ConvProcessor {
 
 [[nodiscard]] ConvKernel conv_kernel(const ConvShape& shape, const ConvProcessor& processor);
 
-/// Returns the number of results on a side of Winograd's tiles: 4 in float32, unless the images are so small that tiles
-/// waste more products outside them than they save; else 2.
+/// Returns the number of results on a side of Winograd's tiles: 4 in float32, unless the images are so small that large
+/// tiles waste more products outside the images than they save; else 2.
 [[nodiscard]] std::int64_t winograd_tile(const ConvShape& shape);
 
-/// True if this processor multiplies matrices of that type with our kernels (nn/conv/direct.h).
+/// True if our kernels (nn/conv/direct.h) multiply matrices of this type on the processor.
 [[nodiscard]] bool direct_serves(bool bfloat16, const ConvProcessor& processor);
 
 }  // namespace lockstep::nn

@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Returns the shape of a single image: all have the same.
+/// Returns the shape of a single image; all images have the same shape.
 DirectConv depthwise_shape(const at::Tensor& input, const at::Tensor& weight, const ConvGeometry& geometry) {
   DirectConv conv = direct_shape(input, weight, geometry);
   conv.images = 1;
@@ -26,7 +26,7 @@ DirectConv depthwise_shape(const at::Tensor& input, const at::Tensor& weight, co
   return conv;
 }
 
-/// Returns [taps, channels].
+/// Returns the weights as [taps, channels].
 at::Tensor by_tap(const at::Tensor& weight) { return weight.reshape({weight.size(0), -1}).t().contiguous(); }
 
 /// Returns image `index` of a dense batch.
@@ -53,7 +53,7 @@ at::Tensor run_depthwise(const DirectPlan& plan, const at::Tensor& input, const 
   return out;
 }
 
-/// Sums within an image in float32, over images in order in double.
+/// Returns the gradient of the weights. Sums within an image in float32; over images in order, in double.
 at::Tensor depthwise_gradient(const DirectPlan& plan, const at::Tensor& input, const at::Tensor& grad,
                               const at::Tensor& weight) {
   detail::BlockSums sums(input.size(0), weight.numel());

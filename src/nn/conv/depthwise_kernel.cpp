@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Results at once, so that no sum waits for the one before it and one read of a weight serves all of them.
+// Results computed at once: no sum waits for the previous sum, and one read of a weight serves all results.
 constexpr std::int64_t kResults = 4;
 
 template <class T>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algorithm of direct.h for one instruction set, `Ops` (product-inl.h lists its members): part of the files that
-// are compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
+// The algorithm of direct.h for one instruction set, `Ops` (product-inl.h lists its members). The files that are
+// compiled with these instructions enabled include it inside their namespaces, so it has no include guard.
 
-/// A chunk of a class's results, and the first of their columns to compute.
+/// A chunk of a class's results, and the first column to compute of them.
 struct DirectPiece {
   const DirectClass* of = nullptr;
   std::int64_t first = 0;
@@ -33,18 +33,18 @@ template <class Ops, int kRows>
 struct DirectBlock {
   const typename Ops::Element* rows[kRows];
   typename Ops::Element* to[kRows];
-  std::int64_t count = 0;  ///< rows to store; the others repeat the last one
+  std::int64_t count = 0;  ///< number of rows to store; other rows repeat the last one
 };
 
-/// The weights of a block of columns, [taps, in / kGroup, width], from one of its vectors on.
+/// The weights of a block of columns, [taps, in / kGroup, width], starting with one of its vectors.
 template <class Ops>
 struct DirectOperand {
   const typename Ops::Unit* weights = nullptr;
   std::int64_t steps = 0;  ///< steps of a tap
   std::int64_t width = 0;
   std::int64_t channels = 0;        ///< channels read at a pixel
-  const float* bias = nullptr;      ///< the first column's, or null
-  std::int64_t stored_columns = 0;  ///< columns in memory, from the first on
+  const float* bias = nullptr;      ///< bias of the first column, or null
+  std::int64_t stored_columns = 0;  ///< columns in memory, starting with the first
 };
 
 template <class Ops, int kRows, int kCount>
@@ -140,7 +140,7 @@ void direct_pieces(const DirectPlan& plan, const DirectImages<typename Ops::Elem
   }
 }
 
-// If each unit of the sum is in its own page, so many units are packed for one vector of columns before the next.
+// Units packed for one vector of columns before the next vector. It matters if each unit of the sum is in its own page.
 constexpr std::int64_t kPackedSteps = 16;
 
 /// Packs the weights to [blocks of 64 columns, taps, in / kGroup, width, kGroup].
@@ -169,10 +169,10 @@ void direct_pack_of(const DirectPlan& plan, const DirectWeights& weights, typena
   }
 }
 
-// Units that are summed before the sum in memory is touched.
+// Units that are summed in registers before the sum in memory is updated.
 constexpr std::int64_t kDirectSteps = 256;
 
-/// Pixels' channels as the units of a product: [.., steps, 16 or 64], with consecutive pixels in a unit.
+/// The channels of pixels as the units of a product: [.., steps, 16 or 64], with consecutive pixels in a unit.
 template <class Ops>
 struct DirectUnits {
   const typename Ops::Element* pixels = nullptr;
@@ -190,7 +190,7 @@ struct DirectSpan {
   std::int64_t total = 0;
 };
 
-/// Writes the units in blocks of kBlock columns; the last one has the rest.
+/// Writes the units in blocks of kBlock columns; the last block may be narrower.
 template <class Ops, std::int64_t kBlock>
 void direct_units(const DirectUnits<Ops>& source, const DirectSpan& span, typename Ops::Unit* units) {
   using Element = typename Ops::Element;

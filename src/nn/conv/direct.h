@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of any kernel, stride, padding and dilation as products of matrices without copies, channels-last: the
-// rows of the left matrix are pixels, read in place. Pixels whose filters extend outside the image at the same taps are
-// computed together, so no product is spent on the zeros around it: for a 3x3 with dilation 6 on 9x9 pixels that is two
-// thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Free of libtorch.
+// Convolutions of any kernel, stride, padding and dilation as matrix products without copies, channels-last: the rows
+// of the left matrix are pixels, read in place. Pixels whose filters extend outside the image at the same taps are
+// computed together, so the zeros around it take no products. For a 3x3 kernel with dilation 6 on 9x9 pixels this saves
+// two thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::nn {
 
-/// One direction of a convolution.
+/// One axis of a convolution.
 struct DirectAxis {
   std::int64_t size = 1;  ///< pixels of the input
   std::int64_t kernel = 1;
@@ -34,9 +34,9 @@ struct DirectConv {
   [[nodiscard]] std::int64_t results() const { return rows.results() * columns.results(); }
 };
 
-/// Taps that are consecutive in memory as well as in the weights: they act as one tap of more channels.
+/// Taps that are consecutive in memory as well as in the weights: they act as one tap with more channels.
 struct DirectRun {
-  std::int64_t from = 0;  ///< pixels after a result's first one
+  std::int64_t from = 0;  ///< distance from a result's first pixel, in pixels
   std::int64_t tap = 0;
   std::int64_t taps = 1;
 };
@@ -56,14 +56,14 @@ struct DirectClass {
 /// Maps the pixels of an image to its results.
 struct DirectPlan {
   std::int64_t images = 0;
-  std::int64_t from_pixels = 0;  ///< pixels of an image
+  std::int64_t from_pixels = 0;  ///< pixels of an input image
   std::int64_t to_pixels = 0;
   std::int64_t in = 0;  ///< channels of the input
   std::int64_t out = 0;
   std::int64_t taps = 0;
   std::vector<DirectClass> classes;
 
-  /// Returns the number of pieces into which direct_forward() may be split.
+  /// Returns the number of pieces that direct_forward() can compute separately.
   [[nodiscard]] std::int64_t pieces() const;
 };
 
@@ -71,7 +71,7 @@ struct DirectPlan {
 /// Returns the plan of the gradient of the input: in and out swapped, taps reversed.
 [[nodiscard]] DirectPlan direct_backward_plan(const DirectConv& conv);
 
-/// The layout of the weights: an output, an input channel and a tap are at data + o out + i in + tap * tap.
+/// The layout of the weights: the weight of output channel o, input channel i and tap t is data[o out + i in + t tap].
 struct DirectWeights {
   const float* data = nullptr;
   std::int64_t out = 0;
@@ -87,7 +87,7 @@ struct DirectWeights {
 /// Returns the number of elements of the packed weights.
 [[nodiscard]] std::int64_t direct_packed_size(const DirectPlan& plan);
 
-/// float runs on any instruction set, bfloat16 (its 16 bits) only with winograd_has_bfloat16().
+/// Packs the weights. float runs on any instruction set, bfloat16 (as its 16 bits) only with winograd_has_bfloat16().
 void direct_pack(const DirectPlan& plan, const DirectWeights& weights, float* packed);
 void direct_pack(const DirectPlan& plan, const DirectWeights& weights, std::uint16_t* packed);
 
@@ -100,12 +100,12 @@ struct DirectImages {
   const float* bias = nullptr;  ///< [out], or null
 };
 
-/// Computes the pieces from `begin` to `end`. A result is one chain of sums over taps and channels, whatever its piece.
+/// Computes the pieces from `begin` to `end`. The order of a result's sums does not depend on its piece.
 void direct_forward(const DirectPlan& plan, const DirectImages<float>& images, std::int64_t begin, std::int64_t end);
 void direct_forward(const DirectPlan& plan, const DirectImages<std::uint16_t>& images, std::int64_t begin,
                     std::int64_t end);
 
-/// Pairs of pixels over the whole batch that are multiplied for the gradient of some taps' weights.
+/// Pairs of pixels, over the whole batch, whose products give the gradient of some taps' weights.
 struct DirectPairs {
   std::int64_t tap = 0;
   std::int64_t taps = 1;
@@ -113,7 +113,8 @@ struct DirectPairs {
   std::vector<std::int32_t> dy;  ///< [count]
 };
 
-/// Groups the taps: with few channels, neighbours share a group; with many, each is alone, without pixels outside.
+/// Groups the taps. With few channels, neighbouring taps share a group. With many, each is alone, without pixels
+/// outside.
 [[nodiscard]] std::vector<DirectPairs> direct_pairs(const DirectConv& conv);
 
 /// The tensors for the gradient of the weights.
@@ -121,7 +122,7 @@ template <class T>
 struct DirectGradient {
   const T* x = nullptr;   ///< [images, pixels, in]
   const T* dy = nullptr;  ///< [images, results, out]
-  float* sums = nullptr;  ///< [out, row]: taps, and in each the input's channels
+  float* sums = nullptr;  ///< [out, row]: a row has the taps, and for each the input channels
   std::int64_t row = 0;   ///< at least taps x in, rounded up to 16 unless in is a multiple of 16
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep::nn {
 namespace {
 
-/// A tap that is inside the image for some results, and its distance from their first pixel.
+/// A tap that is inside the image for some results, and the distance of its pixel from the start of the filter.
 struct Reach {
   std::int64_t tap = 0;
   std::int64_t from = 0;
@@ -24,7 +24,7 @@ struct AxisClass {
 };
 
 void add_place(std::vector<AxisClass>& classes, const std::vector<Reach>& taps, DirectPixel place) {
-  // Backwards: most places are in the middle, whose class came last.
+  // Searches backwards: most results are in the middle, whose class was added last.
   const auto met =
       std::find_if(classes.rbegin(), classes.rend(), [&](const AxisClass& one) { return one.taps == taps; });
   auto at = met == classes.rend() ? classes.end() : std::prev(met.base());
@@ -47,7 +47,7 @@ std::vector<AxisClass> forward_classes(const DirectAxis& axis) {
   return classes;
 }
 
-/// Groups the pixels of the input by the results that use them, with taps counted from the last.
+/// Groups the pixels of the input by the results that use them. Taps are counted from the last.
 std::vector<AxisClass> backward_classes(const DirectAxis& axis) {
   std::vector<AxisClass> classes;
   std::vector<Reach> taps;
@@ -107,13 +107,13 @@ std::vector<DirectClass> crossed(const std::vector<AxisClass>& rows, const std::
   return classes;
 }
 
-/// A tap along one axis: its pixels, -1 outside, and the results that use them.
+/// A tap along one axis: its pixels (-1: outside), and the results that use them.
 struct TapPlaces {
   std::vector<std::int32_t> from;
   std::vector<std::int32_t> to;
 };
 
-/// Returns the places for all results, or only for those for which the tap is inside.
+/// Returns the places for all results, or only for results for which the tap is inside.
 TapPlaces places_of_tap(const DirectAxis& axis, std::int64_t tap, bool all) {
   TapPlaces places;
   for (std::int64_t to = 0; to < axis.results(); ++to) {
@@ -126,7 +126,7 @@ TapPlaces places_of_tap(const DirectAxis& axis, std::int64_t tap, bool all) {
   return places;
 }
 
-/// Appends first + each of `from`; -1 stays -1.
+/// Appends first + x for each x of `from`; -1 stays -1.
 void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from, std::int64_t first) {
   const auto begin = static_cast<std::int32_t>(first);
   const std::size_t at = to.size();
@@ -134,7 +134,7 @@ void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from
   for (std::size_t i = 0; i < from.size(); ++i) to[at + i] = from[i] < 0 ? -1 : begin + from[i];
 }
 
-/// Adds tap `tap` to the pairs, for all results or only for those for which it is inside.
+/// Adds tap `tap` to the pairs, for all results or only for results for which it is inside.
 void add_tap(const DirectConv& conv, std::int64_t tap, bool all, DirectPairs& pairs) {
   const TapPlaces rows = places_of_tap(conv.rows, tap / conv.columns.kernel, all);
   const TapPlaces columns = places_of_tap(conv.columns, tap % conv.columns.kernel, all);
@@ -188,7 +188,7 @@ DirectPlan direct_backward_plan(const DirectConv& conv) {
 std::int64_t direct_packed_size(const DirectPlan& plan) { return direct_columns(plan.out) * plan.taps * plan.in; }
 
 std::vector<DirectPairs> direct_pairs(const DirectConv& conv) {
-  // The most columns of a group whose pixels fit the second-level cache beside the gradients.
+  // With more columns in a group, pixels and gradients would not fit into the second-level cache.
   constexpr std::int64_t kMostColumns = 640;
   const bool whole = conv.in % 16 != 0 || conv.taps() * conv.in <= kMostColumns;
   std::int64_t together = 1;

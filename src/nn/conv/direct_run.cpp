@@ -39,7 +39,7 @@ at::Tensor run_direct_in(const DirectPlan& plan, const at::Tensor& input, const 
   return out;
 }
 
-/// Runs groups of taps and blocks of output channels in parallel: each sum is one chain over the pixels.
+/// Runs groups of taps and blocks of output channels in parallel. Each sum runs over all pixels in order.
 template <class T>
 void sum_direct(const DirectConv& conv, const DirectGradient<T>& gradient) {
   const std::vector<DirectPairs> groups = direct_pairs(conv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `Ops` (product-inl.h) of float32. Part of the kernels' files, which are compiled once for each instruction set:
-// hence the unusual include guard.
+// The `Ops` (product-inl.h) for float32. Kernel files are compiled once for each instruction set, and include this file
+// each time: hence the unusual include guard.
 #if defined(LOCKSTEP_NN_FLOAT_VECTORS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_NN_FLOAT_VECTORS_INL
 #undef LOCKSTEP_NN_FLOAT_VECTORS_INL
@@ -31,7 +31,7 @@ struct Float {
   using V = hn::Vec<Tag>;
   static constexpr int kGroup = 1;
   static constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-  // 6 rows of so many sums, and their operands, fit the registers.
+  // 6 rows of kVectors sums, and their operands, fit into the registers.
   static constexpr int kVectors = kLanes == 16 ? 4 : 2;
 
   static HWY_INLINE V load(const float* at) { return hn::LoadU(Tag(), at); }
@@ -45,11 +45,11 @@ struct Float {
   static HWY_INLINE V sub(V a, V b) { return hn::Sub(a, b); }
   static HWY_INLINE V half(V v) { return hn::Mul(v, hn::Set(Tag(), 0.5F)); }
   static HWY_INLINE V times(V v, float factor) { return hn::Mul(v, hn::Set(Tag(), factor)); }
-  /// sum + v factor
+  /// Returns sum + v * factor.
   static HWY_INLINE V add_times(V sum, V v, float factor) { return hn::MulAdd(v, hn::Set(Tag(), factor), sum); }
   static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
   static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
-  /// Stores channels from `c` on of one pixel.
+  /// Stores a vector of channels of one pixel, from `c` on.
   static HWY_INLINE void join(const float* const (&from)[1], std::int64_t c, float* at) {
     hn::StoreU(hn::LoadU(Tag(), from[0] + c), Tag(), at);
   }
@@ -57,7 +57,7 @@ struct Float {
     for (std::int64_t i = 0; i < count; ++i) at[i] = from[0][c + i];
   }
 
-  /// Sets columns beyond `columns` to 0.
+  /// Packs weights. Columns beyond `columns` become 0.
   static HWY_INLINE void pack_columns(const PackedFrom& source, float* to, std::int64_t width) {
     if (source.column == 1 && source.columns == kLanes) {
       for (std::int64_t step = 0; step < source.steps; ++step) {

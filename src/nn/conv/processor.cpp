@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file is compiled once for each instruction set (foreach_target.h), as the kernels are.
+// Like the kernels, this file is compiled once for each instruction set (foreach_target.h).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/conv/processor.cpp"
 #include <hwy/foreach_target.h>
@@ -33,7 +33,7 @@ namespace {
 
 HWY_EXPORT(target_here);
 
-/// Highway calls AVX-512 AVX3, with a suffix for further instructions.
+/// Highway's name for AVX-512 is AVX3, with a suffix for further instructions.
 std::string vectors_name(std::string_view target) {
   if (target.starts_with("AVX3")) return "AVX-512";
   return std::string(target);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of matrices whose sums stay in registers, for one instruction set, `Ops`: part of the files that are
-// compiled with its instructions switched on, inside their namespaces. Hence neither an include guard nor includes.
+// Matrix products whose sums stay in registers, for one instruction set, `Ops`. The files that are compiled with its
+// instructions enabled include this file inside their namespaces, so it has no include guard.
 //
-// Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that follow
-// each other in the sum), kGroup (elements in a unit), kLanes, kVectors (of columns in a product's block), V (a vector
-// of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set (one unit in all
-// lanes), multiply_add (of units, to float32), interleave (kGroup vectors into one of units), join and join_part (the
-// same channels of kGroup pixels into a vector of units, or the first lanes of one), and pack_columns (float32 weights
-// into units). float32's also has times (a vector by a number) and add_times.
+// Ops has: Element (of the images), Unit (32 bits of a product's operands: one float32, or two bfloat16 that are
+// consecutive in the sum), kGroup (elements in a unit), kLanes, kVectors (vectors of columns in a block of the
+// product), V (a vector of float32); load, store (elements), load_sums, store_sums (float32), zero, add, sub, half, set
+// (one unit in all lanes), multiply_add (of units, to float32), interleave (kGroup vectors into one vector of units),
+// join and join_part (the same channels of kGroup pixels into a vector of units, or into its first lanes), and
+// pack_columns (float32 weights into units). float32's Ops also has times (a vector times a number) and add_times.
 
-/// A product of matrices: sums[r][c] = (add: itself +) the sum over s of a[r][s] b[s][c]. Strides are in units.
+/// A matrix product: sums[r][c] becomes (with `add`: increases by) the sum over s of a[r][s] * b[s][c]. Strides: units.
 template <class Ops>
 struct Product {
   std::int64_t rows = 0;
@@ -63,7 +63,7 @@ void product_columns(const Product<Ops>& p, std::int64_t column) {
   for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
 }
 
-/// Fewer vectors of columns take more rows: with some 24 sums in progress, none waits for another.
+/// Computes a product. Fewer vectors of columns take more rows: with about 24 sums in progress, none waits for another.
 template <class Ops>
 void product(const Product<Ops>& p) {
   constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;

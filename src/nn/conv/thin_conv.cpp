@@ -28,7 +28,7 @@ std::vector<float> padded_image(const float* image, std::int64_t height, std::in
   return plane;
 }
 
-/// `input` and `weight` have one type; sums are float32.
+/// Convolves. `input` and `weight` have the same type; sums are float32.
 at::Tensor run(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   const std::int64_t channels = weight.size(0);
   const at::Tensor pixels = input.to(at::kFloat).contiguous();
@@ -60,7 +60,8 @@ struct ThinGradients {
   at::Tensor bias;
 };
 
-/// `grad` is channels-last, of the input's type. Sums within an image are float32; over images in order in double.
+/// Computes the gradients. `grad` is channels-last, of the input's type. Sums within an image are float32; sums over
+/// images are double, in order.
 ThinGradients thin_gradients(const at::Tensor& input, const at::Tensor& grad) {
   const std::int64_t channels = grad.size(1);
   const at::Tensor pixels = input.to(at::kFloat).contiguous();

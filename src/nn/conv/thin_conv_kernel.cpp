@@ -16,10 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Pixels whose sums are in registers at once, so that no product waits for the one before it.
+// Pixels whose sums are in registers at once, so that no product waits for the previous one.
 constexpr std::int64_t kPixels = 4;
 
-/// One vector of channels: its weights, tap by tap.
+/// The weights of one vector of channels, tap by tap.
 template <class Tag>
 struct Taps {
   Tag d;
@@ -58,8 +58,8 @@ void image(const ThinConv& conv, const float* padded, T* out) {
   }
 }
 
-/// Adds one row's sums to the image's, for the first vector of channels of `grad` and `sums`: so few terms are added in
-/// float before they are rounded.
+/// Adds one row's sums to the image's sums, for the first vector of channels of `grad` and `sums`. Sums by row keep the
+/// rounding error of float small.
 template <class Tag, class T>
 HWY_INLINE void row_sums(const ThinConv& conv, Tag d, const float* padded, const T* grad, const ThinConvSums& sums) {
   const std::int64_t row = conv.width + 2;

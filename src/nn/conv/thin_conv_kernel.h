@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. With only a few products
-// for each stored value it should run at memory speed; general kernels pad the channel to a vector. Free of libtorch.
+// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. It has only a few
+// products for each stored value, so it should run at memory speed; general kernels pad the channel to a vector. Free
+// of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ struct ThinConv {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::int64_t channels = 0;       ///< channels of the output; a multiple of 8
-  const float* weights = nullptr;  ///< [9, channels]: by tap, row by row
+  const float* weights = nullptr;  ///< [9, channels]: the taps row by row
   const float* bias = nullptr;     ///< [channels]
 };
 
@@ -20,8 +21,8 @@ void thin_conv(const ThinConv& conv, const float* padded, float* out);
 /// Convolves one image, with results rounded to bfloat16 (as its 16 bits).
 void thin_conv(const ThinConv& conv, const float* padded, std::uint16_t* out);
 
-/// The gradients of one image: `grad` has the shape of `out` above; `weights` [9, channels] and `bias` [channels] are
-/// overwritten. The conv's own weights and bias are not read.
+/// The gradients that thin_conv_backward() computes for one image: `weights` [9, channels] and `bias` [channels] are
+/// overwritten. `grad` has the shape of `out` above. The weights and bias of `conv` are not read.
 struct ThinConvSums {
   float* weights = nullptr;
   float* bias = nullptr;

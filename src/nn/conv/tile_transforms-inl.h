@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd's sums before and after the products, along one side of a tile (winograd.h): part of the files that are
-// compiled for one instruction set, inside their namespaces. Hence neither an include guard nor includes.
+// Winograd's transforms before and after the products, along one side of a tile (winograd.h). The files that are
+// compiled for one instruction set include this file inside their namespaces, so it has no include guard.
 //
-// A tile of kTile results has kTile + 2 neighbours, and as many points. Lavin and Gray's names of the matrices are in
-// brackets. F(2, 3) has their points 0, 1, -1 and infinity. F(4, 3) has 0, 3/4, -3/4, 3/2, -3/2 and infinity instead of
-// 0, 1, -1, 2, -2 and infinity: the numbers are exact, and results 2 to 4 times closer, because no power of a point is
-// much larger than the others.
+// Along a side, kTile results depend on kTile + 2 input pixels, which give as many points. Lavin and Gray's names of
+// the matrices are in brackets. F(2, 3) uses their points 0, 1, -1 and infinity. F(4, 3) uses 0, 3/4, -3/4, 3/2, -3/2
+// and infinity instead of 0, 1, -1, 2, -2 and infinity. These are exact in binary, and results are 2 to 4 times more
+// accurate, because no power of a point is much larger than the others.
 
 template <class Ops, int kTile>
 struct Transform;
@@ -14,26 +14,26 @@ template <class Ops>
 struct Transform<Ops, 2> {
   using V = typename Ops::V;
 
-  /// The points of neighbours (B^T).
+  /// Computes the points of input pixels (B^T).
   static LOCKSTEP_KERNEL_INLINE void inputs(const V (&from)[4], V (&to)[4]) {
     to[0] = Ops::sub(from[0], from[2]);
     to[1] = Ops::add(from[1], from[2]);
     to[2] = Ops::sub(from[2], from[1]);
     to[3] = Ops::sub(from[1], from[3]);
   }
-  /// The results of points (A^T).
+  /// Computes the results of points (A^T).
   static LOCKSTEP_KERNEL_INLINE void results(const V (&from)[4], V (&to)[2]) {
     to[0] = Ops::add(Ops::add(from[0], from[1]), from[2]);
     to[1] = Ops::sub(Ops::sub(from[1], from[2]), from[3]);
   }
-  /// The points of the results' gradients (A).
+  /// Computes the points of the results' gradients (A).
   static LOCKSTEP_KERNEL_INLINE void gradients(const V (&from)[2], V (&to)[4]) {
     to[0] = from[0];
     to[1] = Ops::add(from[0], from[1]);
     to[2] = Ops::sub(from[0], from[1]);
     to[3] = Ops::sub(Ops::zero(), from[1]);
   }
-  /// The points of weights (G).
+  /// Computes the points of weights (G).
   static LOCKSTEP_KERNEL_INLINE void weights(const V (&from)[3], V (&to)[4]) {
     const V ends = Ops::add(from[0], from[2]);
     to[0] = from[0];
@@ -41,7 +41,7 @@ struct Transform<Ops, 2> {
     to[2] = Ops::half(Ops::sub(ends, from[1]));
     to[3] = from[2];
   }
-  /// The weights' gradients of points (G^T).
+  /// Computes the gradients of the weights from points (G^T).
   static LOCKSTEP_KERNEL_INLINE void weight_gradients(const V (&from)[4], V (&to)[3]) {
     const V both = Ops::half(Ops::add(from[1], from[2]));
     to[0] = Ops::add(from[0], both);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The algorithm of winograd.h for one instruction set, `Ops` (product-inl.h lists its members), and for tiles of kTile
-// x kTile results (tile_transforms-inl.h): part of the files that are compiled with its instructions switched on,
-// inside their namespaces. Hence neither an include guard nor includes.
+// x kTile results (tile_transforms-inl.h). The files that are compiled with these instructions enabled include it
+// inside their namespaces, so it has no include guard.
 
-// Tiles whose points are in the cache at once: their sums for 64 channels, and the points of 128.
+// Tiles processed at once: their sums for 64 channels, and their points for 128 channels, fit into the cache.
 constexpr std::int64_t kTiles = 24;
 constexpr std::int64_t kColumns = 64;
-// Tiles summed before the sum in memory is touched, in sums over tiles.
+// In sums over tiles, the tiles summed in registers before the sum in memory is updated.
 constexpr std::int64_t kSummedTiles = 128;
-// The distance between the sums of two points: no power of two, so a tile's points are in different sets of the cache.
+// The distance between the sums of two points: not a power of two, so that a tile's points are in different cache sets.
 constexpr std::int64_t kSumsStep = kTiles * kColumns + 16;
 
-/// The distance between the elements of two points, for so many channels: no power of two either.
+/// Returns the distance between the elements of two points, for `channels` channels: not a power of two either.
 template <class Ops>
 constexpr std::int64_t point_step(std::int64_t channels) {
   return kTiles * channels + Ops::kLanes * Ops::kGroup;
@@ -20,13 +20,13 @@ constexpr std::int64_t point_step(std::int64_t channels) {
 /// Consecutive tiles of one row.
 struct Run {
   std::int64_t image = 0;
-  std::int64_t y = 0;  ///< row of the first pixels
+  std::int64_t y = 0;  ///< row of the tiles' first pixels
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t at = 0;  ///< index of `first` in the block of the run
 };
 
-/// Returns the run that begins at tile (or group of tiles) `at` of all, with `per_row` in a row, and ends before `end`.
+/// Returns the run that begins at tile (or group of tiles) `at` and ends before `end`. `per_row`: tiles in a row.
 inline Run run_at(const Winograd& conv, std::int64_t at, std::int64_t end, std::int64_t per_row) {
   const std::int64_t rows = conv.image_tile_rows();
   const std::int64_t row = at / per_row;
@@ -35,7 +35,7 @@ inline Run run_at(const Winograd& conv, std::int64_t at, std::int64_t end, std::
       .image = row / rows, .y = row % rows * conv.tile, .first = first, .count = std::min(per_row - first, end - at)};
 }
 
-/// Images of so many channels, and a row of zeros.
+/// The images, their number of channels, and a row of zeros.
 template <class T>
 struct Rows {
   const T* images = nullptr;
@@ -57,7 +57,7 @@ LOCKSTEP_KERNEL_INLINE typename Ops::V pixel(const Winograd& conv, const typenam
   return x < 0 || x >= conv.width ? Ops::zero() : Ops::load(row + x * channels);
 }
 
-/// Returns the same, less the level if the row is in the image.
+/// Does the same as pixel(), but subtracts the level. `level` is zero if the row is outside.
 template <class Ops, bool kLevel>
 LOCKSTEP_KERNEL_INLINE typename Ops::V input_pixel(const Winograd& conv, const typename Ops::Element* row,
                                                    std::int64_t x, typename Ops::V level) {
@@ -72,7 +72,7 @@ LOCKSTEP_KERNEL_INLINE typename Ops::V level_of(const Winograd& conv, const floa
   return kLevel && y >= 0 && y < conv.height ? Ops::load_sums(level + channel) : Ops::zero();
 }
 
-/// The sources of a run's points.
+/// The inputs from which a run's points are computed.
 template <class Ops>
 struct Inputs {
   const typename Ops::Element* x = nullptr;
@@ -80,7 +80,7 @@ struct Inputs {
   const float* level = nullptr;
 };
 
-/// Computes the points of a run's tiles: `points` [side x side, point_step()], with [kTiles, in] in it.
+/// Computes the points of a run's tiles: `points` is [side x side, point_step()]; a point has [kTiles, in].
 template <class Ops, int kTile, bool kLevel>
 void points_of_run(const Winograd& conv, const Inputs<Ops>& inputs, const Run& run, typename Ops::Element* points) {
   using V = typename Ops::V;
@@ -117,7 +117,7 @@ void points_of_run(const Winograd& conv, const Inputs<Ops>& inputs, const Run& r
   }
 }
 
-/// The target of a run's results, and their sums [side x side, kSumsStep], with [kTiles, kColumns] in them.
+/// The memory for a run's results, and their sums, [side x side, kSumsStep]; a point has [kTiles, kColumns].
 template <class Ops>
 struct Results {
   const float* sums = nullptr;
@@ -143,7 +143,7 @@ LOCKSTEP_KERNEL_INLINE void tile_results(const float* sums, typename Ops::V (&re
   for (int i = 0; i < kTile; ++i) Transform<Ops, kTile>::results(half[i], results[i]);
 }
 
-/// `kBorder`: the bias is [16, out], by border.
+/// Computes the results of a run. `kBorder`: the bias is [16, out], by border.
 template <class Ops, int kTile, bool kBorder>
 void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to) {
   const std::int64_t rows = std::min<std::int64_t>(kTile, conv.height - run.y);
@@ -166,7 +166,7 @@ void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to
   }
 }
 
-/// Calls f(run) for each run of tiles (or groups of them) from `begin` to `end`, a block.
+/// Calls f(run) for each run of tiles (or groups of tiles) in the block from `begin` to `end`.
 template <class F>
 LOCKSTEP_KERNEL_INLINE void for_runs(const Winograd& conv, std::int64_t begin, std::int64_t end, std::int64_t per_row,
                                      F f) {
@@ -261,8 +261,8 @@ void units_of_inputs(const Winograd& conv, const Inputs<Ops>& inputs, const Run&
   }
 }
 
-/// Does the same for the results' gradients: `units` [side, blocks of kColumns of out, groups of kSummedTiles,
-/// kColumns], so that a product's operand is one piece of memory.
+/// Does the same for the results' gradients: `units` is [side, blocks of kColumns of out, groups of kSummedTiles,
+/// kColumns], so that a product's operand is contiguous.
 template <class Ops, int kTile, int kPart>
 void units_of_gradients(const Winograd& conv, const typename Ops::Element* dy, const Run& run,
                         const typename Ops::Element* zeros, typename Ops::Unit* units) {
@@ -367,7 +367,7 @@ LOCKSTEP_KERNEL_INLINE void weight_points(const WinogradWeights& weights, std::i
   }
 }
 
-/// Packs to [points, blocks of kColumns of out, in / kGroup, kColumns, kGroup]: a product's operand is contiguous.
+/// Packs weights to [points, blocks of kColumns of out, in / kGroup, kColumns, kGroup]: operands are contiguous.
 template <class Ops, int kTile>
 void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::Element* packed) {
   using V = typename Ops::V;
@@ -378,7 +378,7 @@ void pack(const Winograd& conv, const WinogradWeights& weights, typename Ops::El
   for (std::int64_t o = 0; o < conv.out; o += Ops::kLanes) {
     const std::int64_t block = o / kColumns * kColumns;
     const std::int64_t width = std::min(kColumns, conv.out - block);
-    // Weights of neighbouring input channels share a cache line, and the cache holds that many lines.
+    // Weights of neighbouring input channels share a cache line, and the cache holds the lines of all columns.
     for (std::int64_t step = 0; step < steps; ++step) {
       auto* to = units + block * steps + step * width + o - block;
       V points[kGroup][kSide][kSide];
@@ -426,7 +426,7 @@ void unpack(const Winograd& conv, const float* sums, const WinogradWeights& grad
 template <class Ops>
 void sum_pixels(const typename Ops::Element* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   for (std::int64_t c = 0; c < channels; c += Ops::kLanes) Ops::store_sums(Ops::zero(), sums + c);
-  // Sums 32 pixels in registers, so that the sums in memory are few and their numbers have similar sizes.
+  // Sums 32 pixels in registers, so that few sums go to memory, and the numbers that are added have similar sizes.
   for (std::int64_t first = 0; first < pixels; first += 32) {
     const std::int64_t stop = std::min<std::int64_t>(first + 32, pixels);
     for (std::int64_t c = 0; c < channels; c += Ops::kLanes) {

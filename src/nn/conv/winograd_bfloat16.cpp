@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bfloat16 by AVX-512's own products. Highway lacks them in the version we build with, so this file uses the
-// processor's intrinsics.
+// Winograd with AVX-512's bfloat16 products. Our version of Highway lacks them, so this file uses intrinsics.
 #include <algorithm>
 #include <bit>
 #include <cstddef>

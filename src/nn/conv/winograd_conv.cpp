@@ -37,7 +37,7 @@ WinogradWeights weights_of(const at::Tensor& weight) {
           .column = weight.stride(3)};
 }
 
-/// `T` is the type in memory: float, or bfloat16's 16 bits.
+/// Returns a tensor's data. `T` is the type in memory: float, or the 16 bits of bfloat16.
 template <class T>
 T* data_of(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
@@ -48,8 +48,8 @@ at::Tensor images_of(const Winograd& conv, const at::TensorOptions& options) {
                    options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
-/// Returns the level of each input channel, which winograd_level.h subtracts in bfloat16; empty: there is none. float32
-/// is precise enough without levels.
+/// Returns the level of each input channel (winograd_level.h) for bfloat16; empty if there are no levels. float32 is
+/// precise enough without them.
 template <class T>
 std::vector<float> level_of(const Winograd& conv, const at::Tensor& input) {
   if constexpr (std::is_same_v<T, float>) return {};
@@ -95,8 +95,8 @@ void sum_weights(const Winograd& conv, const WinogradPart<T>& all, const at::Ten
   });
 }
 
-/// Adds to the weights' gradient the part that comes from the levels that were subtracted. Sums each image separately,
-/// then adds the images in order, so that the threads do not change the result.
+/// Adds the effect of the subtracted levels to the gradient of the weights. Sums each image separately, then adds the
+/// images in order, so that the number of threads does not change the result.
 void add_level(const Winograd& conv, const std::vector<float>& level, const at::Tensor& grad,
                const WinogradWeights& gradient) {
   const auto size = static_cast<std::size_t>(9 * conv.out);
@@ -112,7 +112,7 @@ void add_level(const Winograd& conv, const std::vector<float>& level, const at::
   winograd_add_level(conv, level, sums, gradient);
 }
 
-/// Returns the gradient in `weight`'s layout.
+/// Returns the gradient of the weights, in the layout of `weight`.
 template <class T>
 at::Tensor weight_gradient(const Winograd& conv, const at::Tensor& input, const at::Tensor& grad,
                            const at::Tensor& weight) {
@@ -144,7 +144,7 @@ void sum_images(const at::Tensor& grad, const at::Tensor& sums) {
   });
 }
 
-/// Sums over the pixels of each image, then over the images.
+/// Returns the gradient of the bias: sums over the pixels of each image, then over the images.
 at::Tensor bias_gradient(const at::Tensor& grad) {
   const at::Tensor sums = at::empty({grad.size(0), grad.size(1)}, grad.options().dtype(at::kFloat));
   if (grad.scalar_type() == at::kFloat) {
@@ -180,7 +180,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     const Winograd conv = shape_of(input, weight, context->saved_data["tile"].toInt());
     Winograd turned = conv;
     std::swap(turned.in, turned.out);
-    variable_list result(4);  // the tile has no gradient
+    variable_list result(4);  // input, weight, bias and tile, of which the tile has no gradient
     if (input_wanted) result[0] = run(turned, grad, weights_of(weight).turned(), nullptr);
     if (weight_wanted) result[1] = weight_gradient(conv, input, grad, weight);
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = bias_gradient(grad);

@@ -8,14 +8,14 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kSampledPixels = 256;  // the mean is off by 1/16 of the deviation, which does not matter
+constexpr std::int64_t kSampledPixels = 256;  // the mean is off by about 1/16 of the deviation, which does not matter
 constexpr std::int64_t kTaps = 9;
 
 float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
 /// Returns the i-th pixel of the sample. The step has no divisor in common with a width or a number of pixels.
 std::int64_t sampled_pixel(std::int64_t i, std::int64_t pixels) {
-  constexpr std::int64_t kStep = 2654435761;  // a prime: Knuth's, of multiplicative hashing
+  constexpr std::int64_t kStep = 2654435761;  // Knuth's prime for multiplicative hashing
   return i * kStep % pixels;
 }
 
@@ -33,7 +33,7 @@ std::vector<float> level_taps(const Winograd& conv, const WinogradWeights& weigh
   return taps;
 }
 
-/// True if a weight's pixel is inside for a result at that border, see winograd_border().
+/// True if the pixel of weight `tap` is inside the image for a result at `border`, see winograd_border().
 bool is_inside(std::int64_t border, std::int64_t tap) {
   const bool above = tap / 3 == 0 && (border & 8) != 0;
   const bool below = tap / 3 == 2 && (border & 4) != 0;
@@ -61,7 +61,7 @@ std::vector<float> winograd_level(const std::uint16_t* x, std::int64_t pixels, s
   for (std::size_t c = 0; c < sums.size(); ++c) {
     const double mean = sums[c] / static_cast<double>(count);
     const double variance = squares[c] / static_cast<double>(count) - mean * mean;
-    // False also for NaN and infinity, so that they affect only results of their own pixels.
+    // NaN and infinity get no level, so that they affect only results near their own pixels.
     if (!(mean * mean > variance)) continue;
     level[c] = static_cast<float>(mean);
     any = true;

@@ -14,23 +14,23 @@ struct Span {
   std::int64_t end = 0;
 };
 
-/// Dropout: a bit for each element in memory order, set for those that are kept. No bits: no dropout.
+/// The elements that dropout keeps: a bit for each element in memory order, set if it is kept. Null: no dropout.
 struct KeptBits {
-  const std::uint8_t* bits = nullptr;  ///< with at least 4 readable bytes after the last one
+  const std::uint8_t* bits = nullptr;  ///< bits, with at least 4 readable bytes after the last
   float scale = 1;                     ///< factor of the elements that are kept
 };
 
-/// Computes in * (kept ? scale : 0): NaN stays NaN. It is its own backward.
+/// Computes in * (kept ? scale : 0): NaN stays NaN. Backward is the same operation.
 void dropout_pass(ElementType type, const void* in, void* out, Span span, const KeptBits& kept);
 
-/// Computes max(0, in), and a bit for each element that is above 0 or NaN: the gradient passes there. The span begins
-/// at a multiple of 8; whole bytes are written.
+/// Computes max(0, in), and sets the bit of each element that is above 0 or NaN, which the gradient passes. The span
+/// begins at a multiple of 8; whole bytes are written.
 void relu_pass(ElementType type, const void* in, void* out, std::uint8_t* bits, Span span);
 
 /// Passes `grad` to the elements whose bit is set.
 void relu_backward_pass(ElementType type, const void* grad, const std::uint8_t* bits, void* grad_in, Span span);
 
-/// Rows of [rows, channels].
+/// Rows [begin, end) of a matrix [rows, channels].
 struct Rows {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -40,14 +40,14 @@ struct Rows {
 /// Computes max(0, values + bias) * (kept ? scale : 0), in place. `bias`: float32, [channels].
 void bias_relu_pass(ElementType type, void* values, const Rows& rows, const float* bias, const KeptBits& kept);
 
-/// The gradient before bias, dropout and ReLU from that after them, and its sums by channel over these rows. A result
-/// above 0 shows that the element was kept and passed, so nothing else needs to be stored.
+/// Computes the gradient before bias, dropout and ReLU from the gradient after them, and its sums by channel over the
+/// rows. A result above 0 shows that dropout and ReLU passed the element, so nothing else needs to be stored.
 struct BiasReluBackward {
   ElementType type;
   const void* out;
   const void* grad;
   void* grad_in;
-  float scale;  ///< dropout's
+  float scale;  ///< dropout's factor
 };
 void bias_relu_backward_pass(const BiasReluBackward& pass, const Rows& rows, float* sums_padded);
 

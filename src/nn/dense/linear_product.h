@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three products of a linear layer by our kernels (nn/conv/direct.h).
+// The three products of a linear layer, computed by our kernels (nn/conv/direct.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -10,11 +10,11 @@ namespace lockstep::nn::detail {
 /// True if the functions below accept rows of that type and float32 weights [out, in].
 [[nodiscard]] bool has_linear_product(at::ScalarType type, const at::Tensor& weight);
 
-/// Returns [..., out] of the rows' type. `rows` [..., in], contiguous; `bias` float32 [out], contiguous, or undefined.
+/// Returns [..., out] in the type of `rows`. `rows` [..., in], `bias` float32 [out] or undefined: contiguous.
 [[nodiscard]] at::Tensor linear_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias);
-/// Returns [..., in] from `grad` [..., out], contiguous, and in its type.
+/// Returns the gradient of the input, [..., in], in the type of `grad`, which is [..., out] and contiguous.
 [[nodiscard]] at::Tensor linear_input_gradient(const at::Tensor& grad, const at::Tensor& weight);
-/// Returns the gradient in float32, in `weight`'s layout. `grad` and `rows`: contiguous and of one type.
+/// Returns the gradient of the weight in float32, in the layout of `weight`. `grad`, `rows`: contiguous, of one type.
 [[nodiscard]] at::Tensor linear_weight_gradient(const at::Tensor& grad, const at::Tensor& rows,
                                                 const at::Tensor& weight);
 

@@ -26,7 +26,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLinearElements = 1 << 15;  // elements of a block of rows
-constexpr std::int64_t kLinearRows = 128;          // the fewest rows of a block, whose columns are summed separately
+constexpr std::int64_t kLinearRows = 128;          // the fewest rows of a block; each block has its own sums by column
 
 std::int64_t rows_in_block(std::int64_t channels) { return std::max(kLinearRows, kLinearElements / channels); }
 
@@ -41,7 +41,7 @@ void activate(const at::Tensor& product, const at::Tensor& bias, const at::Tenso
   });
 }
 
-/// Multiplies in float32 if the type's products are slow.
+/// Multiplies matrices, in float32 if products of their type are slow.
 at::Tensor multiplied(const at::Tensor& rows, const at::Tensor& columns) {
   const at::ScalarType type = rows.scalar_type();
   if (!detail::multiplies_slowly(type)) return rows.mm(columns);
@@ -67,7 +67,7 @@ at::Tensor filled_dropout_bits(std::int64_t numel, double dropout) {
   return made.bits;
 }
 
-/// The gradient before bias, dropout and ReLU, and the bias's.
+/// The gradient before bias, dropout and ReLU, and the gradient of the bias.
 struct Gradients {
   at::Tensor product;
   at::Tensor bias;
@@ -93,11 +93,11 @@ Gradients deactivate(const at::Tensor& grad, const at::Tensor& out, double dropo
 
 class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> {
  public:
-  /// `input` has the type of the product, which may differ from the parameters'. `bias` is optional, because a Function
-  /// takes no undefined tensor.
+  /// `input` has the type of the product, which may differ from the parameters'. `bias` is optional, because a
+  /// torch::autograd::Function takes no undefined tensor.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const c10::optional<at::Tensor>& bias, double dropout) {
-    // Casts the weight before libtorch's autocast: a weight that it cached here, without gradients, would stay without.
+    // Casts the weight here, not in autocast: autocast would cache the weight without gradients, and use it later.
     const bool ours = detail::has_linear_product(input.scalar_type(), weight);
     const at::Tensor rows = ours ? input.contiguous() : input;
     const at::Tensor rounded = ours ? weight : weight.to(input.scalar_type());

@@ -69,7 +69,7 @@ class ScaleShift : public torch::autograd::Function<ScaleShift> {
       const at::Tensor grad = grads[0].contiguous(input.suggest_memory_format());
       return kernel_gradients(grad, input, scale, context->needs_input_grad(0));
     }
-    // In the parameters' type: float32, except for a test in float64.
+    // Sums in the parameters' type: float32, or float64 in a test.
     const at::ScalarType type = scale.scalar_type();
     return {grads[0] * scale[0], (grads[0] * input).sum(type).view({1}), grads[0].sum(type).view({1})};
   }
@@ -78,7 +78,7 @@ class ScaleShift : public torch::autograd::Function<ScaleShift> {
 }  // namespace
 
 at::Tensor scale_shift(const at::Tensor& input, const at::Tensor& scale, const at::Tensor& shift) {
-  // The kernel reads the numbers, and a tracer would keep those instead of the parameters.
+  // The kernel reads the values of scale and shift, so a tracer would record constants instead of parameters.
   if (uses_plain_operators()) return input * scale[0] + shift[0];
   RECORD_FUNCTION("lockstep::scale_shift", std::vector<c10::IValue>({input}));
   return ScaleShift::apply(input, scale, shift);

@@ -23,7 +23,7 @@ struct ScaleShiftSums {
   float times_x = 0;
   float plain = 0;
 };
-/// Writes scale * grad to `grad_in`, unless that is null.
+/// Writes scale * grad to `grad_in` unless it is null, and returns the sums.
 ScaleShiftSums scale_shift_backward(const ScaleShiftSpan& span, float scale, const void* grad, void* grad_in);
 
 }  // namespace lockstep::nn

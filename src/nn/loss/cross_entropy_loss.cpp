@@ -24,7 +24,7 @@ struct Shared {
   detail::Reduction reduction;
 };
 
-/// Returns the sum of the weights of the targets' classes, the divisor of a mean.
+/// Returns the sum of the weights of the targets' classes, by which a mean is divided.
 double weight_of(const at::Tensor& target, const Shared& shared) {
   const auto* classes_of = target.data_ptr<std::int64_t>();
   const auto* weight = shared.weight.data_ptr<float>();
@@ -81,7 +81,7 @@ class CrossEntropyOf final : public detail::LossKernel {
     });
   }
 
-  /// For classes that are not neighbours in memory: one image after the other, each in blocks.
+  /// Computes the losses if the classes are not adjacent in memory: image by image, each in blocks.
   void images(const CrossEntropy& all, const at::Tensor& logits, float* losses) const {
     const std::int64_t pixels = target_.numel() / logits.size(0);
     const std::int64_t bytes = all.classes * pixels * static_cast<std::int64_t>(logits.element_size());
@@ -109,7 +109,7 @@ bool can_run(const at::Tensor& logits, const at::Tensor& target, const CrossEntr
   if (weight.defined() && !(detail::is_float_vector(weight) && weight.numel() == logits.size(1))) return false;
   const double smoothing = layer.options.label_smoothing();
   if (smoothing < 0 || smoothing > 1) return false;
-  // libtorch 1.13 has no cross entropy of bfloat16 that computes in float32 to compare with.
+  // bfloat16 has no entry in the table, since libtorch 1.13 has no bfloat16 cross entropy that computes in float32.
   return logits.scalar_type() == at::kBFloat16 || cross_entropy_is_faster(target.numel(), logits.size(1));
 }
 

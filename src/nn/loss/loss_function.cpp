@@ -39,7 +39,7 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
     if (incoming.dim() > 0)
       return {
           grad.mul(incoming.unsqueeze(context->saved_data["class_dimension"].toInt()).to(grad.scalar_type())), {}, {}};
-    // The usual case: the loss itself was asked for its gradient.
+    // The factor is usually 1: backward() was called on the loss itself.
     const auto factor = incoming.item<double>();
     return {factor == 1 ? grad : grad.mul(factor), {}, {}};
   }

@@ -20,26 +20,26 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Pixels whose classes are processed together: their numbers stay in the first-level cache for a few dozen classes.
+// Pixels whose classes are processed together: with a few dozen classes their numbers stay in the first-level cache.
 constexpr std::int64_t kTile = 64;
 
-/// Highway's exponential of NaN is 0.
+/// Returns the exponential; it keeps NaN, for which Highway's is 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
 
-/// Loss and gradient of elements of multi-label.
+/// Loss and gradient of the elements of a multi-label loss.
 struct LossAndSlope {
   hn::Vec<Floats> loss;
   hn::Vec<Floats> slope;
 };
 
-/// By exp(-|x|), which never overflows.
+/// Computes both from exp(-|x|), which never overflows.
 HWY_INLINE LossAndSlope multi_label(Floats d, hn::Vec<Floats> x, hn::Vec<Floats> y) {
   const auto one = hn::Set(d, 1.0F);
   const auto e = exponential(d, hn::Neg(hn::Abs(x)));
   const auto straight = hn::NegMulAdd(x, y, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
-  const auto larger = hn::Div(one, hn::Add(one, e));  // the larger one of s(x) and 1 - s(x)
+  const auto larger = hn::Div(one, hn::Add(one, e));  // the larger of s(x) and 1 - s(x)
   const auto s = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, larger), larger);
   return {hn::Add(straight, hn::Log1p(d, e)), hn::Sub(s, y)};
 }
@@ -73,11 +73,11 @@ HWY_INLINE float to_float(std::uint16_t bits) {
   return value;
 }
 
-/// The weights of the hard and smooth parts of one element's loss.
+/// The weights of the hard and smooth parts of an element's loss.
 struct Parts {
   float hard;
-  float smooth;  ///< times a class's weight
-  float total;   ///< their sum over the classes
+  float smooth;  ///< factor of each class's weight
+  float total;   ///< sum of hard, and of smooth over the classes
 };
 
 HWY_INLINE Parts parts_of(const CrossEntropy& loss, std::int64_t target) {
@@ -98,7 +98,7 @@ HWY_INLINE float largest_of(const T* x, std::int64_t count) {
   return hn::GetLane(hn::MaxOfLanes(d, largest));
 }
 
-/// Sums over a row's classes: of the exponentials, which stay in `exponentials`, and of w (x - largest).
+/// Sums over a row's classes: the exponentials, which are also stored, and w * (x - largest).
 struct RowSums {
   float exponentials;
   float weighted;
@@ -120,13 +120,13 @@ HWY_INLINE RowSums row_sums(const CrossEntropy& loss, const T* x, float largest,
   return {sum_of(d, sum), sum_of(d, weighted)};
 }
 
-/// Computes grad = scale (total p - smooth w), less scale hard at the target.
+/// Computes grad = scale * (total * p - smooth * w), minus scale * hard at the target.
 template <class T>
 HWY_INLINE void row_gradient(const CrossEntropy& loss, std::int64_t row, const Parts& parts, float sum,
                              float* exponentials) {
   const std::int64_t target = loss.target[row];
   if (target != loss.ignored && parts.total != 0) {
-    // Subtracts in units of an exponential, so that one pass writes all of it.
+    // Subtracts the hard part from the target's exponential, so that one pass writes the whole gradient.
     exponentials[target] -= parts.hard * sum / parts.total;
   }
   const float factor = parts.total == 0 ? 0 : loss.scale * parts.total / sum;
@@ -159,7 +159,7 @@ void rows(const CrossEntropy& loss, LossRange range, float* losses) {
   }
 }
 
-/// A tile of pixels: numbers by pixel, and the exponentials as [classes, kTile].
+/// A tile of pixels: the numbers of each pixel, and the exponentials as [classes, kTile].
 struct Tile {
   explicit Tile(std::int64_t classes) : exponentials(static_cast<std::size_t>(classes * kTile)) {}
 
@@ -197,7 +197,7 @@ HWY_INLINE void tile_sums(const CrossEntropy& loss, const T* x, std::int64_t pix
   }
 }
 
-/// Computes the losses and each pixel's gradient factors, and subtracts the target's part in units of an exponential.
+/// Computes the losses and each pixel's gradient factors, and subtracts the hard part from the target's exponential.
 template <class T>
 HWY_INLINE void tile_losses(const CrossEntropy& loss, const T* x, std::int64_t pixels, Tile& tile, float* losses) {
   for (std::int64_t i = 0; i < tile.count; ++i) {
@@ -208,7 +208,7 @@ HWY_INLINE void tile_losses(const CrossEntropy& loss, const T* x, std::int64_t p
     tile.by[i] = 0;
     losses[pixel] = 0;
     if (parts.total == 0) {
-      // 0 times NaN would be NaN.
+      // Sets exponentials to 0, because 0 times NaN would be NaN.
       for (std::int64_t c = 0; c < loss.classes; ++c) tile.exponentials[static_cast<std::size_t>(c * kTile + i)] = 0;
       continue;
     }

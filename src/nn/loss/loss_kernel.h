@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses whose forward computes the gradient in the same pass, because both need the same exponentials. Arithmetic is
-// float32 for both element types. Free of libtorch.
+// Losses whose forward computes the gradient in the same pass, because both need the same exponentials. Both element
+// types are computed in float32. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct MultiLabelLoss {
   std::int64_t classes = 0;
   const void* logits = nullptr;
   const float* target = nullptr;
-  const float* weight = nullptr;  ///< [classes], or none
+  const float* weight = nullptr;  ///< [classes], or null
   float scale = 1;                ///< factor of the gradient
-  void* grad = nullptr;           ///< or none
+  void* grad = nullptr;           ///< memory for the gradient, or null
 };
 
-/// Writes the sum over the classes of each row in the range to `losses`, whose first element is row 0's.
+/// Writes the sum over the classes of each row in the range to `losses`, whose first element belongs to row 0.
 void multi_label_loss(const MultiLabelLoss& loss, LossRange rows, float* losses);
 
-/// Cross entropy with a class for each element (a row, or a pixel of an image). With m the part of the smoothing, C
-/// classes and class y: loss = -(1 - m) w_y log p_y - (m / C) sum over c of w_c log p_c.
+/// Cross entropy with a class for each element (a row, or a pixel of an image). With m the label smoothing, C classes
+/// and target class y: loss = -(1 - m) w_y log p_y - (m / C) sum over c of w_c log p_c.
 struct CrossEntropy {
   ElementType type;
   std::int64_t classes = 0;
@@ -39,16 +39,17 @@ struct CrossEntropy {
   const std::int64_t* target = nullptr;  ///< checked by the caller: each a class, or `ignored`
   std::int64_t ignored = 0;
   const float* weight = nullptr;  ///< [classes]
-  float weight_sum = 0;           ///< over the classes
+  float weight_sum = 0;           ///< sum of the weights over the classes
   float smoothing = 0;
   float scale = 1;       ///< factor of the gradient
-  void* grad = nullptr;  ///< or none
+  void* grad = nullptr;  ///< memory for the gradient, or null
 };
 
-/// For classes beside each other: [elements, classes].
+/// Computes the losses for logits [elements, classes], with the classes adjacent in memory.
 void cross_entropy_rows(const CrossEntropy& loss, LossRange elements, float* losses);
 
-/// For pixels beside each other: one image [classes, pixels] of a batch; target and losses are [pixels].
+/// Computes the losses of one image of a batch, [classes, pixels], with adjacent pixels; target and losses are
+/// [pixels].
 void cross_entropy_image(const CrossEntropy& loss, std::int64_t pixels, LossRange range, float* losses);
 
 }  // namespace lockstep::nn

@@ -11,7 +11,7 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kMultiLabelBlock = 1 << 13;  // elements, each an exponential and a logarithm
+constexpr std::int64_t kMultiLabelBlock = 1 << 13;  // elements, each of which takes an exponential and a logarithm
 
 class MultiLabel final : public detail::LossKernel {
  public:
@@ -58,7 +58,7 @@ bool can_run(const at::Tensor& logits, const at::Tensor& target, const at::Tenso
   if (!detail::has_kernel_type(logits) || !logits.is_contiguous() || logits.dim() == 0) return false;
   if (!target.device().is_cpu() || target.sizes() != logits.sizes() || target.requires_grad()) return false;
   if (weight.defined() && !(detail::is_float_vector(weight) && weight.numel() == logits.size(-1))) return false;
-  return target.scalar_type() != at::kDouble;  // float32 may not hold such targets
+  return target.scalar_type() != at::kDouble;  // float32 may not represent such targets
 }
 
 }  // namespace

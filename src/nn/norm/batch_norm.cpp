@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses between libtorch's batch norm and the synced one.
+// Chooses between libtorch's batch norm and the synced batch norm.
 #include "lockstep/nn/batch_norm.h"
 
 #include <ATen/core/grad_mode.h>
@@ -27,12 +27,12 @@
 namespace lockstep::nn::detail {
 namespace {
 
-// The training forward and backward of batch norm over several replicas' batches, from libtorch's own fast kernels.
+// Forward and backward of batch norm in training over the batches of several replicas, with libtorch's fast kernels.
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Mean and biased variance of each channel, in the type that statistics have (float32 for 16-bit inputs).
+/// Mean and biased variance of each channel, in the type of statistics (float32 for 16-bit inputs).
 struct Statistics {
   at::Tensor mean;
   at::Tensor var;
@@ -49,7 +49,7 @@ at::TensorOptions statistics_options(const at::Tensor& input) {
   return input.options().dtype(is_double ? at::kDouble : at::kFloat).memory_format(c10::nullopt);
 }
 
-/// libtorch's fast kernels want one of its two dense layouts.
+/// Returns the values in one of libtorch's two dense layouts, which its fast kernels need.
 at::Tensor dense(const at::Tensor& values) { return values.contiguous(values.suggest_memory_format()); }
 
 double values_per_channel(const at::Tensor& input) {
@@ -59,7 +59,7 @@ double values_per_channel(const at::Tensor& input) {
 Statistics local_statistics(const at::Tensor& input) {
   const auto options = statistics_options(input);
   const std::int64_t channels = input.size(1);
-  // The kernel takes the type of its result from running statistics; these are discarded.
+  // The kernel takes the type of its result from running statistics, so it gets some that are discarded.
   const at::Tensor unused_mean = at::zeros({channels}, options);
   const at::Tensor unused_var = at::zeros({channels}, options);
   if (input.numel() == 0) return {unused_mean, unused_var};
@@ -74,7 +74,7 @@ struct Combined {
   at::Tensor var;
 };
 
-/// Does not wait for a device if this replica alone has enough.
+/// Throws if all replicas have fewer than two values. Does not wait for the device if this replica alone has two.
 void require_two_values(const at::Tensor& total, double own, int replicas) {
   if (!total.is_cpu() && own >= 2) return;
   const auto values = total.item<double>();
@@ -97,8 +97,8 @@ Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
   return {.count = total, .mean = all_mean, .var = (square_mean - all_mean * all_mean).clamp_min(0)};
 }
 
-/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps the running ones, which
-/// would otherwise stay spoilt for ever.
+/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps its running statistics,
+/// which would otherwise never become finite again.
 void update_running(const BatchNormCall& call, const Combined& all, double momentum) {
   if (!call.running_mean.defined()) return;
   const auto dtype = call.running_mean.scalar_type();
@@ -133,7 +133,7 @@ std::pair<at::Tensor, at::Tensor> gradient_sums(const at::Tensor& grad, const at
   return {weight_grad, bias_grad};
 }
 
-/// The tensors that backward needs beside the gradient.
+/// The tensors that backward needs besides the gradient.
 struct Saved {
   at::Tensor input;
   at::Tensor weight;  ///< may be undefined
@@ -142,7 +142,7 @@ struct Saved {
   at::Tensor count;
 };
 
-/// dx = w / s (dy - mean(dy) - x^ mean(dy x^)) with x^ = (x - m) / s, written as a dy + (b x + c).
+/// Computes dx = w / s * (dy - mean(dy) - x^ * mean(dy * x^)) with x^ = (x - m) / s, in the form a * dy + (b * x + c).
 at::Tensor input_gradient(const at::Tensor& grad, const Saved& saved, const at::Tensor& mean_of_grad_times_x,
                           const at::Tensor& mean_of_grad) {
   const at::Tensor inverse = (saved.statistics.var.to(at::kDouble) + saved.eps).rsqrt();
@@ -158,7 +158,7 @@ at::Tensor to_type_of(const at::Tensor& parameter, const at::Tensor& grad) {
   return parameter.defined() ? grad.to(parameter.scalar_type()) : at::Tensor();
 }
 
-/// The arguments of forward beside the tensors that autograd follows.
+/// The arguments of forward, besides the tensors that autograd tracks.
 struct SyncedArguments {
   const BatchNormCall& call;
   double momentum;
@@ -167,7 +167,7 @@ struct SyncedArguments {
 
 class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
  public:
-  /// Optional, because a Function takes no undefined tensor.
+  /// Optional, because a torch::autograd::Function takes no undefined tensor.
   using MaybeTensor = c10::optional<at::Tensor>;
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given, const MaybeTensor& /*weight*/,
@@ -218,7 +218,7 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
   }
 };
 
-/// `momentum`: the weight of the new statistics in the running ones.
+/// Runs the synced batch norm. `momentum`: the weight of the new statistics in the running statistics.
 at::Tensor synced_batch_norm(const at::Tensor& input, const BatchNormCall& call, double momentum,
                              const std::shared_ptr<StatisticsSync>& sync) {
   const SyncedArguments arguments{.call = call, .momentum = momentum, .sync = sync};

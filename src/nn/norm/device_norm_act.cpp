@@ -25,12 +25,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// These equal the kernels' constants.
+// These constants must equal those of the kernels.
 constexpr std::int64_t kThreads = 256;
 constexpr std::int64_t kVector = 8;
 constexpr std::int64_t kFinishChannels = 32;
 
-constexpr std::int64_t kMostBlocks = 1024;   // the most blocks of a sum: enough for any GPU
+constexpr std::int64_t kMostBlocks = 1024;   // the most blocks that share a sum: enough for any GPU
 constexpr std::int64_t kPixelsOfThread = 8;  // the fewest pixels that a thread sums
 
 std::int64_t up(std::int64_t count, std::int64_t step) { return (count + step - 1) / step; }
@@ -42,7 +42,7 @@ bool is_vector_on(c10::Device device, const at::Tensor& tensor) {
   return tensor.defined() && tensor.device() == device && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
-/// One call of the kernels: their arguments, and the number of blocks.
+/// One call to the kernels: their arguments, and the number of blocks.
 class Call {
  public:
   Call(tensor::DeviceKernels& kernels, const at::Tensor& input, bool pool)
@@ -71,14 +71,14 @@ class Call {
     launch(finish, {.x = static_cast<unsigned>(up(with.channels, kFinishChannels)), .threads = kThreads});
   }
 
-  /// Runs one thread for 8 channels of each pixel or window.
+  /// Runs a kernel with one thread for 8 channels of each pixel or window.
   void map(const std::string& name, std::int64_t items) {
     launch(name + "_" + type_, {.x = static_cast<unsigned>(up(items * lanes_, kThreads)), .threads = kThreads});
   }
 
   void allocate_like(const at::TensorOptions& options) { like_ = options; }
   [[nodiscard]] std::int64_t pixels() const { return std::int64_t{with.images} * with.height * with.width; }
-  /// Returns the number of windows, including those of an odd last row or column.
+  /// Returns the number of windows, including partial windows of an odd last row or column.
   [[nodiscard]] std::int64_t windows() const {
     return !pool_ ? pixels() : std::int64_t{with.images} * up(with.height, 2) * up(with.width, 2);
   }
@@ -96,7 +96,7 @@ class Call {
   at::TensorOptions like_;
 };
 
-/// The arguments of forward beside the tensors that autograd follows.
+/// The arguments of forward, besides the tensors that autograd tracks.
 struct Arguments {
   tensor::DeviceKernels& kernels;
   const BatchNormCall& call;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm + ReLU + (2x2 max pooling) as one node of autograd, by the kernels of norm_act.cuh: a GPU passes over the
-// input twice in forward and twice in backward, and keeps nothing but the input.
+// Batch norm + ReLU + (2x2 max pooling) as one autograd node, with the kernels of norm_act.cuh: a GPU passes over the
+// input twice in forward and twice in backward, and keeps only the input.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,17 +13,17 @@
 namespace lockstep::nn::detail {
 
 /// Returns the kernels for the input's GPU. Null if the input is not on a GPU, there is no compiler, or the kernels do
-/// not compute such a layer. Shapes: input [N, C, H, W]. Blocks: for seconds when they are compiled.
+/// not support such a layer. Shapes: input [N, C, H, W]. Blocks: for some seconds when the kernels are compiled.
 [[nodiscard]] tensor::DeviceKernels* norm_act_kernels(const at::Tensor& input, const BatchNormCall& call,
                                                       const NormAct& what);
 
 /// The tensors that are added before and after the batch norm.
 struct NormActAdded {
-  at::Tensor residual = {};    ///< before ReLU: dense as the input and of its type, or undefined; then without pooling
-  at::Tensor input_bias = {};  ///< the bias of the convolution before, which the input lacks, or undefined. Shapes: [C]
+  at::Tensor residual = {};    ///< added before ReLU, with the input's layout and type; excludes pooling; or undefined
+  at::Tensor input_bias = {};  ///< bias of the previous convolution, which the input lacks, or undefined. Shapes: [C]
 };
 
-/// Trains with the statistics of the batch, as fused_norm_act(). The bias of the input changes only the running mean,
+/// Normalizes with the statistics of the batch, as fused_norm_act() does. The input bias changes only the running mean,
 /// and its gradient is zero. Stream: the current one. Blocks: no.
 [[nodiscard]] at::Tensor device_norm_act(tensor::DeviceKernels& kernels, const at::Tensor& input,
                                          const BatchNormCall& call, const NormAct& what, const NormActAdded& added);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of norm_act_kernel.h over a batch: images run in parallel, and their sums are combined in double and in
-// order, so no result depends on the number of threads.
+// Runs the passes of norm_act_kernel.h over a batch. Images run in parallel, and their sums are combined in double and
+// in order, so no result depends on the number of threads.
 #include "nn/norm/fused_norm_act.h"
 
 #include <ATen/ops/empty.h>
@@ -24,7 +24,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kBitBlocks = 1 << 12;  // blocks of dropout bits at a time
+constexpr std::int64_t kBitBlocks = 1 << 12;  // blocks of dropout bits that a thread fills at a time
 
 NormActType type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? NormActType::kFloat : NormActType::kBFloat16;
@@ -71,7 +71,7 @@ Sums sum_images(const at::Tensor& batch, F one_image) {
   return sums;
 }
 
-/// Rows by channel, float32: y = a x + b; mean and 1 / standard deviation.
+/// The rows of the tensor by_channel(), float32: a and b of y = a x + b, mean, and 1 / standard deviation.
 enum Row { kA, kB, kMean, kInverse, kRowCount };
 
 struct Moments {
@@ -79,8 +79,8 @@ struct Moments {
   std::vector<double> var;  ///< biased
 };
 
-/// Sums x - shift. One pass gives mean and variance, but the variance is a difference of sums: the further the shift is
-/// from the mean, the fewer digits it keeps.
+/// Computes the moments from sums of x - shift. This takes one pass, but the variance is a difference of sums: the
+/// further the shift is from the mean, the fewer digits remain.
 Moments moments_about(const at::Tensor& input, const std::vector<float>& shift) {
   const NormActShape shape = shape_of(input, false);
   const Sums sums = sum_images(input, [&](std::int64_t i, float* out) {
@@ -97,7 +97,7 @@ Moments moments_about(const at::Tensor& input, const std::vector<float>& shift) 
   return found;
 }
 
-/// If the mean is no further than 8 standard deviations from the shift, float32 sums give the variance to 1e-4.
+/// True if every mean is within 8 standard deviations of the shift: float32 sums then give the variance to 1e-4.
 bool is_near(const std::vector<float>& shift, const Moments& found) {
   constexpr double kFarthest = 8;
   for (std::size_t c = 0; c < shift.size(); ++c) {
@@ -107,8 +107,8 @@ bool is_near(const std::vector<float>& shift, const Moments& found) {
   return true;
 }
 
-/// The batch's first pixel is a shift that costs nothing. If it is an outlier in some channel, a second pass uses the
-/// means of the first one.
+/// Computes the moments of a batch. The batch's first pixel is a shift that costs nothing. If it is an outlier in some
+/// channel, a second pass uses the means of the first pass.
 Moments moments(const at::Tensor& input) {
   const at::Tensor pixel = input.select(0, 0).select(1, 0).select(1, 0).to(at::kFloat).contiguous();
   std::vector<float> shift(pixel.data_ptr<float>(), pixel.data_ptr<float>() + pixel.numel());
@@ -119,8 +119,8 @@ Moments moments(const at::Tensor& input) {
   return moments_about(input, shift);
 }
 
-/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps the running ones, which
-/// would otherwise stay spoilt for ever.
+/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps its running statistics,
+/// which would otherwise never become finite again.
 void update_running(const BatchNormCall& call, const Moments& moments, double count, double momentum) {
   if (!call.running_mean.defined()) return;
   auto* mean = call.running_mean.data_ptr<float>();
@@ -133,7 +133,7 @@ void update_running(const BatchNormCall& call, const Moments& moments, double co
   }
 }
 
-/// Shapes: [kRowCount, C].
+/// Returns the rows of enum Row. Shapes: [kRowCount, C].
 at::Tensor by_channel(const BatchNormCall& call, const Moments& moments) {
   const auto channels = static_cast<std::int64_t>(moments.mean.size());
   at::Tensor rows = at::empty({kRowCount, channels}, at::kFloat);
@@ -152,7 +152,7 @@ at::Tensor by_channel(const BatchNormCall& call, const Moments& moments) {
   return rows;
 }
 
-/// Draws a bit for each element.
+/// Draws a dropout bit for each element.
 at::Tensor dropout_bits(std::int64_t numel, double dropout) {
   const DropoutBits made = make_dropout_bits(numel);
   auto* to = made.bits.data_ptr<std::uint8_t>();
@@ -247,7 +247,7 @@ Gradients run_backward(const at::Tensor& grad, const Kept& kept, const NormActFo
   return found;
 }
 
-/// The arguments of forward beside the tensors that autograd follows.
+/// The arguments of forward, besides the tensors that autograd tracks.
 struct NormActArguments {
   const BatchNormCall& call;
   double momentum;
@@ -304,7 +304,7 @@ at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, do
                           const at::Tensor& residual) {
   RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight, std::int64_t{what.pool}}));
   const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
-  // Function has no undefined tensors among its inputs.
+  // A torch::autograd::Function takes no undefined tensors as inputs.
   const std::array<at::Tensor, 3> followed = {input, call.weight, call.bias};
   return FusedNormAct::apply(at::TensorList(followed),
                              residual.defined() ? c10::optional<at::Tensor>(residual) : c10::nullopt, &arguments);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm + (dropout) + ReLU + (2x2 max pooling) as one node of autograd.
+// Batch norm + (dropout) + ReLU + (2x2 max pooling) as one autograd node.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -10,20 +10,20 @@
 namespace lockstep::nn::detail {
 
 struct NormAct {
-  double dropout = 0;  ///< probability of zero
+  double dropout = 0;  ///< probability that a value becomes zero
   bool pool = false;
 };
 
 /// True if fused_norm_act() accepts this input. Shapes: input [N, C, H, W].
 [[nodiscard]] bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const NormAct& what);
 
-/// Trains with the statistics of the batch. `momentum`: the batch's weight in the running statistics. `residual`: added
-/// before ReLU, dense as the input and of its type, or undefined; it allows neither dropout nor pooling.
+/// Normalizes with the statistics of the batch. `momentum`: the batch's weight in the running statistics. `residual`:
+/// added before ReLU, with the input's layout and type, or undefined; it excludes dropout and pooling.
 [[nodiscard]] at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum,
                                         const NormAct& what, const at::Tensor& residual = {});
 
-/// Counts the batch, and returns the weight of its statistics in the running ones. No momentum: a mean over all
-/// batches.
+/// Counts the batch, and returns the weight of its statistics in the running statistics. Without a momentum these are
+/// the mean over all batches.
 double count_batch(const BatchNormCall& call);
 
 }  // namespace lockstep::nn::detail

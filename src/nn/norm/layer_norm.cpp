@@ -25,14 +25,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLayerNormElements = 1 << 15;  // elements of a block of rows in forward
-constexpr std::int64_t kLayerNormRows = 64;           // rows of a block in backward; their columns are summed
-                                                      // separately
+constexpr std::int64_t kLayerNormRows = 64;  // rows of a block in backward; each block has its own sums by column
 
 struct Layer {
   at::Tensor input;
   at::Tensor weight;
-  at::Tensor bias;     ///< none in backward
-  at::Tensor moments;  ///< [2, rows]: means, then inverses
+  at::Tensor bias;     ///< undefined in backward
+  at::Tensor moments;  ///< [2, rows]: means, then inverse deviations
 };
 
 LayerNormPass kernel_of(const Layer& layer) {

@@ -66,13 +66,13 @@ struct Row {
   }
 };
 
-/// Means over a row of grad * weight, and of that times x^.
+/// Means over a row: of grad * weight, and of grad * weight * x^.
 struct RowMeans {
   float plain;
   float times_normal;
 };
 
-/// Computes the means, and adds to the sums by column.
+/// Computes the means of a row, and adds the row to the sums by column.
 template <class T>
 HWY_INLINE RowMeans row_means(const LayerNormPass& pass, const Row<T>& row, float* sums) {
   const Floats d;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer norm over dense rows: each row is read from memory once, and from the cache afterwards. Free of libtorch.
+// Layer norm over dense rows: each row is read from memory once, and then from the cache. Free of libtorch.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct LayerNormRows {
 };
 void layer_norm_forward(const LayerNormPass& pass, LayerNormRows rows, double eps, void* out);
 
-/// Computes the gradient of these rows of x, and the sums over them of grad x^ (for the weight) and of grad (for the
-/// bias), with x^ = (x - mean) inverse: two rows of padded(width).
+/// Computes the gradient of these rows of x, and the sums over them of grad * x^ (for the weight) and of grad (for the
+/// bias), with x^ = (x - mean) * inverse. `sums`: two rows of padded(width).
 void layer_norm_backward(const LayerNormPass& pass, LayerNormRows rows, const void* grad, void* grad_in, float* sums);
 
 }  // namespace lockstep::nn

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of norm_act_kernel.h on a GPU, over channels-last memory. CUDA C++ without any header: the build keeps
-// this text, and tensor/device_kernels.h compiles it for the GPU at hand. A test compiles it for the processor.
+// The passes of norm_act_kernel.h on a GPU, over channels-last memory. CUDA C++ without any header: the build embeds
+// this text, and tensor/device_kernels.h compiles it for the GPU of the process. A test compiles it for the CPU.
 //
 // Moments are combined as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances" (1979): no shift has to be near the mean. The order of all sums depends on the shape alone, so a GPU gives
-// the same bits each time.
+// variances" (1979): so they need no shift near the mean. The order of all sums depends on the shape alone, so a GPU
+// gives bit for bit the same results each time.
 
 namespace lockstep::nn {
 
@@ -12,7 +12,7 @@ namespace lockstep::nn {
 struct NormActDevice {
   const void* x;
   const void* residual;   ///< added before ReLU, or null
-  const void* grad;       ///< of the output
+  const void* grad;       ///< gradient of the output
   void* out;
   void* dx;
   void* dresidual;
@@ -21,13 +21,13 @@ struct NormActDevice {
   float* by;              ///< [3, channels]: dx = by[0] g + by[1] x + by[2]
   const float* weight;
   const float* bias;
-  const float* input_bias;  ///< the bias of the convolution before, which x lacks, or null
+  const float* input_bias;  ///< bias of the previous convolution, which x lacks, or null
   float* running_mean;      ///< or null
   float* running_var;
   float* dweight;
   float* dbias;
   float* dinput_bias;       ///< or null
-  double momentum;        ///< the weight of the batch in the running statistics
+  double momentum;        ///< weight of the batch in the running statistics
   double eps;
   unsigned images;
   unsigned height;
@@ -41,7 +41,7 @@ namespace device {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kVector = 8;         // channels of a thread
-constexpr unsigned kFinishChannels = 32;  // of a block that finishes sums
+constexpr unsigned kFinishChannels = 32;  // channels of a block that finishes sums
 constexpr unsigned kSlices = kThreads / kFinishChannels;
 
 struct alignas(16) Words {
@@ -62,7 +62,7 @@ LOCKSTEP_DEVICE Words load_words(const void* from) {
 LOCKSTEP_DEVICE void store_words(void* to, const Words& words) { __builtin_memcpy(to, &words, sizeof words); }
 #endif
 
-/// Rounds to bfloat16: to the nearest, ties to even.
+/// Rounds to bfloat16, to nearest, ties to even.
 LOCKSTEP_DEVICE unsigned bits_of(float value) {
   if (value != value) return 0x7FC0u;
   const unsigned bits = __float_as_uint(value);
@@ -108,12 +108,12 @@ LOCKSTEP_DEVICE void store(const float (&from)[kVector], float* to) {
   }
 }
 
-/// A thread's place in a block that sums over pixels: 8 channels side by side, and every `rows`-th pixel of all blocks.
+/// A thread's place in a block that sums over pixels: it has 8 neighbouring channels of every (blocks * rows)-th pixel.
 struct Place {
-  unsigned here;     // threads of one pixel
-  unsigned rows;     // pixels at a time
+  unsigned here;     // threads that share a pixel
+  unsigned rows;     // pixels that the block processes at a time
   unsigned row;
-  unsigned channel;  // the first of the thread
+  unsigned channel;  // first channel of the thread
   bool active;
 };
 
@@ -127,12 +127,12 @@ LOCKSTEP_DEVICE Place place_of(const NormActDevice& with) {
   return {here, rows, row, (first + threadIdx.x % here) * kVector, row < rows};
 }
 
-/// Returns the number of `pixels` that a row sums: begin, begin + stride, ...
+/// Returns the number of pixels that a row sums: begin, begin + stride, ... below `pixels`.
 LOCKSTEP_DEVICE unsigned pixels_of(unsigned pixels, unsigned begin, unsigned stride) {
   return begin < pixels ? (pixels - begin - 1) / stride + 1 : 0;
 }
 
-/// Returns the number for all rows of a block together.
+/// Returns the number of pixels that all rows of a block sum together.
 LOCKSTEP_DEVICE unsigned pixels_of_block(unsigned pixels, unsigned block, unsigned rows, unsigned blocks) {
   const unsigned stride = blocks * rows;
   const unsigned left = pixels % stride;
@@ -141,14 +141,14 @@ LOCKSTEP_DEVICE unsigned pixels_of_block(unsigned pixels, unsigned block, unsign
   return pixels / stride * rows + (more < rows ? more : rows);
 }
 
-/// Returns the greatest power of two below `rows`, 0 for one row: the first step of a sum as a tree.
+/// Returns the first step of a tree sum: the greatest power of two below `rows`; 0 for one row.
 LOCKSTEP_DEVICE unsigned half_of(unsigned rows) {
   unsigned half = 1;
   while (half * 2 < rows) half *= 2;
   return rows > 1 ? half : 0;
 }
 
-/// Adds the moments of `more` values to those of `n`.
+/// Combines the moments of `more` values with the moments of `n` values.
 template <class T>
 LOCKSTEP_DEVICE void combine(T n, T& mean, T& squares, T more, T its_mean, T its_squares) {
   if (more == 0) return;
@@ -221,8 +221,8 @@ LOCKSTEP_DEVICE void moments(const NormActDevice& with) {
 
 LOCKSTEP_DEVICE bool is_finite(double value) { return value - value == 0; }
 
-/// Sets the rows of the layer from its moments, and the running statistics. A channel that is not finite keeps the
-/// running ones, which would otherwise stay spoilt for ever.
+/// Sets the rows of the layer from its moments, and the running statistics. A channel whose moments are not finite
+/// keeps its running statistics, which would otherwise never become finite again.
 LOCKSTEP_DEVICE void set_rows(const NormActDevice& with, unsigned c, double mean, double squares) {
   const double count = static_cast<double>(with.images) * with.height * with.width;
   const double var = squares < 0 ? 0 : squares / count;
@@ -270,16 +270,17 @@ LOCKSTEP_DEVICE void finish_moments(const NormActDevice& with) {
   set_rows(with, channel, mean, squares);
 }
 
-/// A window of the output, or one pixel of it without pooling. Pixel i is right of the first (1), below (2), or both
-/// (3).
+/// The pixels of one pooling window, or one pixel without pooling. Pixel 1 is right of the first, pixel 2 below it,
+/// pixel 3 both.
 struct Window {
-  unsigned long long first;  // pixel of x
-  unsigned wide;             // its columns in x: 1 at an odd right edge
+  unsigned long long first;  // index of the first pixel in x
+  unsigned wide;             // columns of the window in x: 1 at an odd right edge
   unsigned high;
-  unsigned long long out;    // its pixel of the output; only a whole window has one
+  unsigned long long out;    // pixel of the output; valid only for a whole window
 };
 
-/// Windows are numbered by the input, so that those of an odd last row or column have a number as well.
+/// Returns window `index`. Windows are numbered over the input, so partial windows of an odd last row or column are
+/// included.
 template <bool kPool>
 LOCKSTEP_DEVICE Window window_at(const NormActDevice& with, unsigned index) {
   if (!kPool) return {index, 1, 1, index};
@@ -316,7 +317,7 @@ constexpr unsigned kPixels = kPool ? 4 : 1;
 
 LOCKSTEP_DEVICE void load_row(const float* row, unsigned channel, float (&to)[kVector]) { load(row + channel, to); }
 
-/// Pooling allows no residual.
+/// Loads the residual, if there is one; pooling excludes it.
 template <class T, bool kPool>
 LOCKSTEP_DEVICE void load_residual(const NormActDevice& with, const Window& window, unsigned channel, float (&to)[kVector]) {
   if (!kPool && with.residual != nullptr) {
@@ -324,7 +325,7 @@ LOCKSTEP_DEVICE void load_residual(const NormActDevice& with, const Window& wind
   }
 }
 
-/// Computes max(0, a x + b + residual), and the largest of a window.
+/// Computes max(0, a x + b + residual), and its maximum over a window.
 template <class T, bool kPool>
 LOCKSTEP_DEVICE void forward(const NormActDevice& with) {
   const unsigned lanes = with.channels / kVector;
@@ -347,16 +348,16 @@ LOCKSTEP_DEVICE void forward(const NormActDevice& with) {
 #pragma unroll
     for (unsigned c = 0; c < kVector; ++c) {
       const float y = a[c] * value[c] + b[c] + added[c];
-      // NaN passes, as it passes libtorch's ReLU.
+      // NaN stays NaN, as in libtorch's ReLU.
       if (y > largest[c] || y != y) largest[c] = y;
     }
   }
   store(largest, static_cast<T*>(with.out) + window.out * with.channels + channel);
 }
 
-/// By channel: g, and the pixel of a window that it reaches, the first largest above 0.
+/// For each channel: g, and the pixel of a window that it reaches, which is the first largest above 0.
 struct Reached {
-  unsigned pixel[kVector];  // of the window; 4: none
+  unsigned pixel[kVector];  // pixel in the window; 4: none
   float g[kVector];
   float x[kVector];         // that pixel's x
 };
@@ -476,7 +477,7 @@ LOCKSTEP_DEVICE void finish_backward(const NormActDevice& with) {
   with.by[2 * with.channels + c] = static_cast<float>(-a * plain / count - dp * with.rows[2 * with.channels + c]);
   with.dweight[c] = static_cast<float>(times_x * inverse);
   with.dbias[c] = static_cast<float>(plain);
-  if (with.dinput_bias != nullptr) with.dinput_bias[c] = 0;  // the batch norm's mean removes the bias
+  if (with.dinput_bias != nullptr) with.dinput_bias[c] = 0;  // the batch norm subtracts the bias with the mean
 }
 
 /// Computes the gradient of the input, and of the residual if there is one.

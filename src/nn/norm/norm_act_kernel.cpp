@@ -21,7 +21,7 @@ using V = hn::Vec<Tag>;
 template <class Tag>
 using M = hn::Mask<Tag>;
 
-// A tile of pixels whose channels are summed in registers: its memory stays in the first-level cache.
+// Pixels of a tile, whose channels are summed in registers while its memory stays in the first-level cache.
 constexpr std::int64_t kTile = 32;
 
 /// The operation between batch norm and ReLU.
@@ -43,7 +43,7 @@ struct Element {
   }
 };
 
-/// A tile's pixels, its first channel, and the image's sums.
+/// The pixels of a tile, its first channel, and the sums of the image.
 struct Tile {
   std::int64_t begin;
   std::int64_t end;
@@ -52,7 +52,7 @@ struct Tile {
 };
 
 /// Calls f(d, count, channel) for every group of `count` vectors of channels; `count` is a constant. A group reads
-/// memory in order; vectors one by one would read each tile several times, a pixel per step.
+/// memory in order; single vectors would read each tile several times, one pixel after another.
 template <class F>
 HWY_INLINE void for_channel_groups(std::int64_t channels, F f) {
   const hn::CappedTag<float, 16> d;
@@ -160,13 +160,13 @@ void forward_pool(const Image<T>& image, T* out) {
   }
 }
 
-/// The four elements of a window: x, and a mask of those that receive the gradient.
+/// The four elements of a window: x, and masks of the elements that receive the gradient.
 template <class Tag>
 struct Window {
-  HWY_INLINE Window() {}  // NOLINT(*-use-equals-default): GCC compiles its own one without NEON's instructions
+  HWY_INLINE Window() {}  // NOLINT(*-use-equals-default): GCC compiles a default one without NEON's instructions
 
   V<Tag> x[4];
-  M<Tag> mine[4];  ///< at most one of them; none if the largest is not above 0
+  M<Tag> mine[4];  ///< at most one element; none if the largest is not above 0
 };
 
 template <Then kThen, class Tag, class T>
@@ -269,7 +269,7 @@ void backward_plain(const Image<T>& image, const T* grad, const NormActGradient&
   }
 }
 
-/// Computes the gradient of elements outside all windows: only the statistics affect it.
+/// Computes the gradient of elements outside all windows, which affect only the statistics.
 template <class T>
 void backward_outside(const Image<T>& image, std::int64_t begin, std::int64_t end, const NormActGradient& factors,
                       T* out) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes of batch norm + (dropout) + ReLU + (2x2 max pooling) over channels-last memory. Free of libtorch.
 //
-// With x the input, y = a x + b by channel, k the kept elements of dropout times its scale, z = max(0, k y), and p the
-// largest z of each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is
-// kept: backward computes z again from x. It reads x and the gradient twice (sums, then the input's gradient).
+// With x the input, y = a x + b by channel, k dropout's mask times its scale, z = max(0, k y), and p the largest z of
+// each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is kept: backward
+// computes z again from x. It reads x and the gradient twice (sums, then the input's gradient).
 //
-// A residual may be added to y before ReLU: backward reads it again, and its gradient is g.
+// A residual may be added to y before ReLU. Backward reads it again, and its gradient is g, defined below.
 //
-// Sums have a fixed order: within an image in float32, over images by the caller in double.
+// Sums have a fixed order: within an image in float32; over images the caller sums in double.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ struct NormActShape {
   [[nodiscard]] std::int64_t out_image() const { return out_height() * out_width() * channels; }
 };
 
-/// The factors by channel, float32.
+/// The factors a and b by channel, float32.
 struct NormActChannels {
   const float* a = nullptr;
   const float* b = nullptr;
 };
 
-/// Dropout: a bit for each input element in memory order, set for those that are kept. No bits: no dropout.
+/// The elements that dropout keeps: a bit for each input element in memory order, set if it is kept. Null: no dropout.
 struct NormActDropout {
-  const std::uint8_t* kept = nullptr;  ///< with at least 4 readable bytes after the last one
+  const std::uint8_t* kept = nullptr;  ///< bits, with at least 4 readable bytes after the last
   float scale = 1;
 };
 
@@ -43,7 +43,7 @@ struct NormActDropout {
 struct NormActImage {
   const void* x = nullptr;
   std::int64_t index = 0;
-  const void* residual = nullptr;  ///< of x's type, added to y before ReLU, or null; then neither dropout nor pooling
+  const void* residual = nullptr;  ///< residual of x's type; excludes dropout and pooling; or null
 };
 
 /// Element types: float32, or bfloat16 as its 16 bits.
@@ -62,8 +62,8 @@ struct NormActForward {
 };
 void norm_act_forward(const NormActForward& pass, const NormActImage& image, void* out);
 
-/// With g the gradient that reaches y (its window's first largest, kept and above 0; not yet scaled by dropout), sums g
-/// and g (x - mean) over one image, by channel.
+/// Sums g and g * (x - mean) over one image, by channel. g is the gradient that reaches y, not yet scaled by dropout:
+/// only the first largest element of each window receives it, if it is kept and above 0.
 void norm_act_backward_sums(const NormActForward& pass, const NormActImage& image, const void* grad, const float* mean,
                             float* sums_2C);
 
@@ -76,7 +76,7 @@ struct NormActGradient {
 /// The memory for one image's gradients.
 struct NormActInto {
   void* x = nullptr;
-  void* residual = nullptr;  ///< g, or null without a residual
+  void* residual = nullptr;  ///< memory for g; null without a residual
 };
 void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
                        const NormActGradient& factors, const NormActInto& into);

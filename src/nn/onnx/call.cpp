@@ -33,7 +33,7 @@ std::vector<std::int64_t> sizes_of(const Value* value) {
   return *sizes;
 }
 
-/// Returns a value's type. Numbers have the type of Python's numbers, in operators that promote.
+/// Returns a value's type. Plain numbers have the types that PyTorch's type promotion gives to Python's numbers.
 at::ScalarType type_of(const Value* value) {
   if (const auto constant = onnx_constant(value)) {
     if (constant->isTensor()) return constant->toTensor().scalar_type();
@@ -45,7 +45,7 @@ at::ScalarType type_of(const Value* value) {
   return type == nullptr || !type->scalarType() ? at::kLong : *type->scalarType();
 }
 
-/// True for a number, or a tensor without dimensions: it does not widen the type of a tensor that has some.
+/// True for a number or a tensor without dimensions: neither widens the type of a tensor that has dimensions.
 bool is_number(const Value* value) { return tensor_type(value) == nullptr || sizes_of(value).empty(); }
 
 }  // namespace
@@ -76,7 +76,7 @@ const std::string& OnnxValues::store(const Value* value, const at::Tensor& tenso
     known->second = model_.store(tensor, has_name ? name->second : "");
     if (has_name) {
       last_name_ = name->second;
-      names_.erase(name);  // a name is used once
+      names_.erase(name);  // each name is used only once
     }
   }
   return tensors_[value] = known->second;

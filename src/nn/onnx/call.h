@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator of a graph for a row of the table of operators: its arguments are names of ONNX's values, or constants.
+// An operator of a graph, as a row of the table of operators gets it. Arguments are names of ONNX values, or constants.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,17 +19,17 @@ namespace lockstep::nn {
 /// The names of the graph's values in the model.
 class OnnxValues {
  public:
-  /// `names`: the names of the network's own tensors; others get numbers.
+  /// `names`: the names of the network's own tensors; other tensors get numbers as names.
   OnnxValues(OnnxModel& model, std::map<const void*, std::string> names) : model_(model), names_(std::move(names)) {}
 
   void set(const torch::jit::Value* value, std::string name) { tensors_[value] = std::move(name); }
   void set_list(const torch::jit::Value* value, std::vector<std::string> names) { lists_[value] = std::move(names); }
 
-  /// Returns the name of a tensor, or of a whole number that follows the batch: a list of one.
+  /// Returns the name of a tensor. A whole number that depends on the batch size is a list of one element.
   [[nodiscard]] const std::string& tensor(const torch::jit::Value* value);
   [[nodiscard]] std::vector<std::string> list(const torch::jit::Value* value);
   [[nodiscard]] OnnxModel& model() { return model_; }
-  /// Returns the last stored tensor that has a name in the network, to show the place in the graph.
+  /// Returns the name of the network's tensor that was stored last, to show the place in the graph.
   [[nodiscard]] const std::string& last_name() const { return last_name_; }
 
  private:
@@ -57,7 +57,7 @@ class OnnxTensors {
   [[nodiscard]] std::size_t list_size(std::size_t i) const;
   /// Returns argument `i`, a tensor or a number, as a tensor of `type`.
   [[nodiscard]] std::string as(std::size_t i, at::ScalarType type) const;
-  /// Returns the types of a list's tensors; Undefined for one that is omitted.
+  /// Returns the types of a list's tensors; Undefined for an omitted tensor.
   [[nodiscard]] std::vector<at::ScalarType> kinds(std::size_t i) const;
   /// Returns the sizes as traced, with a small batch.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::size_t i) const;
@@ -67,7 +67,7 @@ class OnnxTensors {
 
   [[nodiscard]] std::string constant(double value, at::ScalarType type) const;
   [[nodiscard]] std::string cast(const std::string& name, at::ScalarType type) const;
-  /// Says what cannot be written, and its place in the network. Throws: UsageError.
+  /// Throws: UsageError with the operator, the reason `why` it cannot be written, and its place in the network.
   [[noreturn]] void refuse(const std::string& why) const;
 
  protected:
@@ -75,7 +75,7 @@ class OnnxTensors {
   OnnxValues& values_;
 };
 
-/// An operator's arguments as constants. Throws: UsageError if they follow the batch.
+/// An operator's arguments as constants. Throws: UsageError if they depend on the batch size.
 class OnnxConstants : public OnnxTensors {
  public:
   using OnnxTensors::OnnxTensors;
@@ -91,9 +91,9 @@ class OnnxConstants : public OnnxTensors {
   /// Returns a dimension of `argument`, counted from 0.
   [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t argument = 0) const;
   [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t argument = 0) const;
-  /// Returns a whole number, or a list of them, that may follow the batch, as a tensor that is a list.
+  /// Returns a whole number or a list of them, which may depend on the batch size, as a one-dimensional tensor.
   [[nodiscard]] std::string shape(std::size_t i) const { return shape(i, -1, -1); }
-  /// Also replaces a number of the list: -1 of an expansion.
+  /// Does the same, but replaces the number `from` in the list by `to`, as for the -1 of an expansion.
   [[nodiscard]] std::string shape(std::size_t i, std::int64_t from, std::int64_t to) const;
 };
 
@@ -104,13 +104,13 @@ class OnnxCall : public OnnxConstants {
 
   [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
   [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
-  /// Returns a tensor of floats in the memory order that argument `i` was traced with.
+  /// Returns a float tensor with the sizes and memory order with which argument `i` was traced.
   [[nodiscard]] at::Tensor empty_like(std::size_t i) const;
   [[nodiscard]] std::size_t results() const { return node_.outputs().size(); }
   [[nodiscard]] bool used(std::size_t i) const { return node_.output(i)->hasUses(); }
   void give(const std::string& name, std::size_t i = 0) { values_.set(node_.output(i), name); }
   void give_list(std::vector<std::string> names) { values_.set_list(node_.output(), std::move(names)); }
-  /// Returns the sizes of a list's tensors along a dimension, as they are unpacked.
+  /// Returns the sizes along `dim` of the tensors into which the result, a list, is unpacked.
   [[nodiscard]] std::vector<std::int64_t> unpacked_sizes(std::int64_t dim) const;
 
   std::string add(const std::string& op, const std::vector<std::string>& inputs,

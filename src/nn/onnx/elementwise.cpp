@@ -8,12 +8,12 @@
 namespace lockstep::nn::onnx {
 namespace {
 
-/// Returns both arguments in the type of the result.
+/// Returns both arguments, cast to the type of the result.
 std::pair<std::string, std::string> operands(OnnxCall& call) {
   return {call.as(0, call.result_type()), call.as(1, call.result_type())};
 }
 
-/// Multiplies `name` by argument `i`, a factor, unless that is missing or 1.
+/// Multiplies `name` by argument `i`, a factor, unless the factor is missing or 1.
 std::string scaled(OnnxCall& call, const std::string& name, std::size_t i) {
   if (call.none(i) || call.number(i) == 1) return name;
   return call.add("Mul", {name, call.constant(call.number(i), call.result_type())});
@@ -29,7 +29,7 @@ std::string number(OnnxCall& call, double value) { return call.constant(value, c
 
 void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
 
-/// Writes an operator that asks something of each element: its type is not the result's.
+/// Writes an operator that tests each element, whose type is not the result's type.
 void question(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)})); }
 
 void identity(OnnxCall& call, const char* /*op*/) { call.give(call.as(0, call.result_type())); }
@@ -105,7 +105,7 @@ void mish(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Mul", {call.in(0), call.add("Tanh", {call.add("Softplus", {call.in(0)})})}));
 }
 
-/// max(0, x) + min(0, a * (exp(x / a) - 1)); with other scales elu and selu: elu(x, alpha, scale, input_scale).
+/// max(0, x) + min(0, a * (exp(x / a) - 1)). elu and selu have other scales: elu(x, alpha, scale, input_scale).
 void celu(OnnxCall& call, const char* op) {
   const bool is_celu = std::string_view(op) == "Celu";
   const double alpha = call.none(1) ? 1 : call.number(1);
@@ -154,7 +154,7 @@ void square(OnnxCall& call, const char* /*op*/) { call.give(call.add("Mul", {cal
 
 void trunc(OnnxCall& call, const char* /*op*/) { call.give(truncated(call, call.in(0))); }
 
-/// Logarithms and powers of other bases than e: log2, log10, exp2.
+/// Logarithms and powers with a base other than e: log2, log10, exp2.
 void other_base(OnnxCall& call, const char* op) {
   const double base = std::log(call.name().ends_with("10") ? 10.0 : 2.0);
   const std::string x = call.as(0, call.result_type());
@@ -170,7 +170,7 @@ void beside_one(OnnxCall& call, const char* op) {
                    : call.add("Sub", {call.add(op, {x}), number(call, 1)}));
 }
 
-/// a - b * floor(a / b), which has the sign of b; for fmod that of a.
+/// a - b * floor(a / b), which has the sign of b; fmod has the sign of a.
 void remainder(OnnxCall& call, const char* op) {
   const auto [one, other] = operands(call);
   const bool is_fmod = std::string_view(op) == "fmod";
@@ -186,7 +186,7 @@ void lerp(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Add", {call.in(0), call.add("Mul", {call.as(2, call.result_type()), apart})}));
 }
 
-/// bitwise_and and its variants, of true and false.
+/// bitwise_and and its variants, for booleans only.
 void bitwise(OnnxCall& call, const char* op) {
   if (call.result_type() != at::kBool) call.refuse("its arguments are whole numbers");
   std::string_view(op) == "Not" ? negate_logical(call, op) : logical(call, op);

@@ -34,13 +34,13 @@ void round_to_half(torch::nn::Module& model) {
   }
 }
 
-/// True for nodes without a counterpart: the nodes that use their results read them.
+/// True for nodes without a counterpart in ONNX: the nodes that use their results interpret them.
 bool is_silent(const Node& node) {
   return node.kind() == prim::Constant || node.kind() == prim::ListConstruct || node.kind() == prim::device ||
          node.kind() == prim::TupleConstruct;
 }
 
-/// True for numbers that become tensors, or the other way around: a list of one is both.
+/// True for conversions between numbers and tensors: in ONNX both are a list of one element.
 bool is_number(const Node& node) {
   const std::string name = node.kind().toUnqualString();
   return name == "NumToTensor" || name == "Int" || name == "ScalarImplicit" || name == "IntImplicit";
@@ -90,7 +90,7 @@ OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function, cons
   for (std::size_t i = 0; i < found.size(); ++i)
     onnx.add_named("Identity", values.tensor(found[i]), function.outputs.at(i));
 
-  // only now, so that an operator that draws numbers gets an error with its name
+  // last, so that an operator that draws random numbers gets an error with its name before the results are compared
   torch::jit::Module module = script_module(model, graph->copy());
   require_same_results(module, function);
 

@@ -36,7 +36,7 @@ std::int64_t kept(const OnnxCall& call, std::size_t i) { return !call.none(i) &&
 
 }  // namespace
 
-/// batch_norm(x, weight, bias, mean, variance, training, momentum, eps, ...), instance_norm the same.
+/// batch_norm(x, weight, bias, mean, variance, training, momentum, eps, ...), and instance_norm likewise.
 void batch_norm(OnnxCall& call, const char* op) {
   const bool is_instance = std::string_view(op) == "InstanceNormalization" && call.flag(5);
   if (call.flag(5) && !is_instance) call.refuse("its statistics are those of the batch");
@@ -60,7 +60,7 @@ void layer_norm(OnnxCall& call, const char* /*op*/) {
   call.give(result);
 }
 
-/// group_norm(x, groups, weight, bias, eps, ...): the norm of each group as an instance, then each channel's factor.
+/// group_norm(x, groups, weight, bias, eps, ...): normalizes each group as an instance, then scales each channel.
 void group_norm(OnnxCall& call, const char* /*op*/) {
   const std::int64_t groups = call.integer(1);
   const std::string whole = call.add("Shape", {call.in(0)});
@@ -101,8 +101,8 @@ void addmm(OnnxCall& call, const char* /*op*/) {
 
 void matmul(OnnxCall& call, const char* /*op*/) { call.give(call.add("MatMul", {call.in(0), call.in(1)})); }
 
-/// scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa); the last two are
-/// newer.
+/// scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa); newer versions have
+/// the last two.
 void attention(OnnxCall& call, const char* /*op*/) {
   if (call.number(4) != 0) call.refuse("its dropout draws numbers");
   if (!call.none(7) && call.flag(7)) call.refuse("its keys have fewer heads than its queries: repeat them before");
@@ -149,7 +149,7 @@ void reduce_sum(OnnxCall& call, const char* op) {
 
 namespace {
 
-/// Returns the norm of an order over some axes.
+/// Returns the norm of order `order` over some axes.
 std::string norm_of(OnnxCall& call, const std::string& x, double order, const OnnxAttributes& over) {
   if (order == 1) return call.add("ReduceL1", {x}, over);
   if (order == 2) return call.add("ReduceL2", {x}, over);
@@ -206,8 +206,8 @@ void einsum(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Einsum", call.list(1), {{"equation", call.text(0)}}));
 }
 
-/// embedding_bag(weight, ids, offsets, by_frequency, mode, sparse, factors, include_last_offset, padding): for bags of
-/// one size, whose offsets are an arange().
+/// embedding_bag(weight, ids, offsets, by_frequency, mode, sparse, factors, include_last_offset, padding): supports
+/// bags of one size, whose offsets come from arange().
 void embedding_bag(OnnxCall& call, const char* /*op*/) {
   const std::int64_t bags = call.sizes(2).at(0);
   if (call.source(2) != "arange" || call.sizes(1).at(0) % bags != 0 || call.flag(7))
@@ -279,7 +279,7 @@ void top_k(OnnxCall& call, const char* /*op*/) {
   call.give(found[1], 1);
 }
 
-/// sort(x, dim, descending), and argsort; their second form has `stable` before `dim`, and TopK is stable.
+/// sort(x, dim, descending), and argsort. Their second form has `stable` before `dim`; TopK is always stable.
 void sort(OnnxCall& call, const char* op) {
   const std::size_t at = call.count() - 2;
   const std::int64_t axis = call.dim(at);

@@ -15,7 +15,7 @@ namespace {
 
 using Writer = protozero::pbf_writer;
 
-// Fields of the messages, by their names in onnx.proto.
+// The fields of the messages, with their names in onnx.proto.
 namespace model_field {
 enum : protozero::pbf_tag_type {
   kIrVersion = 1,

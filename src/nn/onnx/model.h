@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a file of ONNX: nodes, stored tensors, arguments and results
+// Builds an ONNX file: nodes, stored tensors, arguments and results
 // (https://github.com/onnx/onnx/blob/main/docs/IR.md).
 #pragma once
 
@@ -22,10 +22,10 @@ using OnnxAttributes = std::vector<std::pair<std::string, OnnxAttribute>>;
 /// An argument or a result. Its first dimension is the batch, of any size.
 struct OnnxPort {
   std::string name;
-  at::Tensor example;  ///< its type, and the sizes of the other dimensions
+  at::Tensor example;  ///< example of its type and of the sizes of its other dimensions
 };
 
-/// The file, and a second one for the tensors if they do not fit into the first.
+/// The file, and a second file for the tensors if they do not fit into the first.
 struct OnnxBytes {
   std::string model;
   std::string tensors;  ///< empty: the model holds everything
@@ -36,11 +36,11 @@ class OnnxModel {
   /// Adds a node. An empty name omits an input. Returns the names of its results.
   std::vector<std::string> add(const std::string& op, const std::vector<std::string>& inputs,
                                const OnnxAttributes& attributes = {}, int results = 1);
-  /// Adds a node that gives a result of this name.
+  /// Adds a node whose result has this name.
   void add_named(const std::string& op, const std::string& input, const std::string& result);
   /// Stores a tensor, under a new name if `name` is empty. Returns the name.
   std::string store(const at::Tensor& tensor, const std::string& name = {});
-  /// Stores whole numbers as a list of 64-bit ones; equal lists are stored once.
+  /// Stores whole numbers as a list of 64-bit integers; equal lists are stored once.
   std::string store_integers(const std::vector<std::int64_t>& numbers);
 
   struct Head {
@@ -52,7 +52,7 @@ class OnnxModel {
     std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< the most bytes of a file with tensors: protobuf's limit
     std::string beside;                                ///< name of the second file
   };
-  /// Returns the file.
+  /// Returns the bytes of the file.
   [[nodiscard]] OnnxBytes bytes(const Head& head) const;
 
  private:
@@ -71,7 +71,7 @@ class OnnxModel {
   friend class OnnxWriter;
 };
 
-/// Returns ONNX's number of a type of elements. Throws: UsageError for a type that ONNX lacks.
+/// Returns ONNX's number for an element type. Throws: UsageError for a type that ONNX lacks.
 [[nodiscard]] std::int32_t onnx_type(at::ScalarType type);
 
 }  // namespace lockstep::nn

@@ -16,7 +16,7 @@ struct Entry {
 };
 
 constexpr std::array kTable = {
-    // each element separately
+    // operators on each element separately
     Entry{"abs", unary, "Abs"}, Entry{"acos", unary, "Acos"}, Entry{"asin", unary, "Asin"},
     Entry{"atan", unary, "Atan"}, Entry{"ceil", unary, "Ceil"}, Entry{"cos", unary, "Cos"},
     Entry{"cosh", unary, "Cosh"}, Entry{"erf", unary, "Erf"}, Entry{"exp", unary, "Exp"},
@@ -45,11 +45,11 @@ constexpr std::array kTable = {
     Entry{"floor_divide", divide}, Entry{"remainder", remainder}, Entry{"fmod", remainder, "fmod"}, Entry{"lerp", lerp},
     Entry{"bitwise_and", bitwise, "And"}, Entry{"bitwise_or", bitwise, "Or"}, Entry{"bitwise_xor", bitwise, "Xor"},
     Entry{"bitwise_not", bitwise, "Not"}, Entry{"__and__", bitwise, "And"}, Entry{"__or__", bitwise, "Or"},
-    // the same elements, perhaps of another type
+    // operators that keep the elements, perhaps in another type
     Entry{"alias", identity}, Entry{"clone", identity}, Entry{"contiguous", identity}, Entry{"detach", identity},
     Entry{"dropout", dropout}, Entry{"feature_dropout", dropout}, Entry{"alpha_dropout", dropout},
     Entry{"feature_alpha_dropout", dropout}, Entry{"to", identity}, Entry{"type_as", identity},
-    // other shapes
+    // operators that change shapes
     Entry{"view", view}, Entry{"reshape", view}, Entry{"_unsafe_view", view}, Entry{"view_as", view_as},
     Entry{"reshape_as", view_as}, Entry{"flatten", flatten}, Entry{"transpose", transpose}, Entry{"permute", permute},
     Entry{"t", swap_axes}, Entry{"numpy_T", swap_axes}, Entry{"squeeze", squeeze}, Entry{"unsqueeze", unsqueeze},
@@ -71,7 +71,7 @@ constexpr std::array kTable = {
     Entry{"tril", triangle}, Entry{"triu", triangle, "u"}, Entry{"scatter", scatter},
     Entry{"repeat_interleave", repeat_each}, Entry{"unsafe_chunk", chunk}, Entry{"unsafe_split", split},
     Entry{"unsafe_split_with_sizes", split},
-    // many elements together
+    // operators that combine elements
     Entry{"_convolution", convolution}, Entry{"batch_norm", batch_norm, "BatchNormalization"},
     Entry{"instance_norm", batch_norm, "InstanceNormalization"}, Entry{"layer_norm", layer_norm},
     Entry{"group_norm", group_norm}, Entry{"linear", linear}, Entry{"addmm", addmm}, Entry{"baddbmm", addmm},

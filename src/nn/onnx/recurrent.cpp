@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers. libtorch has all layers and directions in one operator, ONNX has one operator for each layer.
+// Recurrent layers. libtorch computes all layers and directions in one operator, ONNX has one operator for each layer.
 #include <string_view>
 
 #include "nn/onnx/rows.h"
@@ -60,7 +60,7 @@ Kind kind_of(std::string_view op, std::size_t directions) {
   return {"RNN", {0}, {{"activations", std::vector<std::string>(directions, std::string(op))}}};
 }
 
-/// Returns the weights of a layer in ONNX's form: of the input, of the state, and the biases of both.
+/// Returns the weights of a layer in ONNX's form: the weights of the input, those of the state, and the biases of both.
 std::vector<std::string> weights_of(OnnxCall& call, const Layout& layout, std::int64_t layer, const Kind& kind) {
   const std::vector<std::string> all = call.list(2);
   std::vector<std::vector<std::string>> parts(layout.weights());
@@ -88,7 +88,7 @@ std::string transposed(OnnxCall& call, const std::string& name, const std::vecto
 
 }  // namespace
 
-/// `op`: LSTM, GRU, or the function of a simple layer.
+/// `op`: LSTM, GRU, or the activation function of a plain RNN.
 void recurrent(OnnxCall& call, const char* op) {
   const bool has_cell = std::string_view(op) == "LSTM";
   const Layout layout = layout_of(call);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes operators of libtorch as operators of ONNX: functions for the rows of the table in operators.cpp.
+// Functions that write libtorch's operators as ONNX operators, for the rows of the table in operators.cpp.
 #pragma once
 
 #include "nn/onnx/call.h"
 
 namespace lockstep::nn::onnx {
 
-/// Adds the nodes that compute the operator, and sets its results. `op`: ONNX's operator, if the function serves
-/// several.
+/// Adds the nodes that compute the operator, and sets its results. `op`: the table's third column, usually ONNX's
+/// operator; empty if there is none.
 using Row = void(OnnxCall& call, const char* op);
 
 // elementwise.cpp
@@ -38,7 +38,7 @@ Row recurrent;
 /// Runs the row of an operator. Throws: UsageError if there is none.
 void run_row(OnnxCall& call);
 
-/// Returns the operators that have a row, in order.
+/// Returns the operators that have a row, in alphabetical order.
 [[nodiscard]] std::vector<std::string> operators();
 
 }  // namespace lockstep::nn::onnx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements, or make tensors of a shape.
+// Operators that move elements, or make tensors of a given shape.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 
@@ -37,7 +37,7 @@ std::string one_of(OnnxCall& call, const std::string& name, std::int64_t axis, c
   return call.add("Gather", {name, index}, {{"axis", axis}});
 }
 
-/// Makes a tensor of a shape with equal elements.
+/// Makes a tensor of the given shape, all of whose elements are `value`.
 void fill(OnnxCall& call, const std::string& shape, double value) {
   const at::ScalarType type = call.result_type();
   const bool is_bool = type == at::kBool;  // some runtimes cannot make tensors of bool
@@ -183,7 +183,7 @@ void unbind(OnnxCall& call, const char* /*op*/) {
   call.give_list(parts);
 }
 
-/// Gives a size, as a list of one.
+/// Writes the size of a dimension, as a list of one element.
 void size(OnnxCall& call, const char* /*op*/) {
   call.give(one_of(call, shape_of(call, 0), 0, call.integers_of({call.dim(1)})));
 }
@@ -195,7 +195,7 @@ void gather(OnnxCall& call, const char* /*op*/) {
 void embedding(OnnxCall& call, const char* /*op*/) { call.give(one_of(call, call.in(0), 0, call.in(1))); }
 void index_select(OnnxCall& call, const char* /*op*/) { call.give(one_of(call, call.in(0), call.dim(1), call.in(2))); }
 
-/// x[:, ids]: one tensor of whole numbers at one dimension.
+/// x[:, ids]: supports one tensor of whole numbers, at one dimension.
 void index(OnnxCall& call, const char* /*op*/) {
   std::int64_t axis = -1;
   const auto kinds = call.kinds(1);
@@ -209,8 +209,8 @@ void index(OnnxCall& call, const char* /*op*/) {
 
 namespace {
 
-/// Returns the pads in ONNX's order: before all dimensions, then behind all. `given`: before and behind each dimension,
-/// from the last one on.
+/// Returns the pads in ONNX's order: before all dimensions, then after all. `given`: before and after each, starting
+/// with the last.
 std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   const auto rank = static_cast<std::size_t>(call.rank(0));
   std::vector<std::int64_t> pads(2 * rank, 0);
@@ -221,7 +221,7 @@ std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   return call.integers_of(pads);
 }
 
-/// Puts a copy of the end before the begin, and of the begin behind the end.
+/// Pads circularly: puts a copy of the end before the start, and a copy of the start after the end.
 void give_circle(OnnxCall& call) {
   const std::vector<std::int64_t> pads = call.integers(1);
   std::string name = call.in(0);
@@ -302,12 +302,12 @@ void triangle(OnnxCall& call, const char* op) {
                      {{"upper", *op == 'u' ? 1 : std::int64_t{0}}}));
 }
 
-/// scatter(x, dim, places, values); the values may be one number.
+/// scatter(x, dim, places, values); `values` may be a single number.
 void scatter(OnnxCall& call, const char* /*op*/) {
   std::string values = call.as(3, call.result_type());
   if (call.rank(3) == 0) {
     values = call.add("Expand", {values, shape_of(call, 2)});
-  } else if (call.sizes(3) != call.sizes(2)) {  // values without a place are omitted
+  } else if (call.sizes(3) != call.sizes(2)) {  // drops values without a place
     const std::vector<std::int64_t> begin(static_cast<std::size_t>(call.rank(2)), 0);
     values = call.add("Slice", {values, call.integers_of(begin), shape_of(call, 2)});
   }
@@ -342,7 +342,7 @@ void roll(OnnxCall& call, const char* /*op*/) {
   call.give(name);
 }
 
-/// zeros(sizes), ones(sizes), full(sizes, value); new_... have a tensor before them.
+/// zeros(sizes), ones(sizes), full(sizes, value); their new_... forms have a tensor as first argument.
 void filled(OnnxCall& call, const char* op) {
   const std::size_t at = call.name().starts_with("new_") ? 1 : 0;
   fill(call, call.shape(at), std::string_view(op) == "value" ? call.number(at + 1) : value_of_name(call.name()));

@@ -51,7 +51,7 @@ struct Pool {
   Sizes in, out, kernel, stride, pads, dilation;
 
   [[nodiscard]] std::size_t dims() const { return in.size(); }
-  /// Returns how far the last window extends beyond the end. ONNX's ceil_mode differs from libtorch's in some runtimes.
+  /// Returns how far the last window extends beyond the end. It becomes padding, since runtimes differ in ceil_mode.
   [[nodiscard]] std::int64_t beyond(std::size_t i) const {
     return (out[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 - in[i] - pads[i];
   }
@@ -69,7 +69,7 @@ struct Pool {
   }
 };
 
-/// Adds pads of 0 for batch and channels to those of the last dimensions.
+/// Adds pads of 0 for batch and channels to the pads of the last dimensions.
 Sizes with_channels(Sizes pads) {
   pads.insert(pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2), 2, 0);
   pads.insert(pads.begin(), 2, 0);
@@ -119,7 +119,7 @@ Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   return windows;
 }
 
-/// Returns the matrix [in, out] by which a product computes the mean of each window.
+/// Returns a matrix [in, out]: a product with it computes the mean of each window.
 at::Tensor means(std::int64_t in, std::int64_t out) {
   at::Tensor matrix = at::zeros({in, out}, at::kFloat);
   for (std::int64_t k = 0; k < out; ++k) {
@@ -129,7 +129,7 @@ at::Tensor means(std::int64_t in, std::int64_t out) {
   return matrix;
 }
 
-/// Turns positions in the whole tensor into positions in their channel.
+/// Converts positions in the whole tensor to positions in their channel.
 std::string in_channel(OnnxCall& call, const std::string& positions) {
   return call.add("Mod", {positions, call.integers_of({product(behind_channels(call.sizes(0)))})});
 }
@@ -144,7 +144,7 @@ at::Tensor copies(std::int64_t channels, const Sizes& window, at::ScalarType typ
   return kernel.view(shape);
 }
 
-/// Returns a factor whose product with `in` is at least `out`, in 32 bits.
+/// Returns a factor whose product with `in` is at least `out` in float32.
 double factor_to(std::int64_t in, std::int64_t out, double factor) {
   auto given = static_cast<float>(factor);
   while (std::floor(given * static_cast<float>(in)) < static_cast<float>(out))
@@ -152,13 +152,12 @@ double factor_to(std::int64_t in, std::int64_t out, double factor) {
   return given;
 }
 
-/// Returns the factor by which libtorch computes positions. In linear modes libtorch copies if the size does not
-/// change.
+/// Returns the factor with which libtorch computes positions. In linear modes libtorch copies an input of equal size.
 double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, double given) {
   return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
 }
 
-/// The arguments from `factors_at` on are a factor for each dimension. If they are given, they determine the positions.
+/// Resizes. The arguments from `factors_at` on are the dimensions' factors, which determine positions if given.
 void resize(OnnxCall& call, const std::string& mode, const OnnxAttributes& attributes, std::size_t factors_at) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
@@ -247,7 +246,7 @@ void average_pool(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Mul", {mean, call.stored(factors)}));
 }
 
-/// Uses windows of one size if the input is a multiple of the output; else a product with a matrix for each dimension.
+/// Uses windows of one size if the input is a multiple of the output; else a matrix product for each dimension.
 void adaptive_average_pool(OnnxCall& call, const char* /*op*/) {
   const Sizes out = all_of(call.integers(1), spatial(call));
   if (const Sizes windows = equal_windows(call, out); !windows.empty())
@@ -264,7 +263,7 @@ void adaptive_average_pool(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("MatMul", {name, call.stored(means(in.back(), out.back()))}));
 }
 
-/// If the windows differ in size, computes the maximum of each window, one dimension after the other.
+/// If the windows differ in size, computes the maximum of each window, one dimension after another.
 void adaptive_max_pool(OnnxCall& call, const char* /*op*/) {
   const Sizes out = all_of(call.integers(1), spatial(call));
   if (const Sizes windows = equal_windows(call, out); !windows.empty()) {
@@ -301,7 +300,7 @@ void max_unpool(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("Reshape", {placed, target}));
 }
 
-/// im2col(x, kernel, dilation, padding, stride): a convolution that copies.
+/// im2col(x, kernel, dilation, padding, stride): a convolution that copies elements.
 void unfold(OnnxCall& call, const char* /*op*/) {
   const std::int64_t channels = call.sizes(0).at(1);
   const Sizes kernel = all_of(call.integers(1), 2);
@@ -341,13 +340,13 @@ void upsample_linear(OnnxCall& call, const char* op) {
       {"mode", std::string(op)},
       {"coordinate_transformation_mode", std::string(call.flag(2) ? "align_corners" : "half_pixel")}};
   if (std::string_view(op) == "cubic") attributes.emplace_back("cubic_coeff_a", -0.75);
-  if (call.flag(2)) return resize(call, op, attributes, call.count());  // aligned corners determine the factor
+  if (call.flag(2)) return resize(call, op, attributes, call.count());  // aligned corners determine the factors
   resize(call, op, attributes, 3);
 }
 
 namespace {
 
-/// Numbers the elements along an axis. Repeated ones (stride 0) are in memory once.
+/// Writes to each element its index along an axis. Repeated elements (stride 0) are in memory once.
 void number_along(const at::Tensor& tensor, std::int64_t axis) {
   at::Tensor stored = tensor;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -390,8 +389,8 @@ bool is_each_several_times(const at::Tensor& chosen, std::int64_t in) {
 
 }  // namespace
 
-/// upsample_nearestNd(x, size, factors ...); likewise _upsample_nearest_exactNd. Runtimes may round differently, unless
-/// each element is repeated equally often.
+/// upsample_nearestNd(x, size, factors ...); likewise _upsample_nearest_exactNd. Unless each element is repeated
+/// equally often, runtimes may round differently, so the indices are constants.
 void upsample_nearest(OnnxCall& call, const char* op) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());

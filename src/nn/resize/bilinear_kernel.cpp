@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-/// The four pixels of a result, and their shares.
+/// The four pixels of a result, and their weights.
 struct Corners {
   std::int64_t places[4];
   float shares[4];

@@ -20,8 +20,8 @@ using torch::jit::Node;
 using torch::jit::Value;
 namespace prim = torch::jit::prim;
 
-/// The identity of a tensor, by its memory: a network may register one tensor object and compute with another one that
-/// shares its memory.
+/// The identity of a tensor, by its memory: a network may compute with an object that shares a registered tensor's
+/// memory.
 using Identity = std::tuple<const void*, std::vector<std::int64_t>, std::vector<std::int64_t>, at::ScalarType>;
 
 Identity identity_of(const at::Tensor& tensor) {
@@ -29,7 +29,7 @@ Identity identity_of(const at::Tensor& tensor) {
 }
 
 struct Attribute {
-  std::string name;  ///< with its modules' names before it: "backbone.stem.weight"
+  std::string name;  ///< full name, with the names of its modules: "backbone.stem.weight"
   bool is_buffer = true;
 };
 
@@ -57,7 +57,7 @@ class Part {
     child->add(name.substr(dot + 1), std::move(tensor), is_buffer);
   }
 
-  /// Returns the module, once it has all tensors.
+  /// Returns the module. Call it when all tensors are added.
   torch::jit::Module finish() {
     for (const auto& [name, child] : children_) module_.register_module(name, child->finish());
     return module_;
@@ -80,7 +80,7 @@ std::vector<std::pair<Node*, at::Tensor>> tensors_of(Graph& graph) {
   return found;
 }
 
-/// Reads self.a.b.c, once for each name.
+/// Inserts nodes that read self.a.b.c, once for each name.
 class Reader {
  public:
   Reader(Graph& graph, Value* self) : graph_(graph) { known_.emplace("", self); }
@@ -113,7 +113,7 @@ torch::jit::Module script_module(const torch::nn::Module& model, const std::shar
     if (is_new) found->second.name = fmt::format("constant_{}", own++);
     const Attribute& attribute = found->second;
     names.emplace_back(node, attribute.name);
-    // Clones, since the archive would hold the whole memory behind a view.
+    // Clones the tensor, since the archive would store the whole memory of a view.
     if (added.emplace(attribute.name, true).second) root.add(attribute.name, tensor.clone(), attribute.is_buffer);
   }
   torch::jit::Module module = root.finish();

@@ -20,13 +20,13 @@
 namespace lockstep::nn {
 namespace {
 
-/// Sizes of the batch for which the archive has to agree with the function; neither was traced.
+/// Batch sizes for which the archive is compared with the function; neither was traced.
 constexpr std::int64_t kTried[] = {1, 5};
-/// The operators are the same: any difference beyond rounding is a fault.
+/// Both run the same operators, so any difference beyond rounding is a fault.
 constexpr double kTolerance = 1e-5;
 
-/// At the second call a libtorch with LLVM compiles the recorded graph, which takes minutes for a network of thousands
-/// of operators. The interpreter is enough to compare results.
+/// Turns the fuser off. At the second call a libtorch with LLVM would compile the recorded graph, which takes minutes
+/// for a network of thousands of operators. The interpreter is enough to compare results.
 class NoFuser {
  public:
   NoFuser() { torch::jit::setTensorExprFuserEnabled(false); }
@@ -78,7 +78,7 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-/// Returns {"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"} of each, in brackets.
+/// Returns {"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"} of each, in square brackets.
 std::string described(const std::vector<std::string>& names, const std::vector<at::Tensor>& tensors) {
   std::vector<std::string> all;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -93,7 +93,7 @@ std::string described(const std::vector<std::string>& names, const std::vector<a
 }  // namespace
 
 Tracing::Tracing(torch::nn::Module& model)
-    // libtorch writes the numbers of the code by streams, which obey the locale of the process: "0,5", "1.024".
+    // libtorch writes the numbers of the code with streams, which obey the locale of the process: "0,5", "1.024".
     : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {
   if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
   // A tracer accepts no tensors that need a gradient.
@@ -128,7 +128,7 @@ void require_same_results(torch::jit::Module& module, const NetworkFunction& fun
 std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                            const std::map<std::string, std::string>& texts) {
   const Tracing tracing(model);
-  // A network makes some tables once and keeps them: make them now, so that they are recorded as constants.
+  // A network may make tables at its first call and keep them. This call makes them, to be recorded as constants.
   const std::vector<at::Tensor> arguments = function.example(1);
   torch::jit::ExtraFilesMap files(texts.begin(), texts.end());
   files["network.json"] = describe(function, arguments, function.run(arguments));

@@ -23,7 +23,7 @@ using torch::jit::Value;
 namespace prim = torch::jit::prim;
 namespace aten = torch::jit::aten;
 
-// Neither is 1, which may be broadcast or squeezed away.
+// Neither size is 1, because a dimension of 1 may be broadcast or squeezed away.
 constexpr std::int64_t kSmallBatch = 2;
 constexpr std::int64_t kLargeBatch = 3;
 
@@ -44,7 +44,8 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
                      .first;
     torch::jit::EliminateDeadCode(state->graph);
     return state->graph;
-  } catch (const std::runtime_error& error) {  // parameters of the model are frozen, others are refused as constants
+  } catch (const std::runtime_error&
+               error) {  // the model's parameters are frozen; the tracer rejects other parameters as constants
     if (std::string_view(error.what()).find("requires grad as a constant") == std::string_view::npos) throw;
     throw UsageError("the function uses a parameter that is not the model's",
                      "register_module() or register_parameter() in the model, or detach() it");
@@ -56,7 +57,7 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
                    "a traced function may not depend on values, and on the batch's size only by sizes of tensors");
 }
 
-/// Numbers of a graph that follow the size of the batch.
+/// Numbers of a graph that depend on the batch size.
 class BatchSizes {
  public:
   explicit BatchSizes(Graph& graph) : graph_(graph) {}
@@ -81,20 +82,20 @@ class BatchSizes {
   }
 
   Graph& graph_;
-  Node* behind_ = *graph_.nodes().begin();  ///< sizes are inserted before it
+  Node* behind_ = *graph_.nodes().begin();  ///< node before which sizes are inserted
   Value* size_ = nullptr;
   std::map<std::pair<std::int64_t, std::int64_t>, Value*> known_;
 };
 
 bool is_of(const Node& node, const c10::TypePtr& type) { return node.output()->type()->isSubtypeOf(*type); }
 
-/// Tensors are not compared by value: they are tables of a size that both runs have.
+/// Compares constants of both graphs. Tensors are compared by size only: they are tables that both runs share.
 bool same_constant(const c10::IValue& small, const c10::IValue& large) {
   if (small.isTensor() && large.isTensor()) return small.toTensor().sizes() == large.toTensor().sizes();
   return small == large;
 }
 
-/// Compares a node of the first graph with its twin, and generalises its number.
+/// Compares a node of the first graph with the same node of the second, and generalises a number that differs.
 void generalise(Node& node, Node& twin, BatchSizes& sizes) {
   if (node.kind() != twin.kind() || node.inputs().size() != twin.inputs().size()) {
     throw_depends(fmt::format("{} instead of {}", node.kind().toQualString(), twin.kind().toQualString()));

@@ -16,8 +16,8 @@
 
 namespace lockstep::nn {
 
-/// While it lives, a network can be traced on this thread: no gradients, libtorch's own operators, numbers without the
-/// locale's signs. Throws: UsageError for a network in training mode.
+/// While it lives, a network can be traced on this thread: without gradients, with libtorch's own operators, and with
+/// numbers written independently of the locale. Throws: UsageError for a network in training mode.
 class Tracing {
  public:
   explicit Tracing(torch::nn::Module& model);
@@ -36,7 +36,7 @@ class Tracing {
 [[nodiscard]] std::string describe(const NetworkFunction& function, const std::vector<at::Tensor>& arguments,
                                    const std::vector<at::Tensor>& results);
 
-/// Compares a module with the function, for batches of other sizes than those traced. Throws: UsageError.
+/// Compares a module with the function, for batch sizes other than the traced ones. Throws: UsageError.
 void require_same_results(torch::jit::Module& module, const NetworkFunction& function);
 
 }  // namespace lockstep::nn

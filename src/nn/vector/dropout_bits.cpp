@@ -75,7 +75,7 @@ void fill_half(std::uint8_t* bits, std::int64_t begin, std::int64_t end, std::ui
   }
 }
 
-/// Sets a bit for each half word that is below the threshold, at `place` and the next.
+/// Sets a bit for each half of a word that is below the threshold, at `place` and the next place.
 HWY_INLINE V32 two_bits(D32 d, V32 word, V32 threshold, int place) {
   const auto low = hn::And(word, hn::Set(d, 0xFFFFU));
   const auto high = hn::ShiftRight<16>(word);
@@ -84,7 +84,7 @@ HWY_INLINE V32 two_bits(D32 d, V32 word, V32 threshold, int place) {
   return hn::Or(hn::IfThenElseZero(hn::Lt(low, threshold), one), hn::IfThenElseZero(hn::Lt(high, threshold), two));
 }
 
-/// Keeps any share: 16 bits of the stream for each element, so 8 elements for a counter.
+/// Keeps any share of the elements: 16 bits of the stream for each element, so 8 elements for each counter.
 void fill_share(std::uint8_t* bits, std::int64_t begin, std::int64_t end, std::uint64_t seed, std::uint32_t threshold) {
   const D32 d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

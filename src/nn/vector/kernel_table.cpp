@@ -3,13 +3,13 @@
 
 namespace lockstep::nn {
 
-// Below this, both take the microseconds of any node of autograd.
+// Below this size both take the few microseconds of an autograd node.
 bool dropout_is_faster(std::int64_t elements) { return elements >= 64; }
 
-// One bit an element instead of the output saves memory traffic in backward, if there is any.
+// One bit per element instead of the output saves memory traffic in backward if the output exceeds the cache.
 bool relu_is_faster(std::int64_t elements) { return elements >= 1 << 18; }
 
-// Without dropout it saves only a pass over the bias, and a row of less than a vector costs more than that.
+// Without dropout the fused layer saves only a pass for the bias, and rows shorter than a vector cost more than that.
 bool linear_relu_is_faster(const LinearShape& shape) {
   return shape.dropout || shape.channels >= 16 || shape.rows < 256;
 }

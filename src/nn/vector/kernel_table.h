@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes from which on a kernel of this folder is faster than libtorch's, forward and backward together, as measured
-// (docs/design/fused_layers.md). A table by shape, not a timing at run time, so that a run's bits depend only on its
+// The sizes from which a kernel of this folder is faster than libtorch's, forward and backward together, as measured
+// (docs/design/fused_layers.md). A table by shape, not a timing at run time, makes results depend only on the run's
 // settings. Free of libtorch.
 //
 // BatchNormReLU2d and MultiLabelSoftMarginLoss have no entry: they were faster at every size.
@@ -20,7 +20,7 @@ struct LinearShape {
 };
 [[nodiscard]] bool linear_relu_is_faster(const LinearShape& shape);
 
-/// The table holds for float32: libtorch 1.13 has no layer norm of bfloat16 with float32 weights to compare with.
+/// The entry holds for float32. For bfloat16, libtorch 1.13 has no layer norm with float32 weights to compare with.
 [[nodiscard]] bool layer_norm_is_faster(std::int64_t rows, std::int64_t width);
 [[nodiscard]] bool cross_entropy_is_faster(std::int64_t elements, std::int64_t classes);
 

@@ -35,8 +35,8 @@ bool multiplies_slowly(at::ScalarType type) {
 #if defined(__x86_64__)
   static const bool lacks_products = !blas::cpu_features().avx512;
 #else
-  // On aarch64 libtorch 1.13 uses oneDNN if the processor has such products, and Debian's oneDNN has none there: "could
-  // not create a primitive descriptor iterator". If the processor has none, libtorch's own loops are slow.
+  // On aarch64 libtorch 1.13 uses oneDNN if the processor has bfloat16 products, but Debian's oneDNN lacks them: "could
+  // not create a primitive descriptor iterator". Without them, libtorch's own loops are slow.
   constexpr bool lacks_products = true;
 #endif
   return lacks_products && type == at::kBFloat16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects libtorch's tensors to the kernels of this folder: their types, their blocks, and the order of their sums.
+// Connects libtorch's tensors to our kernels: element types, parallel blocks, and the order of sums.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,20 +15,20 @@
 
 namespace lockstep::nn::detail {
 
-/// True for float32 or bfloat16 on a processor, with elements.
+/// True for a float32 or bfloat16 tensor on the CPU that is not empty.
 [[nodiscard]] bool has_kernel_type(const at::Tensor& tensor);
 /// True for a tensor without gaps, contiguous or channels-last.
 [[nodiscard]] bool is_dense(const at::Tensor& tensor);
 [[nodiscard]] bool is_float_vector(const at::Tensor& tensor);
 [[nodiscard]] ElementType element_type(const at::Tensor& tensor);
 
-/// Returns the type in which libtorch computes a product of `input` and float32 weights, autocast or not; none if it
-/// would not, or if our kernels lack the type.
+/// Returns the type in which libtorch computes a product of `input` and float32 weights, with or without autocast; none
+/// if libtorch cannot, or if our kernels lack the type.
 [[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
 
-/// True if libtorch has no good products of `type` on this processor: bfloat16 on x86-64 without AVX-512 (thirty times
-/// slower than float32) and on aarch64 (they may throw). Our layers then multiply the rounded values in float32, and
-/// round the result.
+/// True if libtorch's products of `type` are unusable on this processor: bfloat16 on x86-64 without AVX-512 (thirty
+/// times slower than float32) and on aarch64 (they may throw). Our layers then multiply the rounded values in float32,
+/// and round the result.
 [[nodiscard]] bool multiplies_slowly(at::ScalarType type);
 
 /// Turns autocast off for the CPU until it goes out of scope.
@@ -47,10 +47,10 @@ class [[nodiscard]] FullPrecision {
   tensor::AutocastState before_;
 };
 
-/// Throws: UsageError if `layer` is asked for a second derivative. Call it first in a backward.
+/// Throws: UsageError if a second derivative of `layer` is computed. Call it first in each backward.
 void refuse_second_derivative(const char* layer);
 
-/// A bit for each of `numel` elements, not yet filled, and the seed that fills them, from libtorch's generator, like
+/// A bit for each element, not yet filled, and the seed to fill them with. libtorch's generator draws the seed, like
 /// all random numbers of a step.
 struct DropoutBits {
   at::Tensor bits;
@@ -58,8 +58,8 @@ struct DropoutBits {
 };
 [[nodiscard]] DropoutBits make_dropout_bits(std::int64_t numel);
 
-/// Calls f(begin, end, block) for every block of `count` elements, in parallel. Blocks, and so the sums of blocks, do
-/// not depend on the number of threads.
+/// Divides `count` elements into blocks, and calls f(begin, end, index) for each block, in parallel. The blocks, and so
+/// their sums, do not depend on the number of threads.
 template <class F>
 void for_blocks(std::int64_t count, std::int64_t block, F f) {
   tensor::parallel_for(0, (count + block - 1) / block, 1, [&](std::int64_t first, std::int64_t last) {
@@ -67,7 +67,7 @@ void for_blocks(std::int64_t count, std::int64_t block, F f) {
   });
 }
 
-/// Blocks' sums by column: one row of `width` for each block, added in double and in order.
+/// The sums of blocks by column: one row of `width` for each block. total() adds the rows in double and in order.
 class BlockSums {
  public:
   BlockSums(std::int64_t blocks, std::int64_t width)

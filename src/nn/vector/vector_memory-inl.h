@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of float from and to memory of float32 or bfloat16 (as its 16 bits). Part of the kernels' files, which are
-// compiled once for each instruction set: hence the unusual include guard.
+// Loads and stores vectors of float from and to float32 or bfloat16 (as its 16 bits). Kernel files are compiled once
+// for each instruction set, and include this file each time: hence the unusual include guard.
 #if defined(LOCKSTEP_NN_VECTOR_MEMORY_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_NN_VECTOR_MEMORY_INL
 #undef LOCKSTEP_NN_VECTOR_MEMORY_INL
@@ -41,7 +41,7 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, Tag>> narrow([[maybe_unused]] Tag d
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd));
   const auto whole = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Set(d32, 0x7FC0), rounded);
-  // As signed, which every instruction set narrows: the upper half is empty, and unsigned saturation keeps the lower.
+  // Narrows as signed numbers, which every instruction set supports. The upper half is 0, so nothing saturates.
   return hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<Tag>(), whole));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element-wise operations shared by the kernels. Part of their files, which are compiled once for each instruction
-// set: hence the unusual include guard.
+// The element-wise operations that the kernels share. Kernel files are compiled once for each instruction set, and
+// include this file each time: hence the unusual include guard.
 #if defined(LOCKSTEP_NN_VECTOR_OPS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOCKSTEP_NN_VECTOR_OPS_INL
 #undef LOCKSTEP_NN_VECTOR_OPS_INL
@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Floats = hn::CappedTag<float, 16>;
 
-/// Returns a mask of the elements from `index` on that dropout keeps. A vector has 16 lanes at most, so 32 bits do.
+/// Returns a mask of the elements from `index` on that dropout keeps. A vector has at most 16 lanes: 32 bits suffice.
 template <class Tag>
 HWY_INLINE hn::Mask<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t index) {
   std::uint32_t word;
@@ -33,7 +33,7 @@ HWY_INLINE hn::Mask<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t inde
   return hn::RebindMask(d, hn::Ne(lane_bits, hn::Zero(d32)));
 }
 
-/// ReLU that passes NaN: a NaN loss must not become a zero on the way.
+/// ReLU that keeps NaN, so that a NaN is not hidden as 0 before it reaches the loss.
 template <class Tag>
 HWY_INLINE hn::Vec<Tag> relu(Tag d, hn::Vec<Tag> y) {
   return hn::IfThenZeroElse(hn::Le(y, hn::Zero(d)), y);

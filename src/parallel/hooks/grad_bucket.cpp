@@ -12,7 +12,7 @@ bool is_narrow(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype ==
 ReplicaSum GradBucket::all_reduce(const std::vector<at::Tensor>& values) const {
   const at::ScalarType dtype = values.front().scalar_type();
   if (place_.replicas == group_->world_size()) {
-    // Copies a value that is the gradient itself, which the hook may need again.
+    // If a value is the gradient itself, it is copied, since the hook may need the gradient again.
     const at::Tensor own = values.front().is_alias_of(gradients_.front()) ? values.front().clone() : values.front();
     const at::Tensor sum = own.contiguous();
     if (place_.exact || group_->world_size() == 1) return {group_->all_reduce(sum), sum, dtype};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For each gradient M of n x m, and a Q of m x rank: P = M Q, summed over the replicas and orthogonalized; Q = M^T P,
-// averaged; the gradient becomes P Q^T. Legend of shapes: N rows of M, M columns of M, R rank.
+// averaged; the gradient becomes P Q^T. Shapes in names: N rows of M, M columns of M, R rank.
 #include "lockstep/parallel/power_sgd.h"
 
 #include <ATen/ops/cat.h>
@@ -36,7 +36,7 @@ struct Shape {
   std::int64_t columns;
 };
 
-/// Returns the rows: the dimension that is slowest in memory, so that flat memory is the matrix.
+/// Returns the matrix's shape. Its rows are the dimension that is slowest in memory, so that flat memory is the matrix.
 Shape matrix_shape(const tensor::FlatSlot& slot) {
   if (slot.sizes.empty() || slot.numel == 0) return {1, slot.numel};
   std::size_t slowest = 0;
@@ -52,17 +52,17 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-/// The sum of magnitudes is finite only if every element is, and then so is any product with a column of length 1.
+/// Checks the sum of magnitudes: finite only if every element, and any product with a column of length 1, is finite.
 /// Returns: a truth value on their device.
 at::Tensor is_finite(const at::Tensor& values) { return at::isfinite(values.abs().sum()); }
 
-/// Keeps `fresh` if `keeps` is true, which the caller has checked on the CPU. The host does not read a GPU's `keeps`:
-/// if that is false, the earlier value remains, or `otherwise` if there is none.
+/// Sets `kept` to `fresh` if `keeps` is true. On the CPU the caller has checked that it is. On a GPU the host does not
+/// read it: if it is false, the earlier value remains, or `otherwise` if there is none.
 void keep(at::Tensor& kept, const at::Tensor& fresh, const at::Tensor& keeps, const at::Tensor& otherwise) {
   kept = keeps.is_cpu() ? fresh : at::where(keeps, fresh, kept.defined() ? kept : otherwise);
 }
 
-/// Divides a column by its length plus `epsilon`, if that is not 0. On a GPU the host does not wait for it.
+/// Divides a column by its length plus `epsilon`, if that sum is not 0. On a GPU the host does not wait for the result.
 void to_unit_length(const at::Tensor& column, double epsilon) {
   if (column.is_cpu()) {
     const double norm = column.norm().item<double>() + epsilon;
@@ -73,7 +73,7 @@ void to_unit_length(const at::Tensor& column, double epsilon) {
   column.div_(at::where(norm.gt(0), norm, at::ones_like(norm)));
 }
 
-/// An FNV-1a hash, which is the same in every program, unlike std::hash.
+/// Returns an FNV-1a hash, which, unlike std::hash, is the same in every program.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 14695981039346656037ULL;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
@@ -88,14 +88,14 @@ struct PowerSgd::Step {
   GradBucket* bucket;
   std::vector<std::size_t> compressed = {};  ///< indices of parameters()
   std::vector<std::size_t> plain = {};
-  std::vector<std::vector<at::Tensor>> matrices_NM = {};  ///< by local replica, then by compressed parameter
-  std::vector<at::Tensor> ps_NR = {};                     ///< by compressed parameter, once they are summed
+  std::vector<std::vector<at::Tensor>> matrices_NM = {};  ///< index: local replica, then compressed parameter
+  std::vector<at::Tensor> ps_NR = {};                     ///< index: compressed parameter; set once the Ps are summed
   std::vector<at::Tensor> qs_MR = {};
   double loss_scale = 1;
   ReplicaSum plain_sum = {};
   ReplicaSum p_sum = {};
   ReplicaSum q_sum = {};
-  at::Tensor keeps = {};  ///< true if its state is kept: all gradients were finite
+  at::Tensor keeps = {};  ///< true if the new state is kept: all gradients were finite
 
   [[nodiscard]] int locals() const { return bucket->block().size(); }
   [[nodiscard]] const tensor::FlatSlot& slot(std::size_t parameter) const { return bucket->parameters()[parameter]; }
@@ -103,7 +103,7 @@ struct PowerSgd::Step {
 
 namespace {
 
-/// Makes one flat tensor for each local replica from the results of `make` for each part.
+/// Makes one flat tensor for each local replica, from the results of `make` for each compressed parameter.
 template <class Make>
 std::vector<at::Tensor> flatten(int locals, std::size_t parts, const Make& make) {
   std::vector<at::Tensor> values;
@@ -135,7 +135,7 @@ bool PowerSgd::is_compressed(const tensor::FlatSlot& slot) const {
          static_cast<double>(rows * columns);
 }
 
-/// Every rank draws the same numbers.
+/// Draws the first Q, with the same numbers on every rank.
 at::Tensor PowerSgd::first_q(const std::string& name, std::int64_t rows, const at::Tensor& like) const {
   const std::uint64_t seed =
       stream_seed(stream_seed(options_.seed, hash(name)), static_cast<std::uint64_t>(iterations_));
@@ -243,8 +243,8 @@ HookStage PowerSgd::start_q(const std::shared_ptr<Step>& step) {
           }};
 }
 
-/// The sums are the same on every rank, so all decide alike. A gradient that is not finite makes its P not finite, and
-/// thereby its Q.
+/// Ends the step. The sums are the same on every rank, so all ranks decide alike. A non-finite gradient makes its P and
+/// thereby its Q non-finite.
 void PowerSgd::finish(Step& step) {
   const at::Tensor mean = step.q_sum.sum.div_(step.bucket->divisor());
   step.keeps = is_finite(mean);
@@ -279,7 +279,7 @@ std::string error_name(int replica, const std::string& parameter) {
   return fmt::format("{}{}.{}", kError, replica, parameter);
 }
 
-/// Parses replica and parameter of "<replica>.<parameter>".
+/// Parses "<replica>.<parameter>".
 std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_view rest) {
   int replica = -1;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), replica);
@@ -289,7 +289,7 @@ std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_
   return {replica, std::string(end + 1, rest.data() + rest.size())};
 }
 
-/// Warns of an entry that an earlier version has kept after an overflow.
+/// Returns false, with a warning, for a non-finite entry, which earlier versions kept after an overflow.
 bool is_usable(const std::string& name, const at::Tensor& value) {
   if (is_finite(value).item<bool>()) return true;
   log::warn("PowerSgd: the state's entry '{}' is not finite: it is left out, and begins anew", name);
@@ -319,7 +319,7 @@ StateDict PowerSgd::gather_state_dict(ProcessGroup& group) const {
     const auto* block = blocks[static_cast<std::size_t>(rank)].data_ptr<std::int64_t>();
     for (auto replica = static_cast<int>(block[0]); replica < block[1]; ++replica) {
       for (const auto& [key, own] : errors_) {
-        if (key.first != block_.begin) continue;  // takes each parameter once
+        if (key.first != block_.begin) continue;  // so each parameter occurs once
         const at::Tensor error = rank == group.rank() ? errors_.at({replica, key.second}) : at::empty_like(own);
         group.broadcast(error, rank).wait();
         state[error_name(replica, key.second)] = error;

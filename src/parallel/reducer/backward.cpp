@@ -155,7 +155,7 @@ bool Backward::is_complete(std::size_t index) {
   return now.counts[index] == now.expected[index];
 }
 
-/// Called when all of `index`'s gradient of this replica is in grad().
+/// Called when this replica's gradient of parameter `index` is complete in grad().
 void Backward::complete(std::size_t index) {
   ReplicaBackward& now = replica();
   if (!now.synced) return parts_.step.gradients().keep(index);
@@ -185,7 +185,7 @@ void Backward::start_sync() {
     }
     return;
   }
-  // Parameters that no forward's outputs depend on are ready before the first gradient is.
+  // Parameters on which no forward's output depends are ready before the first gradient.
   if (options.find_unused_parameters && !options.static_graph) contribute_unused(now.unreachable());
   for (std::size_t i = 0; i < now.counts.size(); ++i) {
     if (now.counts[i] > 0 && is_complete(i)) complete(i);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a backward on one rank, from the first node that it reaches to the last reduction.
+// The states of a backward on one rank, from the first node that it reaches to the last reduction.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <cstddef>
 #include <functional>
@@ -18,8 +18,8 @@
 
 namespace lockstep::parallel {
 
-// Reports of backwards that do not fit their options. Each ends the group: the other ranks may be complete among
-// themselves, but they wait for this one.
+// Reports of backwards that do not fit their options. Each aborts the group, since the other ranks would wait for this
+// one.
 
 /// The place where a backward failed.
 struct FaultyBackward {
@@ -30,7 +30,7 @@ struct FaultyBackward {
 
 /// Reports that a gradient came through the inner module, not through the wrapper. Throws: UsageError.
 [[noreturn]] void throw_bypassed(const FaultyBackward& fault);
-/// Reports that a parameter got a second gradient, or one that no output of forward leads to. Throws: UsageError.
+/// Reports that a parameter got a second gradient, or one that no output of a forward leads to. Throws: UsageError.
 [[noreturn]] void throw_two_gradients(const FaultyBackward& fault, std::size_t index);
 /// Reports that a step of a static graph differs from the first one. Throws: UsageError.
 [[noreturn]] void throw_changed_graph(const FaultyBackward& fault, std::size_t index);
@@ -52,29 +52,29 @@ struct BackwardParts {
   const std::optional<JoinHandle>& join;
 };
 
-/// States of a replica's backward: idle -> (an output of a forward is reached, or a first gradient) running -> (end())
-/// idle. Outputs are reached in the outermost backward; recomputed segments, which run their own backward inside it,
-/// are part of it. A backward that ended with an error leaves it running, which the next forward notices. Not
-/// thread-safe: the Reducer calls it under its mutex.
+/// The backward of this rank's replicas. States of a replica's backward: idle -> (an output of a forward or a first
+/// gradient is reached) running -> (end()) idle. Outputs are reached in the outermost backward; recomputed segments,
+/// which run their own backward inside it, are part of it. A backward that ended with an error leaves the state
+/// running, which the next forward notices. Not thread-safe: the Reducer calls it under its mutex.
 class Backward {
  public:
   /// `queue_end` makes the engine call end() when the outermost backward is over.
   Backward(const BackwardParts& parts, std::function<void()> queue_end);
 
-  /// Returns the active replica's number among this rank's.
+  /// Returns the active replica's number among this rank's replicas.
   [[nodiscard]] int local() const { return local_; }
   [[nodiscard]] ReplicaBackward& replica() { return replicas_[static_cast<std::size_t>(local_)]; }
-  /// Makes `local` active: its accumulated gradients replace those of the replica before.
+  /// Makes `local` active: its accumulated gradients replace those of the previous replica.
   void enter(int local);
 
-  /// Checks that the replica may run a forward. Throws: UsageError if a synced backward was left halfway, so that
+  /// Checks that the replica may run a forward. Throws: UsageError if a synced backward was abandoned halfway, so that
   /// the ranks are out of step.
   void before_forward();
-  /// Records the end of a forward with gradients. `complete`: its result holds no unknown tensors.
+  /// Records the end of a forward with gradients. `complete` means that its result holds no unknown tensors.
   [[nodiscard]] std::shared_ptr<ForwardPass> after_forward(bool complete);
 
   void output_reached(ForwardPass& forward);
-  /// `defined` is false if only a part of the graph without gradients leads to the parameter.
+  /// Records a gradient. `defined` is false if only a part of the graph without gradients leads to the parameter.
   void gradient_ready(std::size_t index, bool defined);
   void end();
 
@@ -91,7 +91,7 @@ class Backward {
   std::function<void()> queue_end_;
   bool opaque_ = false;  ///< some forward's result could not be searched for tensors
   int local_ = 0;
-  std::vector<ReplicaBackward> replicas_;  ///< by local replica
+  std::vector<ReplicaBackward> replicas_;  ///< one for each local replica
 };
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bucket memory, partial sums of several replicas, and the order of reductions.
+// The buckets' memory, the partial sums of several replicas, and the order of reductions.
 #include "parallel/reducer/buckets.h"
 
 #include <ATen/core/grad_mode.h>
@@ -54,7 +54,7 @@ std::vector<FoldStep> fold_steps(const ReplicaLayout& layout) {
 
 namespace {
 
-/// `index` counts the buckets that the hook gets.
+/// Makes the GradBucket for the hook. `index` counts the buckets that the hook gets.
 void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, int index, const ReplicaLayout& layout,
                   ProcessGroup& group) {
   std::vector<at::Tensor> gradients;
@@ -80,7 +80,7 @@ void allocate(Bucket& bucket, const at::Tensor& any, std::int64_t numel, const R
   bucket.published = layout.has_rows() ? bucket.buffer.narrow(0, 0, published) : bucket.buffer;
 }
 
-/// Returns the function that adds up the squares of the bucket's result, which is its first row.
+/// Returns the function that sums the squares of the bucket's result, its first row.
 std::function<void()> counting(const Bucket& bucket, const std::shared_ptr<NormSums>& sums) {
   const at::Tensor result = bucket.published.dim() > 1 ? bucket.published[0] : bucket.published;
   return [sums, result, places = bucket.places] { sums->add(result, *places); };
@@ -112,7 +112,7 @@ Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<st
   restart();
 }
 
-/// Allocates memory for the members' gradients, and makes their views of it.
+/// Allocates memory for the members' gradients, and makes the views of it.
 void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group) {
   NamedTensors items;
   for (const std::size_t index : bucket.members) items.push_back(parameters[index]);
@@ -149,7 +149,7 @@ void Buckets::fold(std::size_t parameter, std::size_t local, const at::Tensor& g
   }
   const FoldStep& step = folds_[local];
   const at::Tensor& place = rows[step.first];
-  // With one rank the last replica completes the mean; else all_reduce divides.
+  // On one rank the last replica's fold completes the mean; otherwise all_reduce divides.
   const bool divides = layout_.world == 1 && local + 1 == folds_.size();
   if (step.spans.size() == 1 && !divides) {
     place.copy_(gradient);
@@ -229,7 +229,7 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
 void Buckets::wait() {
   const at::NoGradGuard no_grad;
   if (recorded_ && !tensor::is_recording()) stages_.clear();
-  // Runs stage by stage over all buckets: the next stages of all buckets start before it waits for the first one's.
+  // Runs stage by stage over all buckets: the next stage of every bucket starts before the wait for the first bucket's.
   for (bool more = true; more;) {
     more = false;
     for (HookStage& stage : stages_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the gradients, and the count of those that a bucket still waits for. No autograd here.
+// The memory of the gradients, and the number of gradients that each bucket still waits for. Does not use autograd.
 #pragma once
 
 #include <cstddef>
@@ -18,35 +18,35 @@
 
 namespace lockstep::parallel {
 
-/// The replicas whose gradients a rank brings, and how they are combined.
+/// The replicas whose gradients a rank contributes, and how they are combined.
 struct ReplicaLayout {
-  int replicas = 0;   ///< replicas of the run; 0: the world size, one per rank
+  int replicas = 0;   ///< number of replicas of the run; 0: the world size, one per rank
   ReplicaSpan block;  ///< replicas of this rank
   int world = 1;
   bool exact = true;
   CommunicationHook hook = nullptr;
 
-  /// Returns true with several replicas on some rank: partial sums, or with a hook the gradients of each replica, then
-  /// have their own rows.
+  /// Returns true if buckets have rows: one for each partial sum, or with a hook one for each replica, if some rank has
+  /// several replicas.
   [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
   /// Returns the replicas of the run.
   [[nodiscard]] int total() const noexcept { return has_rows() ? replicas : world; }
-  /// Returns true for the last replica of this rank's block, with which the rank's sums are complete.
+  /// Returns true for the last replica of this rank's block, which completes the rank's sums.
   [[nodiscard]] bool is_last(int local) const noexcept { return local + 1 == block.size(); }
 };
 
 /// The parameters that a model trains: those that require a gradient.
 struct TrainedParameters {
   NamedTensors items;
-  std::vector<bool> sparse;  ///< by item: its gradients are sparse
+  std::vector<bool> sparse;  ///< true for each item whose gradients are sparse
 
   [[nodiscard]] std::size_t size() const { return items.size(); }
   [[nodiscard]] const std::string& name(std::size_t index) const { return items[index].first; }
   [[nodiscard]] at::Tensor& grad(std::size_t index) const { return items[index].second.mutable_grad(); }
 };
 
-/// The rows that the gradient of one local replica is added to: rows `first`, first + 1, ... and the gradient make up
-/// the subtree that becomes row `first`.
+/// The rows to which the gradient of one local replica is added: rows `first`, first + 1, ... and the gradient are
+/// combined to the subtree that becomes row `first`.
 struct FoldStep {
   std::size_t first = 0;
   std::vector<ReplicaSpan> spans = {};  ///< spans of those rows, then of the replica
@@ -55,12 +55,12 @@ struct FoldStep {
 /// Returns one step for each replica of the block, in order. It is a pure function.
 [[nodiscard]] std::vector<FoldStep> fold_steps(const ReplicaLayout& layout);
 
-/// One flat buffer and the parameters whose gradients lie in it; or one parameter with sparse gradients and no buffer.
+/// One flat buffer and the parameters whose gradients it holds; or one parameter with sparse gradients and no buffer.
 struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
-  at::Tensor buffer = {};     ///< flat; with rows: [rows, elements], in float32 if the parameters are narrower
-  at::Tensor published = {};  ///< the part that is reduced; its first row receives the result
-  at::Tensor narrow = {};     ///< the result in the parameters' own type, if the buffer has another
+  at::Tensor buffer = {};                 ///< flat buffer; with rows [rows, elements], in float32 for 16-bit parameters
+  at::Tensor published = {};              ///< the part that is reduced; its first row receives the result
+  at::Tensor narrow = {};                 ///< the result in the parameters' own type, if the buffer has another
   std::optional<GradBucket> seen_by_hook = {};
   std::optional<SparseMean> sparse = {};
   std::shared_ptr<const std::vector<NormMember>> places = {};  ///< places of the members' gradients in the result
@@ -68,14 +68,14 @@ struct Bucket {
 
 /// All buckets of a model. Views have the parameters' own strides.
 ///
-/// A bucket is filling while some member is missing, then being reduced, then done; the buckets' reductions start in
-/// bucket order on every rank, whatever the order of arrival, so that the ranks' reductions match. restart() makes all
+/// A bucket is filling while a member's gradient is missing, then being reduced, then done. Reductions start in bucket
+/// order on every rank, independent of the order of arrival, so that the ranks' reductions match. restart() makes all
 /// buckets filling again. Not thread-safe: the Reducer calls it under its mutex.
 class Buckets {
  public:
   Buckets() = default;
-  /// Memory comes from group.allocate_bucket(), so that all_reduce works in place; for device parameters it comes from
-  /// the device.
+  /// Allocates the buffers by group.allocate_bucket(), so that all_reduce works in place; for device parameters on the
+  /// device.
   Buckets(const TrainedParameters& parameters, std::vector<std::vector<std::size_t>> plan, const ReplicaLayout& layout,
           ProcessGroup& group);
 
@@ -90,10 +90,10 @@ class Buckets {
   /// its row.
   void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
 
-  /// Sets the object that adds up the squares of the reductions' results; null: none. It does not work with a hook or
-  /// sparse gradients.
+  /// Sets the object that sums the squares of the reductions' results; null: none. Hooks and sparse gradients are not
+  /// supported.
   void count_norm(std::shared_ptr<NormSums> sums) { norm_sums_ = std::move(sums); }
-  /// Forgets the gradients so far, since a new backward begins. `divisor` is that of the sums; 0: the number of
+  /// Forgets the gradients so far, since a new backward begins. The sums are divided by `divisor`; 0: by the number of
   /// replicas.
   void restart(int divisor = 0);
   /// Records that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
@@ -103,10 +103,10 @@ class Buckets {
   [[nodiscard]] std::size_t started() const { return stages_.size(); }
   /// Makes each rank get the mean only in its part of a bucket, shard_of() the bucket's elements.
   void shard(bool on) noexcept { sharded_ = on; }
-  /// Returns true when some bucket is being reduced and some is not yet.
+  /// Returns true if the reduction of some buckets has started, and of others has not.
   [[nodiscard]] bool is_halfway() const { return !recorded_ && !stages_.empty() && stages_.size() < buckets_.size(); }
-  /// Waits until every bucket is reduced; all gradients must have arrived. It forgets reductions of a step's recording
-  /// that has failed.
+  /// Waits until every bucket is reduced; all gradients must have arrived. Reductions of a failed recording of a step
+  /// are forgotten.
   void wait();
 
  private:
@@ -119,12 +119,12 @@ class Buckets {
   bool sharded_ = false;
   std::vector<FoldStep> folds_;
   std::vector<Bucket> buckets_;
-  std::vector<std::size_t> hooked_;            ///< the buckets that the hook gets: all but the sparse ones
-  std::vector<at::Tensor> views_;              ///< by parameter
-  std::vector<std::vector<at::Tensor>> rows_;  ///< by parameter: its place in each row of the buffer
-  std::vector<std::size_t> bucket_of_;         ///< by parameter
+  std::vector<std::size_t> hooked_;            ///< the buckets that the hook gets: all except sparse ones
+  std::vector<at::Tensor> views_;              ///< view of each parameter's gradient in the result
+  std::vector<std::vector<at::Tensor>> rows_;  ///< for each parameter, its views in the rows of the buffer
+  std::vector<std::size_t> bucket_of_;         ///< bucket of each parameter
   int divisor_ = 0;
-  std::vector<std::size_t> missing_;  ///< by bucket
+  std::vector<std::size_t> missing_;  ///< number of missing gradients of each bucket
   bool recorded_ = false;             ///< the stages are in a recording, not under way
   std::vector<HookStage> stages_;     ///< stages of the buckets that are being reduced, the first of all()
 };

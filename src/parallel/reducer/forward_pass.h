@@ -2,7 +2,7 @@
 // The record that a forward leaves for the backward through its outputs.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -18,16 +18,16 @@ namespace lockstep::parallel {
 
 /// A forward whose backward may come. Hooks on the outputs own it, so it lives as long as the graph.
 struct ForwardPass {
-  bool sync = true;                  ///< it ran outside of no_sync()
-  std::vector<bool> reachable = {};  ///< by parameter, from the outputs; empty: not searched
-  bool reached = false;              ///< some backward has come through an output
+  bool sync = true;                  ///< the forward ran outside no_sync()
+  std::vector<bool> reachable = {};  ///< true for each parameter that the outputs depend on; empty: not searched
+  bool reached = false;              ///< a backward has come through an output
 };
 
 /// Maps each accumulator node to its parameter.
 using ParameterOf = std::unordered_map<const torch::autograd::Node*, std::size_t>;
 
-/// Returns the parameters whose accumulators the graph above `outputs` contains. Segments that are recomputed later are
-/// not in the graph. Cost: each node of the graph once.
+/// Returns the parameters whose accumulators are in the graph of `outputs`. Segments that are recomputed later are not
+/// in the graph. Cost: visits each node of the graph once.
 [[nodiscard]] std::vector<bool> reachable_parameters(const std::vector<at::Tensor>& outputs,
                                                      const ParameterOf& parameter_of);
 

@@ -42,8 +42,8 @@ bool is_in_bucket(const at::Tensor& value, const at::Tensor& view) {
   return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
 }
 
-/// Returns true if reductions leave the squares that grad_norm() would read: not with sparse gradients, hooks, GPUs and
-/// narrow types.
+/// Returns true if reductions can sum the squares for grad_norm(): not with sparse gradients, hooks, GPUs and 16-bit
+/// types.
 bool can_count(const TrainedParameters& parameters, const ReplicaLayout& layout) {
   const auto is_counted = [](const auto& item) {
     const at::ScalarType dtype = item.second.scalar_type();
@@ -59,7 +59,7 @@ std::vector<std::vector<std::size_t>> plan_for(const TrainedParameters& paramete
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, value] = parameters.items[i];
     std::string kind = fmt::format("{} {}", c10::toString(value.scalar_type()), value.device().str());
-    if (parameters.sparse[i]) kind = "sparse " + name;  // a bucket for this parameter alone
+    if (parameters.sparse[i]) kind = "sparse " + name;  // a unique kind gives this parameter its own bucket
     items.push_back({.bytes = static_cast<std::int64_t>(value.nbytes()), .kind = std::move(kind)});
   }
   return simulate::plan_buckets(items, order, limits_of(options));
@@ -93,7 +93,7 @@ void Gradients::restart(int divisor) {
 }
 
 void Gradients::keep(std::size_t index) {
-  // With rows, each replica accumulates in the gradient that autograd has made.
+  // With rows, each replica accumulates in autograd's own gradient tensor.
   const bool in_bucket = has_buckets() && !layout_.has_rows() && !parameters_.sparse[index];
   if (in_bucket && options_.gradient_as_bucket_view) bring(index, 0);
 }
@@ -103,7 +103,7 @@ void Gradients::contribute(std::size_t index, int local) {
   if (layout_.is_last(local)) arrived(index);
 }
 
-/// Other ranks wait for the reduction that a failing hook would have started.
+/// Records an arrival. If a hook fails, it aborts the group, since other ranks wait for the hook's reduction.
 void Gradients::arrived(std::size_t index) {
   try {
     buckets_.arrived(index, group_);
@@ -124,7 +124,7 @@ void Gradients::contribute_unused(std::size_t index, int local) {
   arrived(index);
 }
 
-/// Copies grad() into the bucket; from then on grad() is the bucket's view, if the options ask for it.
+/// Copies grad() into the bucket; afterwards grad() is the bucket's view, if the options ask for it.
 void Gradients::bring(std::size_t index, int local) {
   const at::NoGradGuard no_grad;
   if (parameters_.sparse[index]) {
@@ -162,7 +162,7 @@ void Gradients::deliver(const std::vector<bool>& used) {
 }
 
 double Gradients::norm() const {
-  // A parameter that kept its grad() has other values than the reduction's; then all gradients are read, which is rare.
+  // The grad() that a parameter kept differs from the reduction's result; in this rare case all gradients are read.
   if (!counts_ || std::find(kept_.begin(), kept_.end(), true) != kept_.end()) return grad_norm(parameters_.items);
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

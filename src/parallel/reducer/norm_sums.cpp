@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kBlock = optim::kNormBlock;
 
-/// Puts the blocks of `member` that begin in `share` into `sums`.
+/// Writes the sums of the blocks of `member` that begin in `share` into `sums`.
 template <class T>
 void add_blocks(const T* bucket, const NormMember& member, ElementRange share, double* sums) {
   const std::int64_t before = std::max<std::int64_t>(0, share.begin - member.offset);

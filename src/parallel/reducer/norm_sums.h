@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient norm without a separate pass: the end of a bucket's reduction sums its blocks.
+// The gradient norm without a separate pass: each bucket's squares are summed at the end of its reduction.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <ATen/core/Tensor.h>
 
@@ -21,10 +21,10 @@ struct NormMember {
   std::int64_t numel = 0;
 };
 
-/// The sums of squares of grad_norm()'s blocks, each computed by the one rank whose share of the bucket it begins in,
-/// which with `shm` is the rank that has just reduced it.
+/// The sums of squares of grad_norm()'s blocks. Each is computed by the rank in whose share of the bucket the block
+/// begins; with `shm` that rank has just reduced it.
 ///
-/// Thread-safe: no two calls at a time; add() comes from the communication thread.
+/// Thread-safe: no; calls must not overlap. The communication thread calls add().
 class NormSums {
  public:
   NormSums(const NamedTensors& parameters, int world, int rank);
@@ -33,16 +33,16 @@ class NormSums {
   void restart();
   /// Sums this rank's blocks of a reduced bucket: float32 or float64, flat, on the CPU.
   void add(const at::Tensor& bucket, const std::vector<NormMember>& members);
-  /// Sends all sums to every rank. One rank has the sum of a block and the others have zeros, so adding changes no bit.
+  /// Sends all sums to every rank. One rank has a block's sum and the others have zeros, so adding changes no bit.
   /// Collective: yes.  Blocks: yes.
   void combine(ProcessGroup& group);
-  /// The blocks of one parameter in grad_norm().
+  /// Returns the sums of one parameter's blocks in grad_norm().
   [[nodiscard]] std::vector<double> of(std::size_t parameter) const;
 
  private:
   int world_;
   int rank_;
-  std::vector<std::int64_t> first_;  ///< by parameter: the number of its first block; then the number of all blocks
+  std::vector<std::int64_t> first_;  ///< the number of each parameter's first block; then the number of all blocks
   at::Tensor sums_;
 };
 

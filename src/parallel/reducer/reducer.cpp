@@ -20,7 +20,7 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
     throw UsageError(fmt::format("DdpOptions::replicas is {} in a world of {}", replicas, world),
                      fmt::format("start at most {} ranks", replicas));
   }
-  // One replica per rank needs no rows, except to let the backend use any order of additions.
+  // One replica per rank needs rows only to let the backend use any order of additions.
   const bool rows = replicas != world || (!options.exact && world > 1 && !options.hook);
   return {.replicas = rows ? replicas : 0,
           .block = replicas_of_rank(group.rank(), world, replicas),
@@ -104,7 +104,7 @@ void Reducer::after_forward(const std::vector<at::Tensor>& outputs, bool complet
   const auto forward = backward_.after_forward(complete);
   if (finds_unused) forward->reachable = reachable_parameters(outputs, hooks_.parameter_of());
   for (const at::Tensor& output : outputs) {
-    if (!output.requires_grad() || output.is_leaf()) continue;  // a leaf would keep the hook for good
+    if (!output.requires_grad() || output.is_leaf()) continue;  // a leaf would keep the hook for ever
     (void)output.register_hook([weak = weak_from_this(), forward](const at::TensorBase&) {
       const auto self = weak.lock();
       if (!self) return;

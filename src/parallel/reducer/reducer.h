@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core of DistributedDataParallel: gradients are reduced while backward still computes others.
+// The core of DistributedDataParallel: it reduces gradients while backward still computes others.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <cstddef>
 #include <cstdint>
@@ -22,11 +22,11 @@
 
 namespace lockstep::parallel {
 
-/// Calls a function whenever a parameter's gradient has been accumulated, on that thread of the engine; the destructor
+/// Calls a function, in the engine's thread, each time a parameter's gradient has been accumulated. The destructor
 /// removes the hooks.
 class AutogradHooks {
  public:
-  /// `defined` is false if only a part of the graph without gradients leads to the parameter.
+  /// The function. `defined` is false if only a part of the graph without gradients leads to the parameter.
   using Ready = std::function<void(std::size_t index, bool defined)>;
 
   AutogradHooks() = default;
@@ -40,22 +40,22 @@ class AutogradHooks {
   [[nodiscard]] const ParameterOf& parameter_of() const { return parameter_of_; }
 
  private:
-  std::vector<NodePointer> accumulators_;  ///< libtorch holds them weakly
+  std::vector<NodePointer> accumulators_;  ///< kept alive here, since libtorch holds them weakly
   std::vector<std::uintptr_t> hooks_;
   ParameterOf parameter_of_;
 };
 
-/// Reduces gradients while backward runs. Autograd's hooks hold it weakly; it takes the lock and calls the Backward
-/// (the gradients that have come) and the StepReduction (their reduction).
+/// Reduces gradients while backward runs. Autograd's hooks hold it weakly. It takes the lock and calls the Backward,
+/// which counts gradients, and the StepReduction, which reduces them.
 ///
 /// States of a replica's backward: idle -> running (an output of a forward or a first gradient was reached) -> idle
-/// (the engine's final callback); see Backward. A hook, the final callback and the parts of a forward hold `mutex_`,
-/// which guards `step_` and `backward_`; the final callback holds it also while it waits for the reductions. When a
-/// synced backward() of the rank's last replica returns, all of its reductions are over and grad() holds the mean, or
-/// this rank's part of it with shard_gradients().
+/// (the engine's final callback); see Backward. A hook, the final callback, before_forward() and after_forward() hold
+/// `mutex_`, which guards `step_` and `backward_`; the final callback also holds it while it waits for the reductions.
+/// When a synced backward() of the rank's last replica returns, all of its reductions are over and grad() holds the
+/// mean, or this rank's part of it with shard_gradients().
 ///
 /// Thread-safe: hooks may come from the engine's device threads. All other functions belong to the training thread;
-/// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call them between backwards.
+/// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call these between backwards.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   /// Throws: UsageError if there are fewer replicas than ranks.
@@ -63,42 +63,42 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Hooks into autograd. Call it once, after a shared_ptr owns the Reducer.
+  /// Registers the hooks in autograd. Call it once, after a shared_ptr owns the Reducer.
   void attach();
 
-  /// Applies to later forwards of the active replica.
+  /// Sets if later forwards of the active replica are reduced.
   void set_sync(bool sync) { backward_.replica().sync = sync; }
   [[nodiscard]] bool sync() { return backward_.replica().sync; }
   [[nodiscard]] ProcessGroup& group() const { return group_; }
   [[nodiscard]] const StepReduction& step() const { return step_; }
 
   [[nodiscard]] std::size_t local_replicas() const { return static_cast<std::size_t>(layout_.block.size()); }
-  /// Returns the number of the active one among this rank's replicas.
+  /// Returns the number of the active replica among this rank's replicas.
   [[nodiscard]] int local_replica() const { return backward_.local(); }
-  /// Makes `local` the active replica: its accumulated gradients replace those of the one before.
+  /// Makes `local` the active replica: its accumulated gradients replace those of the previous replica.
   void enter_replica(int local);
 
   [[nodiscard]] const std::optional<JoinHandle>& join() const { return join_; }
-  /// Throws: UsageError with several replicas on a rank.
+  /// Throws: UsageError if a rank has several replicas.
   void set_join(std::optional<JoinHandle> handle);
   /// Takes part in the reductions of a backward with zeros, on a rank without data. grad() then has the result of all
   /// ranks.
   void shadow_backward(const JoinStatus& status);
 
-  /// Makes each rank get only its part of every bucket's mean, and keeps the buckets as they are. It is for an
-  /// optimizer that expects it: the rest of grad() is undefined.
+  /// Makes each rank get only its part of every bucket's mean, and keeps the present buckets. Only for an optimizer
+  /// that expects this: the rest of grad() is undefined.
   /// Throws: UsageError with a communication hook.
   void shard_gradients(bool on);
 
   /// See DistributedDataParallel::grad_norm().
   [[nodiscard]] double grad_norm();
 
-  /// Checks that a forward may run. Throws: UsageError if a synced backward was left halfway, so that the ranks are
-  /// out of step.
+  /// Checks that a forward may run. Throws: UsageError if a synced backward was abandoned halfway, so that the ranks
+  /// are out of step.
   void before_forward();
   /// Records the end of a forward with gradients. `outputs` are its tensors; `complete` means that its result has no
   /// others.
-  /// Throws: UsageError if unused parameters are to be found and `complete` is false.
+  /// Throws: UsageError with DdpOptions::find_unused_parameters if `complete` is false.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
 
  private:

@@ -78,7 +78,7 @@ void SparseMean::reduce(ProcessGroup& group) {
     indices.push_back(one.indices);
     values.push_back(one.values);
   }
-  // The counts before a rank's indices: the number of rows of each of its replicas.
+  // The number of rows of each of the rank's replicas comes before its indices.
   indices.insert(indices.begin(), at::tensor(counts).to(parameter_.device()));
   const std::vector<at::Tensor> all_indices = group.all_gather_uneven(at::cat(indices));
   const std::vector<at::Tensor> all_values = group.all_gather_uneven(at::cat(values));

@@ -19,7 +19,7 @@
 namespace lockstep::parallel {
 namespace {
 
-// A check, once, in the first step, that the ranks of a job train on different samples.
+// A check, in the first step only, that the ranks of a job train on different samples.
 
 bool all_equal(const std::vector<at::Tensor>& digests) {
   return std::all_of(digests.begin(), digests.end(), [&](const at::Tensor& each) {
@@ -29,8 +29,8 @@ bool all_equal(const std::vector<at::Tensor>& digests) {
   });
 }
 
-/// Warns on rank 0 if every rank's first batch has the same indices, with the likely cause. Batches that no DataLoader
-/// made are not known. Collective: yes.
+/// Warns on rank 0 if every rank's first batch has the same indices, with the likely cause. Batches that were not made
+/// by a DataLoader are not checked. Collective: yes.
 void warn_of_equal_batches(ProcessGroup& group) {
   const auto batch = tensor::take_first_batch();
   if (group.world_size() == 1) return;
@@ -96,7 +96,7 @@ void StepReduction::shard(bool on) {
   }
   gradients_.shard(on);
   sharded_ = on;
-  keeps_plan_ = keeps_plan_ || on;  // the parts of other buckets would differ
+  keeps_plan_ = keeps_plan_ || on;  // in other buckets the ranks' parts would differ
 }
 
 double StepReduction::norm() const {
@@ -106,14 +106,14 @@ double StepReduction::norm() const {
   return reduced_ ? gradients_.norm() : grad_norm(gradients_.parameters().items);
 }
 
-/// Returns for each parameter if any replica of the run has used it; empty if this rank need not know.
+/// Returns true for each parameter that a replica of the run has used; empty if this rank need not know.
 std::vector<bool> StepReduction::used_anywhere() {
   if (!options_.find_unused_parameters && !options_.static_graph) return {};
-  if (options_.static_graph && settled_) return used_in_static_;  // on every rank alike
+  if (options_.static_graph && settled_) return used_in_static_;  // the same on every rank
   const at::Tensor used = at::zeros({static_cast<std::int64_t>(used_.size())}, at::kInt);
   std::copy(used_.begin(), used_.end(), used.data_ptr<std::int32_t>());
   Work work = group_.all_reduce(used, {.op = ReduceOp::kMax});
-  // Another rank may need the result, and has called the same collective.
+  // This rank does not need the result, but another rank may, so both call the collective above.
   if (std::find(used_.begin(), used_.end(), false) == used_.end()) return {};
   work.wait();
   std::vector<bool> anywhere(used_.size());
@@ -127,7 +127,7 @@ void StepReduction::settle() {
   settled_ = true;
   warn_of_equal_batches(group_);
   if (!gradients_.has_buckets() || keeps_plan_) return;
-  for (const Bucket& bucket : gradients_.buckets().all()) {  // parameters that did not arrive keep the present order
+  for (const Bucket& bucket : gradients_.buckets().all()) {  // parameters that did not arrive keep their present order
     for (const std::size_t i : bucket.members) {
       const auto end = arrival_order_.end();
       if (std::find(arrival_order_.begin(), end, i) == end) arrival_order_.push_back(i);

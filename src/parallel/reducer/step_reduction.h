@@ -2,7 +2,7 @@
 // One step's reduction over all replicas: from the first bucket that takes a gradient to grad() on every rank.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 
 #include <cstddef>
 #include <vector>
@@ -13,25 +13,25 @@
 
 namespace lockstep::parallel {
 
-/// A step begins with the last replica's backward on a rank and ends when grad() holds the mean. The first one settles
-/// the buckets: they follow the order in which gradients came, as PyTorch's do.
+/// The reductions of one step after another. A step begins with the backward of a rank's last replica and ends when
+/// grad() holds the mean. After the first step the buckets follow the order in which gradients arrived, as in PyTorch.
 /// Not thread-safe: the Reducer calls it under its mutex.
 class StepReduction {
  public:
   StepReduction(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
                 const ReplicaLayout& layout);
 
-  /// Begins a step. `divisor` is that of the sums; 0: the number of replicas.
+  /// Begins a step. The sums are divided by `divisor`; 0: by the number of replicas.
   void begin(int divisor);
   /// Takes the gradient of the block's `local`-th replica, which is complete in grad().
   void contribute(std::size_t index, int local);
   /// Records that this backward has no gradient for the parameter.
   void contribute_unused(std::size_t index, int local);
-  /// Records that some replica of this rank got a gradient for it.
+  /// Records that a replica of this rank got a gradient for the parameter.
   void note_used(std::size_t index) { used_[index] = true; }
   /// Waits for the reductions and leaves their results in grad(). Collective: yes.
   void end();
-  /// Runs a step on a rank without data: zeros for every parameter. Collective: yes.
+  /// Runs a step on a rank without data, with zeros for every parameter. Collective: yes.
   void shadow(int divisor);
 
   /// Returns true while grad() holds a step's result, which belongs to no single replica.
@@ -55,12 +55,12 @@ class StepReduction {
   ReplicaLayout layout_;
   Gradients gradients_;
   bool settled_ = false;     ///< the buckets are final: the first step is over
-  bool keeps_plan_ = false;  ///< the first plan of the buckets is the last
+  bool keeps_plan_ = false;  ///< the first bucket plan stays
   bool sharded_ = false;
   bool reduced_ = false;
   std::vector<std::size_t> arrival_order_;
-  std::vector<bool> used_;            ///< by parameter: used since the last step
-  std::vector<bool> used_in_static_;  ///< by parameter: used anywhere, once the static graph is known
+  std::vector<bool> used_;            ///< true for each parameter used since the last step
+  std::vector<bool> used_in_static_;  ///< true for each parameter used on any rank, once the static graph is known
 };
 
 }  // namespace lockstep::parallel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer of one rank's part, and the gathering of its results.
+// Runs the optimizer of this rank's part, and gathers the results.
 #include "lockstep/parallel/zero.h"
 
 #include <ATen/core/grad_mode.h>
@@ -87,9 +87,9 @@ class ZeroRedundancyOptimizer::Impl {
 
   NamedTensors parameters_;
   ProcessGroup* group_;
-  std::shared_ptr<parallel::Reducer> reducer_;  ///< the reducer that shards its gradients for this optimizer
+  std::shared_ptr<parallel::Reducer> reducer_;  ///< reducer that shards the gradients for this optimizer
   ZeroLayout layout_;
-  NamedTensors parts_;  ///< by parameter: this rank's part of it
+  NamedTensors parts_;  ///< this rank's part of each parameter
   std::map<std::string, std::size_t> index_of_;
   std::unique_ptr<Optimizer> local_;
   std::optional<StateDict> whole_;  ///< the consolidated state, on rank 0
@@ -170,14 +170,14 @@ void ZeroRedundancyOptimizer::Impl::consolidate() {
   if (group_->rank() == 0) whole_ = std::move(whole);
 }
 
-/// Gathers one kind of entry for all parameters on rank 0, in host memory, into which each rank copies tensor by
-/// tensor: a GPU that has room for its own part has none for all ranks'.
+/// Gathers one kind of entry for all parameters on rank 0, in host memory. Each rank copies its tensors there one by
+/// one: a GPU may have room for its own part but not for all parts.
 void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const NamedTensors& entries,
                                                 StateDict& whole) const {
   std::map<std::size_t, at::Tensor> by_parameter;
   for (const auto& [entry, value] : entries) by_parameter[*parameter_of(entry)] = value;
   for (const ZeroGroup& group : layout_.groups()) {
-    // All ranks have equal blocks: the last parts are shorter.
+    // All ranks send blocks of equal size, although the last parts may be shorter.
     const std::int64_t block = shard_of(group.layout.numel, group_->world_size(), 0).size();
     const auto dtype = by_parameter.at(group.members.front()).scalar_type();
     const at::Tensor own = at::zeros({block}, at::TensorOptions(dtype));

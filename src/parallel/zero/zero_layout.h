@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elements of each rank: the flat memory of all parameters, cut into one range for each rank.
+// The parts of the ranks: the flat memory of all parameters, divided into one range for each rank.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace lockstep::parallel {
 
-/// The parameters of one dtype and device in one flat tensor.
+/// The parameters of one dtype and device, in one flat tensor.
 struct ZeroGroup {
   std::vector<std::size_t> members = {};  ///< indices of parameters
   tensor::FlatLayout layout = {};
@@ -19,7 +19,7 @@ struct ZeroGroup {
   ElementRange own = {};  ///< this rank's range
 };
 
-/// This rank's part of a parameter; may be empty.
+/// This rank's part of a parameter, which may be empty.
 struct ZeroPart {
   std::size_t group = 0;
   std::size_t slot = 0;    ///< slot in the group's layout
@@ -27,7 +27,7 @@ struct ZeroPart {
   std::int64_t length = 0;
 };
 
-/// Returns `taken`, then the indices of the parameters that are in none of them, by dtype and device.
+/// Returns `taken`, then groups of the other parameters' indices by dtype and device.
 [[nodiscard]] std::vector<std::vector<std::size_t>> groups_by_kind(const NamedTensors& parameters,
                                                                    std::vector<std::vector<std::size_t>> taken = {});
 
@@ -39,17 +39,16 @@ class ZeroLayout {
   ZeroLayout(const NamedTensors& parameters, std::vector<std::vector<std::size_t>> groups, int world, int rank);
 
   [[nodiscard]] const std::vector<ZeroGroup>& groups() const { return groups_; }
-  /// Returns the parts, by parameter.
+  /// Returns this rank's part of each parameter.
   [[nodiscard]] const std::vector<ZeroPart>& parts() const { return parts_; }
 
-  /// Returns this rank's part of a tensor with the memory order of parameter `index`, as one dimension of the same
-  /// memory.
+  /// Returns this rank's part of a tensor with the memory order of parameter `index`, as a one-dimensional view.
   [[nodiscard]] at::Tensor part_of(const at::Tensor& tensor, std::size_t index) const;
   /// Returns this rank's part of the parameter itself.
   [[nodiscard]] at::Tensor own_part(std::size_t index) const;
-  /// Returns `tensor` with the strides of parameter `index`: itself, or a copy.
+  /// Returns `tensor`, or a copy, with the strides of parameter `index`.
   [[nodiscard]] at::Tensor in_memory_order(const at::Tensor& tensor, std::size_t index) const;
-  /// Returns true while the parameter is a view of its place.
+  /// Returns true while the parameter is a view of its place in flat memory.
   [[nodiscard]] bool is_in_place(const at::Tensor& parameter, std::size_t index) const;
 
  private:

@@ -22,14 +22,14 @@ constexpr std::int64_t kShardBlock = optim::kNormBlock;
 
 std::int64_t blocks_in(std::int64_t numel) { return (numel + kShardBlock - 1) / kShardBlock; }
 
-/// A block of a parameter that the parts of two ranks or more share.
+/// A block of a parameter that is divided over two or more ranks' parts.
 struct SharedBlock {
-  std::int64_t row = 0;     ///< row in the tensor that joins them
-  std::int64_t length = 0;  ///< in elements
+  std::int64_t row = 0;     ///< row in the tensor that joins the shared blocks
+  std::int64_t length = 0;  ///< number of elements
 };
 using BlockOf = std::pair<std::size_t, std::int64_t>;  // parameter, number of the block in it
 
-/// The list is the same on every rank.
+/// Returns the shared blocks, the same on every rank.
 std::map<BlockOf, SharedBlock> shared_blocks(const ZeroLayout& layout, int world) {
   std::map<BlockOf, SharedBlock> found;
   for (const ZeroGroup& group : layout.groups()) {
@@ -49,7 +49,7 @@ std::map<BlockOf, SharedBlock> shared_blocks(const ZeroLayout& layout, int world
   return found;
 }
 
-/// Returns this rank's blocks: the sums of those that it has whole, and the elements of the shared ones.
+/// This rank's blocks: the sums of its whole blocks, and the elements of the shared blocks.
 class Blocks {
  public:
   Blocks(const NamedTensors& parameters, const ZeroLayout& layout, int world)
@@ -78,7 +78,7 @@ class Blocks {
     }
   }
 
-  /// One rank knows each block and the others have zeros, so adding changes no bit.
+  /// Combines the blocks of all ranks. One rank has each value and the others have zeros, so adding changes no bit.
   void combine(ProcessGroup& group) {
     group.all_reduce(sums_).wait();
     group.all_reduce(pieces_).wait();
@@ -96,13 +96,13 @@ class Blocks {
  private:
   const ZeroLayout& layout_;
   std::map<BlockOf, SharedBlock> shared_;
-  std::vector<std::int64_t> first_;  ///< by parameter: the number of its first block
+  std::vector<std::int64_t> first_;  ///< number of each parameter's first block
   std::int64_t count_ = 0;
   at::Tensor sums_;
   at::Tensor pieces_;
 };
 
-/// In the device's order of additions, which differs with the world size.
+/// Returns the norm in the device's order of additions, which differs with the world size.
 double device_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group) {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

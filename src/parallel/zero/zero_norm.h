@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of gradients if each rank has only its part of them.
+// The gradient norm if each rank has only its part of the gradients.
 #pragma once
 
 #include "lockstep/comm/process_group.h"
@@ -8,11 +8,11 @@
 
 namespace lockstep::parallel {
 
-/// Returns the norm with the bits of grad_norm() over the whole gradients. A block of elements that lies on two ranks
+/// Returns the norm, bit for bit that of grad_norm() over the whole gradients. A block of elements that is on two ranks
 /// is joined first. On GPUs, which add in their own order, each rank reads one number back.
 ///
 /// Collective: yes.  Blocks: yes.
-/// Cost: each rank reads its part once; 8 bytes for 4,096 elements are summed over the ranks, and at most one block of
+/// Cost: each rank reads its part once; an all-reduce of 8 bytes for each 4,096 elements, and of at most one block of
 ///       float64 for each boundary between two ranks' parts.
 [[nodiscard]] double sharded_grad_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group);
 

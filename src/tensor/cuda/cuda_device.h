@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts about a device for other libraries and for users: a stream as CUDA knows it, the GPU of the machine, its model.
+// Facts about a GPU, for other libraries and for users: its streams, its PCI address and its model.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -9,13 +9,13 @@
 
 namespace lockstep::tensor {
 
-/// A cudaStream_t.
+/// Returns the stream as a cudaStream_t.
 [[nodiscard]] void* cuda_stream(const c10::Stream& stream);
 
-/// "0000:3b:00.0". If it is empty, `problem` says why.
+/// Returns the PCI address, "0000:3b:00.0". If it is empty, `problem` says why.
 [[nodiscard]] std::string cuda_pci_address(int gpu, std::string& problem);
 
-/// "NVIDIA A100-PCIE-40GB"; "GPU" if CUDA does not know it.
+/// Returns the model, "NVIDIA A100-PCIE-40GB"; "GPU" if CUDA does not know it.
 [[nodiscard]] std::string cuda_name(int gpu);
 
 }  // namespace lockstep::tensor

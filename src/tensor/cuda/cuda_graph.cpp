@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA graphs through libtorch's own class, which gives a recording its own memory and handles random numbers.
+// Records CUDA graphs with libtorch's own class, which gives a recording its own memory and handles random numbers.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include "tensor/cuda/cuda_graph.h"
@@ -22,8 +22,8 @@
 namespace lockstep::tensor {
 namespace {
 
-/// One memory pool for all recordings that live at the same time: they are replayed one after the other, on one stream.
-/// The allocator refuses a pool that has lost its last recording. For the training thread alone.
+/// One memory pool for all recordings that live at the same time: they are replayed one after another, on one stream.
+/// The allocator rejects a pool that has lost its last recording. Thread-safe: no; only the training thread uses it.
 class SharedPool {
  public:
   [[nodiscard]] auto join() {
@@ -42,13 +42,13 @@ SharedPool& shared_pool() {
   return pool;
 }
 
-/// libtorch 1.13 has no modes: any call of any thread may break a recording there.
+/// libtorch 1.13 has no capture modes: there, a call by any thread may break a recording.
 template <class Graph, class Pool>
 concept KnowsModes = requires(Graph& graph, const Pool& pool) {
   graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
 };
 
-/// libtorch's graph, which can also take back a recording that failed.
+/// libtorch's graph, extended so that it can abandon a recording that failed.
 class Recording final : public at::cuda::CUDAGraph {
  public:
   Recording() = default;
@@ -64,18 +64,18 @@ class Recording final : public at::cuda::CUDAGraph {
   }
 
   /// Ends a recording that failed. capture_end() fails as well, before the allocator and the generator have left the
-  /// recording, so that is done here. Returns true if both have left.
+  /// recording, so this function ends their part. Returns true if both have left.
   bool abandon() noexcept {
     try {
       capture_end();
     } catch (const std::exception&) {
     }
-    (void)cudaGetLastError();  // else the next checked call would report it
+    (void)cudaGetLastError();  // clears the error, which the next checked call would report
     return give_back(*this);
   }
 
  private:
-  /// Only this thread's calls may break the recording: loader threads keep allocating.
+  /// Begins in a mode in which only this thread's calls can break the recording: loader threads keep allocating.
   template <class Graph, class Pool>
   static void begin_in(Graph& graph, const Pool& pool) {
     if constexpr (KnowsModes<Graph, Pool>) {
@@ -85,7 +85,7 @@ class Recording final : public at::cuda::CUDAGraph {
     }
   }
 
-  /// Before 2.14 a generator is in one recording or in none.
+  /// Before libtorch 2.14 a generator is in one recording or in none.
   template <class State>
   static void leave(State& state) {
     if constexpr (requires { state.capturing_ = false; }) state.capturing_ = false;
@@ -99,7 +99,7 @@ class Recording final : public at::cuda::CUDAGraph {
         c10::cuda::CUDACachingAllocator::endAllocateToPool(graph.capture_dev_, graph.mempool_id_);
         c10::cuda::CUDACachingAllocator::releasePool(graph.capture_dev_, graph.mempool_id_);
       } catch (const std::exception&) {
-        // The recording had not begun, or capture_end() has done it: versions differ in the order.
+        // The recording had not begun, or capture_end() has already ended it: versions differ in the order.
       }
       return true;
     } else {
@@ -110,7 +110,7 @@ class Recording final : public at::cuda::CUDAGraph {
   bool joined_ = false;
 };
 
-/// The running operators, innermost last. Only the training thread and autograd's thread use it, one at a time.
+/// The running operators, innermost last. Only the training thread and autograd's thread use it, in turns.
 std::vector<const char*>& running() {
   static std::vector<const char*> names;
   return names;
@@ -125,7 +125,7 @@ void end_operator(const at::RecordFunction& /*function*/, at::ObserverContext* /
   if (!running().empty()) running().pop_back();
 }
 
-/// Collects warnings of synchronizations. Those of autograd's thread arrive when backward has ended.
+/// Collects warnings about synchronizations. Warnings of autograd's thread arrive when backward has ended.
 class WaitWarnings final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -138,7 +138,7 @@ class WaitWarnings final : public c10::WarningHandler {
   std::vector<std::string> found_;
 };
 
-/// Makes libtorch warn of waits while it lives.
+/// Makes libtorch warn about waits for the device while it lives.
 class WarnsOfWaits {
  public:
   explicit WarnsOfWaits(WaitWarnings& warnings)
@@ -169,7 +169,7 @@ class CudaGraph final : public DeviceGraph {
 
   void record(const std::function<void()>& work) override {
     const OnRecordedStream stream;
-    recorded_stream().synchronize();  // and the earlier work of the current stream with it
+    recorded_stream().synchronize();  // also waits for the earlier work of the current stream
     try {
       graph_.begin();
       work();

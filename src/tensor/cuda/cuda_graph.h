@@ -9,7 +9,7 @@ namespace lockstep::tensor {
 
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_cuda_graph();
 
-/// As tensor::is_recording.
+/// Implements tensor::is_recording().
 [[nodiscard]] bool cuda_is_recording();
 
 }  // namespace lockstep::tensor

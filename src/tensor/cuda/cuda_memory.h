@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The figures of libtorch's CUDA allocator, and its cache.
+// Reads the statistics of libtorch's CUDA allocator, and empties its cache.
 #pragma once
 
 #include "lockstep/tensor/device_memory.h"

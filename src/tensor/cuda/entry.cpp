@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry point of liblockstep-cuda.so. It refers to no symbol of Lockstep's: the program that loads it may be linked
-// with static libraries or shared ones.
+// The entry point of liblockstep-cuda.so. It uses no symbols of Lockstep, because the program that loads it may be
+// linked with static or shared libraries.
 #include <string_view>
 
 #include "lockstep/base/version.h"

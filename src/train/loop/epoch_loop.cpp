@@ -28,7 +28,7 @@ std::string reason_of(StageMove move, std::int64_t epoch, const TrainConfig::Sta
   return epoch >= options.stop_epoch ? "stop_epoch" : "patience";
 }
 
-/// Adds the samples that any rank has left out since the run began. Collective: yes.
+/// Adds to `known` the samples that any rank has left out. Collective: yes.
 void note_bad_samples(const Job& job, const ReplicaLoaders& data, std::set<std::int64_t>& known) {
   for (const auto& found : all_gather_object(job.group(), data.bad_samples())) known.insert(found.begin(), found.end());
 }
@@ -40,7 +40,7 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
           .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
-/// Reports the gradients of `step` to `watch`, if it is not null, and to the sinks, if the settings ask for this step.
+/// Reports the gradients of `step` to `watch`, which may be null, and to the sinks, if the settings ask for this step.
 void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch,
                       std::int64_t step) {
   if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
@@ -48,7 +48,7 @@ void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sin
   sinks.gradients(gradients_of(config, learner, step));
 }
 
-/// Updates the weights for `step`. A loss that is not finite explains its gradients, and is reported instead of them.
+/// Updates the weights for `step`. A loss that is not finite is reported as the cause of such gradients.
 bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step, double lr) {
   try {
     const bool stepped = learner.update(lr);
@@ -105,7 +105,7 @@ void EpochLoop::train_epoch() {
   fault::in_section("begin_epoch", [&] { task_.begin_epoch({.epoch = state_.epoch, .stage = state_.stages.stage}); });
   epoch_ = {.begin = SystemClock::instance().now()};
   const std::int64_t batches = plan_.sums.batches_per_epoch;
-  // A run that was stopped after an epoch's last batch resumes at the epoch's end.
+  // A run that was stopped after the last batch of an epoch resumes at the end of the epoch.
   if (state_.batch < batches) learner_.steps().data().start_epoch(state_.epoch, state_.batch);
   while (state_.batch < batches && !finished()) {
     train_step();
@@ -118,7 +118,7 @@ void EpochLoop::train_epoch() {
   epoch_.seconds = seconds_since(epoch_.begin);
   counted_.seconds += epoch_.seconds;
   images_ += epoch_.images;
-  // The disk sink saves it elsewhere.
+  // After a disk error, rescue_run() saves the run elsewhere.
   if (is_cut_short(until_step_, state_) || stopped_by() == StopReason::kDisk) return;
   if (stopped_by() != StopReason::kNone) return save({});
   end_epoch();
@@ -168,8 +168,8 @@ void EpochLoop::note_left_out() {
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
-/// Called before an epoch's first batch: the second stage begins, or returns to its beginning. Every rank decides the
-/// same.
+/// Begins the second stage, or returns to its beginning, if it is time to. Called before an epoch's first batch. All
+/// ranks decide alike.
 void EpochLoop::begin_stage() {
   if (state_.batch > 0) return;
   const std::int64_t epoch = state_.epoch;
@@ -223,7 +223,7 @@ void EpochLoop::end_epoch() {
 }
 
 void EpochLoop::save(const SaveReason& reason) {
-  late_.flush();  // this may bring a request to leave
+  late_.flush();  // it may bring a request to end the run
   if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   trouble_.guard(
       [&] { saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()}); });
@@ -236,7 +236,8 @@ void EpochLoop::report_saved() {
 
 TrainResult EpochLoop::result() const {
   TrainResult result = counted_;
-  if (result.epochs == 0) result.epochs = state_.epoch + (state_.batch > 0 ? 1 : 0);  // begun by earlier processes
+  if (result.epochs == 0)
+    result.epochs = state_.epoch + (state_.batch > 0 ? 1 : 0);  // epochs that earlier processes began
   result.steps = state_.step;
   result.replicas = plan_.config.replicas;
   if (plan_.config.scales_loss()) result.skipped_steps = state_.skipped;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EpochLoop: the order of a run's steps, evaluations and saves. Learner, EvaluationPoints and SavePoints do them;
-// decisions.h and stages.h decide.
+// EpochLoop: runs the steps, evaluations and saves of a run in order. Learner, EvaluationPoints and SavePoints do the
+// work; decisions.h and stages.h decide.
 #pragma once
 
 #include <cstdint>
@@ -34,25 +34,25 @@ struct LoopParts {
   std::int64_t until_step = 0;  ///< TrainerOptions::until_step
 };
 
-/// It belongs to the training thread. Every rank has one, and all make the same decisions at the same step: these
-/// depend only on RunPlan, RunState and the results of collectives.
+/// It belongs to the training thread. Every rank has an EpochLoop, and all of them make the same decisions at the same
+/// step, because decisions depend only on RunPlan, RunState and the results of collectives.
 class EpochLoop {
  public:
   explicit EpochLoop(const LoopParts& parts);
 
-  /// Trains until the run is complete or has to leave, and saves its last step. Collective: yes. Throws: as
-  /// Trainer::fit().
+  /// Trains until the run is complete or has to end early, and saves its last step. Collective: yes. Throws: the errors
+  /// of Trainer::fit().
   void run();
 
   /// Returns true at the end of the run: all steps are done, or the target is reached.
   [[nodiscard]] bool complete() const;
-  /// Returns why it leaves before that; kNone if it does not.
+  /// Returns the reason why the run ends early; kNone: it does not.
   [[nodiscard]] StopReason stopped_by() const;
   /// Returns the results so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 
-  /// Returns "step 12", for the report of an error.
+  /// Returns "step 12", for an error report.
   [[nodiscard]] std::string position_text() const;
   /// Returns the step whose gradients were computed last.
   [[nodiscard]] std::int64_t computed_step() const { return computed_step_; }
@@ -69,7 +69,7 @@ class EpochLoop {
     return complete() || is_cut_short(until_step_, state_) || stopped_by() != StopReason::kNone;
   }
 
-  /// The sums of an epoch's steps so far, in this process.
+  /// The sums over the epoch's steps so far, in this process.
   struct Tally {
     TimePoint begin;
     double seconds = 0;
@@ -94,7 +94,7 @@ class EpochLoop {
   SavePoints saves_;
   Tally epoch_;
   TrainResult counted_;
-  std::int64_t images_ = 0;  ///< images trained on, over all replicas
+  std::int64_t images_ = 0;  ///< number of images trained on, over all replicas
   std::int64_t computed_step_ = 0;
   bool said_left_out_ = false;
 };

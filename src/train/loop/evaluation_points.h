@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run is evaluated, and the consequences: the metrics, the best so far, the target.
+// EvaluationPoints: decides when a run is evaluated, and keeps the results: metrics, the best so far, the target.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,25 @@ namespace lockstep::train {
 /// It belongs to the training thread. Lifetime: its arguments outlive it.
 class EvaluationPoints {
  public:
-  /// `run` is the state of the run; an earlier part of the run may have reached the target.
+  /// `run` is the state of the run, which may have reached its target before it was resumed.
   EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
 
   /// Returns true if the end of `epoch` is evaluated.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
-  /// Evaluates, reports the result, and notes it in `run`. `loss` is the epoch's.
-  /// Returns: the names that the step has earned. Collective: yes.
+  /// Evaluates, reports the result, and records it in `run`. `loss` is the epoch's loss. Returns: the names for the
+  /// step's checkpoint, such as "best". Collective: yes.
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
-  /// Evaluates without output and without a trace in the run: a process that found the run complete has made no
-  /// evaluation. It does nothing if there was one, or if the run has none. Collective: yes.
+  /// Evaluates without output and without changes to the run, for a process that found the run complete and has made no
+  /// evaluation. It does nothing if this process has evaluated, or if the run has no evaluations. Collective: yes.
   void make_up();
 
-  /// Returns the metrics of the last evaluation; empty before the first.
+  /// Returns the metrics of the last evaluation; empty before the first evaluation.
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
   [[nodiscard]] const Evaluation& last() const { return last_; }
   [[nodiscard]] bool reached_target() const { return reached_target_; }
-  /// Returns true from the start of evaluate() to its return, for the report of an error.
+  /// Returns true during evaluate(), and after it has thrown, for an error report.
   [[nodiscard]] bool under_way() const { return under_way_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step is reported when its loss is known, while the next step runs.
+// LateSteps: reports a step when its loss is known, while the next step runs.
 #pragma once
 
 #include <optional>
@@ -16,22 +16,22 @@ namespace lockstep::train {
 /// It belongs to the training thread. Lifetime: its arguments outlive it.
 class LateSteps {
  public:
-  /// `run`'s digest_fold takes in each step that is reported.
+  /// Each reported step is added to digest_fold of `run`.
   LateSteps(Learner& learner, RunSinks& sinks, RunState& run, DigestMeter digests);
 
-  /// Takes the step that was just done, whose loss is being combined, and starts to combine its digests if they are in
-  /// parts. Collective: yes.
+  /// Takes the step that was just done, whose loss is being reduced, and starts to reduce its digests if ranks have
+  /// parts of them. Collective: yes.
   void expect(StepResult step);
-  /// Reports the meter's new results, if there are any.
+  /// Reports a step with the meter's new reading, if there is a reading.
   void report(const std::optional<LossReading>& reading);
-  /// Waits for the loss under way and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError if the step's
+  /// Waits for the pending loss and reports its step. Collective: yes. Throws: NonFiniteLoss; DataError if the step's
   /// gradients were not finite.
   void flush();
 
-  /// Restarts the rate: evaluation and saving do not count as training time.
+  /// Restarts the measurement of the rate, because evaluation and saving do not count as training time.
   void restart_rate() { rate_.restart(); }
 
-  /// Returns why a rank wished to leave, at a step that all ranks agree on.
+  /// Returns the reason why a rank asked to end the run; all ranks get it at the same step.
   [[nodiscard]] StopReason stop() const { return stop_; }
 
  private:

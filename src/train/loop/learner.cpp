@@ -23,7 +23,7 @@ void Learner::build(const Start& start, const FirstWeights& init_from) {
   loss_->start_mean(start.run.loss_sum, start.run.loss_count);
 }
 
-/// Wrapping gives every rank the weights of rank 0.
+/// Makes the network with its first weights. Wrapping it later gives every rank the weights of rank 0.
 std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const FirstWeights& init_from) {
   auto net = steps_.make_net();
   if (start.resumed) {
@@ -44,7 +44,7 @@ void Learner::restore(const Start& start) {
   if (steps_.weights().scaler().is_enabled()) steps_.weights().scaler().load_state_dict(shared("scaler"));
 }
 
-/// Evaluates with the weights of the next step, the same on every rank.
+/// Starts the average with the present weights, which are the same on every rank.
 void Learner::begin_average() {
   steps_.buffers().sync();
   average_.emplace(steps_.model().module().net(),
@@ -68,7 +68,7 @@ bool Learner::update(double lr) {
     return false;
   }
   if (!average_) return true;
-  steps_.buffers().sync();  // replica 0's buffers, so that all ranks have the same average
+  steps_.buffers().sync();  // all ranks get replica 0's buffers, and so the same average
   average_->update();
   return true;
 }

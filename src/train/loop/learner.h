@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learner: the trained parts of a run. The replicas' network and optimizer, the moving average of the weights, and the
-// loss. It knows steps, but no epochs, saves or reports.
+// Learner: the trained parts of a run, which are the replicas' network, the optimizer, the moving average of the
+// weights, and the loss. It handles steps, but not epochs, saves or reports.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@
 
 namespace lockstep::train {
 
-/// The part of a sharded save that this rank writes; the only one if rank 0 writes everything.
+/// The part of a sharded save that this rank writes; by default the whole, which rank 0 writes.
 struct SaveShare {
   int rank = 0;
   int world = 1;
@@ -35,30 +35,29 @@ struct SaveShare {
 /// scaler and average are the same on every rank between any two calls.
 class Learner {
  public:
-  /// In `config` replicas and threads are decided.
+  /// `config` has decided replicas and threads.
   Learner(const Job& job, Task& task, const TrainConfig& config);
 
-  /// Makes network, optimizer, scaler and average with the states of `start`'s checkpoint, or fresh.
-  /// `init_from` names the weights that a fresh run begins with; it may be empty.
-  /// Collective: yes. Throws: DataError, UsageError if they do not fit.
+  /// Makes network, optimizer, scaler and average, fresh or with the states of `start`'s checkpoint. `init_from` names
+  /// the first weights of a fresh run; it may be empty.
+  /// Collective: yes. Throws: DataError, UsageError if states or weights do not fit.
   void build(const Start& start, const FirstWeights& init_from);
 
-  /// Runs the optimizer's step, then updates the average. Collective: as WeightUpdate::update().
+  /// Runs the optimizer's step, then updates the average. Collective: if WeightUpdate::update() is.
   /// Returns: false if every rank left the step out.
   bool update(double lr);
 
   /// Evaluates the average if there is one, else the weights. Collective: yes.
   [[nodiscard]] Evaluation evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options);
 
-  /// Continues from the first stage's best, the checkpoint `folder`/step-<step>; if it has no average, a new one
-  /// begins.
-  /// Collective: yes. Throws: as load_base().
+  /// Continues from the first stage's best, the checkpoint `folder`/step-<step>. If it has no average, a new average
+  /// begins. Collective: yes. Throws: the errors of load_base().
   void go_back_to(const std::filesystem::path& folder, std::int64_t step);
 
   /// Returns the parts of the states model, optimizer, ema and scaler that `share` writes.
   [[nodiscard]] StateParts state_parts(const SaveShare& share);
 
-  /// Returns the names of the parameters that are trained.
+  /// Returns the names of the trained parameters.
   [[nodiscard]] std::set<std::string> learnt();
 
   [[nodiscard]] StepRunner& steps() { return steps_; }
@@ -66,7 +65,7 @@ class Learner {
   /// Valid from build() on.
   [[nodiscard]] LossMeter& loss() { return *loss_; }
   [[nodiscard]] bool has_average() const { return average_.has_value(); }
-  /// Sets the decay of the average; does nothing without one.
+  /// Sets the decay of the average; does nothing without an average.
   void set_decay(double decay);
 
  private:

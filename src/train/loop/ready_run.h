@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReadyRun: the result of the set-up, for the loop.
+// ReadyRun: the result of the set-up, for the training loop.
 #pragma once
 
 #include <filesystem>
@@ -15,11 +15,11 @@
 
 namespace lockstep::train {
 
-/// A run that is ready for its next step. After an error in the set-up it holds the parts that were ready, which the
-/// report of the error reads.
+/// A run that is ready for its next step. After an error in the set-up it has the parts that were ready, for the
+/// report.
 struct ReadyRun {
   std::optional<RunFolder> folder;  ///< set on rank 0 only
-  std::filesystem::path run_dir;    ///< that folder's path, on every rank
+  std::filesystem::path run_dir;    ///< path of the run folder, on every rank
   std::optional<Learner> learner;
   std::optional<RunPlan> plan;
   RunState state;

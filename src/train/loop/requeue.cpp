@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns why scontrol refused it; "" if it did not.
+/// Returns the reason why scontrol refused; "": it did not.
 std::string run_scontrol(const std::string& job) {
   constexpr auto kPatience = std::chrono::minutes(10);
   try {

@@ -9,15 +9,15 @@
 
 namespace lockstep::train {
 
-/// Returns the job that Slurm can start again; none outside of Slurm. It reads the environment.
+/// Returns the job's number in Slurm, from the environment; none outside of Slurm.
 [[nodiscard]] std::optional<std::string> slurm_job();
 
-/// Returns true for a stop that asks for a restart: `sbatch --signal=USR1@90` sends SIGUSR1 before the time is over,
+/// Returns true for a reason that asks for a restart: `sbatch --signal=USR1@90` sends SIGUSR1 before the time limit,
 /// and --max-time is Lockstep's own limit. A SIGTERM (scancel) means that the job must end.
 [[nodiscard]] bool asks_for_requeue(StopReason reason);
 
 /// Runs `scontrol requeue JOB`.
-/// Blocks: until scontrol has answered. Returns: true if Slurm accepted it; otherwise a warning says why.
+/// Blocks: until scontrol has ended. Returns: true if Slurm accepted it; otherwise a warning gives the reason.
 [[nodiscard]] bool requeue(const std::string& job);
 
 }  // namespace lockstep::train

@@ -23,11 +23,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A slow disk says nothing about the ranks' health, so LOCKSTEP_TIMEOUT does not limit a save. A rank that dies in it
-// is noticed by the group, and the save is given up (CheckpointPeers::abandon).
+// A slow disk is not a failed rank, so LOCKSTEP_TIMEOUT does not limit a save. If a rank dies during a save, the group
+// notices it, and the save is abandoned (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
-/// Numbers the savers of a process alike on every rank, so that each sharded save has its own keys in the store.
+/// Numbers the savers of a process equally on all ranks, so that each sharded save has its own keys in the store.
 std::unique_ptr<CheckpointPeers> peers_of(const Job& job, bool sharded) {
   static std::int64_t savers = 0;
   ++savers;
@@ -55,8 +55,8 @@ void RunSaver::start_at(std::int64_t step, const fs::path& path) {
   writer_.start_at(path);
 }
 
-/// Waits until a sharded save is done on every rank. The threads that save ask each other through the store, which
-/// cannot detect that one of them has died; the group can.
+/// Waits until a sharded save is done on every rank. The saving threads coordinate through the store, which cannot
+/// detect that a rank has died; the group can.
 /// Collective: yes. Throws: PeerError.
 void RunSaver::wait_for_all(const std::function<bool()>& done) const {
   constexpr std::chrono::milliseconds kPause{5};
@@ -74,7 +74,7 @@ void RunSaver::save(const StateParts& parts, const RunSave& request) {
   if (!options_.async || request.last || !request.may_skip || options_.when_busy != "skip") {
     return do_on_main(job_, [&] { save_here(parts, request); });
   }
-  // The other ranks have nothing to wait for: rank 0 skips a save that it would have to wait for.
+  // The other ranks do not wait, because rank 0 skips the save if it would have to wait.
   if (job_.is_main()) save_here(parts, request);
 }
 
@@ -92,12 +92,12 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
               text::thousands(request.order.meta.step), skipped_);
     return;
   }
-  if (skips && writer_.has_failed()) return;  // here rank 0 alone would throw it; after the next step all ranks do
+  if (skips && writer_.has_failed()) return;  // here only rank 0 would throw; after the next step all ranks do
   last_step_ = request.order.meta.step;
   if (options_.async && !request.last) {
     if (options_.sharded) finish_here();
     writer_.save_in_background(parts, request.order);
-    check_group(job_.group());  // the copy is made; an aborted collective is known by now
+    check_group(job_.group());  // after the copy, the group knows of aborted collectives
     return;
   }
   finish_here();
@@ -105,7 +105,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   save_together(parts, request);
 }
 
-/// A sharded save that the training waits for runs in a thread too: the group notices a death, the store does not.
+/// A sharded save runs in a thread even if training waits, so that this thread can ask the group about dead ranks.
 void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();
@@ -114,13 +114,13 @@ void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   try {
     wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
   } catch (...) {
-    writer_.give_up();  // the thread would wait for a rank that is gone, and this thread for it
+    writer_.give_up();  // else the saving thread would wait for a dead rank, and this thread for the saving thread
     throw;
   }
   written.get();
 }
 
-/// A GPU sum that an abort cut short looks like any other.
+/// The group has to be asked, because an aborted all-reduce on a GPU leaves a result that looks normal.
 void RunSaver::require_whole() const {
   check_group(job_.group());
   if (check_ && job_.is_main()) check_();

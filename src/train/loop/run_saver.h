@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's checkpoints: the rank that writes them, the waits of the others, and the effect of a failed group.
+// A run's checkpoints: the rank that writes them, the waits of the other ranks, and the effect of a failed process
+// group.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +15,26 @@
 
 namespace lockstep::train {
 
-/// A save that the training requests.
+/// A requested save.
 struct RunSave {
   SaveOrder order;
-  bool may_skip = false;  ///< only a number of steps has made it due
+  bool may_skip = false;  ///< it is due only because of checkpoint.every_steps
   bool last = false;      ///< no step follows: nothing is copied, and save() returns when the data are on the disk
 };
 
-/// Owned by the training thread, on every rank. Ranks that write nothing wait through the store for the rank that
+/// It belongs to the training thread, on every rank. Ranks that write nothing wait through the store for the rank that
 /// writes, so that a slow disk does not look like a dead rank.
 class RunSaver {
  public:
-  /// `folder` is the run's "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
+  /// `folder` is the run's folder "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
   RunSaver(const Job& job, const TrainConfig::Checkpoint& options, std::filesystem::path folder);
-  /// After finish() nothing is under way. Without finish() the run has failed, and a save under way is dropped: it
-  /// would wait for ranks that no longer come, or keep a damaged state.
+  /// After finish() no save is in progress. Without finish() the run has failed, and an unfinished save is dropped,
+  /// because it would wait for ranks that are gone, or keep a damaged state.
   ~RunSaver() = default;
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
 
-  /// Sets a check that rank 0 calls before it writes; an exception of it is thrown on every rank.
+  /// Sets a check that rank 0 calls before it writes; the check's exception is thrown on every rank.
   void require_before_writing(std::function<void()> check) { check_ = std::move(check); }
 
   /// Returns true if this rank writes a part or everything.
@@ -41,25 +42,26 @@ class RunSaver {
 
   /// Returns the step that was saved last, or is being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  /// Sets that step to the checkpoint that the run resumes from, if it lies in the run's folder. Every rank calls it;
-  /// `path` is rank 0's.
+  /// Sets last_step() to the checkpoint to resume from, if it is in the run's folder. Every rank calls it with rank 0's
+  /// `path`.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
-  /// Allocates memory for copies of states like `parts`. It does not block for long.
+  /// Allocates memory for copies of states such as `parts`. It does not block for long.
   void reserve(const StateParts& parts) { writer_.reserve(parts); }
 
-  /// Saves `parts`, this rank's, names the checkpoint and prunes. A step that is saved already is only named.
+  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. A step that is already saved only gets the
+  /// names.
   ///
   /// Collective: yes; only ranks that write read `parts`. Blocks: for a copy of the state (asynchronous), or until the
   ///             data are on the disk; also until the previous save has ended. No timeout limits it.
-  /// Throws: on every rank, IoError of this save or the previous one; also the group's failure, after which the state
-  ///         may be damaged: such a checkpoint gets no name.
+  /// Throws: on every rank, the IoError of this or the previous save; the failure of the group, after which the state
+  ///         may be damaged, so that the checkpoint gets no name.
   void save(const StateParts& parts, const RunSave& request);
 
-  /// Returns true if a background save of this rank has failed. The ranks learn of that at different moments: the next
-  /// save(), or finish(), throws it on every rank. Never blocks.
+  /// Returns true if a background save of this rank has failed. The next save() or finish() throws its error on every
+  /// rank, because ranks notice it at different times. Never blocks.
   [[nodiscard]] bool has_failed() const { return writer_.has_failed(); }
-  /// Waits for the save under way. Collective: yes. Throws: as save().
+  /// Waits for the unfinished save. Collective: yes. Throws: the errors of save().
   void finish();
 
   /// Returns the checkpoints that have become durable since the last call, on rank 0. Never blocks.
@@ -80,7 +82,7 @@ class RunSaver {
   std::int64_t last_step_ = -1;
   std::int64_t skipped_ = 0;
   std::function<void()> check_;
-  CheckpointWriter writer_;  ///< the last member: its thread uses the others
+  CheckpointWriter writer_;  ///< the last member, because its thread uses the other members
 };
 
 }  // namespace lockstep::train

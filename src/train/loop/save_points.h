@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a run is saved, and what its checkpoints hold.
+// SavePoints: decides when a run is saved, and collects the contents of its checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace lockstep::train {
 
-/// Says why and how a step is saved.
+/// The reason for saving a step.
 struct SaveReason {
-  std::vector<std::string> names = {};  ///< "best" and similar names that the step has earned
-  bool may_skip = false;                ///< it is saved only because some steps have passed
+  std::vector<std::string> names = {};  ///< names for the checkpoint, such as "best"
+  bool may_skip = false;                ///< it is due only because of checkpoint.every_steps
   bool last = false;                    ///< no step follows
 };
 
@@ -26,11 +26,11 @@ class SavePoints {
   SavePoints(const Job& job, const RunPlan& plan, Learner& learner, RunSaver& saver)
       : job_(job), plan_(plan), learner_(learner), saver_(saver) {}
 
-  /// Returns true if checkpoint.every_steps names the step that was just done.
+  /// Returns true if the step that was just done is due by checkpoint.every_steps.
   [[nodiscard]] bool is_due(const RunState& run) const;
 
   /// Saves the present run; a step that is already saved only gets the names.
-  /// Collective: yes. Blocks, throws: as RunSaver::save().
+  /// Collective: yes. Blocks: as RunSaver::save(). Throws: the errors of RunSaver::save().
   void save(RunState& run, const SaveReason& reason);
 
   /// Allocates memory for copies of the state, once the first step has created the optimizer's state. It does not block

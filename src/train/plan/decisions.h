@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The position of a run: the next step's learning rate, the last step, the next evaluation. Pure functions of facts
-// that every rank has, so that all ranks agree.
+// Decisions about a run: the next step's learning rate, the last step, the next evaluation. They are pure functions of
+// facts that every rank has, so that all ranks agree.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,30 @@
 
 namespace lockstep::train {
 
-/// Returns the optimizer steps of the whole run, as far as known: a second stage may end it before plan.total_steps.
-/// Returns true after the step TrainerOptions::until_step: nothing follows, no evaluation and no save.
+/// Returns true after the step TrainerOptions::until_step, which no evaluation and no save follow.
 [[nodiscard]] inline bool is_cut_short(std::int64_t until_step, const RunState& run) {
   return until_step > 0 && run.step >= until_step;
 }
+
+/// Returns the optimizer steps of the whole run, as far as known: a second stage may end it before plan.total_steps.
 [[nodiscard]] std::int64_t last_step(const TrainConfig& config, const Plan& plan, const RunState& run);
 
 /// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
 [[nodiscard]] double learning_rate(const TrainConfig& config, const Plan& plan, const RunState& run);
 
-/// Returns true if the end of `epoch` is evaluated and there is something to evaluate.
+/// Returns true if there is an evaluation at the end of `epoch`.
 [[nodiscard]] bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run,
                                        std::int64_t epoch);
 
-/// The same but for the evaluation at the end of the run, which a longer run would not have.
-/// Requires: eval_every_epochs > 0.
+/// Does the same as is_evaluation_epoch(), but without the evaluation at the end of the run, which a longer run would
+/// not have. Requires: eval_every_epochs > 0.
 [[nodiscard]] bool is_regular_evaluation(const TrainConfig& config, std::int64_t epoch);
 
 /// Returns true if `metric` is as good as `value` or better.
 [[nodiscard]] bool reaches(const Metric& metric, double value);
 
-/// Returns true if some evaluation has reached the target. It compares the best one, even if that was made for another
-/// target.
+/// Returns true if an evaluation has reached the target. It checks the best evaluation, even if it was made with a
+/// different target.
 [[nodiscard]] bool has_reached(const TrainConfig::StopAt& target, const std::optional<Metric>& best);
 
 /// Returns true if a checkpoint is due because `epoch` (from 0) has ended.

@@ -11,7 +11,7 @@
 namespace lockstep::train {
 namespace {
 
-// The batch for which `lr_scaling: batch` does not change the learning rate (Goyal et al., 2017).
+// The total batch for which `lr_scaling: batch` does not change the learning rate (Goyal et al., 2017).
 constexpr double kReferenceBatch = 256;
 
 double lr_factor(const std::string& scaling, std::int64_t total_batch, std::int64_t replicas) {
@@ -42,7 +42,7 @@ void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t sam
   if (plan.total_steps > 0) return;
   throw UsageError(fmt::format("{} samples do not fill a batch of {} on each of {} replicas", samples,
                                config.batch_size.value(), config.replicas),
-                   "use use a smaller batch_size, or drop_last=false");
+                   "use a smaller batch_size, or drop_last=false");
 }
 
 }  // namespace lockstep::train

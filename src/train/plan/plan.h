@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of a run before it starts: steps, learning rate, schedule. Pure functions.
+// The length of a run and its learning rate, before it starts. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct Plan {
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
   std::int64_t total_steps = 0;
   double lr = 0;         ///< the learning rate after scaling
-  double lr_factor = 1;  ///< the factor of the scaling
+  double lr_factor = 1;  ///< factor of lr_scaling
   Schedule schedule = Schedule::constant(0);
 };
 
-/// `batches_per_epoch` is that of one replica. lr_scaling counts `begun_replicas`, with which the run began; 0: it
-/// still has them.
+/// Makes the plan. `batches_per_epoch` counts the batches of one replica. lr_scaling uses `begun_replicas`, the number
+/// with which the run began; 0: `replicas`.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
                              std::int64_t begun_replicas = 0);
 

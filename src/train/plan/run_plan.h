@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunPlan: the plan of a run, decided before the first step. Nothing in it changes afterwards.
+// RunPlan: the plan of a run, which is decided before the first step and does not change afterwards.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,16 @@
 
 namespace lockstep::train {
 
-/// The decisions about a run. Fields are the same on every rank unless they say otherwise.
+/// The decisions about a run. Fields are the same on every rank unless their comments say otherwise.
 struct RunPlan {
-  const TrainConfig& config;  ///< replicas, threads and batch_size are decided numbers
+  const TrainConfig& config;  ///< settings with decided replicas, threads and batch_size
   std::string recipe;
-  std::string settings;  ///< config and recipe as YAML: config.yml of the run folder and of each checkpoint
+  std::string settings;  ///< config and recipe as YAML, for config.yml of the run folder and of each checkpoint
   std::filesystem::path run_dir;
   std::shared_ptr<Dataset> train_set;
-  std::shared_ptr<Dataset> test_set;  ///< null: nothing is evaluated
+  std::shared_ptr<Dataset> test_set;  ///< null: there are no evaluations
   Plan sums;                          ///< steps, learning rate, schedule
-  bool folder_has_run =
-      false;  ///< on rank 0: the run folder may hold more than the checkpoint that the run resumes from
+  bool folder_has_run = false;        ///< the run folder may hold more than the checkpoint to resume from; rank 0 only
   int world_size = 1;
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return run_dir / "checkpoints"; }

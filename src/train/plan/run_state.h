@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a run besides its tensors: its position and its results. Saved as the state "run"; nothing in it depends
-// on the time, the host, a path or the world size.
+// The state of a run besides its tensors: its position and its results. It is saved as the state "run" and does not
+// depend on the time, the host, a path or the world size.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace lockstep::train {
 
-/// The position of a run. It has no random numbers: those of a batch are a function of the seed, the replica and the
-/// batch's number.
+/// The position of a run. It has no random state, because a batch's random numbers are a function of the seed, the
+/// replica and the batch's number.
 struct RunState {
   std::int64_t step = 0;     ///< optimizer steps that are done
   std::int64_t epoch = 0;    ///< epoch of the next batch
-  std::int64_t batch = 0;    ///< the next batch of that epoch, on every replica
+  std::int64_t batch = 0;    ///< number of the next batch in that epoch, on every replica
   std::int64_t samples = 0;  ///< samples of the training set
-  double loss_sum = 0;       ///< sum over the epoch's steps so far
+  double loss_sum = 0;       ///< sum of the losses of the epoch so far
   std::int64_t loss_count = 0;
   std::int64_t skipped = 0;            ///< steps left out since the start of the run because a gradient was not finite
   std::int64_t epoch_skipped = 0;      ///< skipped steps of the epoch so far
@@ -31,12 +31,12 @@ struct RunState {
   std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
   std::optional<double>
-      best_loss;  ///< loss of that evaluation, which decides between equal metrics; none: from an older run
+      best_loss;  ///< epoch's loss at that evaluation, which decides between equal metrics; none: from an older run
   std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
-  std::uint64_t digest_fold = 0;  ///< the digests of all steps, folded into one number; 0: there are none. The
-                                  ///< checkpoint's manifest has it, not the state: weights do not depend on it
-  /// Replicas with which the run began, from which lr_scaling goes on counting, if there are others now; 0: the same.
+  std::uint64_t digest_fold = 0;  ///< fold of the digests of all steps; 0: no digests. It is in the checkpoint's
+                                  ///< manifest, not in the state, because weights do not depend on it
+  /// The number of replicas with which the run began, which lr_scaling continues to use; 0: the present number.
   std::int64_t begun_replicas = 0;
 };
 
@@ -45,23 +45,23 @@ struct RunState {
 /// Throws: DataError naming the entry that is missing, has the wrong type, or is an impossible count.
 [[nodiscard]] RunState run_state_of(const StateDict& state);
 
-/// Throws: DataError if the position is behind the last batch of its epoch.
+/// Throws: DataError if the position is after the last batch of its epoch.
 void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
-/// Returns true if `metric` is better than the best so far, or has another name. Any number is better than NaN.
+/// Returns true if `metric` is better than the best so far, or has a different name. Any number is better than NaN.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
 
-/// Returns true if an evaluation becomes the run's best: its metric is better, or the same and its loss not higher. Of
-/// equal evaluations the later one is the best: a run without a result so far has learned more by then.
+/// Returns true if an evaluation becomes the run's best: its metric is better, or equal with a loss that is not higher.
+/// Among equal evaluations the last is the best, because the model has trained for longer.
 [[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
 
 /// Returns a hint: "FIRST, or take only its weights: --init-from instead of --resume".
 [[nodiscard]] std::string or_only_weights(std::string_view first);
 
-/// Returns a hint for a checkpoint of another program.
+/// Returns a hint about a checkpoint of another program.
 [[nodiscard]] std::string only_own_runs();
 
-/// Returns an entry of a state that a checkpoint must hold. Throws: DataError naming it.
+/// Returns a required entry of a checkpoint's state. Throws: DataError naming the entry.
 template <class T>
 [[nodiscard]] T entry(const StateDict& state, const std::string& name);
 

@@ -32,13 +32,13 @@ const T& value_of(const ConfigMap& map, const std::string& name) {
 
 std::int64_t count_of(const std::string& text) { return whole_number(kKey, text, kCounts); }
 
-/// The position of an epoch's order from which a sample is left out.
+/// The position in an epoch's order from which on a sample is left out.
 struct Begin {
   std::int64_t position;
   std::int64_t index;
 };
 
-/// The samples that may replace others; more of them leave as the order goes on.
+/// The samples that may replace others. Their number falls along the order, as more samples are left out.
 class Substitutes {
  public:
   explicit Substitutes(std::int64_t size) : out_(static_cast<std::size_t>(size)) {}
@@ -113,7 +113,7 @@ void SkippedSamples::require_enough(std::int64_t set_size, std::int64_t least) c
 }
 
 void SkippedSamples::replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const {
-  constexpr std::uint64_t kStream = 0x7768617469737468;  // apart from the streams of samples
+  constexpr std::uint64_t kStream = 0x7768617469737468;  // a random stream of its own
   std::vector<Begin> begins;
   for (const auto& [index, from] : from_) {
     if (from.epoch > epoch) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that a training leaves out from some batch on. Another sample replaces each, so that steps, epochs and the
-// learning rate stay. Pure functions of the settings: the order is the same on any number of ranks.
+// Samples that a run leaves out from some batch on. Each is replaced by another sample, so that steps, epochs and the
+// learning rate stay the same. Pure functions of the settings: the order is the same on any number of ranks.
 #pragma once
 
 #include <compare>
@@ -14,31 +14,31 @@
 
 namespace lockstep::train {
 
-/// A place in a training, the same on every replica.
+/// A position in a run, the same on every replica.
 struct BatchPlace {
   std::int64_t epoch = 0;
-  std::int64_t batch = 0;  ///< number in the epoch
+  std::int64_t batch = 0;  ///< number of the batch in the epoch
 
   auto operator<=>(const BatchPlace&) const = default;
 };
 
-/// How an epoch's order becomes batches.
+/// The division of an epoch's order into batches.
 struct OrderShape {
   std::uint64_t seed = 0;
   std::int64_t size = 0;             ///< samples of the set
   std::int64_t samples_of_step = 1;  ///< samples of one batch over all replicas
 };
 
-/// The samples that are left out, by index, each from a place on. The setting data.skipped_samples holds it.
+/// The samples that are left out, by index, each from some position on. The setting data.skipped_samples holds them.
 class SkippedSamples {
  public:
   SkippedSamples() = default;
   /// Throws: UsageError if a map is not of the form {epoch: E, batch: B, samples: [I, ...]}.
   explicit SkippedSamples(const std::vector<ConfigMap>& maps);
-  /// Reads them from the settings of an earlier run; empty if they have none.
+  /// Reads the samples from the settings of an earlier run; empty if there are none.
   [[nodiscard]] static SkippedSamples in_settings(const ConfigTree& settings);
 
-  /// Leaves a sample out from `from` on. If it is left out already, the earlier place counts.
+  /// Leaves a sample out from `from` on. If it is already left out, the earlier position counts.
   void add(std::int64_t index, const BatchPlace& from);
   /// Adds all of `others`.
   void add(const SkippedSamples& others);
@@ -47,20 +47,20 @@ class SkippedSamples {
   [[nodiscard]] std::int64_t size() const { return std::ssize(from_); }
   /// Returns true if the sample is left out now or later.
   [[nodiscard]] bool has(std::int64_t index) const { return from_.contains(index); }
-  /// Returns the same maps for the same samples, in whatever order they were added.
+  /// Returns the setting's maps, which do not depend on the order in which samples were added.
   [[nodiscard]] std::vector<ConfigMap> to_maps() const;
 
-  /// Throws: DataError if an index is not in the set, or fewer samples than `least` are left of it.
+  /// Throws: DataError if an index is not in the set, or if fewer than `least` samples of the set remain.
   void require_enough(std::int64_t set_size, std::int64_t least) const;
-  /// Replaces each sample that is left out by one that is not, drawn by seed, epoch and index.
+  /// Replaces each sample that is left out by another sample, drawn by seed, epoch and index.
   void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
 
  private:
   std::map<std::int64_t, BatchPlace> from_;  ///< by index
 };
 
-/// The random order of a set, without the samples that are left out. If the number of replicas does not divide a part
-/// of an epoch, that is padded here, as the loader would do it, but after samples were left out.
+/// The random order of a set, without the samples that are left out. If the replicas do not divide an epoch evenly, it
+/// is padded here, after samples were left out; the loader would pad it before.
 class SkippingSampler final : public Sampler {
  public:
   SkippingSampler(const OrderShape& shape, std::int64_t replicas, SkippedSamples skipped)

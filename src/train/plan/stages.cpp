@@ -78,7 +78,7 @@ StageState stages_of(const StateDict& state) {
   stages.base_step = count_entry(state, "stages.base_step");
   stages.decay = entry<double>(state, "stages.decay");
   stages.roll_back = entry<bool>(state, "stages.roll_back");
-  // Older checkpoints lack these.
+  // Older checkpoints lack these entries.
   if (state.count("stages.no_better") != 0) stages.no_better = count_entry(state, "stages.no_better");
   if (state.count("stages.begin_epoch") != 0) stages.begin_epoch = count_entry(state, "stages.begin_epoch");
   if (state.count("stages.rival.metric") == 0) return stages;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in two stages: from stop_epoch on, all ranks continue from the first stage's best, with a moving average whose
-// decay is searched for. The decisions only, as pure functions; trainer.cpp carries them out.
+// A run in two stages: from stop_epoch on, all ranks continue from the first stage's best weights and search for the
+// decay of the moving average. Only the decisions are here, as pure functions; EpochLoop carries them out.
 //
-// Source: the solver of D-FINE and DEIM (fit()). There the file of the best was read while it was being written, the
-//         new decay took no effect, and the state held none of it.
+// Source: the solver of D-FINE and DEIM (fit()). In it, the file with the best weights is read while it is being
+//         written, the new decay has no effect, and the saved state has no stages.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,11 @@ namespace lockstep::train {
 /// A run's position in its stages, a part of RunState. It is the same on all ranks.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step = 0;    ///< step of the first stage's best so far, with which the second stage begins; 0: none
-                                 ///< yet
-  std::optional<Metric> rival;   ///< stage 2: the metric that the next evaluation must beat; none: any is better
-  double decay = 0;              ///< stage 2: decay of the average
-  bool roll_back = false;        ///< stage 2: the last epoch was no better, so the next one begins with the base again
-  std::int64_t no_better = 0;    ///< stage 1: evaluations since its best
+  std::int64_t base_step = 0;   ///< step of the first stage's best, with which the second stage begins; 0: none yet
+  std::optional<Metric> rival;  ///< stage 2: the metric that the next evaluation must beat; none: any metric does
+  double decay = 0;             ///< stage 2: decay of the average
+  bool roll_back = false;       ///< stage 2: the last epoch was no better, so the next epoch begins with the base again
+  std::int64_t no_better = 0;   ///< stage 1: evaluations since the best
   std::int64_t begin_epoch = 0;  ///< stage 2: its first epoch
 };
 
@@ -33,16 +32,16 @@ struct StageState {
 struct Evaluated {
   Metric metric;
   std::int64_t step = 0;
-  bool best = false;   ///< the run's best from now on, of both stages
-  bool counts = true;  ///< false: it exists only because the run ends here; a longer run would not have it
-  bool gains = true;   ///< a best's metric is better than that of the best before; false: its loss decided
+  bool best = false;   ///< it is the run's best from now on, over both stages
+  bool counts = true;  ///< false: it exists only because the run ends here, so a longer run would not have it
+  bool gains = true;   ///< the metric of this best is better than the previous best's; false: the loss decided
 };
 
 /// Records the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
 [[nodiscard]] std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
                                                        const Evaluated& evaluated);
 
-/// The act before the first batch of an epoch.
+/// The action before the first batch of an epoch.
 enum class StageMove {
   kNone,
   kRefresh,   ///< the second stage begins
@@ -54,10 +53,10 @@ enum class StageMove {
 void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
                const std::optional<Metric>& best, StageState& state);
 
-/// Returns the epochs of the run, as far as known: the second stage may end it before `epochs`.
+/// Returns the epochs of the run, as far as known: a second stage may end it before config.epochs.
 [[nodiscard]] std::int64_t last_epoch(const TrainConfig& config, const StageState& state);
 
-/// Adds the entries "stages.*" to the state "run"; none for a run in one stage.
+/// Adds the entries "stages.*" to the state "run"; a run in one stage has none.
 void add_stages(const StageState& stages, StateDict& state);
 /// Throws: DataError naming the entry that is missing or has the wrong type.
 [[nodiscard]] StageState stages_of(const StateDict& state);

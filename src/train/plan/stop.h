@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a run is asked to leave before its end, as one rank sees it. The reason that all ranks agree on comes with the
-// loss (loss_meter.h).
+// The reason why a run is asked to end early, on one rank. The reason that all ranks agree on comes with the loss
+// (loss_meter.h).
 #pragma once
 
 #include <chrono>
@@ -11,28 +11,26 @@
 
 namespace lockstep::train {
 
-/// Why a run leaves early. The last one has the highest precedence: a run that was asked to end does not ask for a
-/// restart, and one whose disk fails (disk_trouble.h), or whose save in the background has failed, ends with that
-/// error.
+/// The reasons why a run ends early, by ascending precedence: a run that was asked to end does not ask for a restart,
+/// and a run whose disk fails (disk_trouble.h) or whose background save has failed ends with that error.
 enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
-inline constexpr int kStopReasons = 5;  ///< without kNone
+inline constexpr int kStopReasons = 5;  ///< number of reasons, without kNone
 
 /// Returns "--max-time", "SIGUSR1", "SIGINT", "SIGTERM"; "" for kNone and kDisk.
 [[nodiscard]] std::string stop_name(StopReason reason);
 
-/// A SIGINT or SIGTERM, as its handler sees it.
+/// A SIGINT or SIGTERM, as its handler receives it.
 struct StopSignal {
-  std::int64_t ms = 0;         ///< milliseconds of CLOCK_MONOTONIC
-  bool from_terminal = false;  ///< a user pressed Ctrl-C; it comes from no process
+  std::int64_t ms = 0;         ///< its time, in milliseconds of CLOCK_MONOTONIC
+  bool from_terminal = false;  ///< a user pressed Ctrl-C, so no process sent it
 };
 
-/// Returns true if `now` is a second request and does not only repeat `first`. A launcher forwards, within a second,
-/// signals that the terminal or a scheduler has already sent to each process; a terminal never repeats a signal by
-/// itself.
+/// Returns true if `now` is a second request, not a repetition of `first`. A launcher forwards, within a second,
+/// signals that the terminal or a scheduler has already sent to each process; a terminal repeats no signal by itself.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
 /// While it lives, SIGINT, SIGTERM and SIGUSR1 are recorded instead of ending the process; a second SIGINT or SIGTERM
-/// ends it. A handler that the program has set itself is kept.
+/// ends the process. Handlers that the program has set are kept.
 class StopSignals {
  public:
   StopSignals();
@@ -40,11 +38,11 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Returns the signal that came, if any.
+  /// Returns the reason for the signal that came; kNone: no signal.
   [[nodiscard]] static StopReason seen() noexcept;
 };
 
-/// One rank's request to leave: because of a signal, or because the time is over.
+/// One rank's request to end the run, because of a signal or the time limit.
 class StopWish {
  public:
   /// `max_time` counts from now; 0: no limit.

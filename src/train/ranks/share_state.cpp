@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First a JSON text that lists the entries, then the tensors one by one.
+// It sends a JSON text that lists the entries, then the tensors one by one.
 #include "train/ranks/share_state.h"
 
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank reads for all: sends a whole state from rank 0.
+// Sends a whole state from rank 0 to all ranks, so that only one rank reads it.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 
 namespace lockstep::train {
 
-/// Returns rank 0's `state` on every rank, bit for bit; the argument of other ranks is ignored.
+/// Returns rank 0's `state` on every rank, bit for bit; the other ranks' arguments are ignored.
 ///
-/// Collective: yes.  Blocks: yes.  Cost: the bytes of its tensors.
+/// Collective: yes.  Blocks: yes.  Cost: sends the bytes of the tensors.
 [[nodiscard]] StateDict share_state(const StateDict& state, ProcessGroup& group);
 
 /// Reads one state of `checkpoint`, which rank 0 has, and returns it on every rank; empty if there is no such state.
-/// The memory of one state at a time is enough for a whole checkpoint.
+/// Reading a whole checkpoint by states needs the memory of one state only.
 ///
 /// Collective: yes.  Blocks: yes, while rank 0 reads without the limit of a collective.
 /// Throws: on every rank, DataError if the file is torn; IoError.

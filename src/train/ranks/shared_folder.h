@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that all ranks see one folder, before hours of training and not at the first checkpoint.
+// Checks that all ranks see the same folder, before hours of training instead of at the first checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-/// Checks that all ranks see `folder`, rank 0's argument.
+/// Checks that all ranks see rank 0's `folder`.
 /// Collective: yes. Blocks: yes.
 /// Throws: UsageError on every rank, naming the folder and the ranks and hosts that do not see rank 0's file there;
 ///         IoError on every rank if rank 0 cannot write there.

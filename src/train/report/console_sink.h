@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Shows a run on the console of rank 0. With LOCKSTEP_QUIET it prints only the bar's end.
+/// Shows a run on the console of rank 0. With LOCKSTEP_QUIET it prints only the last line of the bar.
 class ConsoleSink final : public RunSink {
  public:
   /// Lifetime: `config` and `options` outlive it.
@@ -37,12 +37,12 @@ class ConsoleSink final : public RunSink {
 
   const TrainConfig& config_;
   const TrainerOptions& options_;
-  RunStart run_;  ///< the start, with the end as known by now
+  RunStart run_;  ///< the start event, with the presently known length of the run
   view::ProgressBar bar_;
   std::optional<view::Table> table_;
   std::size_t metric_columns_ = 0;
-  std::vector<view::Finding> said_;  ///< findings of the step reports that were printed
-  std::vector<view::Finding> new_;   ///< those to print once the run goes on; its end prints all
+  std::vector<view::Finding> said_;  ///< findings of step reports that were printed
+  std::vector<view::Finding> new_;   ///< findings to print at the next step; the end of the run prints all findings
 };
 
 }  // namespace lockstep::train

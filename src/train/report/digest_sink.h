@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run folder's digests.bin.
+// Writes the run folder's digests.bin.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace lockstep::train {
 /// Writes a record for every step, on rank 0. Throws: IoError from each event.
 class DigestSink final : public RunSink {
  public:
-  /// `fold` is that of the checkpoint from which the run goes on. Lifetime: `folder` outlives it.
+  /// `fold` is the fold in the checkpoint from which the run resumes. Lifetime: `folder` outlives it.
   DigestSink(RunFolder& folder, std::uint64_t fold) : folder_(folder), fold_(fold) {}
 
   void on_start(const RunStart& event) override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The refusals of the run folder's disk. Without a place to save elsewhere they end the run at once. With one
-// (TrainerOptions::rescue) the run trains on to a step that all ranks agree on, and is saved there.
+// Failed writes to the run folder. Without TrainerOptions::rescue they end the run at once. With that folder the run
+// continues up to a step that all ranks agree on, and is saved in the folder.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace lockstep::train {
 
-/// Keeps the disk errors of a rank; rank 0 writes most. It belongs to the training thread.
+/// Keeps the first disk error of a rank; most writes are rank 0's. It belongs to the training thread.
 class DiskTrouble {
  public:
   explicit DiskTrouble(bool has_rescue) : has_rescue_(has_rescue) {}
 
-  /// Runs `work`. With a rescue, the first IoError is kept instead of thrown. Throws: every other error of `work`.
+  /// Runs `work`. With a rescue folder, the first IoError is kept, not thrown. Throws: every other error of `work`.
   template <class Work>
   void guard(Work&& work) {
     try {
@@ -27,7 +27,7 @@ class DiskTrouble {
   }
 
   [[nodiscard]] bool any() const { return first_.has_value(); }
-  /// Call it only if any().
+  /// Returns the error that was kept. Call it only if any().
   [[nodiscard]] const IoError& first() const { return *first_; }
 
  private:

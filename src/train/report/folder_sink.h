@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run folder's files beside its checkpoints: log.jsonl, config.yml, result/, summary.json.
+// Writes the run folder's files besides the checkpoints: log.jsonl, config.yml, result/, summary.json.
 #pragma once
 
 #include "lockstep/train/run_folder.h"
@@ -7,8 +7,7 @@
 
 namespace lockstep::train {
 
-/// Writes log.jsonl, a line for every event that a curve or a table can use, on rank 0. Throws: IoError from each
-/// event.
+/// Writes log.jsonl on rank 0, with a line for each event of a curve or a table. Throws: IoError from each event.
 class LogSink final : public RunSink {
  public:
   /// `every_steps` is log_every_steps; 0: no line for steps. Lifetime: `folder` outlives it.
@@ -31,7 +30,7 @@ class FolderSink final : public RunSink {
   /// Lifetime: `folder` outlives it.
   explicit FolderSink(RunFolder& folder) : folder_(folder) {}
 
-  /// From now on the folder holds a run. Before this, a start that failed because of its data may be repeated in it.
+  /// Makes the folder hold a run. Before this call, a start that failed because of its data may be repeated in it.
   void on_start(const RunStart& event) override;
   void on_evaluation(const EvaluationResult& event) override;
   void on_end(const RunEnd& event) override;
@@ -41,8 +40,8 @@ class FolderSink final : public RunSink {
   std::string recipe_;
 };
 
-/// Draws the pictures of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` is null
-/// if there is none. Returns: the files.
+/// Draws the pictures of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` may be
+/// null. Returns: the files.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally);
 
 }  // namespace lockstep::train

@@ -49,7 +49,7 @@ void MetricsSink::serve() {
     server_.emplace(address_, [this] { return view::metrics_page(figures()); });
     log::note("the run's figures are at {}", server_->url());
   } catch (const UsageError& problem) {
-    // A rank of the group before may still hold the port; the run does not end for that.
+    // A rank of the previous group may still hold the port, which must not end the run.
     if (figures_.restarts == 0) throw;
     if (!std::exchange(said_, true)) log::warn("{}: the run goes on, and tries again", problem.message());
   }

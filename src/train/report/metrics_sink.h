@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's figures for Prometheus: the training thread keeps them, the server's threads read them.
+// The run's figures for Prometheus: the training thread writes them, and the server's threads read them.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,11 @@
 
 namespace lockstep::train {
 
-/// A small web server with one page, in its own threads. It does not depend on the Trainer. Serves GET /metrics until
-/// it is destroyed.
+/// A small web server with one page and its own threads. It serves GET /metrics until it is destroyed.
 class MetricsServer {
  public:
-  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the address is taken or does
-  /// not belong to this machine.
+  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the port is in use or the
+  /// address does not belong to this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
@@ -33,9 +32,8 @@ class MetricsServer {
 /// Serves the figures on rank 0, during the run. No event waits for a client.
 class MetricsSink final : public RunSink {
  public:
-  /// `address` has the form of the setting metrics_address. Throws: UsageError if it does not. on_start() throws
-  /// UsageError if the server cannot listen there. In a restarted worker group it only warns, and on_step() tries
-  /// again.
+  /// `address` has the form of the setting metrics_address. Throws: UsageError for any other form. on_start() throws
+  /// UsageError if the server cannot listen there; in a restarted group it warns, and on_step() tries again.
   explicit MetricsSink(const std::string& address, const Clock& clock = SystemClock::instance())
       : address_(parse_address(address)), clock_(clock) {}
 
@@ -53,10 +51,10 @@ class MetricsSink final : public RunSink {
   ServerAddress address_;
   const Clock& clock_;
   TimePoint next_try_ = {};
-  bool said_ = false;  ///< the taken port was reported
+  bool said_ = false;  ///< the warning about the port was given
   mutable std::mutex mutex_;
   view::RunFigures figures_;             ///< guarded by mutex_
-  std::optional<MetricsServer> server_;  ///< last: its threads read the figures
+  std::optional<MetricsServer> server_;  ///< the last member, because its threads read the figures
 };
 
 }  // namespace lockstep::train

@@ -30,7 +30,7 @@ std::string text_of(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The word behind `key` in the lines of a file of /proc.
+/// Returns the word after `key` in the text of a file in /proc.
 std::string word_of(const std::string& text, const std::string& key) {
   std::istringstream in(text);
   for (std::string word; in >> word;) {
@@ -83,7 +83,7 @@ ProcessCounters read_counters() {
   rusage own{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   (void)::getrusage(RUSAGE_THREAD, &own);
-  // A container may hide it. Reads through mapped memory count only if they came from the disk.
+  // A container may hide this file. Reads through mapped memory count only if they came from the disk.
   const std::string io = text_of("/proc/self/io");
   return {.cpu = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * kNsToSeconds,
           .read_bytes = std::max(number_of(io, "rchar:").value_or(0), number_of(io, "read_bytes:").value_or(0)),
@@ -96,13 +96,13 @@ std::vector<view::Traffic> parse_interfaces(std::string_view text) {
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
     const std::size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;  // a line of titles
+    if (colon == std::string::npos) continue;  // a header line
     const std::size_t begin = line.find_first_not_of(' ');
     view::Traffic each{.name = line.substr(begin, colon - begin)};
     const bool repeats = std::any_of(kRepeats.begin(), kRepeats.end(),
                                      [&](std::string_view prefix) { return each.name.starts_with(prefix); });
     std::istringstream fields(line.substr(colon + 1));
-    constexpr int kSent = 8;  // behind the eight fields of received traffic
+    constexpr int kSent = 8;  // after the eight fields of received traffic
     std::int64_t value = 0;
     for (int i = 0; i <= kSent && fields >> value; ++i) {
       if (i == 0) each.received = value;
@@ -114,7 +114,7 @@ std::vector<view::Traffic> parse_interfaces(std::string_view text) {
 }
 
 std::int64_t parse_resent(std::string_view text) {
-  // A line of names, and then a line of their values.
+  // The text has a line of names, and then a line of their values.
   std::istringstream lines{std::string(text)};
   std::vector<std::string> names;
   for (std::string line; std::getline(lines, line);) {
@@ -132,7 +132,7 @@ std::int64_t parse_resent(std::string_view text) {
 }
 
 NetworkCounters read_network_counters(const std::string& host) {
-  // These files are those of the process's own network namespace.
+  // These files describe the process's own network namespace.
   std::error_code problem;
   const std::string space = std::filesystem::read_symlink("/proc/self/ns/net", problem).string();
   return {.network = host + " " + space,
@@ -169,7 +169,7 @@ double DelayCounter::since_last(const std::vector<int>& threads) {
   for (const int thread : threads) {
     const auto delay = delay_of(text_of(fmt::format("/proc/self/task/{}/schedstat", thread)));
     if (!delay) continue;
-    std::int64_t& last = last_[thread];  // 0 for a thread that has begun since
+    std::int64_t& last = last_[thread];  // 0 for a new thread
     sum += std::max<std::int64_t>(*delay - last, 0);
     last = *delay;
   }

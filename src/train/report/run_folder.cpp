@@ -52,7 +52,7 @@ UniqueFd open_file(const fs::path& path, int flags) {
 // Appends all of `text`, or leaves the file as it was.
 void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   const off_t before = ::lseek(fd.get(), 0, SEEK_END);
-  // Uses one write(2) if the disk allows it, so that neither a reader nor a kill sees half a line.
+  // It uses one write(2) if the disk allows it, so that readers see whole lines, even after a kill.
   while (!text.empty()) {
     const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -80,19 +80,21 @@ void refuse_file(std::string_view role, const fs::path& path) {
 
 void make_folder(const fs::path& path) {
   refuse_file("run folder", path);
-  std::error_code problem;
-  fs::create_directories(path, problem);
-  if (problem) fail("make folder", path, problem.value());
+  try {
+    make_folder_durably(FileSystem::system(), path);
+  } catch (const IoError& error) {
+    throw IoError(error.message(), remedy_for(error.hint()));
+  }
 }
 
-// Writes "pid 4711 on host", for the error of the next process that wants the folder.
+// Returns "pid 4711 on host", for the error of another process that opens the folder.
 std::string own_name() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   return fmt::format("pid {} on {}", ::getpid(), host);
 }
 
-// Ranks that are being killed may need a moment until they are gone, and a killed run is often started again at once.
+// Killed ranks may need a moment to end, and a killed run is often restarted at once.
 constexpr std::chrono::milliseconds kPatience{3'000};
 
 constexpr std::uint64_t kMostLockBytes = 4096;
@@ -122,7 +124,7 @@ bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::millisec
   return true;
 }
 
-// A group that was started again has found its folder free before, so the holder is no other run.
+// A restarted group has already held the lock, so the present holder is not a different run.
 [[noreturn]] void refuse_held(const fs::path& folder, const fs::path& path, std::chrono::milliseconds waited) {
   if (waited > std::chrono::milliseconds(0)) {
     throw TimeoutError(fmt::format("a process of the group before{} still holds {} after {}: it does not end",
@@ -145,7 +147,7 @@ UniqueFd take_lock(const fs::path& folder, std::chrono::milliseconds wait) {
   return fd;
 }
 
-// write_file_atomically names them so: "<file>.tmp-<pid>".
+// Returns true for a name from write_file_atomically(): "<file>.tmp-<pid>".
 bool is_temporary(const std::string& name) {
   constexpr std::string_view kMark = ".tmp-";
   const auto at = name.rfind(kMark);
@@ -160,8 +162,8 @@ void remove_half_written(const fs::path& folder) {
   }
 }
 
-// Leftovers of ranks that were killed while they reported an error, in logs/attempt_<n>/rank-<r>. Ranks of this attempt
-// may be writing theirs, so a file with the pid of a living process is left alone.
+// Removes files of ranks that were killed while they reported an error, in logs/attempt_<n>/rank-<r>. A file with the
+// pid of a living process stays, because ranks of this attempt may be writing.
 void remove_half_written_errors(const fs::path& logs) {
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -181,6 +183,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   lock_ = take_lock(path_, options.wait_for_lock);
   identity_ = identity_of(path_).value_or(identity_);
   refuse_file("checkpoints folder", checkpoints());
+  sync_names();
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
     throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is not that of a run", path_.string()),
                      fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
@@ -193,6 +196,14 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   remove_half_written_errors(path_ / "logs");
   if (experiment_) link_snapshots();
   open_log();
+}
+
+/// A process that was killed may have named a checkpoint and not synced the name: a run that goes on from it, or ends
+/// because it is the last, must not lose it.
+void RunFolder::sync_names() const {
+  FileSystem& files = FileSystem::system();
+  files.sync_folder(path_);
+  if (files.exists(checkpoints())) files.sync_folder(checkpoints());
 }
 
 /// Users of the original program look for the checkpoints in `snapshot`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All receivers of a run's events, called in one order.
+// All receivers of a run's events, called in a fixed order.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,10 @@ namespace lockstep::train {
 /// The objects that the sinks use. Lifetime: it outlives them.
 struct SinkOwners {
   const Job& job;
-  DiskTrouble& trouble;  ///< keeps disk errors of the own sinks while the run trains
+  DiskTrouble& trouble;  ///< keeps disk errors of the Trainer's sinks during training
 };
 
-/// The Trainer's own sinks, which rank 0 has, and the program's, which every rank has. It belongs to the training
-/// thread.
+/// The Trainer's own sinks, on rank 0, and the program's sinks, on every rank. It belongs to the training thread.
 class RunSinks {
  public:
   RunSinks(const SinkOwners& owners, std::vector<std::shared_ptr<RunSink>> own,
@@ -34,10 +33,10 @@ class RunSinks {
   void save(const SaveResult& event);
   void start(const RunStart& event);
 
-  /// Rank 0's sinks write files, which may take long: the other ranks wait, and throw its error too.
+  /// Rank 0's sinks write files, which may take long. The other ranks wait and also throw an error of rank 0.
   /// Collective: yes.
   void evaluation(const EvaluationResult& event);
-  /// `finish` completes the event on rank 0 before its sinks see it. Collective: yes.
+  /// `finish` completes the event on rank 0 before the sinks receive it. Collective: yes.
   void end(RunEnd event, const std::function<void(RunEnd&)>& finish);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the run's checkpoints in the launcher's store, so that a group of nodes knows when to take in another one.
+// Counts the run's checkpoints in the launcher's store, so that the launcher knows when to let another node join.
 #pragma once
 
 #include "lockstep/comm/job.h"
@@ -7,12 +7,12 @@
 
 namespace lockstep::train {
 
-/// For rank 0. A store that is gone is no error here: the launcher notices it by itself.
+/// A sink for rank 0. A lost connection to the store is not an error here, because the launcher notices it by itself.
 class SaveCounter final : public RunSink {
  public:
   explicit SaveCounter(Job job) : job_(std::move(job)) {}
 
-  /// Sets the counter to 0: this program counts.
+  /// Sets the counter to 0, which shows that this program counts.
   void on_start(const RunStart& event) override;
   void on_save(const SaveResult& event) override;
 
@@ -22,10 +22,10 @@ class SaveCounter final : public RunSink {
   Job job_;
 };
 
-/// Reports to the launcher how many ranks have work. A group of a range of nodes takes in no more.
+/// Reports to the launcher how many ranks have work, so that an elastic group does not grow beyond it.
 void publish_replicas(const Job& job, std::int64_t replicas);
 
-/// True if the ranks were started by `lockstep run` or a verb of `lockstep`.
+/// Returns true if the ranks were started by `lockstep run` or a verb of `lockstep`.
 [[nodiscard]] bool has_launcher();
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepReporter: gathers each rank's figures once an epoch and reports its findings.
+// StepReporter: gathers all ranks' figures once per epoch and reports the findings.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@ namespace lockstep::train {
 /// It belongs to the training thread.
 class StepReporter {
  public:
-  /// Lifetime: all outlive it.
+  /// Lifetime: the arguments outlive it.
   StepReporter(const Job& job, StepRunner& steps, const TrainConfig& config);
 
-  /// Forgets everything before the first step, which follows `step`.
+  /// Starts before the first step, which follows `step`; earlier times do not count.
   void start(std::int64_t step);
-  /// Returns the report of the steps since the call before, up to `step`; the same on every rank. Collective: yes.
+  /// Returns the report of the steps since the previous call, up to `step`; the same on every rank. Collective: yes.
   [[nodiscard]] std::shared_ptr<const view::StepReport> end_epoch(std::int64_t step);
-  /// Returns the report of all steps that end_epoch() has seen; null before the first.
+  /// Returns the report of all steps that end_epoch() has seen; null before its first call.
   [[nodiscard]] std::shared_ptr<const view::StepReport> whole() const;
 
  private:
@@ -39,7 +39,7 @@ class StepReporter {
   DelayCounter training_delays_;
   DelayCounter loading_delays_;
   std::int64_t first_step_ = 1;  ///< first step of the whole run
-  std::int64_t since_step_ = 1;  ///< first step of the report under way
+  std::int64_t since_step_ = 1;  ///< first step of the next report
   std::int64_t last_step_ = 0;
   std::vector<view::RankFigures> sums_;  ///< figures of the whole run, by rank
 };

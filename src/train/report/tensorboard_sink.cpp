@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// TensorBoard shows one group for each word before the '/'. The words are those of the origin of the recipes.
+// TensorBoard shows a group for each word before the '/'. The words come from the programs that recipes re-create.
 constexpr const char* kLoss = "Loss/total";
 constexpr const char* kMeanLoss = "Loss/mean_of_epoch";
 
 std::string test_tag(const Metric& metric) { return "Test/" + metric.name; }
 
-/// A run's folder by its own name, though it may be given as "." or with a slash at its end.
+/// Returns the name of a run's folder, which may be given as "." or with a slash at its end.
 std::string name_of(const fs::path& run_dir) {
   const fs::path path = fs::absolute(run_dir).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -35,7 +35,7 @@ view::HyperParameters hyper_parameters(const TrainConfig& config) {
   view::HyperParameters settings;
   const ConfigFields rows = config.rows();
   for (const ConfigFields::Field& field : rows.fields()) {
-    if (field.host || !field.unused.empty()) continue;  // it says nothing about the result
+    if (field.host || !field.unused.empty()) continue;  // the result does not depend on it
     if (auto* const* number = std::get_if<double*>(&field.target)) {
       settings.emplace_back(field.key, **number);
     } else if (auto* const* whole = std::get_if<std::int64_t*>(&field.target)) {
@@ -71,7 +71,7 @@ void TensorBoardSink::on_start(const RunStart& event) {
 void TensorBoardSink::on_gradients(const StepGradients& event) {
   for (const auto& [name, weights] : named_parameters_of(event.model)) {
     file_->histogram(event.step, "Weights/" + name, histogram_of_tensor(weights));
-    // With ZeRO this rank may have the mean of some gradients only.
+    // With ZeRO this rank may have the means of some gradients only.
     if (config_.optimizer.zero || !weights.grad().defined()) continue;
     file_->histogram(event.step, "Gradients/" + name, histogram_of_tensor(weights.grad() / event.loss_scale));
   }

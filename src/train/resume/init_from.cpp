@@ -27,8 +27,8 @@ namespace {
 
 std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
 
-/// The part of the model ("backbone") that the weights are made for: they fill it, with none left over. "" if there is
-/// none. Batch norm's counts of batches may be missing.
+/// Returns the part of the model ("backbone") that the weights fill, with no weights left over; "" if there is none.
+/// Batch norm's counts of batches may be missing.
 std::string part_filled_by(const WeightsMatch& match) {
   if (match.loaded.empty() || !match.unused.empty() || !match.other_shapes.empty()) return "";
   const std::string part = first_part(match.loaded.front());
@@ -42,8 +42,8 @@ std::string part_filled_by(const WeightsMatch& match) {
 
 std::string if_meant() { return "if they are meant, start from them with " + option_words("init-from-partial"); }
 
-/// Weights of another model fit here and there by chance; a run that starts from them looks like one that starts well.
-/// So they must fit one whole part of the model, or half of it.
+/// Some weights of a different model fit by chance, and a run that starts from them looks normal. So the weights must
+/// fill a part of the model, or fit half of it.
 void require_half(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   std::int64_t all = 0;
   std::int64_t fitting = 0;
@@ -63,8 +63,8 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
                   if_meant());
 }
 
-/// If the model lacks entries of the file, and the file parameters of the model, a part that the file has trained has
-/// another name there: it would begin at random.
+/// If the model lacks entries of the file and the file lacks parameters of the model, some trained part has a different
+/// name in the file, and would begin with random weights.
 void require_no_other_names(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   const auto random = std::count_if(model.begin(), model.end(), [&](const auto& item) {
     return item.second.requires_grad() && std::binary_search(match.missing.begin(), match.missing.end(), item.first);
@@ -88,7 +88,7 @@ void start_from_weights(Task& task, const NamedTensors& model, const FirstWeight
     require_no_other_names(model, weights, match);
   }
   std::string report = to_text(copy_weights(model, weights));
-  report.pop_back();  // the last line's end
+  report.pop_back();  // the end of the last line
   log::note("weights from {}: {}", weights.origin, report);
 }
 

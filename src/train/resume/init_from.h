@@ -7,8 +7,8 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError if the options name both a checkpoint to resume from and weights to start from. `resume: auto`
-///         is allowed with weights, as it may find no checkpoint.
+/// Throws: UsageError if the options name both a checkpoint to resume from and weights to start from. `resume: auto` is
+///         allowed with weights, because it may find no checkpoint.
 void require_one_start(const TrainerOptions& options);
 
 }  // namespace lockstep::train

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kShown = 16;
 
-/// The divisors nearest to the wanted number would be in no simple order: these are the first ones above 1.
+/// Returns the first divisors above 1; the divisors nearest to the wanted number would be harder to read.
 std::vector<std::int64_t> divisors(std::int64_t samples) {
   std::vector<std::int64_t> found;
   for (std::int64_t parts = 1; parts <= samples && found.size() < kShown; ++parts) {
@@ -58,7 +58,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The newest checkpoint that a run may go on from.
+/// Returns the newest checkpoint from which a run may resume.
 std::optional<fs::path> newest_in(const fs::path& folder, bool require_finite) {
   FileSystem& files = FileSystem::system();
   return require_finite ? find_newest_finite(files, folder) : find_newest_valid(files, folder);
@@ -73,8 +73,8 @@ void require_newest(const Checkpoint& checkpoint, bool require_finite) {
                                option_words("run-dir", "DIR"), option_words("resume", "auto")));
 }
 
-/// Opens the checkpoint that `source` means. If a run's newest one is not finite, it takes the newest that is; a step
-/// folder is taken as named.
+/// Opens the checkpoint that `source` names. If a run's newest checkpoint is not finite, it opens the newest finite
+/// one; a step folder is opened as named.
 Checkpoint open_finite(const std::string& source, bool require_finite) {
   FileSystem& files = FileSystem::system();
   Checkpoint checkpoint = load_checkpoint(source, files);
@@ -137,7 +137,7 @@ std::int64_t batch_size_of(const Checkpoint& checkpoint) {
   if (!settings) return 0;
   const std::int64_t size =
       whole_number_at(ConfigTree::from_text(*settings, "the checkpoint's config.yml"), "batch_size");
-  constexpr std::int64_t kMost = 10'000'000;  // as the setting's range, so that sums do not overflow
+  constexpr std::int64_t kMost = 10'000'000;  // the limit of the setting, so that sums do not overflow
   if (size >= 0 && size <= kMost) return size;
   throw DataError(
       fmt::format("the checkpoint's config.yml says batch_size is {}; valid values are 1 to {}", size, kMost),
@@ -197,7 +197,7 @@ void require_same_settings(const Checkpoint& checkpoint, const std::string& sett
   }
   std::vector<std::string> words;
   for (const Difference& difference : differences(*before, settings, rows)) {
-    // A run may begin to average its weights; the Trainer reports it.
+    // A run may start to average its weights; the Trainer reports it.
     if (difference.resume == OnResume::kFreeToBegin && !checkpoint.has("ema")) continue;
     words.push_back(fmt::format("{} is {}, but was {}", difference.key, difference.now, difference.before));
   }

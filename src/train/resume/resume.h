@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a run: from scratch, or from a checkpoint. Runs on rank 0; agree_on_start() sends the result to all
-// ranks.
+// The start of a run, fresh or from a checkpoint. It runs on rank 0; agree_on_start() sends the result to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// How a batch is divided into replicas: each of `replicas` takes `batch_size` samples of every batch.
+/// The division of a batch: each of `replicas` takes `batch_size` samples of it.
 struct Division {
   std::int64_t replicas = 1;
   std::int64_t batch_size = 1;
@@ -22,9 +21,9 @@ struct Division {
   [[nodiscard]] std::int64_t samples() const { return replicas * batch_size; }
 };
 
-/// Divides the same batches into `replicas` parts. A step then has the same samples, so that steps, epochs, the place
-/// in the data and the learning rate keep their meaning. All that is computed for each replica, such as batch norm's
-/// statistics and the random numbers of dropout, changes (docs/guide/resume.md).
+/// Divides the same batches into `replicas` parts. A step then has the same samples, so that steps, epochs, the
+/// position in the data and the learning rate keep their meaning. Everything that is computed per replica, such as
+/// batch norm's statistics and the random numbers of dropout, changes (docs/guide/resume.md).
 /// Throws: UsageError naming the numbers that divide a batch evenly.
 [[nodiscard]] Division divide_again(const Division& before, std::int64_t replicas);
 
@@ -34,25 +33,25 @@ struct Division {
 /// Returns the run folder that contains a checkpoint; empty if it is in no run folder.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
-/// The folder that this run writes into, which may hold a run.
+/// The folder that this run writes to, and if it may hold a run.
 struct RunPlace {
   std::filesystem::path path;
   bool resume = false;
 };
 
-/// Throws: UsageError for `resume: auto` without a run folder, DataError if the checkpoint is missing.
+/// Returns the folder of the run. Throws: UsageError for `resume: auto` without a run folder, DataError if the
+/// checkpoint is missing.
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
-/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has none yet).
-/// With `require_finite` a run folder means its newest checkpoint whose values are finite; others are skipped with a
-/// warning.
+/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has no checkpoint yet).
+/// With `require_finite`, checkpoints of a run folder without finite values are skipped with a warning.
 /// Throws: DataError if the run folder has checkpoints but none of them verifies or is finite, or if the checkpoint at
-///         the given path is not finite; UsageError if the run folder holds a later checkpoint than the given path,
-///         since one folder must not hold two continuations.
+///         the given path is not finite; UsageError if the run folder holds a checkpoint later than the given one,
+///         because one folder must not hold two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
-/// The settings that a run chose itself, read from its folder's settings file, for a run that was killed before its
+/// The values that an earlier start of the run chose, read from the settings file, for a run that was killed before its
 /// first checkpoint. 0: unknown.
 struct BegunWith {
   std::int64_t replicas = 0;
@@ -61,8 +60,8 @@ struct BegunWith {
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
-/// Returns the samples that the checkpoint's run leaves out, according to the checkpoint's settings and to those of its
-/// run folder, which may name samples that are left out only from a later step on.
+/// Returns the samples that the checkpoint's run leaves out, from the settings of the checkpoint and of its run folder.
+/// The folder's settings may name samples that are left out only from a later step on.
 [[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
 /// Returns the samples that the settings of a run folder leave out; none if the folder does not exist.
 [[nodiscard]] SkippedSamples skipped_in(const std::filesystem::path& run_folder);
@@ -70,11 +69,11 @@ struct BegunWith {
 /// Returns the batch_size of the checkpoint's run; 0: unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
-/// Warns if the checkpoint comes from another libtorch or instruction set, since the bits then differ.
+/// Warns if the checkpoint comes from a different libtorch or instruction set: results then differ in the last bits.
 void warn_of_another_platform(const Checkpoint& checkpoint);
 
-/// Throws: UsageError naming the settings that differ from those of the checkpoint, with both values. `rows` defines
-/// which may differ.
+/// Throws: UsageError naming the settings that differ from the checkpoint's, with both values. `rows` defines which
+///         settings may differ.
 void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint that a run's second stage begins with: found, verified and read by one rank, loaded by all.
+// The checkpoint with which a run's second stage begins: one rank finds, verifies and reads it, and all ranks load it.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,18 @@ namespace lockstep::train {
 /// Returns <folder>/step-00001200.
 [[nodiscard]] std::filesystem::path step_folder_of(const std::filesystem::path& folder, std::int64_t step);
 
-/// Commits the checkpoint `from` again, in `folder`, as `name`; every byte is verified. An existing one is kept.
+/// Copies the checkpoint `from` to `folder` under the name `name` and verifies every byte. An existing one is kept.
 /// Throws: DataError, IoError.
 void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& folder,
                      const std::string& name);
 
 /// Loads model, optimizer, average and scaler from the checkpoint `folder`/step-<step>, on every rank. The run's
-/// position, data and random numbers do not change. `folder` is rank 0's; only rank 0 reads it, every byte once, after
-/// all of it has been verified. `ema` is null if there is none.
-/// Returns: false if the checkpoint has no average for it.
+/// position, data and random numbers do not change. Only rank 0 reads its `folder`, after it has verified the whole
+/// checkpoint. `ema` is null if there is no average. Returns: false if the checkpoint has no average for `ema`.
 ///
 /// Collective: yes. Blocks: until the disk has been read.
-/// Throws: the same error on every rank: UsageError if step is 0, as there was no evaluation before; DataError
-///         naming the file that is missing or torn; IoError.
+/// Throws: the same error on every rank: UsageError if step is 0, because there was no evaluation; DataError naming the
+///         file that is missing or torn; IoError.
 [[nodiscard]] bool load_base(const Job& job, const std::filesystem::path& folder, std::int64_t step, StepRunner& steps,
                              EMA* ema);
 

@@ -37,7 +37,7 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
   warn_of_another_platform(checkpoint);
 }
 
-/// A group that the agent started again resumes from the saves of the group before, if there are any.
+/// A restarted group resumes from the checkpoints of the previous group, if there are any.
 RunPlace place_of(const Job& job, TrainerOptions& options) {
   const bool again = job.rank_info().restart_count > 0 && !options.run_dir.empty();
   const bool saved = again && has_step_folders(FileSystem::system(), options.run_dir / "checkpoints");
@@ -47,14 +47,14 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
-/// Takes the batch size of the run that resumes; 0: there is none, and it will be found.
+/// Sets the batch size of the run that resumes; if `known` is 0, it remains to be found.
 void take_batch_size(TrainConfig& config, std::int64_t known) {
   if (known <= 0) return;
   config.batch_size = known;
   log::note("batch_size is auto: {}, as the run began with", known);
 }
 
-/// Sets batch_size if it is given as a total.
+/// Sets batch_size from total_batch_size, if that is given.
 void take_total_batch(TrainConfig& config) {
   if (config.total_batch_size == 0 || config.replicas == 0) return;
   const std::int64_t parts = config.replicas * config.accumulate_steps;
@@ -67,13 +67,14 @@ void take_total_batch(TrainConfig& config) {
   config.batch_size = config.total_batch_size / parts;
 }
 
-/// The widest that the job may become, so that nodes that come later have work; it is the same after a node is lost.
+/// Returns the largest world size that the job may reach, so that nodes that join later have work. It does not change
+/// when a node is lost.
 std::int64_t widest_world(const Job& job) {
   const std::int64_t most = env::get_int("LOCKSTEP_MAX_WORLD_SIZE").value_or(0);
   return std::max<std::int64_t>(most, job.world_size());
 }
 
-/// Throws: TooManyRanks if the launcher can go on with fewer; UsageError.
+/// Checks that each rank has a replica. Throws: TooManyRanks if the launcher can continue with fewer ranks; UsageError.
 void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   if (replicas >= job.world_size()) return;
   const auto least = env::get_int("LOCKSTEP_MIN_WORLD_SIZE");
@@ -86,8 +87,8 @@ void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
                                resumed ? " " + option_words("allow-other-bits") : ""));
 }
 
-/// Divides the checkpoint's batches as the settings say. Returns the division that it had.
-/// `begun`: the replicas with which the run began.
+/// Divides the checkpoint's batches by the settings. Returns the division in the checkpoint. `begun` is the number of
+/// replicas with which the run began.
 Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool may_change, TrainConfig& config) {
   const Division saved{.replicas = checkpoint.manifest().meta.replicas, .batch_size = batch_size_of(checkpoint)};
   if (config.replicas == 0) config.replicas = saved.replicas;
@@ -103,7 +104,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   }
   const Division now = changes ? divide_again(saved, config.replicas) : saved;
   take_total_batch(config);
-  // The settings at the run's begin and the present ones mean the same batches.
+  // The settings at the start of the run and the present settings mean the same batches.
   const std::int64_t given = config.batch_size.is_auto() ? saved.batch_size : config.batch_size.value();
   const bool as_begun = saved.samples() % begun == 0 && given == saved.samples() / begun;
   if (given == now.batch_size || as_begun) config.batch_size = saved.batch_size;
@@ -112,7 +113,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
 
 constexpr const char* kSkipped = "data.skipped_samples";
 
-/// The samples that this run and those before it leave out, as the text of the setting.
+/// Returns the samples that this run and its earlier parts leave out, as the text of the setting.
 std::string skipped_text(const SkippedSamples& before, TrainConfig& config) {
   SkippedSamples all(config.data.skipped_samples);
   all.add(before);
@@ -143,8 +144,8 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
-/// Adds the names that the checkpoint's own run has earned: a kill may come between the commit and the naming, and a
-/// checkpoint without a name is pruned.
+/// Adds the names that the run's checkpoints should have: a kill may come between the commit and the naming, and a
+/// checkpoint without a name would be removed.
 void name_bests(const RunState& run, const fs::path& folder) {
   FileSystem& files = FileSystem::system();
   const auto name = [&](const char* as, std::int64_t step) {
@@ -155,7 +156,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
   name("best_stg1", run.stages.base_step);
 }
 
-/// A run that resumes in another folder copies the checkpoint that its second stage begins with.
+/// Copies the checkpoint with which the second stage begins, if the run resumes in another folder.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
@@ -172,7 +173,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));
 }
 
-/// Replaces a URL by the path of the fetched file.
+/// Replaces a URL by the path of the downloaded file.
 void fetch_start(TrainerOptions& options) {
   if (is_url(options.resume)) {
     log::note("fetching {}", options.resume);
@@ -184,7 +185,7 @@ void fetch_start(TrainerOptions& options) {
   }
 }
 
-/// Compares the settings with those of the checkpoint, and puts its position and its decided settings into `shared`.
+/// Compares the settings with the checkpoint's, and adds the checkpoint's position and decided settings to `shared`.
 void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const TrainerOptions& options, StateDict& shared) {
   const RunState run = run_state_of(checkpoint.state("run"));
   const std::int64_t begun = run.begun_replicas > 0 ? run.begun_replicas : checkpoint.manifest().meta.replicas;
@@ -216,7 +217,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place, config.checkpoint.require_finite);
-  // A run that was killed before its first checkpoint begins again with the same settings, on any number of ranks.
+  // A run that was killed before its first checkpoint starts again with the same settings, on any number of ranks.
   const BegunWith begun =
       place.resume && !start.checkpoint ? begun_with(place.path / folder->settings_file()) : BegunWith{};
   if (config.replicas == 0) config.replicas = begun.replicas;
@@ -224,7 +225,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   if (config.batch_size.is_auto()) {
     take_batch_size(config, start.checkpoint ? batch_size_of(*start.checkpoint) : begun.batch_size);
   }
-  config.rows().check();  // the settings file of a killed run may hold anything
+  config.rows().check();  // the settings file of a killed run may hold any values
   shared["replicas"] = config.replicas;
   shared["threads"] = config.threads;
   shared["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
@@ -252,7 +253,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
-  // The best of a run that had one stage until now becomes the first stage's.
+  // If the run had only one stage until now, its best becomes the first stage's best.
   StageState& stages = start.run.stages;
   if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");

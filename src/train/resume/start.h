@@ -16,24 +16,24 @@ namespace lockstep::train {
 struct Start {
   bool resumed = false;
   RunState run;                          ///< the position; all zero for a fresh run
-  std::string settings;                  ///< settings as YAML, with the decided ones
-  std::optional<Checkpoint> checkpoint;  ///< on rank 0: the checkpoint that it resumes from
+  std::string settings;                  ///< all settings as YAML, with the decided values
+  std::optional<Checkpoint> checkpoint;  ///< the checkpoint that the run resumes from; rank 0 only
   std::string run_dir;                   ///< the run folder, on every rank
-  bool saved_here = false;               ///< the checkpoint lies in the run's folder
-  bool in_old_folder = false;            ///< on rank 0: the run folder may hold more than the checkpoint
+  bool saved_here = false;               ///< the checkpoint is in the run's folder
+  bool in_old_folder = false;            ///< the run folder may hold more than the checkpoint; rank 0 only
   bool skips_more = false;               ///< rank 0 has a file of data.skip_samples to read
 };
 
-/// The job has more ranks than the run has replicas, and its launcher can go on with fewer nodes: the ranks leave, and
-/// it starts them again with fewer.
+/// The job has more ranks than the run has replicas, and its launcher can continue with fewer nodes: the ranks end, and
+/// the launcher restarts fewer ranks.
 struct TooManyRanks {};
 
-/// Opens the run folder on rank 0, finds the checkpoint and informs all ranks; sets config.replicas, config.threads,
-/// config.data.skipped_samples, a config.batch_size that is auto if the run has one, and job.replicas().
+/// Opens the run folder on rank 0, finds the checkpoint and informs all ranks. Sets config.replicas, config.threads,
+/// config.data.skipped_samples, job.replicas(), and a config.batch_size of auto if the run has a batch size.
 ///
 /// Collective: yes.  Blocks: yes.
-/// Throws: UsageError (a folder in use, other settings than the checkpoint's, fewer replicas than ranks), DataError (no
-/// checkpoint verifies), IoError; TooManyRanks, on every rank.
+/// Throws: UsageError (a folder in use, settings that differ from the checkpoint's, fewer replicas than ranks),
+///         DataError (no checkpoint verifies), IoError; TooManyRanks, on every rank.
 [[nodiscard]] Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options,
                                    std::optional<RunFolder>& folder);
 

@@ -18,10 +18,10 @@
 namespace lockstep {
 namespace {
 
-// A switch of programs of torch.distributed.launch. Here a launcher makes the run distributed.
+// A switch for programs of torch.distributed.launch. Here the launcher makes a run distributed.
 constexpr const char* kDistributed = "distributed";
 
-/// For programs only: init() reads the options that have a group.
+/// Options with a group are left out, because init() reads them in a program.
 const TrainOption* find_option(const std::string& name) {
   const TrainOption* option = find_train_option("--" + name);
   return option != nullptr && option->in_programs ? option : nullptr;
@@ -95,7 +95,7 @@ class Parser {
       throw UsageError(fmt::format("{}: --set '{}' is not an assignment", program_, value),
                        fmt::format("write key and value as one word: --set {}={}", value, words_[at_ + 1]));
     }
-    // The Trainer's own option wins over a setting of the same name, which --set reaches.
+    // The Trainer's own option wins over a setting with the same name, which --set can set.
     if (option != nullptr && option->group.empty()) {
       apply(*option, value);
     } else if (is_setting) {

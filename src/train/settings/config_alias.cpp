@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMostRenamed = 12;
 
-/// In lower case, without quotes and spaces.
+/// Returns `value` in lower case, without quotes and spaces.
 std::string plain(std::string_view value) {
   std::string text;
   for (const char c : value) {
@@ -27,7 +27,7 @@ std::string plain(std::string_view value) {
   return text;
 }
 
-/// Compares as numbers too: "0." is 0.
+/// Compares texts, and numbers by value: "0." is 0.
 bool is_same(const std::string& a, const std::string& b) {
   if (plain(a) == plain(b)) return true;
   const auto number = text::parse_number(a);

@@ -23,7 +23,7 @@ bool has_stages(const Values& values) {
   return stop != values.end() && stop->second.yaml != "0";
 }
 
-/// Settings that may change because the run's result does not depend on them.
+/// The kinds of settings that may change because the run's result does not depend on them.
 struct Freedom {
   bool length = false;
   bool evaluations = true;
@@ -34,7 +34,7 @@ Freedom freedom_of(const Values& values) {
   return {.length = !depends_on_length(type), .evaluations = type != "plateau" && !has_stages(values)};
 }
 
-/// Returns the rows by key.
+/// The rows of the settings, by key.
 class Rules {
  public:
   explicit Rules(const ConfigFields& rows) {
@@ -90,7 +90,7 @@ std::vector<Difference> differences(const std::string& before, const std::string
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
     if (rules.is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
-    // A version that did not keep the data's names has written an empty list.
+    // A version that did not save the names of the classes has written an empty list.
     if (key == "class_names" && old->second.yaml == "[]") continue;
     found.push_back({key, old->second.yaml, value.yaml, rules.at_resume(key)});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides if a run's steps may be recorded as a CUDA graph.
+// Decides if a run's steps may be recorded as CUDA graphs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,18 +13,19 @@
 
 namespace lockstep::train {
 
-/// The job's side of a recording.
+/// The facts about ranks and task that decide about a recording.
 struct GraphPlace {
   c10::Device device = c10::Device(c10::kCPU);
   int world_size = 1;
   bool recordable = false;  ///< Task::is_recordable()
-  bool by_nccl = false;     ///< several processes reduce their gradients by NCCL
+  bool by_nccl = false;     ///< the backend is NCCL
 };
 
 /// Returns the facts about the ranks of `job` for a recording of `task`'s steps.
 [[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
 
-/// Returns why steps are not recorded; empty if they are. In `config` replicas are decided. It is a pure function.
+/// Returns the reason why steps are not recorded; empty if they are. In `config`, replicas are decided. A pure
+/// function.
 [[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place);
 
 }  // namespace lockstep::train

@@ -6,14 +6,14 @@
 
 namespace lockstep::train {
 
-/// The address of a page.
+/// The address of the server.
 struct ServerAddress {
   std::string host = "127.0.0.1";
-  int port = 0;  ///< 0: any that is free
+  int port = 0;  ///< 0: any free port
 };
 
-/// Returns the address in "9100", "host:9100" or "[::1]:9100"; a bare port is one of loopback.
-/// Throws: UsageError if it is none of these.
+/// Returns the address in "9100", "host:9100" or "[::1]:9100"; the default host is loopback. Throws: UsageError for
+/// other forms.
 [[nodiscard]] ServerAddress parse_address(const std::string& text);
 
 }  // namespace lockstep::train

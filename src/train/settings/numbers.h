@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of settings: ranges, and numbers that are kept as text because they may also be a word or part of a list.
+// Checks of settings: ranges, and numbers that are stored as text because they may also be a word or part of a list.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError naming the key if `text` is not a finite number.
+/// Returns `text` as a number. Throws: UsageError naming the key if it is not a finite number.
 [[nodiscard]] double number_of(const std::string& key, const std::string& text);
 
 /// Throws: UsageError "KEY is VALUE; it must be NEEDED" unless `valid`.
 void require_setting(bool valid, const char* key, double value, const char* needed);
 
-/// Checks that the values of `config`, which describes its rows, are within their ranges. Throws: as
+/// Checks that the values of `config`, which describes its rows, are within their ranges. Throws: the errors of
 /// ConfigFields::check().
 template <class Config>
 void check_rows(const Config& config) {

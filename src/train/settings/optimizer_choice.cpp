@@ -86,7 +86,7 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
 }
 
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group) {
-  // Makes an optimizer without parameters: it checks the options, and no pattern has to match.
+  // An optimizer without parameters checks the options, and no pattern has to match.
   OptimizerOptions own = options;
   own.groups.clear();
   own.lr = group.lr ? group.lr : own.lr;

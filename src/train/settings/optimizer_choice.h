@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizer that the settings describe.
+// Makes the optimizer that the settings describe.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lockstep::train {
 
-/// Throws: UsageError naming a key whose value is not a number or flag, or an unknown key of a group.
+/// Returns the options. Throws: UsageError naming a key whose value is not a number or flag, or a group's unknown key.
 [[nodiscard]] OptimizerOptions optimizer_options(const OptimizerConfig& config);
 
 /// Throws: UsageError if `group` sets an option that `type` does not have or that is out of range, or if its pattern is

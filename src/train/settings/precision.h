@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precision of the computation: the settings `amp` and `tf32`, their switches, and the lines of the banner.
+// The precision of the computation: the settings `amp` and `tf32`, libtorch's switches for them, and their texts in the
+// banner.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,13 +15,13 @@ namespace lockstep::train {
 /// Throws: UsageError for fp16 if `device` is the CPU.
 void require_amp(const TrainConfig& config, const c10::Device& device);
 
-/// Sets libtorch's two switches as `config.tf32` says; "default" leaves them alone. They have no effect on a CPU.
+/// Sets libtorch's two switches for TF32 by `config.tf32`; "default" keeps them. They have no effect on a CPU.
 void use_tf32(const TrainConfig& config);
 
 /// Returns "bf16 autocast, channels last"; on CUDA also the precision of float32.
 [[nodiscard]] std::string precision_text(const TrainConfig& config, const c10::Device& device);
 
-/// Returns a note on CUDA_LAUNCH_BLOCKING=1 for a run on a GPU, if it is set; else empty.
+/// Returns a note for a run on a GPU with CUDA_LAUNCH_BLOCKING=1; else empty.
 [[nodiscard]] std::string launch_blocking_text(const c10::Device& device);
 
 }  // namespace lockstep::train

@@ -44,7 +44,7 @@ Schedule multi_step(const ScheduleConfig& config, const RunLength& run) {
   return Schedule::multi_step(std::move(options));
 }
 
-/// Its epochs count from the start of the run, with or without warm-up.
+/// Returns `schedule`, shifted so that its steps count from the start of the run, with or without warm-up.
 Schedule from_step(std::int64_t first, const Schedule& schedule) {
   return Schedule([first, schedule](std::int64_t step) { return schedule.lr(step + first); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule that the settings describe. Pure functions.
+// Makes the schedule that the settings describe. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ struct RunLength {
   std::int64_t total_steps = 0;
 };
 
-/// Returns the first learning rate of schedule.type plateau, before any metric.
+/// Returns the schedule of the settings. For schedule.type plateau its rate is the rate before any metric.
 [[nodiscard]] Schedule make_schedule(const ScheduleConfig& config, const RunLength& run);
 
-/// It leaves out the direction, which is the metric's.
+/// Returns the options of plateau, without lower_is_better, which the metric decides.
 [[nodiscard]] PlateauOptions plateau_options(const ScheduleConfig& config);
 
 /// Returns "5 epochs of warm-up, then cosine".
 [[nodiscard]] std::string schedule_text(const ScheduleConfig& config);
 
-/// Returns true if the learning rate of a step depends on the length of the run. `type` is as schedule.type.
+/// Returns true if the learning rate of a step depends on the length of the run. `type` is a schedule.type.
 [[nodiscard]] bool depends_on_length(const std::string& type);
 
 }  // namespace lockstep::train

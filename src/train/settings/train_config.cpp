@@ -67,7 +67,7 @@ void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
       .at_resume(OnResume::kFree);
 }
 
-/// Adds the length of the run and the size of its steps.
+/// Adds the settings of the length of the run and the size of its steps.
 void describe_course(ConfigFields& fields, TrainConfig& config) {
   fields.add("seed", &config.seed, "the weights, the order of the samples and dropout come from it");
   fields
@@ -323,7 +323,7 @@ void TrainConfig::validate() const {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");
   }
   require_base(*this);
-  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "use use auto, none or a folder");
+  if (tensorboard.empty()) throw UsageError("tensorboard is empty", "use auto, none or a folder");
   if (!metrics_address.empty()) (void)train::parse_address(metrics_address);
   if (data.train.empty()) throw UsageError("data.train is not set", setting_words("data.train=FOLDER"));
 }

@@ -23,7 +23,7 @@ namespace {
 
 std::atomic<bool> any_device{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): for tests
 
-/// Restores the generators of the CPU and of `device` at its end.
+/// Its destructor restores the generators of the CPU and of the device.
 class KeepRandomState {
  public:
   explicit KeepRandomState(const c10::Device& device) : cpu_(random_state()) {
@@ -47,8 +47,7 @@ class KeepRandomState {
   at::Tensor device_;
 };
 
-/// The first collective on a GPU takes memory permanently, for NCCL's buffers, so it runs before free memory is
-/// measured.
+/// Runs a first collective, which allocates NCCL's buffers on a GPU permanently, before free memory is measured.
 void connect_device(const Job& job) {
   if (job.world_size() == 1 || !job.device().is_cuda()) return;
   job.group().all_reduce(at::zeros({1}, job.device())).wait();
@@ -64,7 +63,7 @@ ResourceError nothing_fits(const Untried& run, const std::string& problem) {
   const std::string place = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
   const std::string words = problem.empty() ? "" : ": " + text::first_line(problem);
   return ResourceError(fmt::format("batch_size is auto, but not even a batch of 1 fits into memory {}{}", place, words),
-                       "use use amp=bf16, optimizer.zero=true on several processes, or a smaller model");
+                       "use amp=bf16, optimizer.zero=true on several processes, or a smaller model");
 }
 
 }  // namespace
@@ -82,7 +81,7 @@ std::int64_t find_batch_size(const Untried& run) {
   const KeepRandomState keep(run.job.device());
   const DistributedSampler part(run.dataset->size(), {0, run.config.replicas});
   const std::int64_t most = std::min(part.size(), kLargestAutoBatch);
-  if (most == 0) return 1;  // there is no sample; the plan reports that
+  if (most == 0) return 1;  // there are no samples, which the plan reports
   connect_device(run.job);
   BatchProbe probe(run);
   const std::int64_t own = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });

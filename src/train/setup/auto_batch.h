@@ -11,18 +11,18 @@ namespace lockstep::train {
 /// The largest batch that is tried.
 inline constexpr std::int64_t kLargestAutoBatch = 65'536;
 
-/// Throws: UsageError if `config` has batch_size auto on a device whose memory gives no limit.
+/// Throws: UsageError if `config` has batch_size auto on a device whose memory is not a limit.
 void require_measurable(const TrainConfig& config, const c10::Device& device);
 
-/// Searches on every rank at the same time; the smallest batch found is the result. It is at most a replica's part of
-/// the data set and kLargestAutoBatch. Afterwards random state and memory are restored.
+/// Searches on all ranks at the same time, and returns the smallest of their results. It is at most kLargestAutoBatch
+/// and a replica's share of the data set. Random state and memory are restored.
 ///
 /// Collective: yes.
-/// Blocks: until the last rank has found its own.
-/// Throws: ResourceError, on every rank, if not even one sample fits; what a step or the data set throws.
+/// Blocks: until the last rank has its result. Throws: ResourceError, on every rank, if not even one sample fits; the
+///         errors of a step or of the data set.
 [[nodiscard]] std::int64_t find_batch_size(const Untried& run);
 
-/// For tests: while one lives, the memory of any device counts as a limit.
+/// For tests: while it lives, the memory of any device counts as a limit.
 class MeasureAnyDevice {
  public:
   MeasureAnyDevice();

@@ -20,9 +20,9 @@
 namespace lockstep::train {
 namespace {
 
-// Only the second step has the optimizer's state from its beginning on.
+// Only the second step has the optimizer's state from the start.
 constexpr int kSteps = 2;
-// Trial batches repeat this many samples: their content does not change the device's memory, and reading thousands of
+// Trial batches repeat this many samples, because memory does not depend on their content, and reading thousands of
 // samples for each trial would take long.
 constexpr std::int64_t kSamples = 64;
 
@@ -34,7 +34,7 @@ ReplicaSpan block_of(const Job& job, const TrainConfig& config) {
   return replicas_of_rank(job.rank(), job.world_size(), static_cast<int>(config.replicas));
 }
 
-/// The samples are spread over the whole set.
+/// Returns samples that are spread over the whole set.
 std::vector<Sample> some_samples(Dataset& dataset, std::int64_t seed) {
   const std::int64_t count = std::min(dataset.size(), kSamples);
   std::vector<Sample> samples;
@@ -101,7 +101,7 @@ BatchProbe::BatchProbe(const Untried& run)
 bool BatchProbe::fits(std::int64_t batch) {
   bool fit = true;
   try {
-    // The steps of the stages may need different memory.
+    // Steps of the two stages may need different amounts of memory.
     for (const std::int64_t stage : {1, 2}) {
       if (stage == 2 && !run_.config.has_second_stage()) continue;
       run_.task.begin_epoch({.epoch = 0, .stage = stage});
@@ -112,7 +112,7 @@ bool BatchProbe::fits(std::int64_t batch) {
     problem_ = text::without_backtrace(error.what());
     fit = false;
   }
-  // Otherwise blocks of the last trial's sizes would fragment the next one's memory.
+  // Otherwise cached blocks of this trial would fragment the memory of the next trial.
   if (run_.job.device().is_cuda()) tensor::forget_memory(run_.job.device().index());
   return fit;
 }
@@ -126,10 +126,10 @@ void BatchProbe::train(std::int64_t batch) {
       at::empty({bytes_of(parameters) * (copies + average)}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
   if (run_.config.sync_batchnorm) sync_batch_norm(net->net(), group_of_one(run_.job, alone_));
   OptimizerConfig same_memory = run_.config.optimizer;
-  same_memory.groups.clear();  // their patterns may match nothing in a part
+  same_memory.groups.clear();  // the patterns may match no parameter of this part
   const auto optimizer =
       make_optimizer(same_memory, share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
-  // From the second batch of a step on, gradients exist while the forward runs; a third batch adds nothing.
+  // From the second batch of a step on, gradients exist during the forward. A third batch needs no more memory.
   const int batches = run_.config.accumulate_steps > 1 ? 2 : 1;
   for (int step = 0; step < kSteps; ++step) {
     team_.run([&](Replica&) { train_replica(*net, batch, batches); });

@@ -21,7 +21,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the optimizer's line; empty for an AdamW that is whole on every process.
+/// Returns the optimizer's line; empty for AdamW without ZeRO.
 std::string optimizer_text(const OptimizerConfig& config, int world) {
   std::vector<std::string> parts;
   if (config.type != "adamw") parts.push_back(config.type);
@@ -33,8 +33,8 @@ std::string optimizer_text(const OptimizerConfig& config, int world) {
 
 constexpr std::size_t kNamedChains = 2;
 
-/// Returns "6 of 7; features.20: BatchNorm2d: no ReLU follows", with the first ones by name; empty if there is nothing
-/// to fuse.
+/// Returns "6 of 7; features.20: BatchNorm2d: no ReLU follows", naming the first layers that are not fused; empty if
+/// there is nothing to fuse.
 std::string fused_text(const nn::Optimized& layers) {
   const std::size_t all = layers.fused.size() + layers.left.size();
   if (all == 0) return "";
@@ -46,7 +46,7 @@ std::string fused_text(const nn::Optimized& layers) {
   return text;
 }
 
-/// This rank's device.
+/// Returns the text on this rank's device.
 std::string device_text(const Job& job, const TrainConfig& config) {
   const c10::Device device = job.device();
   if (device.is_cuda()) return fmt::format("GPU {}: {}", device.index(), tensor::device_name(device));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The description of a run before its first step.
+// Makes the banner of a run, before its first step.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@ struct BannerFacts {
   std::int64_t test_samples = 0;
   std::filesystem::path run_folder;
   bool found_batch = false;  ///< batch_size was auto
-  bool averaged = false;     ///< evaluates with a moving average
+  bool averaged = false;     ///< evaluations use a moving average
   const Start& start;
 };
 
-/// Every rank sends rank 0 its device; only rank 0 has the whole banner. Collective: yes.
+/// Returns the banner, complete on rank 0, to which every rank sends its device. Collective: yes.
 [[nodiscard]] view::BannerInfo run_banner(const BannerFacts& facts);
 
 }  // namespace lockstep::train

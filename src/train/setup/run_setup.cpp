@@ -40,10 +40,9 @@
 namespace lockstep::train {
 namespace {
 
-// Settings that name a metric are checked before an epoch is spent on a misspelt word.
+// Settings that name a metric are checked before the first epoch.
 
-/// Evaluates one sample of `test_set` if stop_at.metric or schedule.metric names a metric; it does nothing without a
-/// set.
+/// Evaluates one sample of `test_set`, if there is a set and stop_at.metric or schedule.metric names a metric.
 /// Collective: yes. Throws: UsageError naming the key and the nearest metric.
 void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,
                      torch::nn::Module& net) {
@@ -63,13 +62,13 @@ void require_metrics(const Job& job, Task& task, const TrainConfig& config, cons
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     throw UsageError(fmt::format("{} is '{}', which is not a metric of the evaluation{}", key, name,
                                  text::did_you_mean(name, names)),
-                     fmt::format("use use one of {}", text::join(names)));
+                     fmt::format("use one of {}", text::join(names)));
   }
 }
 
 void limit_sections(const TrainConfig::SectionTimeout& limits) {
   const auto limit = [](const char* section, double seconds) {
-    if (seconds < 0) return;  // learned from the run
+    if (seconds < 0) return;  // the timeout is measured during the run
     flight::limit_section(flight::section_of(section),
                           std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0)));
   };
@@ -120,7 +119,7 @@ class RunSetup {
   }
 
   void open_data() {
-    const log::QuietNotes others(!job_.is_main());  // all ranks see the same files
+    const log::QuietNotes others(!job_.is_main());  // all ranks would print the same notes
     fault::in_section("make_dataset", [&] {
       train_set_ = task_.make_training_set(config_.data.train);
       if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
@@ -132,13 +131,13 @@ class RunSetup {
     }
     run_.state.samples = train_set_->size();
     if (start_.skips_more) skip_more();
-    config_.data.skip_samples.clear();  // the settings now list those samples themselves
+    config_.data.skip_samples.clear();  // the settings now list these samples
     start_.settings = settings_text(options_.recipe, config_);
     const std::int64_t skipped = SkippedSamples(config_.data.skipped_samples).size();
     if (skipped > 0 && job_.is_main()) log::note("{} left out", counted(skipped, "sample", "samples"));
   }
 
-  /// Leaves out the samples that the file data.skip_samples of rank 0 lists, from the next batch on. Collective: yes.
+  /// Leaves out the samples in rank 0's file data.skip_samples from the next batch on. Collective: yes.
   void skip_more() {
     std::vector<std::int64_t> indices;
     do_on_main(job_, [&] { indices = read_skip_file(config_.data.skip_samples, *train_set_); });
@@ -156,7 +155,7 @@ class RunSetup {
     const Plan sums =
         train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
     require_steps(sums, config_, train_set_->size());
-    // With drop_last an epoch may have one batch less after the batches are divided into another number of replicas.
+    // With drop_last an epoch may have one batch less after a change of the number of replicas.
     if (run_.state.begun_replicas > 0) run_.state.batch = std::min(run_.state.batch, sums.batches_per_epoch);
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
@@ -171,7 +170,7 @@ class RunSetup {
                               .world_size = job_.world_size()});
   }
 
-  /// Finds the batch size and writes it into the settings, from which a resumed run reads it.
+  /// Finds the batch size and writes it to the settings, from which a resumed run reads it.
   void find_batch() {
     if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits into memory");
     const auto make_net = [this] { return steps().make_net(); };

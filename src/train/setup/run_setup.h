@@ -7,19 +7,19 @@
 
 namespace lockstep::train {
 
-/// The Trainer's arguments. Lifetime: they outlive what is made from them.
+/// The Trainer's arguments. Lifetime: they outlive the ReadyRun.
 struct RunInputs {
   Job& job;
   Task& task;
-  TrainConfig& config;  ///< replicas, threads and a batch_size that is auto get the values that are used
+  TrainConfig& config;  ///< replicas, threads and a batch_size of auto get the values in use
   TrainerOptions& options;
 };
 
-/// Sets a run up, in this order: settings, run folder and checkpoint, data, batch size, network, saver.
+/// Sets up a run, in this order: settings, run folder and checkpoint, data, batch size, network, saver.
 ///
 /// Collective: yes. Blocks: yes.
-/// Throws: UsageError, DataError, ResourceError, IoError, PeerError, TimeoutError as Trainer::fit(); also what the task
-///         throws.
+/// Throws: UsageError, DataError, ResourceError, IoError, PeerError, TimeoutError, as Trainer::fit(); the task's
+///         errors.
 void set_up_run(const RunInputs& given, ReadyRun& run);
 
 }  // namespace lockstep::train

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostBytes = 64U << 20U;
 
 using Lines = std::multimap<std::string, std::int64_t>;
 
-/// The lines that name a sample, each with its number.
+/// Returns the lines that name a sample, with their line numbers.
 Lines wanted_in(const std::filesystem::path& file) {
   Lines wanted;
   std::int64_t number = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch that ended a run, as a file for a person to look at.
+// Writes a batch that ended a run to a file, for inspection.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct BadBatch {
   std::string fault;
 };
 
-/// Writes <folder>/step-00000012-replica-3-batch-7.safetensors: task.batch_state(), and in its metadata the fault, the
-/// epoch and each sample's description (dataset.describe()). Returns: its path. Throws: IoError.
+/// Writes <folder>/step-00000012-replica-3-batch-7.safetensors: task.batch_state(), with the fault, the epoch and each
+/// sample's description (dataset.describe()) in its metadata. Returns: the path of the file. Throws: IoError.
 std::filesystem::path write_bad_batch(const Task& task, const Dataset& dataset, const Batch& batch, const BadBatch& bad,
                                       const std::filesystem::path& folder);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds up the digests of a step, of which each rank has a part, while the next step runs.
+// DigestMeter: adds up the ranks' parts of a step's digest while the next step runs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,10 +15,10 @@ namespace lockstep::train {
 /// It belongs to the training thread.
 class DigestMeter {
  public:
-  /// `in_parts`: each rank's digest is that of its part. Lifetime: `group` outlives the meter.
+  /// `in_parts`: each rank has the digest of its part only. Lifetime: `group` outlives the meter.
   DigestMeter(ProcessGroup& group, bool in_parts) : group_(group), in_parts_(in_parts) {}
 
-  /// Takes this rank's digest of a step; none: there are no digests. Collective: yes, if they are in parts.
+  /// Takes this rank's digest of a step; none: digests are off. Collective: yes, if ranks have parts.
   void add(const std::optional<UpdateDigest>& digest);
   /// Returns the digest of the last added step; a second call returns none. Blocks: until the ranks have combined it.
   [[nodiscard]] std::optional<UpdateDigest> take();

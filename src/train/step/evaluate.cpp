@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kMetrics = "metrics of the evaluation";
 
-/// One rank's part of an evaluation.
+/// A rank's part of an evaluation.
 class Counter {
  public:
   Counter(const Job& job, Task& task, torch::nn::Module& model, const EvaluateOptions& options)
@@ -71,7 +71,7 @@ class Counter {
             .collate = task_.collate()};
   }
 
-  /// This rank's shards.
+  /// Opens this rank's shards.
   void open(const std::shared_ptr<Dataset>& dataset) {
     for (int replica = block_.begin; replica < block_.end; ++replica) {
       loaders_.emplace_back(dataset, loader_options(replica));

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// Neighbouring samples of a set, in order.
+/// Consecutive samples of a set, in order.
 class RangeSampler final : public Sampler {
  public:
   RangeSampler(std::int64_t begin, std::int64_t end) : begin_(begin), end_(end) {}
@@ -50,7 +50,7 @@ void check(const DataLoaderOptions& options) {
   }
 }
 
-/// A row of float64: the counts, and the number of samples.
+/// Returns a float64 row: the counts, and the number of samples.
 at::Tensor row_of(const CountBatch& count, const Batch& batch) {
   const at::Tensor counted = fault::in_section("metrics of the evaluation", [&] { return count(batch); });
   if (!counted.defined()) {
@@ -60,7 +60,7 @@ at::Tensor row_of(const CountBatch& count, const Batch& batch) {
   return at::cat({numbers, at::full({1}, static_cast<double>(batch.size), numbers.options())});
 }
 
-/// The rows of this rank's batches, in order. A batch without samples, because all were left out, has none.
+/// Returns the rows of this rank's batches, in order. The row of a batch whose samples were all left out is undefined.
 std::vector<at::Tensor> rows_of(const DatasetHandle& dataset, DataLoaderOptions options, ReplicaSpan block,
                                 const CountBatch& count) {
   std::vector<at::Tensor> rows(static_cast<std::size_t>(block.size()));
@@ -99,7 +99,7 @@ ShardedEvaluation evaluate_sharded(const Job& job, torch::nn::Module& model, con
   const NoGrad no_grad;
   const std::shared_ptr<Dataset>& set = dataset.get();
   const std::int64_t batches = (set->size() + options.batch_size - 1) / options.batch_size;
-  // Empty parts behind the last batch do not change the order of additions (comm/replicas.h).
+  // Empty parts after the last batch do not change the order of additions (comm/replicas.h).
   const int parts = static_cast<int>(std::max<std::int64_t>(batches, job.world_size()));
   const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), parts);
   const at::Tensor sums = train::sum_over_parts(job.group(), rows_of(set, options, block, count), block, parts);

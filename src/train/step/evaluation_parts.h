@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of all evaluations over the ranks, with any count and any division of the samples.
+// The common parts of all evaluations over the ranks, for any counts and any division of the samples.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// Sets evaluation mode until it goes out of scope; then every module has its own mode again, such as layers that are
+/// Sets evaluation mode until it goes out of scope. Then every module gets its own mode back, including layers that are
 /// frozen while the rest trains.
 class EvalMode {
  public:
@@ -31,13 +31,13 @@ class EvalMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> others_;  // parents before children
 };
 
-/// Returns the largest of all ranks' numbers; one is above 0 if any sample was evaluated.
-/// Collective: yes. Throws: DataError if none is.
+/// Returns the largest of all ranks' numbers, such as a number of evaluated samples. Collective: yes. Throws: DataError
+/// if none is above 0.
 [[nodiscard]] std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own);
 
 /// Sums one row of numbers for each of `parts` parts over all ranks, in tree order. `counts` has the rows of `block`,
-/// float64 on the CPU; an undefined one is of a part without samples.
-/// Collective: yes. Throws: DataError if no part has any; UsageError if rows have different lengths.
+/// float64 on the CPU; the row of a part without samples is undefined. Collective: yes. Throws: DataError if no part
+/// has samples; UsageError if rows have different lengths.
 [[nodiscard]] at::Tensor sum_over_parts(ProcessGroup& group, std::vector<at::Tensor> counts, ReplicaSpan block,
                                         int parts);
 

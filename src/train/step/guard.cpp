@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-// A kernel whose sums depend on the order of its threads is unlikely to give the same bits this often.
+// A kernel whose sums depend on the order of its threads is unlikely to give the same bits this many times.
 constexpr int kProbes = 2;
 
 std::string host_name(const Job& job) {
@@ -34,7 +34,7 @@ std::string platform(const Job& job) {
   return job.device().is_cpu() ? platform : platform + ", " + tensor::device_name(job.device());
 }
 
-/// The ranks other than those in `without`, those on none of their hosts first.
+/// Returns the ranks that are not in `without`, with ranks on other hosts first.
 std::vector<int> others(const std::vector<int>& without, const std::vector<std::string>& hosts) {
   std::vector<int> elsewhere;
   std::vector<int> beside;
@@ -54,7 +54,7 @@ int carrier_of(int replica, int world, int replicas) {
   return rank;
 }
 
-/// Returns why it cannot serve; empty: it can.
+/// Returns the reason why a guard is not possible; empty: it is.
 std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
   if (job.world_size() < 2) return "it needs at least two processes";
   for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
@@ -110,7 +110,7 @@ bool Guard::begin(std::int64_t step, const NamedTensors& buffers) {
   return true;
 }
 
-/// Needed because other replicas of this rank have hooks on the same parameters.
+/// It checks the replica, because other replicas of this rank have hooks on the same parameters.
 void Guard::add_gradient(const at::Tensor& gradient, const std::string& name) {
   if (watches(running_)) sum_ += optim::digest_of(gradient, name);
 }
@@ -132,7 +132,7 @@ void Guard::finish(const Recompute& recompute) {
   proved_ = step_ - 1;
 }
 
-/// Some kernels of GPUs add in the order in which their threads come, so equal bits cannot be expected.
+/// Some GPU kernels add in the order in which their threads arrive, so equal bits cannot be expected.
 bool Guard::repeats_itself(const Recompute& recompute, const std::string& reductions) {
   --probes_;
   const bool equal = job_.rank() != roles_.carrier || recompute(roles_.replica, reductions) == sum_;
@@ -164,7 +164,7 @@ std::vector<std::int64_t> Guard::compare(std::uint64_t own) {
   return column(2);
 }
 
-/// The update is the same on every rank, so one whose values differ has erred.
+/// The update is the same on every rank, so a rank with different values has computed something wrong.
 void Guard::require_equal(const std::vector<std::int64_t>& all, const char* fault) {
   std::map<std::int64_t, int> counts;
   for (const std::int64_t each : all) ++counts[each];
@@ -179,8 +179,7 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* faul
   blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", fault));
 }
 
-/// A third rank computes the replica too. With two ranks both compute it once more: one that erred for a moment now
-/// agrees.
+/// A third rank also recomputes the replica. If there are only two, both do: after a transient error they now agree.
 void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
                       const std::string& reductions) {
   const bool two = roles_.third < 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard against wrong numbers: every few steps a rank elsewhere computes a replica again, and all ranks compare
-// their weights (docs/design/exactness.md).
+// The guard against wrong numbers: every few steps another rank recomputes a replica, and all ranks compare their
+// weights (docs/design/exactness.md).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,12 +19,12 @@
 
 namespace lockstep::train {
 
-/// The guard has found a wrong number, the same on every rank.
+/// The error, equal on every rank, after the guard has found a wrong number.
 class Miscomputed : public CorruptionError {
  public:
   Miscomputed(std::int64_t proved, const std::string& message, const std::string& hint, int rank = -1)
       : CorruptionError(message, hint, rank), proved_(proved) {}
-  /// Returns the last step whose weights were the same on every rank, with no wrong gradient found.
+  /// Returns the last step with equal weights on every rank and without a wrong gradient.
   [[nodiscard]] std::int64_t proved() const noexcept { return proved_; }
 
  private:
@@ -33,59 +33,59 @@ class Miscomputed : public CorruptionError {
 
 /// The ranks that take part in a guarded step.
 struct GuardRoles {
-  int replica = 0;  ///< the one that is computed again
-  int carrier = 0;  ///< its rank
-  int checker = 0;  ///< the rank that computes it again: on another host if there is one
-  int third = -1;   ///< the rank that is asked if the two differ; -1: there are only two
+  int replica = 0;  ///< the replica to recompute
+  int carrier = 0;  ///< the rank of the replica
+  int checker = 0;  ///< the rank that recomputes it, on another host if there is one
+  int third = -1;   ///< the rank that decides if these two ranks differ; -1: there are only two ranks
 };
 
-/// Returns the roles of the `turn`-th guarded step. Every replica has its turn, and so has every checker. `hosts` names
-/// the host of each rank.
+/// Returns the roles of guarded step number `turn`. Replicas and checkers take turns. `hosts` names the host of each
+/// rank.
 [[nodiscard]] GuardRoles guard_roles(std::int64_t turn, int replicas, const std::vector<std::string>& hosts);
 
-/// It belongs to the training thread, but for the functions that say otherwise.
+/// It belongs to the training thread, except for functions whose comments say otherwise.
 class Guard {
  public:
-  /// Computes a replica's part of the step again: with its number, and the results of its collectives. Returns the
-  /// digest.
+  /// Recomputes a replica's part of the step with the recorded results of its collectives. Returns the digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
-  /// The tensors that every rank must have alike beside the weights: the optimizer's state, the moving average.
+  /// Returns the tensors besides the weights that must be equal on every rank: the optimizer's state, the moving
+  /// average.
   using State = std::function<NamedTensors()>;
 
-  /// `parameters` are watched from now on. A guard that cannot serve says why. Collective: yes.
+  /// Watches `parameters` from now on. If the guard is not possible, it logs the reason. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
 
-  /// Returns the last step that was proved; none if it cannot serve.
+  /// Returns the last step that was proved; none if the guard is not possible.
   [[nodiscard]] std::optional<std::int64_t> proved() const {
     return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
   }
 
-  /// Begins a step; false: it is not guarded. `buffers` are those that the step begins with.
+  /// Begins a step with `buffers`; false: it is not guarded.
   bool begin(std::int64_t step, const NamedTensors& buffers);
-  /// Returns the buffers that the guarded step began with.
+  /// Returns the buffers with which the guarded step began.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
-  /// Sets the replica that has this rank's turn: a GPU's gradients come in a thread that does not know it.
+  /// Sets the replica whose turn it is on this rank, because a GPU's gradients come in a thread that does not know it.
   void enter(int replica) { running_ = replica; }
-  /// Returns true in a guarded step for its replica. In the replica's thread.
+  /// Returns true for the replica of a guarded step. Thread: the replica's.
   [[nodiscard]] bool watches(int replica) const { return armed_ && roles_.replica == replica; }
-  /// Takes a batch's loss row and the results of the replica's collectives so far. In the replica's thread.
+  /// Takes a batch's loss row and the results of the replica's collectives so far. Thread: the replica's.
   void add(const at::Tensor& row, const std::string& reductions);
-  /// Compares over all ranks, before the weights are updated. Collective: yes. Blocks: yes.
-  /// Throws: Miscomputed, on every rank, which names the rank and host that erred.
+  /// Compares the digests of all ranks, before the weights are updated. Collective: yes. Blocks: yes. Throws:
+  /// Miscomputed on every rank, which names the rank and host with the wrong number.
   void finish(const Recompute& recompute);
   /// Compares weights and state over all ranks after step `step`, before they are saved. Collective: yes. Blocks: yes.
-  /// Throws: as finish().
+  /// Throws: Miscomputed.
   void compare_state(std::int64_t step);
 
  private:
   void add_gradient(const at::Tensor& gradient, const std::string& name);
-  /// Returns the `own` of every rank. Throws: Miscomputed if weights or state differ.
+  /// Returns `own` of every rank. Throws: Miscomputed if weights or state differ.
   [[nodiscard]] std::vector<std::int64_t> compare(std::uint64_t own);
   [[nodiscard]] bool repeats_itself(const Recompute& recompute, const std::string& reductions);
   void require_equal(const std::vector<std::int64_t>& all, const char* fault);
   void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
-  /// `ranks` are those that erred; empty: none can be named.
+  /// `ranks` have wrong numbers; empty: unknown.
   [[noreturn]] void blame(const std::vector<int>& ranks, const std::string& fault) const;
   [[nodiscard]] std::string place(int rank) const;
 
@@ -96,7 +96,7 @@ class Guard {
   State state_;
   std::vector<std::string> hosts_;  ///< host of each rank
   bool serves_ = false;
-  int probes_ = 0;  ///< guarded steps in which this GPU has still to show that a step repeats
+  int probes_ = 0;  ///< guarded steps that must still show that this GPU repeats a step bit for bit
   std::atomic<int> running_{-1};
   bool armed_ = false;
   GuardRoles roles_;

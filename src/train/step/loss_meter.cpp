@@ -18,7 +18,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the last reason that has a vote.
+/// Returns the reason with the highest precedence that has a vote.
 StopReason reason_of(const double* votes) {
   for (int i = kStopReasons; i > 0; --i) {
     if (votes[i - 1] > 0) return static_cast<StopReason>(i);
@@ -30,7 +30,7 @@ StopReason reason_of(const double* votes) {
 
 LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
   if (tensor.device().is_cpu()) return;
-  // From pageable memory the call would wait for the device.
+  // A copy to pageable memory would wait for the device.
   host_ = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
   host_.copy_(tensor, /*non_blocking=*/true);
   copied_.emplace(tensor.device().type());
@@ -38,12 +38,12 @@ LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
 }
 
 const at::Tensor& LateCopy::get() const {
-  // libtorch 1.13 can only poll an event of any device. Usually it has long occurred.
+  // libtorch 1.13 can only poll a device-independent event. Usually it has occurred long ago.
   while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return host_;
 }
 
-/// A row: a vote for each reason to leave, then the loss and its parts.
+/// Returns a row: a vote for each reason to end the run, then the loss and its parts.
 at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {
   const auto options = loss.options().dtype(at::kDouble);
   if (!no_wish_.defined()) no_wish_ = at::zeros({kStopReasons}, options);
@@ -65,7 +65,7 @@ std::optional<LossReading> LossMeter::add(std::int64_t step, const std::vector<a
   pending_left_out_ = false;
   work_ = group_.all_reduce(pending_, {.op = ReduceOp::kMean, .replicas = replicas_});
   if (!pending_.device().is_cpu()) {
-    work_.wait();  // makes the stream wait, not this thread
+    work_.wait();  // the stream waits, not this thread
     combined_ = LateCopy(pending_[0].contiguous());
   }
   return before;
@@ -90,7 +90,7 @@ std::optional<LossReading> LossMeter::flush() {
   return reading;
 }
 
-/// Names the parts that are not finite.
+/// Returns the names of the parts that are not finite.
 std::string LossMeter::words(const std::vector<double>& terms) const {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < terms.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loss for display: the mean over all replicas, combined one step late so that no step waits for it.
+// LossMeter: the loss for display, a mean over all replicas. It is reduced one step late, so that no step waits for it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -18,14 +18,14 @@
 
 namespace lockstep::train {
 
-/// A number that a device computes and the host needs later, without a wait in between.
+/// A number that a device computes and that the host reads later.
 class LateCopy {
  public:
   LateCopy() = default;
-  /// Starts the copy behind the current stream's earlier work. A CPU tensor is not copied.
+  /// Starts the copy after the current stream's earlier work. A CPU tensor is not copied.
   explicit LateCopy(const at::Tensor& tensor);
 
-  /// Blocks: until the copy is done, but not for later work of the stream.
+  /// Returns the copy. Blocks: until the copy is done, but not for later work of the stream.
   [[nodiscard]] const at::Tensor& get() const;
 
  private:
@@ -44,12 +44,12 @@ class NonFiniteLoss : public DataError {
   std::int64_t step_;
 };
 
-/// A step's loss, combined over all replicas. At no extra cost it also carries the wish of any rank to leave.
+/// A step's loss, averaged over all replicas. At no extra cost it also carries any rank's request to end the run.
 struct LossReading {
   std::int64_t step = 0;
   double loss = 0;                      ///< not finite only if the step was left out
   std::vector<double> terms = {};       ///< the parts of the loss, if there are several
-  StopReason stop = StopReason::kNone;  ///< why a rank wished to leave at that step; the same on every rank
+  StopReason stop = StopReason::kNone;  ///< why a rank asked to end the run; the same on every rank
 };
 
 /// It belongs to the training thread.
@@ -58,25 +58,26 @@ class LossMeter {
   /// `block` is this rank's part of all `replicas`. Lifetime: `group` outlives the meter.
   LossMeter(ProcessGroup& group, ReplicaSpan block, int replicas) : group_(group), block_(block), replicas_(replicas) {}
 
-  /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's wish, and starts to
-  /// combine them. It finishes the previous step and returns it.
+  /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's `wish` to end the run, and
+  /// starts to reduce them. Returns the reading of the previous step.
   /// Collective: yes.
-  /// Blocks: only if the previous step is not combined yet; never for the step that a GPU is computing, if the group
-  ///         carries GPU tensors itself.
-  /// Throws: NonFiniteLoss, on every rank, if the combined loss of the previous step is not finite.
+  /// Blocks: only if the previous step is not reduced yet; never for the step that a GPU is computing, if the group
+  ///         transports GPU tensors itself.
+  /// Throws: NonFiniteLoss, on every rank, if the mean loss of the previous step is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
                                  StopReason wish = StopReason::kNone);
 
   /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
-  /// Notes that every rank left out the step under way: its loss may be not finite, and then it counts in no mean.
+  /// Notes that every rank left out the pending step. A loss of it that is not finite is no error and is left out of
+  /// the mean.
   void left_out() noexcept { pending_left_out_ = true; }
 
-  /// Finishes the step under way. Collective: yes. Throws: as add().
+  /// Finishes the pending step. Collective: yes. Throws: NonFiniteLoss.
   std::optional<LossReading> flush();
 
-  /// Returns the mean of the losses that were combined since start_mean().
+  /// Returns the mean of the losses since start_mean().
   [[nodiscard]] std::optional<double> mean() const noexcept;
   /// Starts the mean with `count` losses whose sum is `sum`.
   void start_mean(double sum, std::int64_t count) noexcept;
@@ -91,7 +92,7 @@ class LossMeter {
   [[nodiscard]] at::Tensor with_wish(const at::Tensor& loss, StopReason wish);
 
   at::Tensor pending_;
-  LateCopy combined_;  ///< the copy of pending_, if that lies on a GPU
+  LateCopy combined_;  ///< the copy of pending_, if that is on a GPU
   Work work_;
   std::int64_t pending_step_ = 0;
   bool pending_left_out_ = false;

@@ -12,7 +12,7 @@ namespace {
 // The smallest positive number of float16.
 constexpr double kSmallestHalf = 1.0 / (1 << 24);
 
-/// Returns the elements of `grad` that belong to `part`, which lies in `parameter`'s memory.
+/// Returns the elements of `grad` that belong to `part`, a part of the memory of `parameter`.
 at::Tensor part_of(const at::Tensor& grad, const at::Tensor& parameter, const at::Tensor& part) {
   if (part.numel() == parameter.numel()) return grad;
   if (grad.strides() != parameter.strides())

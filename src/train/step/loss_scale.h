@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer's additions to GradScaler: agreement between ranks, sharded gradients, and a lower limit of the scale.
+// The Trainer's additions to GradScaler: agreement between ranks, sharded gradients, and a lower limit for the scale.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,14 +15,14 @@
 
 namespace lockstep::train {
 
-/// Returns the scaler's options from `config`. They make the ranks agree on the maximum of all found_inf.
+/// Returns the scaler's options from `config`, with a `combine` that takes the maximum of found_inf over all ranks.
 [[nodiscard]] GradScalerOptions scaler_options(const Job& job, const TrainConfig& config);
 
-/// Returns the gradients that this rank updates with: all, or its parts of them if `optimizer` is a
-/// ZeroRedundancyOptimizer; the others may be undefined. They are views: a write to them changes the gradients.
+/// Returns the gradients with which this rank updates: all, or its parts if `optimizer` is a ZeroRedundancyOptimizer,
+/// whose other parts may be undefined. They are views: a write to them changes the gradients.
 [[nodiscard]] std::vector<at::Tensor> own_gradients(const Optimizer& optimizer);
 
-/// Throws: DataError if the scale is so small that no gradient could survive it in float16.
+/// Throws: DataError if the scale is so small that no scaled gradient could be nonzero in float16.
 void require_useful_scale(double scale, std::int64_t step);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients and losses that are not finite or far from usual: the parameter, the rank.
+// Finds the parameters and ranks of gradients and losses that are not finite or far from usual.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,11 +16,10 @@
 
 namespace lockstep::train {
 
-/// A gradient is not finite and no loss scale explains it.
+/// A gradient is not finite, and loss scaling is not the cause.
 class NonFiniteGradient : public DataError {
  public:
-  /// `message` names it; `steps_ago` is 1 for the step before the one under way, if its norms came from a GPU
-  /// meanwhile.
+  /// `message` names the gradient; `steps_ago` is 1 for the previous step, if its norms came late from a GPU.
   explicit NonFiniteGradient(const std::string& message, std::int64_t steps_ago = 0)
       : DataError(message,
                   "look at the loss for a division by zero or a logarithm or root of 0; or use a smaller optimizer.lr"),
@@ -35,10 +34,10 @@ class NonFiniteGradient : public DataError {
 class LateNorms {
  public:
   LateNorms() = default;
-  /// `norms`: one for each of the `parameters` that has a gradient. Lifetime: the parameters outlive it.
+  /// `norms` has a norm for each of `parameters` that has a gradient. Lifetime: the parameters outlive it.
   LateNorms(const at::Tensor& norms, const NamedTensors& parameters);
-  /// Names the parameters whose gradients held NaN or infinity: "fc.weight and 2 more of 10 parameters". Empty if none
-  /// did. Blocks: until the device has computed the norms.
+  /// Returns the names of the parameters with NaN or infinity in their gradients: "fc.weight and 2 more of 10
+  /// parameters"; empty if there is none. Blocks: until the device has computed the norms.
   [[nodiscard]] std::string non_finite() const;
 
  private:
@@ -46,26 +45,26 @@ class LateNorms {
   std::vector<const std::string*> names_;
 };
 
-/// Names the parameters whose gradients hold NaN or infinity: "fc.weight (3 of 64 elements) and 2 more of 10
-/// parameters". Empty if this rank has no such gradient, or its shard of them is finite.
+/// Returns the names of the parameters with NaN or infinity in their gradients: "fc.weight (3 of 64 elements) and 2
+/// more of 10 parameters"; empty if there is none on this rank.
 [[nodiscard]] std::string non_finite_gradients(const NamedTensors& parameters);
 
-/// Returns "on rank 1 (replica 1)" for the replicas of each rank whose loss is not finite; "on every rank"; empty if
-/// none is known. `replicas[r]` are those of rank r.
+/// Returns "on rank 1 (replica 1)" for the replicas of each rank whose loss is not finite; "on every rank"; empty if no
+/// such replica is known. `replicas[r]` are these replicas of rank r.
 [[nodiscard]] std::string ranks_with_bad_loss(const std::vector<std::vector<std::int64_t>>& replicas);
 
-/// Returns "a.png, b.png, c.png, d.png and 12 more"; "" of none.
+/// Returns "a.png, b.png, c.png, d.png and 12 more"; "" if there are no names.
 [[nodiscard]] std::string some_samples(const std::vector<std::string>& names);
 
 /// The norms of the last steps. It belongs to the training thread.
 class NormWatch {
  public:
-  /// Returns by how much `norm` exceeds the median of the last norms, if that is more than kOutlier; else none.
-  /// Every norm counts from the next call on. The first kFewest calls return none.
+  /// Returns `norm` divided by the median of the last norms if that is more than kOutlier; else none. The norm joins
+  /// the last norms. The first kFewest calls return none.
   [[nodiscard]] std::optional<double> add(double norm);
 
-  static constexpr double kOutlier = 20;  ///< times the median; the gradients of healthy runs stay within a few times
-  static constexpr std::size_t kFewest = 20;  ///< norms that make a median
+  static constexpr double kOutlier = 20;      ///< times the median; norms of healthy runs stay within a few times
+  static constexpr std::size_t kFewest = 20;  ///< the least number of norms for a median
   static constexpr std::size_t kKept = 100;
 
  private:

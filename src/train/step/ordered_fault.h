@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wrong number on order, by LOCKSTEP_FAULT: imitates a bad processor or memory, to test the guard.
+// OrderedFault: makes a number wrong as LOCKSTEP_FAULT orders, to test the guard. It imitates a faulty processor or
+// memory.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -15,26 +16,26 @@
 
 namespace lockstep::train {
 
-/// "flip:WHAT:rank=R:step=K", then maybe ":always" and ":bit=B".
+/// A fault as in "flip:WHAT:rank=R:step=K", optionally with ":always" and ":bit=B".
 struct FaultOrder {
   std::string target = {};  ///< batch, weight, activation, gradient or optimizer
   int rank = 0;
   std::int64_t step = 1;
-  bool always = false;  ///< from that step on; false: once, and not in a group that was started again
-  int bit = -1;         ///< the bit of an element; -1: another one for each step
+  bool always = false;  ///< true: at every step from `step` on; false: once, and not after a restart
+  int bit = -1;         ///< the bit of an element; -1: a different bit for each step
 };
 
-/// Throws: UsageError for other words.
+/// Returns the fault in `text`. Throws: UsageError for any other text.
 [[nodiscard]] FaultOrder parse_fault(const std::string& text);
 
-/// Flips one bit of one element. It belongs to the replica that has the turn. Without an order it does nothing.
+/// Flips one bit of one element; without an order it does nothing. It belongs to the replica whose turn it is.
 class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
 
-  /// Returns true if something will be flipped in `target`, at this step or later.
+  /// Returns true if a bit of `target` is to be flipped, at this step or later.
   [[nodiscard]] bool awaits(const char* target) const { return order_ && order_->target == target; }
-  /// Flips a bit of one of `tensors`, on the CPU, if it is the order's turn.
+  /// Flips a bit of one of `tensors` if the order is for this step.
   void strike(const char* target, const std::vector<at::Tensor>& tensors);
   void strike(const char* target, const NamedTensors& tensors);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Out of memory: detects it, names the holders of the memory, and proposes a remedy.
+// Detects that memory ran out, names the tensors that hold the memory, and proposes a remedy.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -20,7 +20,7 @@ namespace lockstep::train {
 /// Returns true for the errors that libtorch's allocators (CPU and CUDA) and `new` throw when memory runs out.
 [[nodiscard]] bool is_out_of_memory(const std::exception& error);
 
-/// A tensor and its bytes: {"fc.weight (gradient)", 4096}.
+/// A tensor and its size: {"fc.weight (gradient)", 4096}.
 struct Holder {
   std::string name;
   std::int64_t bytes = 0;
@@ -40,11 +40,11 @@ struct OutOfMemory {
   std::int64_t batch_size = 0;  ///< 0: not known yet
   std::int64_t accumulate_steps = 1;
   MemoryUse use;
-  std::vector<Holder> largest;  ///< in any order; the five largest are named
+  std::vector<Holder> largest;  ///< tensors in any order; the message names the five largest
 };
 
-/// Makes an error that names all these facts and proposes the next smaller batch: as many samples a step, in smaller
-/// parts.
+/// Makes an error with all these facts that proposes the next smaller batch, with more accumulated batches, so that a
+/// step keeps its samples.
 [[nodiscard]] ResourceError out_of_memory_error(OutOfMemory facts);
 
 }  // namespace lockstep::train

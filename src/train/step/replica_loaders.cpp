@@ -25,7 +25,7 @@ DataLoaderOptions ReplicaLoaders::options(int replica, c10::Device device) const
           .sampler = sampler_,
           .bad_samples = config_.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
           .timeout_s = config_.loader_timeout_s,
-          .note_waiting = false,  // the step report has it, and the reason
+          .note_waiting = false,  // the step report has the waits and their cause
           .pin_memory = pinned,
           .device = pinned ? device : c10::Device(c10::kCPU),
           .collate = task_.collate()};
@@ -84,7 +84,7 @@ void ReplicaLoaders::make_again(int replica, std::int64_t first, std::int64_t co
 }
 
 double ReplicaLoaders::wait_share(double seconds) {
-  double waited = 0;  // the replicas wait one after another
+  double waited = 0;  // the sum, because the replicas wait one after another
   for (const DataLoader& loader : loaders_) waited += loader.waited_s();
   const double since = waited - std::exchange(reported_wait_s_, waited);
   const at::Tensor share = at::full({1}, seconds > 0 ? since / seconds : 0, at::kDouble);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The batches of this rank's replicas: a loader for each.
+// ReplicaLoaders: the batches of this rank's replicas, with a loader for each replica.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,37 @@ namespace lockstep::train {
 /// It belongs to the training thread. Lifetime: task and config outlive it.
 class ReplicaLoaders {
  public:
-  /// In `config` replicas are decided. `block` is this rank's replicas.
+  /// `config` has the decided number of replicas. `block` has this rank's replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
-  /// Throws: DataError if too few samples are left.
+  /// Opens the loaders. Throws: DataError if too few samples remain after data.skip_samples.
   void open(const std::shared_ptr<Dataset>& dataset);
-  /// Makes next() return each replica's first batch again and again, without loading: to time steps alone.
+  /// Makes next() always return each replica's first batch, without loading, to time the steps alone.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
   /// Valid after open().
   [[nodiscard]] Dataset& dataset() const { return *loaders_.front().dataset(); }
   [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
   [[nodiscard]] ReplicaSpan block() const { return block_; }
 
-  /// Makes the `first_batch`-th batch of `epoch` the next one. Loading begins at once.
+  /// Makes batch `first_batch` of `epoch` the next batch. Loading begins at once.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch);
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   /// Stops loading.
   void end_epoch() { passes_.clear(); }
 
-  /// Returns the next batch of the block's `local`-th replica. Blocks: until it is loaded. Throws: InternalError if the
-  /// epoch has no more; what the data set throws.
+  /// Returns the next batch of replica `local` of the block. Blocks: until it is loaded. Throws: InternalError if the
+  /// epoch has no more batches; the errors of the data set.
   [[nodiscard]] Batch& next(std::size_t local);
   /// Makes a batch again and calls `look` with it.
   void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
                   const std::function<void(const Batch&)>& look) const;
-  /// Makes `count` batches of any replica of the run again, from the `first`-th on, and calls `use` with each.
+  /// Makes `count` batches of any replica of the run again, from batch `first` on, and calls `use` with each.
   void make_again(int replica, std::int64_t first, std::int64_t count, const std::function<void(Batch&)>& use) const;
 
-  /// Returns the share of the last `seconds` that the replicas waited for batches since the last call, for the rank
+  /// Returns the time that replicas have waited for batches since the last call as a share of `seconds`, for the rank
   /// that waited most. Collective: yes.
   [[nodiscard]] double wait_share(double seconds);
-  /// Returns the indices of the samples that this rank's replicas left out, once for each replica.
+  /// Returns the indices of the samples that this rank's replicas left out, separately for each replica.
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
 
  private:
@@ -62,15 +62,15 @@ class ReplicaLoaders {
   ReplicaSpan block_;
   std::shared_ptr<const Sampler> sampler_;  ///< null: every sample is read
   std::vector<DataLoader> loaders_;
-  std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the epoch under way
-  /// The batch that next() repeats, and the copy that it lent out, by replica; empty: it loads.
+  std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the present epoch
+  /// A replica's batch that next() repeats, and the copy that it returned.
   struct Repeated {
     std::optional<Batch> first;
     Batch lent;
   };
   std::vector<Repeated> first_batches_;
   std::int64_t epoch_ = 0;
-  double reported_wait_s_ = 0;  ///< reported by wait_share()
+  double reported_wait_s_ = 0;  ///< the waits that wait_share() has reported
 };
 
 }  // namespace lockstep::train

@@ -24,7 +24,7 @@ std::int64_t clock_ns(clockid_t clock) noexcept {
 std::int64_t wall_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 std::int64_t thread_cpu_ns() noexcept { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
-/// None: the span belongs to the part that it lies in.
+/// Returns the part of a span; none: the enclosing part.
 std::optional<view::StepPart> part_of(std::string_view name) noexcept {
   using view::StepPart;
   if (name == "DataLoader::next") return StepPart::kData;
@@ -43,7 +43,7 @@ bool is_compute(view::StepPart part) noexcept {
   return part == view::StepPart::kForward || part == view::StepPart::kBackward || part == view::StepPart::kOptimizer;
 }
 
-/// An evaluation has its own forwards and batches.
+/// Returns true for a part that includes its inner spans, such as the forward passes of an evaluation.
 bool holds_all(view::StepPart part) noexcept {
   return part == view::StepPart::kEvaluate || part == view::StepPart::kSave;
 }
@@ -52,7 +52,7 @@ bool is_loading(const trace::Event& event) noexcept { return event.name == "the 
 
 std::atomic<std::int64_t> clocks_made{0};
 
-/// A thread's place in the clock that it met last. A clock's number is never used again, unlike its address.
+/// A thread's place in its last clock. A clock's number is never reused, unlike its address.
 struct ThreadPlace {
   std::int64_t clock = -1;
   std::size_t lane = 0;
@@ -78,11 +78,11 @@ void StepClock::add_thread(std::vector<int>& threads) noexcept {
   const std::lock_guard lock(mutex_);
   try {
     threads.push_back(static_cast<int>(::syscall(SYS_gettid)));
-  } catch (const std::bad_alloc&) {  // that thread's delays are not counted
+  } catch (const std::bad_alloc&) {  // the thread's delays are not counted
   }
 }
 
-/// Returns the lane of the calling thread; nullptr if it is none of those that take turns.
+/// Returns the lane of the calling thread; nullptr if it is not a replica's thread.
 StepClock::Lane* StepClock::own_lane() noexcept {
   if (trains_for.clock == id_) return &lanes_[trains_for.lane];
   Lane& lane = lanes_[running_];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepClock: adds up the time of the training thread and of the loader workers by part, from the spans that modules
-//            report. It keeps sums only, so that its memory does not grow with the run.
+// report. It keeps sums only, so its memory does not grow with the run.
 #pragma once
 
 #include <array>
@@ -14,23 +14,23 @@
 
 namespace lockstep::train {
 
-/// The times that a clock has added up since it was read last. Units: seconds.
+/// The times that a clock has added up since the last reading. Units: seconds.
 struct ClockReading {
   std::int64_t steps = 0;
   double seconds = 0;
   std::array<double, view::kParts> parts{};
   double compute_cpu = 0;
-  double loading = 0;  ///< in the data set, over all threads
+  double loading = 0;  ///< time in the data set, summed over all threads
   double loading_cpu = 0;
-  std::vector<view::Stretch> stretches;  ///< stretches of all steps so far
-  std::vector<int> training_threads;     ///< as in /proc/self/task
+  std::vector<view::Stretch> stretches;  ///< stretches since the start of the clock
+  std::vector<int> training_threads;     ///< thread numbers as in /proc/self/task
   std::vector<int> loading_threads;
 };
 
-/// The threads that take turns as one rank's replicas count as one: exactly one of them runs.
+/// The threads of one rank's replicas take turns and count as one thread, because exactly one of them runs.
 class StepClock final : public trace::Sink {
  public:
-  /// Begins to count, in the training thread. `replicas` is the number of this rank's.
+  /// Starts the clock, in the training thread. `replicas` is the number of this rank's replicas.
   explicit StepClock(int replicas);
   ~StepClock() override;
   StepClock(const StepClock&) = delete;
@@ -40,7 +40,7 @@ class StepClock final : public trace::Sink {
   void end(const trace::Event& event) noexcept override;
   void step(std::int64_t step) noexcept override;
 
-  /// From now on the replica `local` of this rank runs.
+  /// Notes that replica `local` of this rank runs from now on.
   void turn_to(int local) noexcept;
 
   /// While it lives, the training thread is in `part`.
@@ -55,13 +55,13 @@ class StepClock final : public trace::Sink {
     StepClock& clock_;
   };
 
-  /// Returns the sums, and begins anew. In the training thread, outside of all spans.
+  /// Returns the sums, and starts new sums. Call it in the training thread, outside of all spans.
   [[nodiscard]] ClockReading take();
 
  private:
   static constexpr std::size_t kDepth = 16;
   static constexpr std::size_t kStretches = 16;
-  static constexpr std::int64_t kFirstStretch = 8;  // steps; twice as many whenever all stretches are full
+  static constexpr std::int64_t kFirstStretch = 8;  // steps; it doubles whenever all stretches are full
 
   /// The state of a replica's thread.
   struct Lane {
@@ -80,25 +80,25 @@ class StepClock final : public trace::Sink {
   void add_thread(std::vector<int>& threads) noexcept;
 
   const std::int64_t id_;
-  // Below: of the threads that take turns; the team's lock orders them.
+  // The members below belong to the threads that take turns; the team's lock orders the accesses.
   std::vector<Lane> lanes_;
   std::size_t running_ = 0;
   std::int64_t begin_ = 0;
   std::int64_t mark_ = 0;
   std::array<std::int64_t, view::kParts> wall_{};
-  std::int64_t compute_ = 0;  ///< never begins anew, nor does the next one
+  std::int64_t compute_ = 0;  ///< since the start of the clock, like compute_cpu_
   std::int64_t compute_cpu_ = 0;
   std::int64_t taken_cpu_ = 0;
   std::int64_t steps_ = 0;
   bool in_step_ = false;
   std::vector<view::Stretch> stretches_;
   std::int64_t stretch_steps_ = kFirstStretch;
-  std::int64_t stretch_compute_ = 0;  ///< the value of compute_ at the beginning of the last stretch
+  std::int64_t stretch_compute_ = 0;  ///< value of compute_ at the start of the last stretch
   std::int64_t stretch_cpu_ = 0;
 
   std::atomic<std::int64_t> loading_{0};
   std::atomic<std::int64_t> loading_cpu_{0};
-  std::mutex mutex_;  ///< guards the two lists, to which a thread is added once
+  std::mutex mutex_;  ///< guards the two lists, to which each thread is added once
   std::vector<int> training_threads_;
   std::vector<int> loading_threads_;
 };

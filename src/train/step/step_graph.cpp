@@ -28,7 +28,7 @@
 namespace lockstep {
 namespace {
 
-/// Sets each value to the least of all ranks.
+/// Sets each value to its minimum over all ranks.
 void take_least(ProcessGroup& group, const at::Tensor& values) {
   try {
     group.all_reduce(values, {.op = ReduceOp::kMin}).wait();
@@ -38,12 +38,13 @@ void take_least(ProcessGroup& group, const at::Tensor& values) {
   }
 }
 
-/// The number of no key is 0; that of a key never is.
+/// Returns a hash of the key, which is never 0; 0: there is no key.
 std::int64_t number_of(const std::optional<std::string>& key) {
   return key ? static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1) : 0;
 }
 
-/// Returns true if every rank has the same key. Collective: yes. Throws: as Work::wait; a failure of a GPU comes first.
+/// Returns true if every rank has the same key. Collective: yes. Throws: the failure of the group on the GPU; the
+/// errors of Work::wait.
 bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
   const std::int64_t number = number_of(key);
   const at::Tensor least = at::full({2}, number, at::kLong);
@@ -53,15 +54,14 @@ bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
   return key && values[0] == number && values[1] == ~number;
 }
 
-/// Returns true if `here` is true on every rank, in the same way.
+/// Returns true if `here` is true on every rank. Collective: yes. Throws: as all_have().
 bool all_are(ProcessGroup& group, bool here) {
   const at::Tensor all = at::full({}, here ? 1 : 0, at::kLong);
   take_least(group, all);
   return *all.data_ptr<std::int64_t>() == 1;
 }
 
-/// The properties that the recordings of all ranks have in common: shape, dtype, memory order and kind of device of a
-/// tensor.
+/// Returns the properties of a tensor that must be equal on all ranks: shape, dtype, memory order and type of device.
 std::string layout_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return fmt::format("{} [{}] [{}] {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
@@ -107,7 +107,7 @@ std::optional<std::string> StepGraph::key_of(const Batch& batch) const {
   return key;
 }
 
-/// A recording adds to the gradients that were defined when it was made, and sets the others.
+/// Returns the part of a key that says which gradients are defined: a recording adds to these and sets the others.
 std::string StepGraph::defined_gradients() const {
   std::string text;
   for (const auto& item : parameters_) text += item.second.grad().defined() ? '+' : '0';
@@ -124,8 +124,7 @@ void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
 }
 
-/// Moves the gradients into the memory to which recordings add, if they are elsewhere: after a step that was computed
-/// normally.
+/// Moves gradients into the memory to which recordings add. After a step that was computed normally they are elsewhere.
 void StepGraph::gather_sums() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -164,7 +163,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
-/// If one rank cannot record, none does.
+/// Shares an obstacle with all ranks: if one rank cannot record, no rank does.
 void StepGraph::share(std::string obstacle) {
   const bool none = obstacle.empty();
   if (options_.job ? all_are(options_.job->group(), none) : none) return;
@@ -177,7 +176,7 @@ at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
   return compute_(batch);
 }
 
-/// A normal step; after it we know if it could be recorded.
+/// Computes a step normally, and finds out if it could be recorded.
 at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   at::Tensor loss;
   std::vector<std::string> waits;
@@ -196,12 +195,12 @@ at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   return loss;
 }
 
-/// Returns why the step cannot be recorded; empty if it is recorded.
+/// Records the step. Returns the reason why it cannot be recorded; empty if it was.
 std::string StepGraph::capture(Recording& made) {
   const auto work = [&] {
     made.graph->record([&] {
       made.loss = compute_(made.batch);
-      if (adds_) gather_sums();  // so that the next batch finds the sums there
+      if (adds_) gather_sums();  // where the next batch expects the sums
     });
   };
   try {
@@ -215,10 +214,10 @@ std::string StepGraph::capture(Recording& made) {
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // it has its own advice
+    throw;  // the error has its own advice
   } catch (const std::exception& error) {
     std::string why = text::first_line(error.what());
-    // The allocator and the random generator belong to the broken recording, so a later step would be wrong.
+    // If the allocator and the random generator still belong to the broken recording, later steps would be wrong.
     if (!options_.automatic || !made.graph->intact()) throw unrecordable(why);
     return why;
   }
@@ -233,7 +232,7 @@ bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t
   if (adds_) gather_sums();
   const std::vector<at::Tensor> gradients_before = gradients();
   const std::vector<at::Tensor> sums_before = sums_;
-  seed_all(seed);  // not while it is recorded: the generator then belongs to the graph
+  seed_all(seed);  // before the recording, because the generator then belongs to the graph
   share(capture(made));
   if (fallback_.empty()) {
     made.gradients = gradients();

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-/// Process-wide settings, which a timer changes only while it runs.
+/// Sets process-wide settings while a timer runs.
 class ThreadCount {
  public:
   explicit ThreadCount(std::int64_t count) : before_(at::get_num_threads()) {
@@ -32,7 +32,7 @@ class ThreadCount {
   int before_;
 };
 
-/// The decisions that a run takes at its start.
+/// Makes the decisions of a run's start.
 TrainConfig decided(const Job& job, TrainConfig config) {
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
@@ -54,7 +54,7 @@ class StepTimer::Impl {
     steps_.data().open(dataset);
     if (!options.load) steps_.data().repeat_first_batch();
     if (steps_.data().batches_per_epoch() == 0) {
-      throw UsageError("the samples do not fill a batch", "use use a smaller batch_size, or drop_last=false");
+      throw UsageError("the samples do not fill a batch", "use a smaller batch_size, or drop_last=false");
     }
     steps_.build(steps_.make_net());
   }
@@ -93,7 +93,7 @@ class StepTimer::Impl {
   // Reading a number waits for a GPU.
   void step() { (void)compute().item(); }
 
-  /// Returns a number that is ready when the step is over.
+  /// Runs a step. Returns a number that is ready when the step is done.
   at::Tensor compute() {
     const std::int64_t batches = std::min(config_.accumulate_steps, steps_.data().batches_per_epoch());
     if (!loading_ || batch_ + batches > steps_.data().batches_per_epoch()) {

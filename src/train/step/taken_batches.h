@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers the batches of the last steps, so that a batch that ends a run can be saved for inspection.
+// TakenBatches: records the batches of the last steps, so that a batch that ends a run can be saved for inspection.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,19 +15,19 @@
 
 namespace lockstep::train {
 
-/// The last two calls to compute_gradients(), and a batch that the task refused. It does not keep batches; the loaders
-/// make them again. Lifetime: task and loaders outlive it.
+/// Records the last two calls to compute_gradients(), and a batch that the task refused. It does not keep the batches,
+/// because the loaders can make them again. Lifetime: task and loaders outlive it.
 class TakenBatches {
  public:
   TakenBatches(const Task& task, const ReplicaLoaders& loaders) : task_(task), loaders_(loaders) {}
 
-  /// Notes that a call to compute_gradients() begins.
+  /// Records the start of a call to compute_gradients().
   void begin();
-  /// Notes batch `number` of this rank's replica `local`, counted from 0, and the row of its losses.
+  /// Records batch `number` of this rank's replica `local`, which counts from 0, and the row of its losses.
   void add(std::size_t local, std::int64_t number, const at::Tensor& row);
-  /// Returns the losses of the call: a row for each replica of this rank, summed over its batches.
+  /// Returns the losses of the last call: a row for each replica of this rank, summed over its batches.
   [[nodiscard]] const std::vector<at::Tensor>& losses() const { return now_.losses; }
-  /// Notes a batch that the task refused.
+  /// Records a batch that the task refused.
   void fail(int replica, Batch batch, const std::string& fault);
 
   /// Returns the job-wide numbers of this rank's replicas whose loss was not finite `ago` calls before the last one (0
@@ -35,21 +35,21 @@ class TakenBatches {
   [[nodiscard]] std::vector<std::int64_t> bad_replicas(std::int64_t ago) const;
 
   /// Returns the samples of the first batch of this rank whose loss was not finite `ago` calls before the last one (0
-  /// or 1), as the data set describes them; empty: there is none. Throws: what the data set throws.
+  /// or 1), as the data set describes them; empty: there is no such batch. Throws: the errors of the data set.
   [[nodiscard]] std::vector<std::string> bad_samples(std::int64_t ago) const;
 
-  /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the one
-  /// that the task refused, into `folder`. `step` is the step of that call. Returns: the files. Throws: IoError; what
-  /// the data set throws.
+  /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the batch
+  /// that the task refused, into `folder`. `step` is the step of that call. Returns: the files. Throws: IoError; the
+  /// errors of the data set.
   [[nodiscard]] std::vector<std::filesystem::path> keep_bad(std::int64_t step, std::int64_t ago,
                                                             const std::filesystem::path& folder) const;
 
  private:
-  /// One call of compute_gradients(), whose batches can be made again.
+  /// A call to compute_gradients(), whose batches can be made again.
   struct Call {
     std::int64_t epoch = 0;
     std::int64_t first_batch = -1;
-    std::vector<at::Tensor> losses = {};             ///< rows by replica of this rank, summed over the batches
+    std::vector<at::Tensor> losses = {};             ///< rows summed over the batches, by replica of this rank
     std::vector<std::vector<at::Tensor>> rows = {};  ///< rows of each batch, by replica of this rank
   };
   /// A batch that the task refused.
@@ -59,7 +59,7 @@ class TakenBatches {
     std::string fault;
   };
 
-  /// Returns the number of the first of the accumulated batches whose loss was not finite.
+  /// Returns the number of the first accumulated batch whose loss was not finite.
   [[nodiscard]] static std::int64_t bad_batch(const Call& call, std::size_t local);
   [[nodiscard]] std::filesystem::path remake_and_keep(const Call& call, std::size_t local, std::int64_t step,
                                                       const std::filesystem::path& folder) const;

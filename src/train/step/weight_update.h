@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From gradients to weights: the loss's scale, clipping, the optimizer.
+// WeightUpdate: from gradients to weights, with loss scaling, clipping and the optimizer.
 #pragma once
 
 #include <memory>
@@ -22,22 +22,22 @@ class WeightUpdate {
  public:
   WeightUpdate(const Job& job, const TrainConfig& config);
 
-  /// Returns true if clipping needs the norm of the gradients as they were reduced, and each rank has all of them.
+  /// Returns true if clipping needs the norm of the reduced gradients and each rank has all gradients.
   [[nodiscard]] bool counts_norm() const;
   /// Makes the optimizer. Collective: yes, if it is sharded.
   void build(const Job& job, DistributedDataParallel<TaskNet>& model);
 
   /// Clips and updates the weights. Collective: yes, if the optimizer is sharded or the loss is scaled.
   /// Returns: false if every rank left the step out because a gradient was not finite and the loss is scaled.
-  /// Throws: NonFiniteGradient, on every rank, if the loss is not scaled and the norm is needed (clip_norm,
-  ///         check_gradients).
-  ///         On a GPU it does not wait for that: the next update(), or require_last_finite(), throws it.
+  /// Throws: NonFiniteGradient, on every rank, if a gradient is not finite, the loss is not scaled and the norm is
+  ///         needed (clip_norm, check_gradients). On a GPU it does not wait for the norm: the next update() or
+  ///         require_last_finite() throws the error.
   bool update(double lr);
-  /// Checks the gradients of the last update(), if they are still unchecked. Throws: as update().
+  /// Checks the gradients of the last update(), if they are still unchecked. Throws: NonFiniteGradient.
   void require_last_finite();
 
-  /// Returns the digest of the last update(), of this rank's part if the optimizer is sharded; its gradients are 0 if
-  /// the step was left out. None: TrainConfig::digests is off.
+  /// Returns the digest of the last update(), for this rank's part if the optimizer is sharded. The gradients' digest
+  /// is 0 if the step was left out. None: TrainConfig::digests is off.
   [[nodiscard]] const std::optional<UpdateDigest>& digest() const { return digest_; }
 
   /// Valid after build().
@@ -46,12 +46,12 @@ class WeightUpdate {
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   /// Returns the scale of the last update()'s loss; none if the loss is not scaled.
   [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
-  /// Returns the words on the last update()'s unusual gradients (TrainConfig::check_gradients), once; "": none.
+  /// Returns the message about unusual gradients in the last update() (TrainConfig::check_gradients), once; "": none.
   [[nodiscard]] std::string take_outlier() { return std::exchange(outlier_, ""); }
 
  private:
   void require_finite(double norm);
-  /// Returns true if the norm stays on the GPU: only the clip factor needs it, and is computed there.
+  /// Returns true if the norm stays on the GPU, because only the clip factor needs it.
   [[nodiscard]] bool clips_on_device() const;
   [[nodiscard]] double factor();
   [[nodiscard]] at::Tensor factor_on_device();

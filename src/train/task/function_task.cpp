@@ -14,12 +14,12 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-// The dtypes that autocast computes in.
+// Returns true for the dtypes in which autocast computes.
 bool is_half(const at::Tensor& output) {
   return output.scalar_type() == at::kBFloat16 || output.scalar_type() == at::kHalf;
 }
 
-// Turns "mine::NetImpl" into "Net", the author's name for it.
+// Turns "mine::NetImpl" into "Net", the name in the source code.
 std::string short_name(std::string type) {
   const auto colons = type.rfind("::");
   if (colons != std::string::npos) type.erase(0, colons + 2);
@@ -84,13 +84,13 @@ std::shared_ptr<torch::nn::Module> FunctionTask::make_model() {
 
 at::Tensor FunctionTask::forward(torch::nn::Module& model, const Batch& batch) {
   at::Tensor output = options_.forward.call(model, batch);
-  // Losses refuse bfloat16 outputs with float32 targets.
+  // Losses do not accept bfloat16 outputs with float32 targets.
   return is_half(output) ? output.to(at::kFloat) : output;
 }
 
 at::Tensor FunctionTask::loss(const at::Tensor& output, const Batch& batch) { return options_.loss(output, batch); }
 
-// The counts: samples, then each metric's sum over them, then the loss's sum.
+// The counts are the number of samples, then each metric's sum over them, then the loss's sum.
 at::Tensor FunctionTask::count(const at::Tensor& output, const Batch& batch) {
   const auto size = static_cast<double>(batch.size);
   std::vector<double> counts = {size};

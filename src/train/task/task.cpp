@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of a Task with one output, in terms of those of one with several.
+// The defaults of Task's functions: the functions for several outputs call the functions for one output.
 #include "lockstep/train/task.h"
 
 #include <ATen/ops/tensor.h>

@@ -10,7 +10,7 @@
 namespace lockstep::view {
 namespace {
 
-/// The smallest of 1, 2, 5 times a power of ten that is at least `least`.
+/// Returns the smallest of 1, 2, 5 times a power of ten that is at least `least`.
 double nice_distance(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -19,7 +19,7 @@ double nice_distance(double least) {
   return 10 * power;
 }
 
-/// Ticks are multiples of the distance, so that no label shows a sum of rounding errors.
+/// Returns ticks as multiples of the distance, so that rounding errors do not add up.
 std::vector<double> ticks_between(double low, double high, double distance) {
   std::vector<double> ticks;
   const double first = std::ceil(low / distance - 1e-6);
@@ -47,7 +47,7 @@ std::string in_units(double value, double distance, double unit, const char* let
 
 Axis value_axis(double low, double high, int most) {
   constexpr double kNothing = 1e-30;
-  if (!(low < high) && !(std::abs(low) > kNothing)) {  // a metric that has not yet left 0, as a person would draw it
+  if (!(low < high) && !(std::abs(low) > kNothing)) {  // a metric that is still 0
     low = 0;
     high = 1;
   } else if (!(low < high)) {
@@ -93,7 +93,7 @@ ChartAxes axes_of(const Chart& chart, int most_steps, int most_values) {
       any = true;
     }
   }
-  // A curve that begins near the start, and a single point, are shown from the start on.
+  // The axis begins at step 0 for a curve that begins near it, and for a single point.
   if (first > 0 && (first * 2 < last || first == last)) first = 0;
   return {.steps = step_axis(first, last, most_steps), .values = value_axis(low, high, most_values)};
 }

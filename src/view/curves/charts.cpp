@@ -14,7 +14,7 @@ const Curve* curve_of(const RunCurves& run, Part part, const std::string& name) 
   return found == (run.*part).end() || found->second.empty() ? nullptr : &found->second;
 }
 
-/// Runs of the same name in different folders get a number.
+/// Returns the name of a run; runs with the same name in different folders get a number.
 std::string series_name(const std::vector<RunCurves>& runs, std::size_t index) {
   const auto before = std::count_if(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(index),
                                     [&](const RunCurves& run) { return run.name == runs[index].name; });
@@ -25,11 +25,11 @@ struct Figure {
   std::string title;
   std::string unit;
   std::string name;
-  std::vector<Part> parts;  ///< the first one that a run has counts
+  std::vector<Part> parts;  ///< alternatives: the first part that a run has is drawn
   double weight = 0;
 };
 
-/// The task's main metric first.
+/// Returns the metrics, the task's main metric first.
 std::vector<std::string> metrics_of(const std::vector<RunCurves>& runs) {
   std::vector<std::string> names;
   const auto add = [&](const std::string& name) {

@@ -28,9 +28,9 @@ void add_point(Curves& curves, const std::string& name, std::int64_t step, const
   const bool is_number = value.is_number() && std::isfinite(value.get<double>());
   if (!is_number && !value.is_null()) return;
   Curve& curve = curves[name];
-  while (!curve.empty() && curve.back().step >= step) curve.pop_back();  // a killed run repeats steps
+  while (!curve.empty() && curve.back().step >= step) curve.pop_back();  // a run that was killed repeats steps
   if (is_number) curve.push_back({step, value.get<double>()});
-  if (curve.empty()) curves.erase(name);  // null: a value that is not finite is no point
+  if (curve.empty()) curves.erase(name);  // null, a value that is not finite, is not a point
 }
 
 void add_points(Curves& curves, const std::string& prefix, std::int64_t step, const Json& object) {
@@ -40,7 +40,7 @@ void add_points(Curves& curves, const std::string& prefix, std::int64_t step, co
   }
 }
 
-/// Json sorts its keys; the text of the line has the task's order.
+/// Json sorts its keys, but the text of the line has the task's order.
 void add_metric_names(RunCurves& run, const Json& metrics, std::string_view text) {
   const auto is_known = [&](const std::string& name) {
     return std::ranges::find(run.metric_names, text::printable(name)) != run.metric_names.end();
@@ -82,7 +82,7 @@ std::string name_of(const std::filesystem::path& folder) {
   return text::printable(path.has_filename() ? path.filename().string() : path.parent_path().filename().string());
 }
 
-/// Hands out the whole lines of a file; a line that is too long is skipped.
+/// Reads the whole lines of a file; a line that is too long is skipped.
 class LogLines {
  public:
   explicit LogLines(ReadableFile& file) : file_(file), size_(file.size()) {}
@@ -95,7 +95,7 @@ class LogLines {
         use(std::string_view(text_).substr(begin, end - begin));
       }
       text_.erase(0, begin);
-      if (text_.size() > kLongestLine) text_ = " ";  // the rest of it is no JSON object
+      if (text_.size() > kLongestLine) text_ = " ";  // so long a line is not a JSON object
     }
   }
 
@@ -123,7 +123,7 @@ std::string csv_cell(const std::string& text) {
   return out + "\"";
 }
 
-/// The figures of rows, by step and column.
+/// The figures by step, then by column.
 using Rows = std::map<std::int64_t, std::map<std::string, double>>;
 
 void gather(Rows& rows, const Curves& curves, const std::string& prefix) {
@@ -166,7 +166,7 @@ std::optional<LogLine> add_line(RunCurves& run, std::string_view text) {
   try {
     add_event(run, *line, text);
   } catch (const Json::exception&) {
-    ++run.damaged;  // an object, but with values of other types
+    ++run.damaged;  // an object with values of wrong types
   }
   return line;
 }
@@ -220,7 +220,7 @@ Curve smoothed(const Curve& curve, double weight) {
   Curve out;
   out.reserve(curve.size());
   double average = 0;
-  double trust = 1;  // the weight of the average's start, 0
+  double trust = 1;  // weight of the average's initial value, 0
   for (const CurvePoint& point : curve) {
     average = average * weight + (1 - weight) * point.value;
     trust *= weight;

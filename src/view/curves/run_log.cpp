@@ -10,7 +10,7 @@ namespace {
 
 bool is_later(const LogLine& line, std::int64_t last_step) {
   if (!line.step) return false;
-  // It comes after the step's checkpoint, and before the next step.
+  // This event comes after the step's checkpoint and before the next step.
   if (line.event == "refresh") return *line.step >= last_step;
   const bool is_counted =
       line.event == "step" || line.event == "epoch" || line.event == "report" || line.event == "resume";

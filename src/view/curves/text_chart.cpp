@@ -12,16 +12,16 @@ namespace lockstep::view {
 namespace {
 
 constexpr std::array kColors = {Color::kCyan, Color::kYellow, Color::kGreen, Color::kRed, Color::kBold, Color::kDim};
-constexpr int kAcross = 2;  // dots in a letter
+constexpr int kAcross = 2;  // dots per character
 constexpr int kDown = 4;
 
 struct Cell {
   unsigned dots = 0;
-  std::size_t series = 0;  ///< the last one that drew here
-  char letter = 0;         ///< replaces the dots
+  std::size_t series = 0;  ///< the last series that drew here
+  char letter = 0;         ///< a letter instead of dots; 0: none
 };
 
-/// A sheet of braille dots.
+/// A canvas of braille dots.
 class Canvas {
  public:
   Canvas(int columns, int rows)
@@ -29,7 +29,7 @@ class Canvas {
 
   void dot(int x, int y, std::size_t series) {
     if (x < 0 || y < 0 || x >= columns_ * kAcross || y >= rows_ * kDown) return;
-    // Unicode numbers the dots of the upper three rows first, column by column, and then those of the fourth.
+    // Unicode numbers the dots of the upper three rows first, column by column, and then the dots of the fourth row.
     constexpr std::array<std::array<unsigned, 2>, 4> kBits = {{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
     Cell& cell = at(x / kAcross, y / kDown);
     cell.dots |= kBits[static_cast<std::size_t>(y % kDown)][static_cast<std::size_t>(x % kAcross)];
@@ -77,8 +77,8 @@ class Canvas {
 
 struct Plan {
   ChartAxes axes;
-  std::vector<std::string> labels;  ///< texts of the values' ticks
-  int margin = 0;                   ///< columns left of the canvas, with the axis
+  std::vector<std::string> labels;  ///< texts of the ticks of the values
+  int margin = 0;                   ///< columns left of the canvas, including the axis
   int columns = 0;
   int rows = 0;
 };
@@ -115,7 +115,7 @@ void draw(Canvas& canvas, const Plan& plan, const Curve& curve, std::size_t seri
 
 char letter_of(std::size_t series) { return static_cast<char>('a' + series % 26); }
 
-/// The title; with several runs, a line for each of them below it, with its last value.
+/// Returns the title, and with several runs a line for each below it, with its last value.
 std::string title_lines(const Chart& chart, const TextChartOptions& options) {
   std::string title = chart.title + (chart.unit.empty() ? "" : " (" + chart.unit + ")");
   const bool is_one = chart.series.size() == 1;

@@ -13,7 +13,7 @@ namespace lockstep::view {
 
 inline constexpr std::string_view kDigestMagic = "lockdgst";
 inline constexpr std::uint32_t kDigestVersion = 1;
-inline constexpr std::size_t kDigestBytes = 32;  ///< size of the head, and of each record
+inline constexpr std::size_t kDigestBytes = 32;  ///< size of the header and of each record
 
 [[nodiscard]] std::string digest_begin_bytes(const DigestBegin& begin);
 [[nodiscard]] std::string digest_record_bytes(const DigestRecord& record);

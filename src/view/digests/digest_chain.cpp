@@ -33,7 +33,7 @@ T take(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-/// The checksum's own bytes count as 0.
+/// Returns the checksum of `bytes`, in which its own bytes at `at` count as 0.
 std::uint32_t checksum(std::string bytes, std::size_t at) {
   put(bytes, at, std::uint32_t{0});
   return crc32c(bytes);
@@ -149,7 +149,7 @@ std::string differing_parts(const DigestDifference& found) {
 
 namespace {
 
-/// Calls `use` with both chains' records of each common step, in ascending order, until it returns false.
+/// Calls `use` with the two records of each common step, in ascending order, until it returns false.
 template <class Use>
 void each_common(const DigestChain& a, const DigestChain& b, const Use& use) {
   auto other = b.records().begin();

@@ -37,7 +37,7 @@ void append(const UniqueFd& file, const std::filesystem::path& path, std::string
   fail(path, code);
 }
 
-/// Returns the chain up to `begin`; none if it does not lead there, with the reason in `why`.
+/// Returns the chain up to `begin`; none, with the reason in `why`, if the chain does not contain it.
 std::optional<DigestChain> chain_to(const std::filesystem::path& path, const DigestBegin& begin, std::string& why) {
   try {
     DigestChain chain = DigestChain::load(path);

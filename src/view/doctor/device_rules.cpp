@@ -37,7 +37,7 @@ void find_obstacle(Check& check, const GpuFacts& facts) {
   }
 }
 
-/// "3 pairs by NVLink, 1 pair by one host bridge".
+/// Returns "3 pairs by NVLink, 1 pair by one host bridge".
 std::string ways_text(const std::vector<DeviceWay>& pairs) {
   std::map<std::string, int> ways;
   for (const DeviceWay& pair : pairs) ++ways[pair.way.empty() ? "an unknown way" : pair.way];

@@ -18,7 +18,7 @@ std::string count_text(const std::optional<std::uint64_t>& count) {
 
 std::string cores_text(int cores) { return fmt::format("{} core{}", cores, cores == 1 ? "" : "s"); }
 
-/// Tasks that the control group still has room for.
+/// Returns the number of tasks that the control group still allows.
 std::uint64_t tasks_left(const LimitFacts& facts) {
   if (!facts.tasks) return kUnlimited;
   return *facts.tasks > facts.tasks_used ? *facts.tasks - facts.tasks_used : 0;
@@ -31,7 +31,7 @@ Check check_cores(const CoreFacts& facts) {
   if (facts.usable < facts.online) check.value += fmt::format(", of {} by affinity", facts.online);
   if (!facts.quota) return check;
   check.value += fmt::format(", quota {:.2g}", *facts.quota);
-  // Schedulers write whole cores as a little less.
+  // Schedulers round whole cores down a little.
   if (*facts.quota > facts.usable - 0.05) return check;
   add_finding(
       check, Health::kWarn,
@@ -110,7 +110,7 @@ Check check_limits(const LimitFacts& facts) {
         check, files < 128 ? Health::kBad : Health::kWarn,
         "raise the hard limit on open files: ulimit -Hn, LimitNOFILE= of a service, --ulimit nofile= of a container");
   }
-  // A rank with loader workers, BLAS and a device has some 50 threads.
+  // A rank with loader workers, BLAS and a device has about 50 threads.
   const std::uint64_t tasks = std::min(facts.processes.value_or(kUnlimited), tasks_left(facts));
   if (tasks < 1000) {
     add_finding(check, tasks < 100 ? Health::kBad : Health::kWarn,

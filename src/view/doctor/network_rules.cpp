@@ -17,7 +17,7 @@ constexpr double kSlowReading = 300;
 
 bool names_loopback(const std::string& address) { return address == "::1" || address.starts_with("127."); }
 
-/// Bridges of containers and virtual machines: they lead to no other host.
+/// Returns true for bridges of containers and virtual machines, which do not lead to other hosts.
 bool is_bridge(const std::string& name) {
   constexpr std::array<std::string_view, 6> kStarts = {"docker", "br-", "virbr", "veth", "cni", "lxc"};
   return std::any_of(kStarts.begin(), kStarts.end(), [&](auto start) { return name.starts_with(start); });
@@ -33,7 +33,7 @@ std::string speed_text(int megabits) {
   return megabits >= kGigabit ? fmt::format("{:g} Gbit/s", megabits / 1000.0) : fmt::format("{} Mbit/s", megabits);
 }
 
-/// "eth0 192.0.2.2 (10 Gbit/s)": the first address of each.
+/// Returns "eth0 192.0.2.2 (10 Gbit/s)": the first address of each interface.
 std::string interfaces_text(const NetworkFacts& facts) {
   std::vector<std::string> parts;
   std::vector<std::string> seen;
@@ -86,7 +86,7 @@ Check check_host_name(const NetworkFacts& facts) {
   }
   check.value = fmt::format("{} is {}", facts.host_name, text::join(facts.host_addresses));
   const bool is_loopback = std::all_of(facts.host_addresses.begin(), facts.host_addresses.end(), names_loopback);
-  // No host can reach one that has no other address.
+  // Without another address, no other host can reach this host.
   if (is_loopback && !facts.outward.empty()) {
     add_finding(check, Health::kWarn,
                 fmt::format("other hosts cannot reach {} by that address: {}", facts.host_name, kRemedy));

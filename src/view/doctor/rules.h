@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of `lockstep doctor`, one function for each kind of fact. Pure.
+// The rules of `lockstep doctor`, a pure function for each kind of fact.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace lockstep::view {
 inline constexpr std::uint64_t kMega = 1'000'000;
 inline constexpr std::uint64_t kGiga = 1'000'000'000;
 
-/// Adds a finding: the worst one counts.
+/// Adds a finding. The worst finding decides the check's health.
 void add_finding(Check& check, Health health, std::string hint);
 
 [[nodiscard]] Check check_cores(const CoreFacts& facts);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kShownAttempts = 5;
 constexpr std::size_t kShownErrors = 8;
-// Ranks wait for each other in every step; only a wait of this length is worth a line.
+// Ranks wait for each other in every step. Only a wait of this length is reported.
 constexpr std::int64_t kLongWait = 3'000'000'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9; }
@@ -26,14 +26,14 @@ std::string counted(std::int64_t count, const char* thing) {
 
 const AttemptFacts* newest(const RunFacts& facts) { return facts.attempts.empty() ? nullptr : &facts.attempts.back(); }
 
-/// "rank 1 ... (exit code 137)", unless the text has it already.
+/// Returns "rank 1 ... (exit code 137)", or the text alone if it already has the code.
 std::string with_code(const AttemptFacts& attempt) {
   const std::string code = fmt::format("exit code {}", attempt.exit_code);
   const std::string& text = attempt.verdict->message;
   return text.ends_with(code) ? text : fmt::format("{} ({})", text, code);
 }
 
-/// Its ranks stopped on request: nothing has failed.
+/// Returns true if the ranks stopped on request, without a failure.
 bool stopped_on_request(const AttemptFacts* attempt) {
   return attempt != nullptr && attempt->verdict && attempt->verdict->kind == FailureKind::kNone;
 }
@@ -82,7 +82,7 @@ bool records(const RunFacts& facts) {
   return std::any_of(facts.ranks.begin(), facts.ranks.end(), [](const auto& rank) { return rank.ring.has_value(); });
 }
 
-/// The wait that is worth a line; a stopped rank needs no patience.
+/// Returns the wait to report. If a rank is stopped, even a short wait is reported.
 std::optional<flight::Stall> stall_of(const RunFacts& facts) {
   auto stall = flight::longest_stall({.ranks = facts.ranks, .now_ns = facts.monotonic_ns});
   if (!stall) return std::nullopt;
@@ -104,7 +104,7 @@ std::string steps_of(const RunFacts& facts) {
                      : fmt::format(", steps {} to {}", text::thousands(low), text::thousands(high));
 }
 
-/// When any rank here did something last; 0: unknown.
+/// Returns the time of the last event of any rank here; 0: unknown.
 std::int64_t last_event_of(const RunFacts& facts) {
   std::int64_t last = 0;
   for (const flight::RankFacts& rank : facts.ranks) last = std::max(last, rank.ring ? rank.ring->last_event_ns : 0);
@@ -117,7 +117,7 @@ std::string last_sign_of(const RunFacts& facts) {
   return fmt::format(", the last event {} ago", text::duration(seconds(facts.monotonic_ns - last)));
 }
 
-/// "no progress for 8.0 s: rank 2 is stopped (T)"; empty: none is.
+/// Returns "no progress for 8.0 s: rank 2 is stopped (T)"; empty: no rank is stopped.
 std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stall>& stall) {
   std::vector<std::string> ranks;
   char state = 'T';
@@ -127,7 +127,7 @@ std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stal
     state = rank.process.state;
   }
   if (ranks.empty()) return "";
-  // Ranks that give up waiting have events, too.
+  // Ranks that stop waiting also have events.
   const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
   const std::string since = last == 0 ? "" : " for " + text::duration(seconds(facts.monotonic_ns - last));
   return fmt::format("no progress{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
@@ -160,7 +160,7 @@ void add_ranks(const RunFacts& facts, RunDiagnosis& diagnosis) {
   }
 }
 
-/// The wait of the ranks, and when it ends.
+/// Describes the wait of the ranks, and when it ends.
 std::string waiting_text(const RunFacts& facts, const flight::Stall& stall) {
   const std::int64_t timeout = flight::timeout_of(facts.ranks);
   const std::int64_t left = stall.since_ns + timeout - facts.monotonic_ns;
@@ -206,7 +206,7 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
 
-// A PeerError follows the end of another rank. Alone it shows no root cause: a kill of the launcher kills the ranks
+// A PeerError follows the end of another rank. Alone it is not a root cause: a kill of the launcher kills the ranks
 // too.
 const FailureRecord* first_error(const AttemptFacts& attempt) {
   const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
@@ -214,8 +214,8 @@ const FailureRecord* first_error(const AttemptFacts& attempt) {
   return cause == attempt.errors.end() ? nullptr : &*cause;
 }
 
-/// The guard's words, which name the rank and the host that erred; empty: it was another error. Every rank ends with
-/// them, so the first one does not matter.
+/// Returns the guard's message, which names the faulty rank and host; empty: it was a different error. Every rank ends
+/// with this message, so the first rank to end does not matter.
 std::string corruption_of(const AttemptFacts& attempt) {
   for (const FailureRecord& error : attempt.errors) {
     if (error.type == "CorruptionError") return error.message;
@@ -251,7 +251,7 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
-    // The verdict has it, or it repeats the first failure.
+    // The verdict has this error, or it repeats the first failure.
     const FailureRecord& error = attempt.errors[i];
     const std::string text = words_of(error);
     const bool is_said = diagnosis.text.find(text) != std::string::npos ||
@@ -285,7 +285,8 @@ RunDiagnosis diagnose_finished(const RunFacts& facts) {
   return diagnosis;
 }
 
-/// A summary that is older than a failure, or than steps behind it, belongs to an earlier part of the run.
+/// Returns true if the run is complete. A summary that is older than a failure or than later steps belongs to an
+/// earlier part of the run.
 bool is_complete(const RunFacts& facts) {
   if (!facts.summary) return false;
   const AttemptFacts* attempt = newest(facts);
@@ -304,7 +305,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
-  if (stopped_on_request(attempt)) {  // no run of a Trainer, or one that did not reach its save
+  if (stopped_on_request(attempt)) {  // not a Trainer's run, or one that ended before its save
     diagnosis.state = RunState::kStopped;
     diagnosis.text = with_code(*attempt);
     if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A diagnosis as a page for a person and as JSON.
+// Writes a diagnosis as a page for a person and as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::string list_json(const std::vector<std::string>& lines) {
 }
 
 std::string report_of(const StepReport& report) {
-  constexpr int kWidth = 78;  // of 80, behind two spaces
+  constexpr int kWidth = 78;  // 80 columns, without two spaces of indentation
   std::string page = fmt::format("  where the time of steps {} to {} went\n", text::thousands(report.first_step),
                                  text::thousands(report.last_step));
   const std::string lines = report_text(report, kWidth);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The combinations of network, settings and processor that are known to be slow: a rule each. Sources: the tables of
-// docs/design/convolutions.md and docs/design/fused_layers.md, the code that chooses kernels (src/nn), and our own
-// measurements.
+// The combinations of network, settings and processor that are known to be slow, with a rule for each. Sources: the
+// tables of docs/design/convolutions.md and docs/design/fused_layers.md, the code that chooses kernels (src/nn), and
+// our own measurements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Check advice(std::string name, std::string value, std::string hint) {
   return {.name = std::move(name), .health = Health::kWarn, .value = std::move(value), .hints = {std::move(hint)}};
 }
 
-/// The share of a step that these layers take.
+/// Returns the share of a step that these layers take.
 double share(const KernelReport& report, const std::function<bool(const KernelRow&)>& is_meant) {
   double ns = 0;
   for (const KernelRow& row : report.rows) ns += is_meant(row) ? row.ns() : 0;
@@ -33,7 +33,7 @@ double giga(double rate) { return rate / 1e9; }
 
 bool multiplies(const KernelRow& row) { return row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct; }
 
-/// True if libtorch is of that version or later.
+/// Returns true if libtorch has this version or a later one.
 bool is_libtorch_from(const std::string& version, int major, int minor) {
   const std::size_t point = version.find('.');
   if (point == std::string::npos) return false;
@@ -78,7 +78,7 @@ Advice unused_bfloat16(const KernelReport& report) {
       "--set amp=bf16 (it changes bits: docs/guide/mixed_precision.md)");
 }
 
-/// The setting that gives a convolution to Lockstep's own kernel.
+/// Returns the setting with which Lockstep's own kernel computes a convolution.
 std::string way_to_our_kernels(const KernelSettings& settings) {
   if (!settings.fused_layers) return "--set fused_layers=true";
   if (!settings.channels_last) return "--set channels_last=true";
@@ -115,7 +115,7 @@ Advice plain_layout(const KernelReport& report) {
                 "--set channels_last=true (it changes bits)");
 }
 
-/// The least share of a step for which a network is worth changing.
+/// The least share of a step for which changing a network pays off.
 constexpr double kNoticed = 0.02;
 
 Advice channels_for_winograd(const KernelReport& report) {

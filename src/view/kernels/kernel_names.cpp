@@ -14,7 +14,7 @@
 namespace lockstep::view {
 namespace {
 
-/// Operators that do the work of a convolution or a product, and the names of their kernels; empty: it depends.
+/// An operator that computes a convolution or a product, and the name of its kernel; empty: it depends.
 struct Computing {
   LayerKind kind;
   KernelMaker maker;
@@ -43,7 +43,7 @@ const std::unordered_map<std::string_view, Computing>& computing() {
   return operators;
 }
 
-/// Names of layers that are no operator's name with blanks.
+/// Names of layers that are not an operator's name with spaces.
 const std::unordered_map<std::string_view, std::string_view>& layer_names() {
   static const std::unordered_map<std::string_view, std::string_view> names = {
       {"lockstep::batch_norm_relu", "norm + ReLU"},
@@ -59,7 +59,7 @@ const std::unordered_map<std::string_view, std::string_view>& layer_names() {
   return names;
 }
 
-/// Operators of libtorch that read their inputs once at least, and write as much as the first of them.
+/// Returns true for libtorch's operators that read their inputs at least once, and write as much as the first input.
 bool moves_its_input(std::string_view name) {
   static const std::set<std::string_view> movers = {
       "aten::batch_norm", "aten::layer_norm", "aten::relu",       "aten::relu_", "aten::dropout",
@@ -70,7 +70,7 @@ bool moves_its_input(std::string_view name) {
   return movers.contains(name) || name.starts_with("lockstep::");
 }
 
-/// Those that write less, or nothing, or a size that their inputs do not show.
+/// Returns true for operators that write less, nothing, or a size that their inputs do not show.
 bool only_reads(std::string_view name) {
   return name == "lockstep::loss" || name == "lockstep::resize" || name == "aten::max_pool2d" ||
          name == "aten::adaptive_avg_pool2d" || name == "aten::avg_pool2d";
@@ -94,7 +94,7 @@ double bytes_of(const std::string& type) { return type == "bfloat16" || type == 
 
 std::string shape_text(const std::vector<std::int64_t>& sizes) { return fmt::format("{}", fmt::join(sizes, "x")); }
 
-/// How a convolution goes over its input: [rows, columns] each.
+/// The geometry of a convolution, with [rows, columns] for each value.
 struct Geometry {
   std::array<std::int64_t, 2> stride = {1, 1};
   std::array<std::int64_t, 2> padding = {1, 1};
@@ -106,8 +106,8 @@ std::array<std::int64_t, 2> pair_of(const std::vector<std::int64_t>& numbers, st
   return {numbers[0], numbers.size() > 1 ? numbers[1] : numbers[0]};
 }
 
-/// Lockstep's kernels have six numbers in one list, libtorch's operators a list for each. Winograd's kernel and the one
-/// for a single channel have none, as they are for a 3x3 with stride 1 and padding 1.
+/// Lockstep's kernels have six numbers in one list; libtorch's operators have a list for each value. The Winograd
+/// kernel and the kernel for a single channel have no list, because they compute a 3x3 with stride 1 and padding 1.
 Geometry geometry_of(const LayerCalls& calls) {
   std::vector<std::vector<std::int64_t>> lists;
   for (const ProfiledCall* call : calls) {
@@ -172,7 +172,7 @@ void describe_product(KernelRow& row, const ProfiledCall& outer) {
   }
   row.in = left->sizes.back();
   row.out = is_layer ? right->sizes.front() : right->sizes.back();
-  // torch::nn::Linear of some versions asks for the product itself, with weights that have a module.
+  // torch::nn::Linear of some versions calls the product directly, with weights that belong to a module.
   const std::string name = is_layer ? plain_name(outer.name) : outer.layer.empty() ? "product" : "linear";
   row.layer = fmt::format("{}, {} to {}", name, shape_text(left->sizes), row.out);
   row.forward.bytes = bytes_of(row.type) * count_of(*left) / static_cast<double>(std::max<std::int64_t>(row.in, 1)) *
@@ -194,7 +194,7 @@ void describe_other(KernelRow& row, const ProfiledCall& outer) {
   row.forward.bytes = bytes_of(input->type) * count_of(*input) * written;
 }
 
-/// The bytes that the outermost operator reads.
+/// Returns the bytes that the outermost operator reads.
 double bytes_read(const ProfiledCall& outer, const std::string& type) {
   double bytes = 0;
   for (const CallInput& input : outer.inputs) {
@@ -208,7 +208,7 @@ std::string instructions_of(const KernelRow& row, const KernelMachine& machine) 
   const bool multiplies = row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct;
   switch (row.maker) {
     case KernelMaker::kLockstep:
-      // The two kernels with products of bfloat16; elsewhere numbers are float32 between input and output.
+      // Only these two kernels have bfloat16 products; others compute in float32 between input and output.
       if (is_bfloat16 && machine.bfloat16_vectors && (row.kernel.starts_with("Winograd") || row.kernel == "direct")) {
         return machine.lockstep_vectors + " bf16";
       }
@@ -225,14 +225,15 @@ std::string instructions_of(const KernelRow& row, const KernelMachine& machine) 
   return "";
 }
 
-/// libtorch lets BLAS multiply float32, and oneDNN bfloat16 if the processor has AVX-512; else it multiplies itself.
+/// In libtorch, BLAS multiplies float32, and oneDNN multiplies bfloat16 if the processor has AVX-512; otherwise
+/// libtorch's own loops multiply.
 void choose_product(KernelRow& row, const KernelMachine& machine) {
   const bool is_16_bit = row.type == "bfloat16" || row.type == "float16";
   row.maker = !is_16_bit ? KernelMaker::kBlas : machine.avx512 ? KernelMaker::kOneDnn : KernelMaker::kAten;
   row.kernel = !is_16_bit ? machine.blas : machine.avx512 ? "oneDNN" : "ATen";
 }
 
-/// The operator that does the work: the first known one, else the outermost.
+/// Returns the operator that does the work: the first known operator, else the outermost.
 const ProfiledCall& computing_call(const LayerCalls& calls) {
   const auto found = std::find_if(calls.begin(), calls.end(),
                                   [](const ProfiledCall* call) { return computing().contains(call->name); });
@@ -246,7 +247,7 @@ std::string type_of(const ProfiledCall& call) {
   return "";
 }
 
-/// Names the kernel; `row.type` is known.
+/// Sets the row's kernel; `row.type` must be set.
 void choose_kernel(KernelRow& row, const LayerCalls& calls, const KernelMachine& machine) {
   const ProfiledCall& outer = *calls.front();
   const ProfiledCall& computed = computing_call(calls);
@@ -286,7 +287,7 @@ KernelRow describe_layer(const LayerCalls& calls, const KernelMachine& machine) 
   const bool multiplies = row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct;
   const bool is_known = multiplies || moves_its_input(outer.name) || only_reads(outer.name);
   if (is_known) row.forward.bytes += bytes_read(outer, multiplies ? row.type : "");
-  row.backward.bytes = row.forward.bytes;  // the gradients of both
+  row.backward.bytes = row.forward.bytes;  // it writes the gradients of both
   row.instructions = instructions_of(row, machine);
   return row;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name of a layer and the kernel that computed it, from the operators that ran inside of it.
+// Finds the name of a layer and the kernel that computed it from the operators that ran inside it.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace lockstep::view {
 
-/// A layer's forward: the outermost operator, then those inside.
+/// A layer's forward pass: the outermost operator, then the operators inside it.
 using LayerCalls = std::vector<const ProfiledCall*>;
 
-/// A row without times, with the forward's and the backward's bytes.
+/// Returns a row without times, but with the bytes of forward and backward.
 [[nodiscard]] KernelRow describe_layer(const LayerCalls& calls, const KernelMachine& machine);
 
 }  // namespace lockstep::view

@@ -22,7 +22,7 @@ std::string count_text(double calls) {
                                                                         : fmt::format("{:.1f}", calls);
 }
 
-/// "203 GFLOP/s", or "8.1 GB/s" for a layer that multiplies nothing.
+/// Returns "203 GFLOP/s", or "8.1 GB/s" for a layer without products.
 std::string rate_text(const KernelRow& row) {
   const double flops = row.forward.flops + row.backward.flops;
   const double bytes = row.forward.bytes + row.backward.bytes;
@@ -46,8 +46,8 @@ Cells cells_of(const KernelRow& row) {
           ms(row.backward.ns), rate_text(row),        share_text(row), ms(row.lost_ns()), modules_text(row)};
 }
 
-/// In the order of cells_of(). A narrow terminal drops those with the highest number first. The first column takes the
-/// rest of the width.
+/// Returns the columns in the order of cells_of(). A narrow terminal leaves out columns with the highest number first.
+/// The first column takes the remaining width.
 std::vector<Column> columns() {
   return {{"layer", 0, Align::kLeft},           {"n", 1},      {"kernel", 0, Align::kLeft},
           {"instructions", 0, Align::kLeft, 2}, {"fwd ms", 0}, {"bwd ms", 0},
@@ -67,7 +67,7 @@ int width_of(const std::vector<Column>& columns, int most_left_out) {
   return width;
 }
 
-/// The layers' column becomes narrower once all columns that may be dropped are dropped.
+/// Returns the table. The layers' column becomes narrower once all other columns that may be left out are gone.
 std::string table_text(std::vector<Cells> rows, int width) {
   std::vector<Column> all = columns();
   for (Cells& row : rows) row.back() = fit(row.back(), kModule);

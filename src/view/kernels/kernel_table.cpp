@@ -18,10 +18,10 @@ struct Layer {
   double backward_flops = 0;
 };
 
-/// Layers by the begin of their forward. Only the outermost nodes of the backward count.
+/// The layers, by the start of their forward pass. Only the outermost backward nodes count.
 class Layers {
  public:
-  /// Takes the calls of one thread after the other, by begin.
+  /// Takes the calls thread by thread, in the order of their start.
   void add_forward(const ProfiledCall& call) {
     enter(call);
     const bool is_section = call.name == "forward" || call.name == "loss";
@@ -81,7 +81,7 @@ double peak_of(const KernelRow& row, const KernelMachine& machine) {
                                   : machine.bfloat16_flops_per_s;
 }
 
-/// The time of a pass with its products at the peak, or its bytes at the memory's speed: the longer of both.
+/// Returns the time of a pass with its products at the peak rate or its bytes at the memory's rate, the longer of both.
 double bound_ns(const KernelPass& pass, double flops_per_s, double copied_bytes_per_s) {
   if (pass.ns <= 0) return 0;
   const double products = flops_per_s > 0 ? pass.flops / flops_per_s : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls in a thread's order, outer ones before those inside.
+// Calls in the order of a thread, outer calls before inner calls.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline bool runs_steps(const Profile& profile, const ProfiledCall& call) {
   return profile.threads.at(static_cast<std::size_t>(call.thread)).runs_steps;
 }
 
-/// Returns the calls for which `is_wanted`, by thread if `by_thread`, then by begin.
+/// Returns the calls for which `is_wanted` is true, by thread if `by_thread`, then by start.
 template <class Wanted>
 [[nodiscard]] Calls calls_in_order(const Profile& profile, bool by_thread, Wanted is_wanted) {
   Calls calls;

@@ -10,7 +10,7 @@
 namespace lockstep::view {
 namespace {
 
-/// The first word that a kernel's name contains decides its kind. Names are those of cuDNN, cuBLAS and libtorch.
+/// The first of these words in a kernel's name decides its kind. The names come from cuDNN, cuBLAS and libtorch.
 constexpr std::array kKinds{
     std::pair{"Memcpy", "copies"},
     std::pair{"Memset", "fills"},
@@ -49,13 +49,13 @@ std::string_view kind_of(std::string_view name) {
   return found == kKinds.end() ? "other" : found->second;
 }
 
-/// The name without a kernel's result type, namespaces, and the arguments after its last template parameter. "Memcpy
-/// HtoD (Pinned -> Device)" stays as it is.
+/// Returns a kernel's name without result type, namespaces, and the arguments after its last template parameter.
+/// "Memcpy HtoD (Pinned -> Device)" does not change.
 std::string short_kernel_name(std::string_view name) {
   if (name.starts_with("Mem")) return std::string(name);
   if (name.starts_with("void ")) name.remove_prefix(5);
   std::string out;
-  int depth = 0;  // of template parameters
+  int depth = 0;  // depth of template parameters
   for (std::size_t i = 0; i < name.size(); ++i) {
     constexpr std::string_view kAnonymous = "(anonymous namespace)::";
     if (name.substr(i).starts_with(kAnonymous)) {

@@ -9,7 +9,7 @@ namespace lockstep::view {
 std::vector<LayerRow> layer_table(const Profile& profile) {
   std::vector<LayerRow> rows;
   std::map<std::string, std::size_t> places;
-  const ProfiledCall* outer = nullptr;  // the call with a layer that may enclose the later ones
+  const ProfiledCall* outer = nullptr;  // the call with a layer that may enclose later calls
   const auto wanted = [&](const ProfiledCall& call) { return is_operator(call) && runs_steps(profile, call); };
   for (const ProfiledCall* call : calls_in_order(profile, true, wanted)) {
     const bool is_inside = outer != nullptr && outer->thread == call->thread && call->begin_ns < outer->end_ns;

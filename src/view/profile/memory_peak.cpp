@@ -19,7 +19,7 @@ Events events_in_order(const Profile& profile) {
   return events;
 }
 
-/// The blocks that live, by address. A block that was taken before the profile is not known here when it is given back.
+/// The live blocks, by address. A block that was allocated before the profile is unknown here when it is released.
 class LivingBlocks {
  public:
   void apply(const MemoryEvent& event) {
@@ -41,7 +41,7 @@ class LivingBlocks {
   std::int64_t bytes_ = 0;
 };
 
-/// The number of events up to the peak, the first of equal ones.
+/// Returns the number of events up to the peak; among equal peaks, the first.
 std::size_t events_to_peak(const Events& events) {
   LivingBlocks living;
   std::size_t at_peak = 0;
@@ -59,7 +59,7 @@ bool covers(const ProfiledCall& call, const MemoryEvent& event) {
   return call.thread == event.thread && call.begin_ns <= event.at_ns && event.at_ns < call.end_ns;
 }
 
-/// The origin of a block: the outermost operator, and the layer of the outermost call that knows one.
+/// Returns the origin of a block: the outermost operator, and the layer of the outermost call that has a layer.
 std::pair<std::string, std::string> origin(const Calls& operators, const MemoryEvent& event) {
   std::pair<std::string, std::string> found;
   for (const ProfiledCall* call : operators) {

@@ -9,7 +9,7 @@
 namespace lockstep::view {
 namespace {
 
-/// Sums up the calls of one thread after another; each call closes those that ended before it began.
+/// Sums up the calls, thread by thread. Each call closes the calls that ended before it began.
 class OperatorSums {
  public:
   void add(const ProfiledCall& call) {

@@ -15,7 +15,7 @@ enum CallPart { kData, kCopy, kForward, kBackward, kExposed, kOptimizer, kOther,
 constexpr std::array<std::string_view, kPartCount> kNames = {
     "data", "copy", "forward", "backward", "exposed communication", "optimizer", "other", "evaluation", "saving"};
 
-/// The names are those of the spans in data, train, parallel and optim.
+/// Returns the part of a call. The names are the names of spans in data, train, parallel and optim.
 std::optional<CallPart> part_of(const ProfiledCall& call) {
   static const std::map<std::string_view, CallPart> parts = {{"DataLoader::next", kData},
                                                              {"lockstep::prepare_batch", kCopy},
@@ -29,7 +29,7 @@ std::optional<CallPart> part_of(const ProfiledCall& call) {
                                                              {"lockstep::average_update", kOptimizer},
                                                              {"evaluate", kEvaluation},
                                                              {"save", kSaving}};
-  if (call.kind == CallKind::kCollective) return kExposed;  // in such a thread the loop waits for it
+  if (call.kind == CallKind::kCollective) return kExposed;  // in a thread that runs steps, the loop waits for it
   if (call.kind == CallKind::kEngine) return kBackward;
   const auto found = parts.find(call.name);
   return found == parts.end() ? std::nullopt : std::optional(found->second);
@@ -40,8 +40,8 @@ struct OpenPart {
   std::int64_t end_ns;
 };
 
-/// Gives each moment from the profile's begin on to the innermost part that is open. An evaluation's own forward and
-/// data stay the evaluation's.
+/// Assigns each moment since the start of the profile to the innermost open part. Forward and data inside an evaluation
+/// count as evaluation.
 class PartClock {
  public:
   PartClock(std::int64_t begin_ns, std::int64_t end_ns) : at_(begin_ns), end_(end_ns) {}
@@ -49,7 +49,7 @@ class PartClock {
   void enter(CallPart part, std::int64_t begin_ns, std::int64_t end_ns) {
     go_to(begin_ns);
     const bool keeps = !open_.empty() && (open_.back().part == kEvaluation || open_.back().part == kSaving);
-    // Replicas of a rank run in turn: an open part in one thread encloses those that run in another.
+    // The replicas of a rank take turns, so an open part in one thread may enclose parts in another thread.
     open_.push_back({keeps ? open_.back().part : part, std::min(end_ns, open_.empty() ? end_ : open_.back().end_ns)});
   }
 

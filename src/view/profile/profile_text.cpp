@@ -13,7 +13,7 @@
 namespace lockstep::view {
 namespace {
 
-constexpr double kBoundByHost = 0.8;  // of a step; below it the GPU waits for launches
+constexpr double kBoundByHost = 0.8;  // share of a step; below it the GPU waits for launches
 constexpr std::size_t kLongestName = 90;
 
 double per_step(std::int64_t count, const Profile& profile) {
@@ -62,7 +62,7 @@ std::string bound_of(const DeviceUse& use, const Profile& profile, const Machine
   return line + "\n";
 }
 
-/// Returns the kinds of kernels, the kernels, and the limit of a step; "" without a GPU.
+/// Returns the kinds of kernels, the kernels, and what limits a step; "" without a GPU.
 std::string device_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows) {
   if (profile.device.empty()) return "";
   const DeviceUse use = device_use(profile);
@@ -72,7 +72,7 @@ std::string device_text(const Profile& profile, const MachineRates& rates, std::
 
 using Row = std::vector<std::string>;
 
-/// Times in the tables are those of an average step.
+/// Writes the tables, with times per average step.
 class Words {
  public:
   explicit Words(const Profile& profile)
@@ -157,7 +157,7 @@ std::string layers_text(const Profile& profile, const Words& words, std::size_t 
   if (table.empty()) return "";
   const auto time = [](const LayerRow& row) { return row.forward_ns + row.backward_ns; };
   std::size_t left_out = 0;
-  if (table.size() > most_rows) {  // the slowest stay, in their order
+  if (table.size() > most_rows) {  // the slowest are kept, in their order
     std::vector<std::int64_t> times;
     for (const LayerRow& row : table) times.push_back(time(row));
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(most_rows) - 1, times.end(),

@@ -11,7 +11,7 @@
 namespace lockstep::view {
 namespace {
 
-// No kernel numbers a thread so.
+// No thread of a kernel has this number.
 constexpr std::int64_t kCollectiveTrack = 1'000'000'000;
 
 const char* category_of(const ProfiledCall& call) {
@@ -30,12 +30,12 @@ const char* category_of(const ProfiledCall& call) {
   return "";
 }
 
-/// Microseconds with all digits of the nanoseconds.
+/// Returns microseconds with all digits of the nanoseconds.
 std::string micros(std::int64_t ns) {
   return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", std::abs(ns) / 1000, std::abs(ns) % 1000);
 }
 
-/// Writes the events, one a line.
+/// Writes the events, one per line.
 class TraceWriter {
  public:
   explicit TraceWriter(const Profile& profile) : profile_(profile) {}

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-// 256 bytes and about 20 values an event.
+// An event takes 256 bytes and about 20 values.
 constexpr JsonLimits kTraceLimits{.bytes = 1U << 30U, .values = 100'000'000};
 
 struct RankTrace {
@@ -54,7 +54,7 @@ RankTrace read_rank(FileSystem& files, const fs::path& file) {
   }
 }
 
-/// The first file has the number of ranks.
+/// Reads the files of all ranks; the first file has their number.
 std::vector<RankTrace> read_all(FileSystem& files, const fs::path& folder) {
   std::vector<RankTrace> ranks;
   std::vector<std::string> missing;
@@ -93,7 +93,7 @@ double error_us(const RankTrace& rank) { return static_cast<double>(rank.error_n
 
 bool has_time(const OrderedJson& event) { return event.contains("ts") && event["ts"].is_number(); }
 
-/// Moves the events to rank 0's clock, and begins at 0.
+/// Shifts the events to rank 0's clock, with the first event at 0.
 void shift(std::vector<RankTrace>& ranks) {
   double first = std::numeric_limits<double>::infinity();
   for (RankTrace& rank : ranks) {
@@ -105,7 +105,7 @@ void shift(std::vector<RankTrace>& ranks) {
   }
   for (RankTrace& rank : ranks) {
     for (OrderedJson& event : rank.events) {
-      // To the nanosecond: the rest is rounding.
+      // Digits below the nanosecond are rounding errors.
       if (has_time(event))
         event["ts"] = static_cast<double>(std::llround((event["ts"].get<double>() - first) * 1000)) / 1000;
     }

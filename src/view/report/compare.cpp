@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of ranks for the rules.
+// Compares ranks, for the rules.
 #include <algorithm>
 
 #include "view/report/rules.h"
@@ -32,7 +32,7 @@ double spare_cores(const Ranks& ranks, const RankFigures& rank) {
 
 namespace {
 
-/// The cost of a step of `rank` in stretch `i`, as a ratio to the others' median; 0 if a rank lacks the stretch.
+/// Returns the cost of a step of `rank` in stretch `i`, divided by the others' median; 0 if a rank lacks the stretch.
 double ratio_in(const Ranks& ranks, std::int64_t rank, std::size_t i,
                 const std::function<double(const Stretch&)>& cost) {
   const Stretch& own = ranks[static_cast<std::size_t>(rank)].stretches[i];
@@ -44,7 +44,7 @@ double ratio_in(const Ranks& ranks, std::int64_t rank, std::size_t i,
   return median > 0 ? cost(own) / median : 0;
 }
 
-/// The stretch from which on the rank is slower; as many as there are if it is not slower in the last one.
+/// Returns the stretch from which on the rank is slower; the number of stretches if it is not slower in the last.
 std::size_t slow_from(const Ranks& ranks, std::int64_t rank, const std::function<double(const Stretch&)>& cost) {
   std::size_t begin = ranks[static_cast<std::size_t>(rank)].stretches.size();
   while (begin > 0 && ratio_in(ranks, rank, begin - 1, cost) >= kSlowerRank) --begin;
@@ -67,7 +67,7 @@ std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
   const auto& stretches = ranks[static_cast<std::size_t>(rank)].stretches;
   const std::size_t begin = slow_from(ranks, rank, cost);
   if (begin == 0 || begin == stretches.size()) return std::nullopt;
-  // Before it the rank was as fast as the others; else the slowness comes and goes.
+  // Before this stretch the rank was as fast as the others; otherwise the slowness comes and goes.
   for (std::size_t i = 0; i < begin; ++i) {
     if (ratio_in(ranks, rank, i, cost) >= kSlowerRank) return std::nullopt;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why steps wait for data: the disk, too few workers, loading that costs more than the cores have, one rank's share.
+// The causes why steps wait for data: the disk, too few workers, loading that needs more than the cores, one rank's
+// samples.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +11,11 @@
 namespace lockstep::view {
 namespace {
 
-/// All wait for the rank that waits for data longest; if all load as slowly, that is one by chance.
+/// Returns the rank that waits longest for data, for which all other ranks wait. If all load equally slowly, it is the
+/// longest by chance.
 const RankFigures& slowest(const Ranks& ranks) { return ranks[static_cast<std::size_t>(largest(ranks, data_share))]; }
 
-/// The workers' time for the batch of a step, on a core or blocked.
+/// Returns the workers' time for the batch of a step, on a core or blocked.
 double loading_cost(const RankFigures& rank) {
   return rank.steps > 0 ? (rank.workers.busy - rank.workers.delayed) / static_cast<double>(rank.steps) : 0;
 }
@@ -104,7 +106,7 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
   const double others = median_of(ranks, data_share, worst);
   if (data_share(rank) < kMuchWaiting || others > data_share(rank) / 2) return std::nullopt;
   if (loading_cost(rank) < kCostlierBatch * median_of(ranks, loading_cost, worst)) return std::nullopt;
-  // If its threads lack a core, that is another cause.
+  // Threads without a core are a different cause.
   if (delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
   const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time a worker and second",
                                                        rank.workers.busy > 0 ? rank.workers.cpu / rank.workers.busy : 0)

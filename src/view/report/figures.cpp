@@ -48,7 +48,7 @@ void add(RankFigures& sum, const RankFigures& later) {
   total.resident = std::max(total.resident, sum.resident);
   total.shared = std::max(total.shared, sum.shared);
   total.device = std::max(total.device, sum.device);
-  sum = std::move(total);  // its stretches are already those of the whole run
+  sum = std::move(total);  // its stretches already cover the whole run
 }
 
 std::optional<NetworkSum> network_of(const StepReport& report) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causes that slow all ranks: a core that one of them shares, more work, tiny buckets, memory that runs out.
+// The causes that slow all ranks: a core that one rank shares, more work, tiny buckets, memory that runs out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::string since_words(const Ranks& ranks, std::int64_t rank) {
   return step ? fmt::format(" since step {}", text::thousands(*step)) : "";
 }
 
-/// The part in which the rank loses most against the others.
+/// Returns the part in which the rank loses most in comparison with the other ranks.
 const char* slower_part(const Ranks& ranks, std::int64_t index) {
   const RankFigures& rank = ranks[static_cast<std::size_t>(index)];
   const char* name = "";
@@ -95,7 +95,7 @@ std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& 
 
 std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings) {
   if (ranks.size() < 2 || settings.bucket_cap_mb >= kDefaultBucketMb) return std::nullopt;
-  // All wait for the rank that waits least: its own wait is communication.
+  // All ranks wait for the rank that waits least, whose own wait is communication.
   const auto least = std::min_element(ranks.begin(), ranks.end(), [](const RankFigures& a, const RankFigures& b) {
     return a.share(StepPart::kExposed) < b.share(StepPart::kExposed);
   });

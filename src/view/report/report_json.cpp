@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step report as JSON: for the exchange between ranks, for log.jsonl and summary.json, and for the doctor.
+// The step report as JSON, for the exchange between ranks, log.jsonl, summary.json, and the doctor.
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -52,7 +52,7 @@ Json json_of(const RankFigures& rank) {
           {"stretches", std::move(stretches)}};
 }
 
-/// Values that are not finite become null.
+/// Returns a number; null is a value that is not finite.
 double number_of(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
@@ -101,7 +101,7 @@ RankFigures rank_of(const Json& json) {
   return rank;
 }
 
-/// A newer version may have more causes; their words are kept.
+/// A newer version may have more causes; their texts are kept.
 Cause cause_of(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(Cause::kMemory); ++i) {
     if (name == name_of(static_cast<Cause>(i))) return static_cast<Cause>(i);
@@ -118,7 +118,7 @@ Finding finding_of(const Json& json) {
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-/// Returns the result of `make` for the object in `text`; none if that is not as expected.
+/// Returns the result of `make` for the object in `text`; none if the object has a different form.
 template <class Make>
 auto parse(std::string_view text, Make make) -> std::optional<decltype(make(Json()))> {
   const Json json = json_or_null(text);
@@ -140,7 +140,7 @@ std::string to_json(const StepReport& report) {
   Json ranks = Json::array();
   for (const RankFigures& rank : report.ranks) {
     Json object = json_of(rank);
-    object.erase("stretches");  // the findings have their content
+    object.erase("stretches");  // the findings already use them
     ranks.push_back(std::move(object));
   }
   Json findings = Json::array();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step report as lines for a person.
+// Writes the step report as lines for a person.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,10 +33,10 @@ bool is_shown(StepPart part, const Ranks& ranks) {
                      [part](const RankFigures& rank) { return rank.time_in(part) >= 0.005 * rank.seconds; });
 }
 
-// A smaller share does not explain a slow step.
+// A part with a smaller share does not explain a slow step.
 constexpr double kMuch = 0.1;
 
-/// A part's rank among those to leave out if the table is too wide; 0: it stays.
+/// Returns a part's position among the columns to leave out if the table is too wide; 0: it stays.
 int left_out_as(StepPart part, const Ranks& ranks) {
   if (part == StepPart::kOther) {
     const bool is_much = std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& rank) {
@@ -71,7 +71,7 @@ std::vector<std::string> cells_of(const std::string& name, const RankFigures& ra
   return cells;
 }
 
-/// The ranks to show: all, or those for which the others wait.
+/// Returns the ranks to show: all, or the ranks for which the others wait.
 std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   std::vector<std::size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -83,7 +83,7 @@ std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   return order;
 }
 
-/// The median of every figure, for the ranks that have no line.
+/// Returns the median of every figure, for the ranks without a line.
 RankFigures median_rank(const Ranks& ranks) {
   RankFigures middle;
   const auto median = [&](const RankValue& figure) { return median_of(ranks, figure); };
@@ -97,7 +97,7 @@ RankFigures median_rank(const Ranks& ranks) {
   return middle;
 }
 
-/// Breaks `words` between words; the lines begin with `first` and then with as many spaces.
+/// Wraps `words` at spaces; the first line begins with `first`, later lines with as many spaces.
 std::string wrapped(const std::string& first, const std::string& words, int width) {
   std::string lines;
   std::string line = first;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of the step report: each looks for one cause in the figures and returns it, or none. Pure.
+// The rules of the step report: each is a pure function that looks for one cause in the figures and returns it, or
+// none.
 //
-// A rule has to be right rather than quick: it compares ranks with each other if it can, so that load that hits all
-// alike is no finding.
+// A rule prefers to be right over being early. It compares ranks with each other if it can, so that load that affects
+// all ranks alike is not a finding.
 #pragma once
 
 #include <functional>
@@ -17,44 +18,43 @@ namespace lockstep::view {
 inline constexpr std::int64_t kFewestSteps = 20;
 inline constexpr double kShortestSeconds = 1.0;
 
-// Steps that wait less lose less than a change of settings costs, and the starts of epochs alone cost some percent.
+// Steps that wait less lose too little to change settings, and the starts of epochs alone cost some percent.
 inline constexpr double kMuchWaiting = 0.15;
-// Workers rest while the queue of batches is full; those that a step waits for hardly rest.
+// Workers rest while the queue of batches is full. Workers for which a step waits hardly rest.
 inline constexpr double kAlwaysBusy = 0.7;
-// A worker that is neither on a core nor waiting for one is in a read, or another call that blocks.
+// A worker that neither runs nor waits for a core is in a read, or in another blocking call.
 inline constexpr double kMostlyBlocked = 0.5;
-// Ranks with equal loads wait for the slowest by chance; the batches of that one cost as much as the others'.
+// With equal loads one rank is the slowest by chance, but its batches cost as much as the other ranks'.
 inline constexpr double kCostlierBatch = 1.5;
-// If workers already wait for a core, more of them would not help.
+// If workers already wait for a core, more workers would not help.
 inline constexpr double kOftenDelayed = 0.3;
-// The idle part of a core that is certain: measured use of cores differs by some percent.
+// The least idle part of a core that is certain, because the measured use of cores varies by some percent.
 inline constexpr double kSpareCores = 0.25;
-// The share of the cores in use that counts as all of them.
+// The share of cores in use that counts as all cores.
 inline constexpr double kAllCores = 0.85;
 
-// A fair share of a core with one other process is half of it; under other load on the host a rank is a fifth behind by
-// chance.
+// Two processes on a core get half of it each. Under other load on the host a rank may be a fifth slower by chance.
 inline constexpr double kSharedCore = 0.25;
 inline constexpr double kSlowerRank = 1.1;
 // CPU time of equal work differs by up to some 10 % between cores that share caches.
 inline constexpr double kMoreWork = 1.2;
-// On cores that other programs use as well, CPU time differs by half, through caches and hyperthreads.
+// On cores that other programs also use, CPU time differs by half, because of caches and hyperthreads.
 inline constexpr double kMuchMoreWork = 1.6;
 inline constexpr double kCrowdedHost = 0.1;
-// Load comes and goes; more work stays.
+// Other load comes and goes, but more work remains.
 inline constexpr std::int64_t kFewestStretches = 3;
 inline constexpr double kMostStretches = 0.8;
-// The others' wait is the cost of unequal work.
+// The other ranks' wait from which on unequal work is worth a change.
 inline constexpr double kWorthEvening = 0.08;
 
-// Below this size a bucket's fixed costs are noticeable beside its bytes (docs/design/ddp.md).
+// Below this size a bucket's fixed costs are noticeable in comparison with its bytes (docs/design/ddp.md).
 inline constexpr double kTinyBucket = 2.0 * (1 << 20);
 inline constexpr std::int64_t kManyBuckets = 8;
-// The remedy is one setting, which has been changed: it is worth less waiting than the others.
+// The remedy is only to reset one changed setting, so less waiting is enough than for other findings.
 inline constexpr double kWorthLargerBuckets = 0.08;
 inline constexpr std::int64_t kDefaultBucketMb = 25;
 
-// A step's peak easily exceeds the memory held at its end by this share.
+// The peak of a step easily exceeds the memory at its end by this share.
 inline constexpr double kLeastFree = 0.05;
 
 using Ranks = std::vector<RankFigures>;
@@ -62,7 +62,7 @@ using RankValue = std::function<double(const RankFigures&)>;
 
 [[nodiscard]] inline double percent(double share) { return 100 * share; }
 
-/// Returns the median of `figure` over the ranks, without rank `but` (-1: none); of two values the lower one.
+/// Returns the median of `figure` over the ranks except rank `but` (-1: all ranks); the lower of two middle values.
 [[nodiscard]] double median_of(const Ranks& ranks, const RankValue& figure, std::int64_t but = -1);
 /// Returns the index of the rank with the largest `figure`.
 [[nodiscard]] std::int64_t largest(const Ranks& ranks, const RankValue& figure);
@@ -72,7 +72,7 @@ using RankValue = std::function<double(const RankFigures&)>;
 [[nodiscard]] double blocked_share(const RankFigures& rank);
 [[nodiscard]] double delayed_share(const WorkerFigures& workers);
 [[nodiscard]] bool is_always_busy(const RankFigures& rank);
-/// Returns the number of cores that `rank` may use and the run does not.
+/// Returns the number of cores that `rank` may use and that the run does not use.
 [[nodiscard]] double spare_cores(const Ranks& ranks, const RankFigures& rank);
 
 [[nodiscard]] std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& settings);
@@ -84,12 +84,13 @@ using RankValue = std::function<double(const RankFigures&)>;
 [[nodiscard]] std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings);
 [[nodiscard]] std::optional<Finding> find_little_memory(const Ranks& ranks, const ReportSettings& settings);
 
-/// Returns true if `rank` has cost `ratio` of the others' median in most stretches, at least since it became slower.
+/// Returns true if the cost of `rank` was at least `ratio` times the others' median in most stretches, or in most since
+/// it became slower.
 [[nodiscard]] bool is_steady(const Ranks& ranks, std::int64_t rank, double ratio,
                              const std::function<double(const Stretch&)>& cost);
 
-/// Returns the first step from which on `rank` has been slower than the others; none if it always was, or the stretches
-/// do not show it.
+/// Returns the step from which on `rank` has been slower than the other ranks; none if it always was, or if the
+/// stretches do not show it.
 [[nodiscard]] std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
                                                        const std::function<double(const Stretch&)>& cost);
 

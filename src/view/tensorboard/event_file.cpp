@@ -27,15 +27,15 @@ std::string host_name() {
   return host[0] == '\0' ? "localhost" : host;
 }
 
-/// Returns the number behind the prefix of an event file's name; 0 if it is none.
+/// Returns the number after the prefix of an event file's name; 0 for any other name.
 std::int64_t time_in(std::string_view name) {
   std::int64_t time = 0;
   if (name.starts_with(kPrefix)) std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), time);
   return time;
 }
 
-/// TensorBoard reads a folder's files in the order of their names, so the name's time is later than that of every file
-/// there, whatever the clock says.
+/// TensorBoard reads a folder's files in the order of their names, so the time in the name is later than in all
+/// existing names, even if the clock is behind.
 std::string new_name(const std::vector<std::string>& there) {
   auto time = static_cast<std::int64_t>(wall_time());
   for (const std::string& name : there) time = std::max(time, time_in(name) + 1);
@@ -61,7 +61,7 @@ EventFile::~EventFile() {
   try {
     flush();
   } catch (const Error&) {
-    // The disk refused some points at the end of a run that ended for another reason.
+    // The disk refused the last points, but the run does not end because of that.
   }
 }
 
@@ -98,7 +98,7 @@ void EventFile::add(std::int64_t step, int field, std::string_view message) {
 
 void EventFile::flush() {
   if (gathered_.empty() || is_broken_) return;
-  is_broken_ = true;  // unless the write succeeds
+  is_broken_ = true;  // reset if the write succeeds
   file_->append(gathered_.data(), gathered_.size());
   is_broken_ = false;
   gathered_.clear();

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kSmallest = 1e-12;
 constexpr double kGrowth = 1.1;
-constexpr int kSide = 776;  // limits on one side of 0: the last is above 1e20
+constexpr int kSide = 776;  // limits on one side of 0; the last is above 1e20
 
 const std::array<double, kSide>& limits_of_a_side() {
   static const auto kLimits = [] {
@@ -32,7 +32,7 @@ int at_least(double magnitude) {
   static const double kScale = 1 / std::log2(kGrowth);
   static const double kOffset = std::log2(kSmallest);
   const auto& limits = limits_of_a_side();
-  // The logarithm is right up to rounding; the neighbours decide.
+  // The logarithm may be off by rounding, so the neighbouring limits are compared.
   const double guess = (static_cast<double>(std::log2(static_cast<float>(magnitude))) - kOffset) * kScale;
   int i = std::clamp(static_cast<int>(guess), 0, kSide - 1);
   while (i > 0 && limits[static_cast<std::size_t>(i - 1)] >= magnitude) --i;
@@ -43,8 +43,8 @@ int at_least(double magnitude) {
 // Buckets: kSide below 0, from the largest magnitude to the smallest; then one around 0, then kSide above it.
 constexpr std::size_t kBuckets = 2 * kSide + 1;
 
-/// Bucket i ends at limit i, which it includes. Above 0 that is the first limit that is at least the value; below 0 the
-/// last one whose magnitude is at most the value's.
+/// Returns the bucket of a value. Bucket i ends at limit i, inclusive. Above 0 its limit is the first limit that is at
+/// least the value; below 0 it is the last limit whose magnitude is at most the value's.
 std::size_t bucket_of(double value) {
   constexpr auto kZero = static_cast<std::size_t>(kSide);
   if (value == 0) return kZero;
@@ -75,14 +75,14 @@ Histogram histogram_of(const float* values, std::size_t size) {
     result.sum_squares += value * value;
     counts[bucket_of(value)] += 1;
   }
-  // Readers draw a bucket from its neighbour's limit on, so an empty one precedes each group of full ones.
+  // Readers draw a bucket from the previous bucket's limit on, so an empty bucket precedes each group of full buckets.
   for (std::size_t i = 0; i < kBuckets; ++i) {
     const bool is_followed = i + 1 < kBuckets && counts[i + 1] > 0;
     if (counts[i] == 0 && !is_followed) continue;
     result.limits.push_back(limit_of(i));
     result.counts.push_back(counts[i]);
   }
-  if (result.limits.empty()) {  // TensorBoard takes no histogram without buckets
+  if (result.limits.empty()) {  // TensorBoard does not accept a histogram without buckets
     result.limits.push_back(0);
     result.counts.push_back(0);
   }

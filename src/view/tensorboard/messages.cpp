@@ -23,7 +23,7 @@ constexpr std::array<std::uint32_t, 256> make_table() {
 
 constexpr auto kTable = make_table();
 
-/// TFRecord rotates a checksum and adds a constant, so that a checksum over bytes that hold checksums stays a good one.
+/// TFRecord rotates a checksum and adds a constant, because a CRC over bytes that contain CRCs is weak.
 std::uint32_t masked(std::uint32_t crc) { return ((crc >> 15U) | (crc << 17U)) + 0xA282EAD8U; }
 
 template <class Number>
@@ -37,7 +37,7 @@ using Writer = protozero::pbf_writer;
 enum DataClass : std::int32_t { kTensorClass = 2 };
 constexpr std::int32_t kStringType = 7;  // DataType DT_STRING
 
-/// Writes one value of a Summary, whose own fields `fill` adds.
+/// Writes a value of a Summary; `fill` adds its further fields.
 template <class Fill>
 void add_value(Writer& summary, std::string_view tag, Fill&& fill) {
   Writer value(summary, 1);
@@ -45,7 +45,7 @@ void add_value(Writer& summary, std::string_view tag, Fill&& fill) {
   fill(value);
 }
 
-/// SummaryMetadata: the plug-in of the value, and the plug-in's own data.
+/// Writes SummaryMetadata: the plug-in of the value, and the plug-in's own data.
 void add_plugin(Writer& value, std::string_view name, std::string_view content) {
   Writer metadata(value, 9);
   Writer plugin(metadata, 1);
@@ -53,7 +53,7 @@ void add_plugin(Writer& value, std::string_view name, std::string_view content) 
   if (!content.empty()) plugin.add_bytes(2, content.data(), content.size());
 }
 
-/// A Summary with one value of the plug-in hparams, all of it in the metadata.
+/// Returns a Summary with one value of the plug-in hparams, which is all in the metadata.
 std::string hparams_bytes(std::string_view tag, int field, std::string_view content) {
   std::string data;
   Writer(data).add_message(static_cast<protozero::pbf_tag_type>(field), content.data(), content.size());
@@ -63,7 +63,7 @@ std::string hparams_bytes(std::string_view tag, int field, std::string_view cont
   return bytes;
 }
 
-/// google.protobuf.Value.
+/// Returns a google.protobuf.Value.
 std::string value_bytes(const HyperParameters::value_type::second_type& value) {
   std::string bytes;
   Writer writer(bytes);
@@ -73,7 +73,7 @@ std::string value_bytes(const HyperParameters::value_type::second_type& value) {
   return bytes;
 }
 
-/// The plug-in's DataType: string, bool or float64.
+/// Returns the plug-in's DataType: string, bool or float64.
 std::int32_t kind_of(const HyperParameters::value_type::second_type& value) {
   return std::holds_alternative<std::string>(value) ? 1 : std::holds_alternative<bool>(value) ? 2 : 3;
 }
@@ -86,7 +86,7 @@ std::int32_t big_endian(std::string_view bytes, std::size_t at, std::size_t size
   return static_cast<std::int32_t>(value & 0x7FFFFFFFU);
 }
 
-/// Reads a JPEG's segments up to the one with its size.
+/// Reads a JPEG's segments up to the segment with its size.
 std::optional<ImageKind> jpeg_kind(std::string_view bytes) {
   for (std::size_t at = 2; at + 9 <= bytes.size() && encoded_byte(bytes, at) == 0xFF;) {
     const unsigned mark = encoded_byte(bytes, at + 1);
@@ -200,7 +200,7 @@ std::string hparams_start_bytes(const HyperParameters& settings, std::string_vie
   std::string info;
   Writer writer(info);
   for (const auto& [name, value] : settings) {
-    Writer entry(writer, 1);  // of a map
+    Writer entry(writer, 1);  // an entry of a map
     entry.add_string(1, name);
     entry.add_message(2, value_bytes(value));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol buffers of an event file: those of TensorBoard's event.proto, summary.proto and its plug-in hparams, as
-// bytes, and TFRecord, the frame around each record: length, payload, and a checksum of each. Pure functions.
+// The bytes of an event file: the protocol buffers of TensorBoard's event.proto, summary.proto and plug-in hparams, and
+// TFRecord, the frame around each record (length, payload, and a checksum of each). Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::view {
 
-/// CRC-32C (Castagnoli) of `bytes`.
+/// Returns the CRC-32C (Castagnoli) of `bytes`.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 
 /// Appends a whole record to `out`.
@@ -24,7 +24,7 @@ constexpr int kFileVersion = 3;
 constexpr int kSummary = 5;
 constexpr int kSessionLog = 7;
 
-/// Returns an Event whose field `field` is `content`: text, or the bytes of a message.
+/// Returns an Event whose field `field` is `content`, a text or the bytes of a message.
 [[nodiscard]] std::string event_bytes(double wall_time, std::int64_t step, int field, std::string_view content);
 
 /// Returns SessionLog START: earlier points from the event's step on are void.
@@ -38,13 +38,13 @@ struct ImageKind {
   std::int32_t width = 0;
   std::int32_t height = 0;
 };
-/// Returns the size in the head of a PNG or JPEG file; none if it is neither.
+/// Returns the size from the header of a PNG or JPEG file; none if it is neither.
 [[nodiscard]] std::optional<ImageKind> image_kind(std::string_view encoded);
 [[nodiscard]] std::string image_bytes(std::string_view tag, const ImageKind& kind, std::string_view encoded);
 
 [[nodiscard]] std::string hparams_start_bytes(const HyperParameters& settings, std::string_view group, double time);
 [[nodiscard]] std::string hparams_end_bytes(bool success, double time);
-/// Names the columns of the page HPARAMS.
+/// Returns the columns of the page HPARAMS.
 [[nodiscard]] std::string hparams_columns_bytes(const HyperParameters& settings,
                                                 const std::vector<std::string>& metrics, double time);
 

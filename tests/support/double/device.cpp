@@ -120,7 +120,7 @@ struct Pinned final : c10::Allocator {
   [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
 };
 
-/// The questions of libtorch's CPU part to its CUDA part.
+/// The interface through which libtorch's CPU part calls its CUDA part.
 struct Hooks final : at::CUDAHooksInterface {
   explicit Hooks(at::CUDAHooksArgs /*none*/) {}
   void initCUDA() const override {}

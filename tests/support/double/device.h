@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Make-believe GPUs for a libtorch 1.13 without CUDA. Their type is cuda, so that all code takes the way of a GPU:
-// tensors lie in the host's memory, operators are the CPU's in the order of their stream, streams have threads, and the
-// ledger knows who may touch what. A program that links them has them all the time.
+// Make-believe GPUs for a libtorch 1.13 without CUDA. Their device type is cuda, so that all code runs as for a GPU:
+// tensors are in the host's memory, the CPU's operators run in the order of their stream, streams have threads, and the
+// ledger checks the order of memory accesses. A program that links them has them from start to end.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,7 +12,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// Their number: LOCKSTEP_DOUBLE_GPUS, 1 if it is not set, 8 at most.
+/// The number of make-believe GPUs: LOCKSTEP_DOUBLE_GPUS, 1 if it is not set, at most 8.
 [[nodiscard]] int gpu_count();
 
 /// The calling thread's GPU.
@@ -34,8 +34,8 @@ class OnGpu {
 
 [[nodiscard]] bool is_pinned(const void* data);
 
-/// Registers guard, hooks and operators. Call it before main(): libtorch asks for devices once. Returns: false if
-/// libtorch has its own CUDA.
+/// Registers guard, hooks and operators. Call it before main(), because libtorch looks for devices once. Returns false
+/// if libtorch has its own CUDA.
 bool register_gpus();
 
 }  // namespace lockstep::testing::make_believe

@@ -10,7 +10,7 @@ namespace lockstep::testing::make_believe {
 
 [[nodiscard]] std::unique_ptr<tensor::DeviceGraph> make_graph();
 
-/// The same as tensor::is_recording.
+/// Does the same as tensor::is_recording().
 [[nodiscard]] bool is_recording();
 
 }  // namespace lockstep::testing::make_believe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of a stream: work that a thread does in order.
+// The queue of a stream, whose work a thread does in order.
 #pragma once
 
 #include <condition_variable>
@@ -11,19 +11,19 @@
 
 namespace lockstep::testing::make_believe {
 
-/// Lives as long as the process, like its thread.
+/// A queue and its thread, which live as long as the process.
 class Lane {
  public:
-  /// Blocks: while LOCKSTEP_DOUBLE_QUEUE pieces of work wait (1024 by default).
+  /// Adds work. Blocks: while LOCKSTEP_DOUBLE_QUEUE pieces of work (1024 by default) wait.
   void push(std::function<void()> work);
-  /// The number of pieces of work so far.
+  /// The number of pieces of work added so far.
   [[nodiscard]] std::uint64_t pushed();
-  /// True if the first `count` are done. Throws: the error of one of them, as a device reports errors later.
+  /// True if the first `count` pieces are done. Throws: the error of a piece, because a device reports errors later.
   [[nodiscard]] bool reached(std::uint64_t count);
   void wait(std::uint64_t count);
   [[nodiscard]] bool is_idle();
 
-  /// For its lifetime the calling thread works in the lane's order: after all present work, before all later work.
+  /// During its lifetime the calling thread works in the lane's order: after all present work, before all later work.
   class Turn {
    public:
     explicit Turn(Lane& lane);

@@ -10,13 +10,13 @@
 namespace lockstep::testing::make_believe {
 namespace {
 
-/// The calling thread's knowledge from events that it queried.
+/// The progress that the calling thread knows from events that it queried.
 Clock& seen_here() {
   static thread_local Clock clock;
   return clock;
 }
 
-/// An operator may get the same memory twice, to read and to write.
+/// Merges accesses, because an operator may get the same memory twice, to read and to write.
 std::vector<Access> merged(const std::vector<Access>& accesses) {
   std::vector<Access> found;
   for (const Access& access : accesses) {

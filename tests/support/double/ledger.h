@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the order of accesses to memory. Each stream has a vector clock; each operation notes its reads and writes.
-// Two operations, one of which writes, need an event or a wait of the host between them. The ledger finds a missing one
-// even if the times happened to be right.
+// Two operations, one of which writes, need an event or a wait of the host between them. The ledger finds a missing
+// synchronisation even if the operations happened to run in the right order.
 #pragma once
 
 #include <cstddef>
@@ -27,34 +27,34 @@ class Clock {
   std::vector<std::uint64_t> ticks_;
 };
 
-/// One per process. Thread-safe: yes. Streams are numbers from 0 on.
+/// The ledger of the process. Streams are numbers from 0 on. Thread-safe: yes.
 class Ledger {
  public:
   static Ledger& instance();
 
   int add_stream(std::string name);
   void run(int stream, const std::string& name, const std::vector<Access>& accesses);
-  /// Returns the progress that an event recorded now stands for.
+  /// Returns the progress of an event that is recorded now.
   [[nodiscard]] Clock record(int stream);
   void hold(int stream, const Clock& clock);
   /// Notes that the calling thread has seen this progress.
   void seen(const Clock& clock);
-  /// Notes that the host has waited for it: all of its threads may rely on that.
+  /// Notes that the host has waited for this progress: all its threads may rely on it.
   void waited(const Clock& clock);
 
-  /// Notes memory as taken for a stream. After give_back(), later work of that stream may get it.
+  /// Notes that memory was allocated for a stream. After give_back(), later work of that stream may get it.
   void take(const void* begin, std::size_t bytes, int stream);
   void give_back(const void* begin);
-  /// Reports memory that is not taken: a graph's memory has to stay. Returns: false if there is any.
+  /// Reports memory that is not allocated, because a graph's memory must stay. Returns false if there is any.
   [[nodiscard]] bool has_taken(const std::string& name, const std::vector<Access>& accesses);
-  /// As Tensor::record_stream: keeps memory until the stream's work so far is over.
+  /// Does the same as Tensor::record_stream: keeps memory until the stream's work so far is done.
   void record_stream(const void* begin, int stream);
 
-  /// The most bytes taken at one time, on all GPUs of the process.
+  /// The most bytes allocated at one time, on all GPUs of the process.
   [[nodiscard]] std::int64_t peak();
   void restart_peak();
 
-  /// The races since the last call, one line each; they are printed to standard error, too.
+  /// The races since the last call, one line each; they are also printed to standard error.
   [[nodiscard]] std::vector<std::string> take_races();
 
  private:

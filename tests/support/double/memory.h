@@ -12,10 +12,10 @@
 
 namespace lockstep::testing::make_believe {
 
-/// Returns the CPU twin of a GPU tensor; a CPU tensor is its own.
+/// Returns the CPU twin of a GPU tensor; a CPU tensor is its own twin.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& value);
 
-/// Returns the same twin. It keeps the bytes but not the GPU's hold on them: the ledger sees them given back.
+/// Returns the same twin, which keeps the bytes but not the GPU's allocation: for the ledger they are given back.
 [[nodiscard]] at::Tensor without_gpu(const at::Tensor& twin);
 
 /// The bytes that a tensor spans.
@@ -24,15 +24,15 @@ namespace lockstep::testing::make_believe {
 /// The tensors of one operator call: GPU tensors as CPU tensors, and back.
 class Twins {
  public:
-  /// The same tensor has the same twin, so that views and in-place results come back as such.
+  /// Returns the twin. The same tensor has the same twin, so that views and in-place results remain such.
   at::Tensor there(const at::Tensor& value);
   at::Tensor back(const at::Tensor& value, const c10::Device& gpu, int stream);
   [[nodiscard]] bool is_twin(const at::Tensor& value) const;
-  /// Takes over the new sizes of tensors that an operator resized.
+  /// Copies the new sizes of tensors that an operator resized.
   void settle(int stream);
 
  private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;  ///< the GPU's, the CPU's
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;  ///< GPU tensor, CPU tensor
 };
 
 }  // namespace lockstep::testing::make_believe

@@ -45,7 +45,7 @@ const std::set<std::string>& waiting_operators() {
   return names;
 }
 
-/// In-place operators that change what a tensor looks like.
+/// In-place operators that change a tensor's shape or storage.
 const std::set<std::string>& reshaping_operators() {
   static const std::set<std::string> names = {"aten::resize_",    "aten::resize_as_", "aten::set_",
                                               "aten::t_",         "aten::squeeze_",   "aten::unsqueeze_",
@@ -55,10 +55,10 @@ const std::set<std::string>& reshaping_operators() {
 
 /// The facts in an operator's schema.
 struct Traits {
-  bool is_view = false;      ///< touches no memory
-  bool can_be_late = false;  ///< its results are tensors of the caller, which need not wait for it
+  bool is_view = false;      ///< does not access memory
+  bool can_be_late = false;  ///< its results are the caller's tensors, so the caller need not wait
   bool makes_empty = false;  ///< its results have no values yet
-  bool may_resize = false;   ///< its results, unless they are among its inputs
+  bool may_resize = false;   ///< may resize its results, unless they are among its inputs
   bool waits = false;
   std::vector<bool> writes = {};
 };
@@ -111,7 +111,7 @@ void change_tensors(c10::IValue& value, const Change& change) {
   }
 }
 
-/// Counts masks among the indices first, and copies indices of the host.
+/// Notes waits for indices: masks must be counted first, and indices on the host are copied.
 bool note_indices(const c10::IValue& value) {
   bool waits = false;
   if (!value.isOptionalTensorList()) return waits;
@@ -166,7 +166,7 @@ class Call {
   [[nodiscard]] const std::string& name() const { return op_.schema().name(); }
   [[nodiscard]] c10::IValue& argument(std::size_t i) { return stack_[stack_.size() - traits_.writes.size() + i]; }
 
-  /// An in-place operator may arrive as one whose given result is one of its inputs.
+  /// True if the call can run later. An in-place operator may be called as an out= operator whose result is an input.
   [[nodiscard]] bool can_be_late() const {
     if (!traits_.can_be_late || waits_) return false;
     const auto is_input = [&](const at::Tensor& own) {
@@ -215,7 +215,7 @@ class Call {
     });
   }
 
-  /// Each replay computes into the results' present memory.
+  /// Records the call: each replay computes into the results' present memory.
   void record(DeviceStream& stream, Recording& recording) {
     if (waits_) recording.refuse_to_wait();
     const bool computes = !traits_.is_view && !traits_.makes_empty;
@@ -295,20 +295,21 @@ class Call {
   Stack& stack_;
   const Traits& traits_;
   bool waits_;
-  bool mixes_ = false;  ///< the host's tensors are among them
+  bool mixes_ = false;  ///< true: the host's tensors are among the arguments
   Twins twins_;
   std::optional<int> index_;
   int gpu_ = 0;
   std::vector<Access> accesses_;
   std::vector<at::Tensor> read_;
-  std::vector<at::Tensor> own_;  ///< those that it writes
+  std::vector<at::Tensor> own_;  ///< tensors that it writes
 };
 
 void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack).run(); }
 
-// Operators other than the CPU's -----------------------------------------------------------------------------------
+// Operators with their own implementation
+// -----------------------------------------------------------------------------------
 
-/// CUDA copies this much pageable memory at once; for more it waits until the stream is done.
+/// CUDA copies this much pageable memory without a wait; for more it waits until the stream is done.
 constexpr std::size_t kStagedBytes = std::size_t{64} << 10;
 
 /// True if the host waits for this copy; notes the kind of wait.
@@ -342,7 +343,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   // Pageable memory is read at once.
   const bool is_read_now = from.is_cpu() && !waits && !is_pinned(from.storage().data());
   at::Tensor to = on_host(self);
-  // If the host reads before the copy is over, it must get wrong values.
+  // If the host reads before the copy is done, it must get wrong values.
   if (self.is_cpu() && !waits && self.is_contiguous())
     std::memset(self.data_ptr(), 0xff, static_cast<std::size_t>(self.nbytes()));
   const at::Tensor source = is_read_now ? from.clone() : on_host(from);
@@ -384,7 +385,7 @@ at::Tensor pinned(const at::Tensor& self, c10::optional<at::Device> /*on*/) {
   return at::empty(self.sizes(), self.options().pinned_memory(true)).copy_(self);
 }
 
-/// libtorch 1.13 has it only for CUDA.
+/// Unscales gradients, for which libtorch 1.13 has only a CUDA kernel.
 void unscale(at::TensorList values, at::Tensor& found_inf, const at::Tensor& factor) {
   DeviceStream& stream = stream_of(current_stream(found_inf.device()));
   std::vector<Access> accesses = {span_of(found_inf, true), span_of(factor, false)};
@@ -412,7 +413,7 @@ void register_operators() {
   aten.impl("is_pinned", &is_pinned_tensor);
   aten.impl("_pin_memory", &pinned);
   aten.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
-  // The fallback may not reach a CPU kernel here: libtorch chooses between the kernels of devices.
+  // Registered separately: for these operators libtorch chooses a device's kernel before the fallback is called.
   for (const char* name : {"convolution", "convolution_backward"}) {
     aten.impl(name, CppFunction::makeFromBoxedFunction<&run_operator>());
   }

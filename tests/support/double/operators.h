@@ -4,7 +4,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// Registers them with libtorch's dispatcher, for the life of the process.
+/// Registers the operators with libtorch's dispatcher, for the life of the process.
 void register_operators();
 
 }  // namespace lockstep::testing::make_believe

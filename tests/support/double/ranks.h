@@ -19,14 +19,14 @@
 
 namespace lockstep::testing {
 
-/// The ranks of one host with as many GPUs. In `env`, LOCKSTEP_DOUBLE_DELAY_US makes copies and collectives begin late;
-/// LOCKSTEP_DOUBLE_FAULT is a fault of support/double/nccl/order.h.
+/// The options for `world` ranks on one host, each with a GPU. In `env`, LOCKSTEP_DOUBLE_DELAY_US delays copies and
+/// collectives; LOCKSTEP_DOUBLE_FAULT is a fault of support/double/nccl/order.h.
 [[nodiscard]] RanksOptions ranks_on_gpus(int world, std::map<std::string, std::string> env = {});
 
 /// Returns how often this rank has replayed a graph.
 [[nodiscard]] int found_replays();
 
-/// Returns this rank's accesses on a GPU without a needed wait, since the last call.
+/// Returns this rank's accesses on a GPU that lacked a needed wait, since the last call.
 [[nodiscard]] std::vector<std::string> found_races();
 
 }  // namespace lockstep::testing

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records the work of a make-believe GPU's streams, with CUDA's rules: a stream that waits for an event of a recorded
-// stream is recorded as well, and has to be joined again; meanwhile the host neither waits nor queries; only the
-// streams of a recording can wait for its events.
+// stream is also recorded, and must be joined again; during the recording the host must neither wait nor query; only
+// the streams of a recording can wait for its events.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -23,10 +23,10 @@ namespace lockstep::testing::make_believe {
 
 class DeviceStream;
 
-/// Throws if the calling thread has begun a recording: it must neither wait for a GPU nor query it.
+/// Throws if the calling thread has begun a recording, and so must neither wait for a GPU nor query it.
 void refuse_in_recording();
 
-/// Thread-safe: yes.
+/// A recording of one or more streams. Thread-safe: yes.
 class Recording : public std::enable_shared_from_this<Recording> {
  public:
   Recording() = default;
@@ -36,7 +36,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
 
   /// Lets the calling thread record `origin` until end() or abandon().
   void begin(DeviceStream& origin);
-  /// Throws: if a stream was not joined, or a rule was broken before.
+  /// Ends the recording. Throws: if a stream was not joined, or a rule was broken before.
   void end();
   void abandon();
 
@@ -49,15 +49,15 @@ class Recording : public std::enable_shared_from_this<Recording> {
   [[noreturn]] void refuse(const std::string& why);
   [[noreturn]] void refuse_to_wait();
 
-  // Operators compute while they are recorded, because their results need a size. The values do not stay.
-  /// Keeps the memory that an operation would write.
+  // Operators compute while they are recorded, because their results need a size. These values are restored.
+  /// Saves the memory that an operation would write.
   void save(const std::vector<Access>& accesses);
   /// Keeps new memory of the recording. Only replays give it values.
   void own(const at::Storage& made);
-  /// Notes that the work draws random numbers: the caller's thread has to do it at once.
+  /// Notes that the work draws random numbers: the caller's thread must do it at once.
   void note_draw() { draws_ = true; }
 
-  /// Puts the whole recording on the stream.
+  /// Enqueues the whole recording on the stream.
   void replay(DeviceStream& stream);
   /// The number of calls of replay() in this process.
   [[nodiscard]] static int replays();
@@ -67,14 +67,14 @@ class Recording : public std::enable_shared_from_this<Recording> {
   struct Step {
     Kind kind = Kind::kWork;
     std::size_t branch = 0;
-    std::size_t mark = 0;  ///< of kMark and kHold
+    std::size_t mark = 0;  ///< index of the mark, for kMark and kHold
     std::string name = {};
     std::vector<Access> accesses = {};
     std::function<void()> work = {};
   };
   struct Branch {
     DeviceStream* stream = nullptr;
-    int number = 0;  ///< in the ledger; the first one's is the replaying stream's
+    int number = 0;  ///< number of the branch's stream in the ledger; for the first branch the replaying stream
     Clock clock = {};
   };
   [[nodiscard]] std::size_t branch_of(DeviceStream& stream);
@@ -87,10 +87,10 @@ class Recording : public std::enable_shared_from_this<Recording> {
   std::atomic<bool> draws_{false};
   bool over_ = false;
   std::vector<Step> steps_;
-  std::vector<Branch> branches_;  ///< the first is that of the origin
-  std::vector<Clock> marks_;      ///< the branches' work before each mark
+  std::vector<Branch> branches_;  ///< branches; the first is the origin's
+  std::vector<Clock> marks_;      ///< work of the branches before each mark
   std::vector<std::pair<void*, std::string>> saved_;
-  std::map<const void*, std::size_t> own_;  ///< bytes, by address
+  std::map<const void*, std::size_t> own_;  ///< sizes in bytes, by address
   std::vector<at::Storage> kept_;
   Clock replayed_;
 };

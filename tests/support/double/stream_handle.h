@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The view that the make-believe NCCL, a separate library, has of a make-believe GPU's stream. It is behind the pointer
-// that Lockstep passes to NCCL as a cudaStream_t.
+// The interface to a make-believe GPU's stream for the make-believe NCCL, a separate library. Lockstep passes a pointer
+// to it to NCCL as a cudaStream_t.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// Memory that an operation reads, or writes.
+/// Memory that an operation reads or writes.
 struct Access {
   const void* begin = nullptr;
   std::size_t bytes = 0;
@@ -24,8 +24,8 @@ class StreamHandle {
   StreamHandle(const StreamHandle&) = delete;
   StreamHandle& operator=(const StreamHandle&) = delete;
 
-  /// Puts work after the stream's present work. The stream's thread does it after the delay in
-  /// LOCKSTEP_DOUBLE_DELAY_US. Thread-safe: yes.
+  /// Adds work after the stream's present work. The stream's thread does it after the delay LOCKSTEP_DOUBLE_DELAY_US.
+  /// Thread-safe: yes.
   /// If the stream is being recorded, each replay does the work instead: is_recording().
   virtual void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) = 0;
   [[nodiscard]] virtual bool is_recording() = 0;

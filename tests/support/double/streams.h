@@ -21,12 +21,12 @@ namespace lockstep::testing::make_believe {
 
 class DeviceStream;
 
-/// A place in a stream, kept by an event.
+/// A position in a stream, as an event records it.
 struct Marker {
   DeviceStream* stream = nullptr;
   std::uint64_t at = 0;
   Clock clock = {};
-  std::shared_ptr<Recording> recording = nullptr;  ///< `at` is a mark of it; null: the place is in no recording
+  std::shared_ptr<Recording> recording = nullptr;  ///< recording in which `at` is a mark; null: none
 };
 
 class DeviceStream final : public StreamHandle {
@@ -34,14 +34,14 @@ class DeviceStream final : public StreamHandle {
   explicit DeviceStream(const c10::Stream& stream);
 
   void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) override;
-  /// If the stream is idle, the calling thread does the work in the stream's order; else as enqueue().
+  /// Does the same as enqueue(), but if the stream is idle, the calling thread does the work in the stream's order.
   void enqueue_or_run(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work);
   [[nodiscard]] Marker mark();
   void hold(const Marker& marker);
-  /// Waits until all is done, like cudaStreamSynchronize.
+  /// Waits until all work is done, like cudaStreamSynchronize.
   void wait();
 
-  /// Later work goes into the recording; null: it is done again.
+  /// Sends later work into the recording; null: later work is done as usual.
   void record(std::shared_ptr<Recording> recording);
   [[nodiscard]] std::shared_ptr<Recording> recording();
   [[nodiscard]] bool is_recording() override { return recording() != nullptr; }
@@ -56,7 +56,7 @@ class DeviceStream final : public StreamHandle {
   std::shared_ptr<Recording> recording_;
 };
 
-/// The stream behind c10's.
+/// The stream for c10's stream.
 [[nodiscard]] DeviceStream& stream_of(const c10::Stream& stream);
 
 [[nodiscard]] bool is_done(const Marker& marker);

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Numbers by setting: {"size", {224, 224}}, {"p", {0.5}}.
+/// The numbers of each setting, by its name: {"size", {224, 224}}, {"p", {0.5}}.
 using AugmentationSettings = std::map<std::string, std::vector<double>>;
 
 /// One step and its name.
@@ -26,8 +26,7 @@ struct Augmentation {
 };
 
 /// Makes the built-in step `name`, such as "random_resized_crop", with `settings` and defaults for the rest.
-/// Throws: UsageError with the nearest name for an unknown step or setting, or for a wrong number of values of a
-///         setting.
+/// Throws: UsageError with the nearest name for an unknown step or setting, or for a wrong number of values.
 [[nodiscard]] Augmentation make_augmentation(std::string_view name, const AugmentationSettings& settings = {});
 
 /// Makes a step from text: "rotation degrees=20 p=0.5", "resize size=320,240".
@@ -37,11 +36,11 @@ struct Augmentation {
 /// Returns the names of all built-in steps, sorted.
 [[nodiscard]] std::vector<std::string> augmentation_names();
 
-/// Steps in order; it is itself a step of Compose. Thread-safe: a call is as safe as the steps.
+/// A sequence of steps, and itself a step of Compose. Thread-safe: calls are, if its steps are.
 /// Example: Augmentations chain; chain.add(make_augmentation("horizontal_flip", {{"p", {0.5}}}));
 class Augmentations {
  public:
-  /// Adds a step behind the others.
+  /// Appends a step.
   void add(Augmentation step) { steps_.push_back(std::move(step)); }
   /// Returns the steps, in the order in which they run.
   [[nodiscard]] const std::vector<Augmentation>& steps() const noexcept { return steps_; }

@@ -11,55 +11,53 @@
 
 namespace lockstep {
 
-/// Converts to gray by ITU-R 601 luma, with Pillow's bits. An encoded picture is decoded as gray directly.
+/// Converts to gray by ITU-R 601 luma, bit for bit as Pillow does. An encoded picture is decoded as gray directly.
 struct Gray {
-  std::int64_t channels = 1;  ///< 1, or 3 equal ones
+  std::int64_t channels = 1;  ///< 1, or 3 equal channels
 
   /// Throws: UsageError if channels is neither 1 nor 3; DataError naming the file that cannot be decoded.
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Multiplies every value by `factor`. This and the next three are the changes of ColorJitter, each with Pillow's bits.
-/// Gray pictures have no saturation and no hue. Units: factors, 1 changes nothing; hue as a part of the circle, -0.5 ..
-/// 0.5.
+/// Multiplies every value by `factor`. This function and the next three make the changes of ColorJitter, bit for bit as
+/// Pillow does. Gray pictures have neither saturation nor hue. Units: a factor of 1 changes nothing; the hue's shift is
+/// a fraction of the colour circle, -0.5 .. 0.5.
 void adjust_brightness(Image& image, double factor);
-/// Moves every value away from the mean of the picture's gray, or towards it.
+/// Multiplies every value's difference from the picture's mean gray by `factor`.
 void adjust_contrast(Image& image, double factor);
-/// Moves every value away from its pixel's gray, or towards it.
+/// Multiplies every value's difference from the gray of its pixel by `factor`.
 void adjust_saturation(Image& image, double factor);
-/// Turns the hue by a part of the circle.
+/// Shifts the hue by `turn`, a fraction of the colour circle.
 void adjust_hue(Image& image, double turn);
 
-/// Changes brightness, contrast, saturation and hue at random, in random order.
-/// Source: torchvision's ColorJitter.
+/// Changes brightness, contrast, saturation and hue at random, in random order. Source: torchvision's ColorJitter.
 struct ColorJitter {
   double brightness = 0.0;  ///< the factor is drawn from 1 - brightness (at least 0) .. 1 + brightness; 0: unchanged
-  double contrast = 0.0;    ///< the contrast's, drawn in the same way
-  double saturation = 0.0;  ///< the saturation's, drawn in the same way
-  double hue = 0.0;         ///< drawn from -hue .. hue
+  double contrast = 0.0;    ///< the contrast's factor is drawn in the same way
+  double saturation = 0.0;  ///< the saturation's factor is drawn in the same way
+  double hue = 0.0;         ///< the shift of the hue is drawn from -hue .. hue
   double p = 1.0;           ///< probability that the picture is changed
 
   /// The numbers that parameters() draws.
   struct Parameters {
     std::array<int, 4> order{0, 1, 2, 3};         ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
-    std::array<std::optional<double>, 4> values;  ///< factor of each change, in the order above; none: no change
+    std::array<std::optional<double>, 4> values;  ///< factor of each change, by its number above; none: no change
   };
-  /// Draws order and factors.
+  /// Draws the order and the factors.
   [[nodiscard]] Parameters parameters(SampleRandom& random) const;
-  /// Makes the drawn changes.
+  /// Makes the changes that parameters() drew.
   static void apply(AnnotatedImage& image, const Parameters& parameters);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
 /// Applies the distortions of SSD: brightness, contrast (first or last), saturation, hue and a permutation of the
-/// channels, each with probability `p`.
-/// Source: torchvision's RandomPhotometricDistort.
+/// channels, each with probability `p`. Source: torchvision's RandomPhotometricDistort.
 struct PhotometricDistort {
-  double min_brightness = 0.875;  ///< least factor
-  double max_brightness = 1.125;  ///< largest factor
+  double min_brightness = 0.875;  ///< least factor of the brightness
+  double max_brightness = 1.125;  ///< largest factor of the brightness
   double min_contrast = 0.5;      ///< least factor of contrast and saturation
   double max_contrast = 1.5;      ///< largest factor of contrast and saturation
-  double hue = 0.05;              ///< largest shift of the hue, either way, as a part of the circle
+  double hue = 0.05;              ///< largest shift of the hue, either way, as a fraction of the colour circle
   double p = 0.5;                 ///< probability of each distortion
 
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
@@ -68,9 +66,9 @@ struct PhotometricDistort {
 /// Blurs with a Gaussian of `kernel` x `kernel` pixels, with probability `p`.
 /// Source: torchvision's GaussianBlur; a value may differ from it by one.
 struct GaussianBlur {
-  std::int64_t kernel = 5;  ///< pixels; odd
-  double min_sigma = 0.1;   ///< pixels
-  double max_sigma = 2.0;   ///< largest standard deviation
+  std::int64_t kernel = 5;  ///< side of the kernel, in pixels; odd
+  double min_sigma = 0.1;   ///< least standard deviation, in pixels
+  double max_sigma = 2.0;   ///< largest standard deviation, in pixels
   double p = 1.0;           ///< probability that the picture is blurred
 
   /// Throws: UsageError if the kernel is not odd and positive.
@@ -78,17 +76,17 @@ struct GaussianBlur {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Sets a rectangle of a sample to `value`, with probability `p`. It is a step after ToTensor.
+/// Sets a rectangle of a sample to `value`, with probability `p`. Use it after ToTensor.
 /// Source: torchvision's RandomErasing.
 struct RandomErasing {
   double p = 0.5;           ///< probability that a sample is changed
-  double min_scale = 0.02;  ///< share of the area
+  double min_scale = 0.02;  ///< least share of the area
   double max_scale = 0.33;  ///< largest share of the area
-  double min_ratio = 0.3;   ///< height to width
-  double max_ratio = 3.3;   ///< largest ratio
+  double min_ratio = 0.3;   ///< least ratio of height to width
+  double max_ratio = 3.3;   ///< largest ratio of height to width
   float value = 0.0F;       ///< value of the rectangle's elements
 
-  /// Returns none if ten tries found no place.
+  /// Draws the rectangle; none if ten tries found no place for it.
   [[nodiscard]] std::optional<Region> parameters(ImageSize picture, SampleRandom& random) const;
   /// Shapes: float32, C x H x W. Throws: UsageError for another dtype or shape.
   void apply(Sample& sample, const Region& region) const;

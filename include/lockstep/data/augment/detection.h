@@ -29,17 +29,18 @@ struct ZoomOut {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Crops so that at least one object overlaps by a share drawn from 0, 0.1, 0.3, 0.5, 0.7, 0.9 or 1 (no crop). Objects
-/// whose centre is outside are dropped. Source: SSD; torchvision's RandomIoUCrop.
+/// Draws a least overlap (IoU) from 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1 (no crop), and crops so that at least one object's
+/// box has this overlap with the crop. Drops the objects whose centre is outside. Source: SSD; torchvision's
+/// RandomIoUCrop.
 struct IoUCrop {
-  double min_scale = 0.3;  ///< share of each side
+  double min_scale = 0.3;  ///< least share of each side
   double max_scale = 1.0;  ///< largest share of each side
-  double min_ratio = 0.5;  ///< width to height
-  double max_ratio = 2.0;  ///< largest ratio
-  int tries = 40;          ///< tries for each share that is drawn
+  double min_ratio = 0.5;  ///< least ratio of width to height
+  double max_ratio = 2.0;  ///< largest ratio of width to height
+  int tries = 40;          ///< crops tried for each drawn overlap
   double p = 1.0;          ///< probability that a crop is tried
 
-  /// Returns none if there is no crop.
+  /// Draws the crop; none if the picture stays whole.
   [[nodiscard]] std::optional<Region> parameters(const AnnotatedImage& image, SampleRandom& random) const;
   /// Cuts the region, and drops the objects whose centre is outside.
   static void apply(AnnotatedImage& image, const Region& region);
@@ -49,19 +50,19 @@ struct IoUCrop {
 /// Drops objects whose box is narrower or lower than `min_size` pixels. Use it after crops and rotations.
 /// Source: torchvision's SanitizeBoundingBoxes.
 struct SanitizeBoxes {
-  double min_size = 1.0;  ///< pixels
+  double min_size = 1.0;  ///< least width and height, in pixels
 
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Combines four pictures: the sample's own and three others of the source, each with its shorter side resized to
-/// `shorter`, in four quarters, then rotated, shifted and scaled together. Maps and masks are included; class and
-/// captions are those of the first. It is applied with probability `p`. If bad samples are left out
-/// (SampleContext::left_out), another picture is drawn in place of one that cannot be read. Thread-safe: as the source.
-/// Throws: the errors of the source. Source: YOLOv4; D-FINE's and DEIM's parameters.
+/// Combines the sample's picture with three others of the source, with probability `p`. Each is resized to a shorter
+/// side of `shorter` and fills one quarter; the whole is then rotated, shifted and scaled. Maps and masks are included;
+/// class and captions are those of the sample's picture. If bad samples are left out (SampleContext::left_out), another
+/// picture replaces an unreadable one. Thread-safe: calls are, if the source is.
+/// Throws: the errors of the source. Source: YOLOv4, with the parameters of D-FINE and DEIM.
 struct Mosaic {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other pictures
-  std::int64_t shorter = 320;                 ///< pixels
+  std::int64_t shorter = 320;                 ///< shorter side of each picture, in pixels
   double degrees = 10.0;                      ///< the angle is drawn from -degrees .. degrees
   double translate = 0.1;                     ///< largest shift, as a share of the sides
   double min_scale = 0.5;                     ///< least factor of the size
@@ -73,8 +74,8 @@ struct Mosaic {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Blends the picture with another one of the source, which is resized to its size; the objects of both are kept. It is
-/// applied with probability `p`. Maps and masks must be absent. A picture that cannot be read is replaced as in Mosaic.
+/// Blends the picture with another picture of the source, resized to the same size, with probability `p`. The objects
+/// of both are kept. Maps and masks must be absent. An unreadable picture is replaced as in Mosaic.
 /// Throws: UsageError if there is a map or a mask; the errors of the source. Source: DEIM's MixUp for detection.
 struct BlendPictures {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other picture

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MixUp and CutMix: mix the samples of a batch with their neighbours, with soft targets. One object has two uses: as
-// the last step of the transform it draws the numbers, and as the loader's collate function it mixes.
+// MixUp and CutMix mix the samples of a batch with their neighbours and make soft targets. Use one object twice: as the
+// last step of the transform it draws random numbers, as the loader's collate function it mixes.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// Blends each sample with the one before it: share * x + (1 - share) * neighbour, with a share drawn for each batch
-/// from Beta(alpha, alpha). Targets (int64 classes) become float32 [B, classes] of shares.
-/// Source: Zhang et al. 2018; torchvision's RandomMixup.
+/// Blends each sample with the previous sample of the batch: share * x + (1 - share) * neighbour, with a share drawn
+/// for each batch from Beta(alpha, alpha). The targets (int64 classes) become the shares of all classes, float32 [B,
+/// classes]. Source: Zhang et al. 2018; torchvision's RandomMixup.
 /// Example: const MixUp mix{.classes = 10};
 ///          auto set = image_dataset(source, Compose{ToTensor{}, mix});
 ///          DataLoader loader(set, {.batch_size = 64, .collate = mix});
@@ -23,15 +23,16 @@ struct MixUp {
                              ///< whole
   double p = 1.0;            ///< probability that a batch is mixed
 
-  /// Stores the drawn numbers in Sample::extra for the batch.
+  /// Draws the numbers for the collate function, and stores them in Sample::extra.
   void operator()(Sample& sample, SampleRandom& random) const;
   /// Throws: UsageError if a sample has no drawn numbers, or `classes` is not positive; DataError if a class is too
   ///         large.
   [[nodiscard]] Batch operator()(const std::vector<Sample>& samples) const;
 };
 
-/// Copies a rectangle of the neighbour into each sample; its share of the area is its share of the target. The area is
-/// drawn for each batch from Beta(alpha, alpha). Source: Yun et al. 2019; torchvision's RandomCutmix.
+/// Copies a rectangle of the previous sample into each sample. The rectangle's share of the area is the previous
+/// sample's share of the target. The area is drawn for each batch from Beta(alpha, alpha). Source: Yun et al. 2019;
+/// torchvision's RandomCutmix.
 struct CutMix {
   std::int64_t classes = 0;  ///< number of classes; it must be set
   double alpha = 1.0;        ///< parameter of the distribution Beta(alpha, alpha)

@@ -8,12 +8,11 @@
 
 namespace lockstep {
 
-/// Resizes to `size`, whatever the picture's shape.
-/// Source: torchvision's Resize with two numbers.
+/// Resizes to `size`, without keeping the aspect ratio. Source: torchvision's Resize with two numbers.
 struct Resize {
   ImageSize size{224, 224};                                ///< size of the result
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
-  /// Decodes a JPEG of at least twice the size at a half, quarter or eighth: faster, but not Pillow's bits.
+  /// Decodes at a half, quarter or eighth if the JPEG is large enough: faster, but not bit for bit as Pillow.
   bool shrink_while_decoding = false;
 
   /// Throws: DataError naming the file that cannot be decoded.
@@ -21,8 +20,7 @@ struct Resize {
 };
 
 /// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or fewer to keep the longer within
-/// `longest`.
-/// Source: torchvision's Resize with one number and max_size.
+/// `longest`. Source: torchvision's Resize with one number and max_size.
 struct ResizeShorter {
   std::int64_t shorter = 256;                              ///< pixels of the shorter side
   std::int64_t longest = 0;                                ///< most pixels of the longer side; 0: no limit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a picture into a sample: the last step, except for steps that work on tensors.
+// Turns a picture into a sample. Only steps that work on tensors come after it.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace lockstep {
 
 /// Computes (value - mean) / deviation for each channel. The defaults are ImageNet's statistics of values in 0 .. 1.
 struct Normalize {
-  std::array<float, 3> mean{0.485F, 0.456F, 0.406F};       ///< of each channel
+  std::array<float, 3> mean{0.485F, 0.456F, 0.406F};       ///< mean of each channel
   std::array<float, 3> deviation{0.229F, 0.224F, 0.225F};  ///< standard deviation of each channel
 
-  /// Normalizes in place, with torchvision's bits. As a part of ToTensor it needs no extra pass.
+  /// Normalizes in place, bit for bit as torchvision does. Inside ToTensor it needs no extra pass.
   /// Shapes: float32, C x H x W with 1 or 3 channels. Throws: UsageError for another dtype or shape.
   [[nodiscard]] Sample operator()(Sample sample) const;
 };
@@ -26,12 +26,12 @@ struct Normalize {
 /// Sets Sample::target or Sample::extra from a picture. It must be thread-safe.
 using PictureTarget = std::function<void(const AnnotatedImage&, const SampleContext&, Sample&)>;
 
-/// Makes the picture's class the target, as an int64 scalar. Throws: DataError if a picture has none.
+/// Makes the picture's class the target, as an int64 scalar. Throws: DataError if a picture has no class.
 struct ClassTarget {
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
 };
 
-/// Makes map `index` the target, as int64, H x W. Throws: DataError if a picture has no such map.
+/// Makes label map `index` the target, as int64, H x W. Throws: DataError if a picture has no such map.
 struct MapTarget {
   std::size_t index = 0;  ///< index in AnnotatedImage::maps
   void operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const;
@@ -41,8 +41,8 @@ struct MapTarget {
 struct Detections {
   at::Tensor boxes;     ///< float32, n x 4
   at::Tensor labels;    ///< int64, n
-  at::Tensor areas;     ///< float32, n: pixels
-  at::Tensor crowd;     ///< bool, n
+  at::Tensor areas;     ///< float32, n: areas in pixels
+  at::Tensor crowd;     ///< bool, n: Object::crowd
   ImageSize size;       ///< size of the picture as the network sees it
   std::int64_t id = 0;  ///< the sample's index in its set
 };
@@ -55,8 +55,8 @@ struct DetectionTarget {
 
 /// Converts 8-bit pixels to float32 C x H x W in 0 .. 1, directly into the batch if there is one.
 struct ToTensor {
-  std::optional<Normalize> normalize = {};  ///< applied in the same pass
-  PictureTarget target = {};                ///< none: the picture's class if it has one, else no target
+  std::optional<Normalize> normalize = {};  ///< statistics to normalize with, in the same pass
+  PictureTarget target = {};                ///< function that sets the target; none: the picture's class, if it has one
 
   /// Throws: DataError naming the file that cannot be decoded.
   [[nodiscard]] Sample operator()(AnnotatedImage& image, const SampleContext& context) const;

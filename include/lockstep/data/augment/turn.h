@@ -28,24 +28,23 @@ struct VerticalFlip {
 
 /// The parameters of a rotation about a picture's centre, with shift, scale and shear.
 struct AffineParameters {
-  double degrees = 0.0;      ///< clockwise
-  double translate_x = 0.0;  ///< pixels
-  double translate_y = 0.0;  ///< pixels
+  double degrees = 0.0;      ///< rotation, in degrees clockwise
+  double translate_x = 0.0;  ///< horizontal shift, in pixels
+  double translate_y = 0.0;  ///< vertical shift, in pixels
   double scale = 1.0;        ///< factor of the size
   double shear_x = 0.0;      ///< degrees
   double shear_y = 0.0;      ///< degrees
 };
 
-/// Rotates, shears, scales and shifts at once; the picture keeps its size.
-/// Source: torchvision's RandomAffine.
+/// Rotates, shears, scales and shifts at once; the picture keeps its size. Source: torchvision's RandomAffine.
 struct Affine {
-  double degrees = 0.0;                                    ///< the angle is drawn from -degrees .. degrees
-  double translate_x = 0.0;                                ///< share of the width, either way; whole pixels are drawn
-  double translate_y = 0.0;                                ///< share of the height, either way
-  double min_scale = 1.0;                                  ///< least factor of the size
-  double max_scale = 1.0;                                  ///< largest factor of the size
-  double shear_x = 0.0;                                    ///< degrees, either way
-  double shear_y = 0.0;                                    ///< degrees, either way
+  double degrees = 0.0;      ///< the angle is drawn from -degrees .. degrees
+  double translate_x = 0.0;  ///< largest shift, as a share of the width; whole pixels are drawn
+  double translate_y = 0.0;  ///< largest shift, as a share of the height
+  double min_scale = 1.0;    ///< least factor of the size
+  double max_scale = 1.0;    ///< largest factor of the size
+  double shear_x = 0.0;      ///< largest horizontal shear, in degrees
+  double shear_y = 0.0;      ///< largest vertical shear, in degrees
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
   Color fill{};                                            ///< colour outside the picture
   double p = 1.0;                                          ///< probability that the picture is changed
@@ -64,7 +63,7 @@ struct Rotation {
   Color fill{};                                            ///< colour outside the picture
   double p = 1.0;                                          ///< probability that the picture is rotated
 
-  /// Rotates by `degrees` counter-clockwise, as torchvision's rotate() does.
+  /// Rotates by `degrees_left` counter-clockwise, as torchvision's rotate() does.
   void apply(AnnotatedImage& image, double degrees_left) const;
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };

@@ -19,10 +19,10 @@ struct Coco;
 
 /// The options of CocoImages.
 struct CocoOptions {
-  std::filesystem::path images = {};  ///< the pictures' folder; empty: that of the JSON file
+  std::filesystem::path images = {};  ///< the pictures' folder; empty: the JSON file's folder
   bool masks = false;                 ///< draws every object's mask, as pycocotools does
   bool remap = true;                  ///< labels 0 .. n - 1 in the order of the category ids; false: the ids themselves
-  bool strict = true;          ///< false: missing pictures and bad annotations are left out and counted in a note
+  bool strict = true;          ///< false: missing pictures and bad annotations are left out; their number is logged
   bool allow_outside = false;  ///< pictures may be outside `images` (name_inside())
 };
 
@@ -37,12 +37,12 @@ class CocoImages final : public ImageSource {
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
-  /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
+  /// Returns the objects of picture `index`, without reading the picture. Lifetime: as long as this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
   /// Returns the picture's size according to the JSON file; 0 x 0 if the file has none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  /// Returns COCO's id of each label; empty if labels are ids.
+  /// Returns the COCO category id of each label; empty if the labels are the ids themselves.
   [[nodiscard]] const std::vector<std::int64_t>& category_ids() const noexcept;
   /// Returns the number of pictures and annotations that `strict = false` left out.
   [[nodiscard]] std::int64_t left_out() const noexcept { return left_out_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part of a set that is held out for the test, for sets without lists of splits. No torch header.
+// Holds out a part of a set for evaluation, for sets without split lists. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Some pictures of a source, in their order there.
+/// A subset of the pictures of a source, in the order of its indices.
 class ImageSubset final : public ImageSource {
  public:
   ImageSubset(std::shared_ptr<const ImageSource> whole, std::vector<std::int64_t> indices)
@@ -34,15 +34,15 @@ class ImageSubset final : public ImageSource {
   std::vector<std::int64_t> indices_;
 };
 
-/// The two parts of a set, as indices in their order.
+/// The two parts of a set, as indices in ascending order.
 struct HeldOut {
-  std::vector<std::int64_t> rest;      ///< for training
-  std::vector<std::int64_t> held_out;  ///< for evaluation
+  std::vector<std::int64_t> rest;      ///< the pictures for training
+  std::vector<std::int64_t> held_out;  ///< the pictures for evaluation
 };
 
-/// Holds out `fraction` of the pictures, at least one. The choice depends on `seed` and the names of their files,
-/// without folders: it is the same on every machine, in whatever order a folder lists them. Throws: UsageError unless 0
-/// < fraction < 1; DataError if there are fewer than two pictures.
+/// Holds out `fraction` of the pictures, at least one. The choice depends only on `seed` and the file names without
+/// folders, so it is the same on every machine, for any order of the files. Throws: UsageError unless 0 < fraction < 1;
+/// DataError if there are fewer than two pictures.
 [[nodiscard]] HeldOut hold_out(const ImageSource& source, double fraction, std::uint64_t seed);
 
 }  // namespace lockstep

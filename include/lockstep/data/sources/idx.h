@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IDX files, the format of MNIST: numbers of one type in an array of any dimensions, often gzipped. No torch header.
+// IDX files, the format of MNIST: arrays of numbers of one type with any dimensions, often gzipped. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ enum class IdxType : std::uint8_t {
 struct IdxFile {
   IdxType type = IdxType::kUint8;   ///< type of the numbers
   std::vector<std::int64_t> shape;  ///< sizes, the number of entries first
-  std::string bytes;                ///< in this machine's byte order
+  std::string bytes;                ///< the numbers, in this machine's byte order
 
   /// Reads a file, which may be gzipped. Throws: DataError naming path and byte; IoError.
   [[nodiscard]] static IdxFile read(const std::filesystem::path& path);
-  /// Returns number `index`, whatever the type.
+  /// Returns number `index`, converted to double.
   [[nodiscard]] double at(std::int64_t index) const;
 };
 
@@ -42,18 +42,18 @@ struct IdxFile {
 class IdxImages final : public ImageSource {
  public:
   /// An empty `labels` means no labels.
-  /// Throws: DataError naming the file if its type or shape is wrong, or if their lengths differ.
+  /// Throws: DataError naming the file if its type or shape is wrong, or if the numbers of images and labels differ.
   explicit IdxImages(const std::filesystem::path& images, const std::filesystem::path& labels = {});
 
   [[nodiscard]] std::int64_t size() const override { return images_.shape.front(); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   /// Returns the size of every picture.
   [[nodiscard]] ImageSize image_size() const noexcept { return {images_.shape[2], images_.shape[1]}; }
-  /// Returns 1 or 3.
+  /// Returns the number of channels, 1 or 3.
   [[nodiscard]] std::int64_t channels() const noexcept { return images_.shape.size() == 4 ? 3 : 1; }
-  /// Returns true if there is a file of labels.
+  /// Returns true if there is a labels file.
   [[nodiscard]] bool has_labels() const noexcept { return !labels_.empty(); }
-  /// Returns the pixels of image `index`. Lifetime: that of this object.
+  /// Returns the pixels of image `index`. Lifetime: as long as this object.
   [[nodiscard]] const std::uint8_t* pixels(std::int64_t index) const;
   /// Returns the label of image `index`; 0 if there are none.
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
@@ -67,10 +67,10 @@ class IdxImages final : public ImageSource {
 /// The files of a split in a folder: "train" finds train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz, or
 /// train-images.idx3-ubyte and the like.
 struct IdxPaths {
-  std::filesystem::path images;  ///< the file of the images
-  std::filesystem::path labels;  ///< empty if there are no labels
+  std::filesystem::path images;  ///< the images file
+  std::filesystem::path labels;  ///< the labels file; empty if there is none
 };
-/// Finds the files. `images` is a folder, which is searched for `split`, or the file of the images. Throws: DataError.
+/// Finds the files. `images` is a folder, which is searched for `split`, or the images file. Throws: DataError.
 [[nodiscard]] IdxPaths find_idx(const std::filesystem::path& images, const std::string& split = "train");
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MNIST and the like as tensors, written directly into the batch.
+// IDX files, such as MNIST's, as tensors that are written directly into the batch.
 #pragma once
 
 #include "lockstep/data/dataset.h"
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Yields float C x H x W in 0 .. 1, and the label as int64 if there are labels.
+/// Yields images as float32 C x H x W in 0 .. 1, and labels as int64 if there are labels.
 /// Example: DataLoader loader{IdxDataset({"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}), job, {}};
 class IdxDataset final : public FixedShapeDataset {
  public:

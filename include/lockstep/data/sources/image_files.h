@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picture files: of one folder, of a folder for each class, or named by a list. No torch header.
+// Sources of picture files: one folder, a folder for each class, or a list of files. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ParsedList;
 
 /// The options of ImageFiles.
 struct ImageFilesOptions {
-  bool recursive = false;  ///< also the folders in the folder; links to folders are followed
+  bool recursive = false;  ///< searches subfolders, too; links to folders are followed
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
 };
 
@@ -27,7 +27,7 @@ class ImageFiles final : public ImageSource {
  public:
   /// Throws: DataError if the folder is missing or holds no such file; IoError.
   explicit ImageFiles(const std::filesystem::path& folder, const ImageFilesOptions& options = {});
-  /// Makes a source of these files, in this order.
+  /// Makes a source from these files, in this order.
   [[nodiscard]] static ImageFiles of(std::vector<std::filesystem::path> files);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -47,12 +47,11 @@ class ImageFiles final : public ImageSource {
 /// The options of ClassFolders.
 struct ClassFoldersOptions {
   bool allow_empty = false;                                         ///< a class may have no files
-  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in any case of letters
+  std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
 };
 
-/// Reads a folder for each class. The label is the position of the folder's name when sorted; files anywhere below
-/// count.
-/// Source: torchvision.datasets.ImageFolder, with the same order of classes and files.
+/// Reads one folder for each class. The label is the index of the folder's name in sorted order. Files in subfolders
+/// are included. Source: torchvision.datasets.ImageFolder, with the same order of classes and files.
 class ClassFolders final : public ImageSource {
  public:
   /// Throws: DataError if there is no folder in `root`, or none of its files is a picture, or a class is empty.
@@ -72,12 +71,13 @@ class ClassFolders final : public ImageSource {
 };
 
 /// Reads a list of files with their annotations; paths are relative to the list's folder. CSV (RFC 4180, with a header
-/// row): the column `path`; `label`, a number or a class name; other columns of numbers become `values` and texts
-/// `captions`, in their order. JSON (an array, or an object a line): "path" and any of "label", "labels" (of the boxes
-/// if there are any, else `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each), "values".
+/// row): the column `path`; `label`, a number or a class name; other columns become `values` if they hold numbers, else
+/// `captions`, in their order. JSON (an array, or one object per line): "path" and any of "label", "labels" (of the
+/// boxes if there are any, else `values` of 0 and 1), "caption" or "captions", "boxes" ([x1, y1, x2, y2] each),
+/// "values".
 class ImageList final : public ImageSource {
  public:
-  /// `images` is the folder that paths are relative to and must stay in (name_inside()); empty: the list's own.
+  /// `images` is the folder that paths are relative to and must stay in (name_inside()); empty: the list's folder.
   /// Throws: DataError naming file and line; IoError. A missing file is an error when it is read.
   explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {},
                      bool allow_outside = false);

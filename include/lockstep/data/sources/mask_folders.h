@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of pictures and one of PNG masks with the same names. No torch header.
+// A folder of pictures and a folder of PNG masks with the same names. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace lockstep {
 
 /// The meaning of the numbers in a mask.
 enum class MaskMeaning {
-  kClasses,     ///< a class for each pixel, as in VOC's SegmentationClass; 255 means none
-  kForeground,  ///< any number except 0 is class 1: instance maps as a segmentation of two classes
-  kInstances,   ///< as kForeground, and each number is an object with box, area and mask
+  kClasses,     ///< a class for each pixel, as in VOC's SegmentationClass; 255 means no class
+  kForeground,  ///< every number except 0 is class 1: reads instance maps as a segmentation of two classes
+  kInstances,   ///< like kForeground, and each number is also an object with box, area and mask
 };
 
 /// The options of MaskFolders.
 struct MaskFoldersOptions {
   MaskMeaning meaning = MaskMeaning::kClasses;  ///< the meaning of the numbers in a mask
-  std::filesystem::path list = {};              ///< a text file with one name a line; empty: every mask of the folder
+  std::filesystem::path list = {};              ///< a text file with one name per line; empty: every mask of the folder
   /// Names by class id; mask_class_names() reads them from a file.
   std::vector<std::string> class_names = {};
-  bool allow_outside = false;  ///< names of the list may lead out of the masks' folder (name_inside())
+  bool allow_outside = false;  ///< lets names in `list` lead out of the masks' folder (name_inside())
 };
 
-/// Returns the names of the classes of masks, by id, from `classes.txt` (a name a line) or `labelmap.txt` (CVAT's:
+/// Returns the names of the classes of masks, by id, from `classes.txt` (one name per line) or `labelmap.txt` (CVAT's:
 /// name:colour:parts:actions) in this folder or its parent; none if there is no such file.
 [[nodiscard]] std::vector<std::string> mask_class_names(const std::filesystem::path& root);
 

@@ -24,11 +24,11 @@ enum class PackFormat {
 struct PackOptions {
   std::filesystem::path out;                ///< the file; for several shards the first part of their names
   PackFormat format = PackFormat::kPacked;  ///< Lockstep's packed file, or tar shards
-  std::uint64_t shard_bytes = 0;            ///< tar: begins a new shard when one has reached this size; 0: one shard
-  PackedOptions packed = {};                ///< class_names: those of the source if empty
+  std::uint64_t shard_bytes = 0;            ///< tar: size at which a shard ends; 0: one shard
+  PackedOptions packed = {};                ///< options of a packed file; empty class_names: the source's
   std::int64_t workers = 1;                 ///< threads that decode
   bool skip_bad = false;  ///< leaves unreadable pictures out; otherwise the first one ends the packing
-  std::function<void(std::int64_t done)> progress = {};  ///< called in the calling thread
+  std::function<void(std::int64_t done)> progress = {};  ///< gets the number of samples done, in the calling thread
 };
 
 /// The results of pack_images().
@@ -39,7 +39,7 @@ struct PackReport {
   std::vector<std::string> bad;              ///< the reason for each picture that was left out
 };
 
-/// Packs all samples of `source`. On an error nothing is left behind.
+/// Packs all samples of `source`. On an error it leaves no files behind.
 /// Blocks: yes. Throws: DataError naming the first unreadable picture; IoError; UsageError.
 [[nodiscard]] PackReport pack_images(const ImageSource& source, PackOptions options);
 

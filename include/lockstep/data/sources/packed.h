@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packed files: a whole set in one file that is mapped into memory, with its pixels decoded once and for all.
+// Packed files: a whole set in one file that is mapped into memory, with pixels that were decoded when it was written.
 // docs/design/data_sources.md defines the format. No torch header.
 #pragma once
 
@@ -22,9 +22,9 @@ class PackedSink;
 
 /// The options of PackedWriter.
 struct PackedOptions {
-  bool encoded = false;                       ///< keeps the files' bytes: smaller, but decoded at every use
-  ColorMode color = ColorMode::kRgb;          ///< colour mode of decoded pictures
-  std::int64_t max_side = 0;                  ///< pixels: larger pictures are shrunk to this; 0: never
+  bool encoded = false;               ///< stores the original files' bytes: smaller, but decoded at every use
+  ColorMode color = ColorMode::kRgb;  ///< colour mode of decoded pictures
+  std::int64_t max_side = 0;          ///< longest side in pixels, to which larger pictures are shrunk; 0: no limit
   std::vector<std::string> class_names = {};  ///< names by class id, which are stored in the file
 };
 
@@ -35,7 +35,7 @@ struct PackedSample {
   std::uint64_t hash = 0;  ///< XXH3-64 of pixels and marks
 };
 
-/// Writes a packed file, under a temporary name until finish(). Thread-safe: prepare() is.
+/// Writes a packed file, under a temporary name until finish(). Thread-safe: only prepare().
 class PackedWriter {
  public:
   /// Throws: IoError; UsageError if both `encoded` and `max_side` are set.
@@ -71,11 +71,11 @@ class PackedImages final : public ImageSource {
   explicit PackedImages(const std::filesystem::path& path);
 
   [[nodiscard]] std::int64_t size() const override;
-  /// Returns a sample; compares its hash at the first read.
+  /// Returns a sample, and verifies its hash at the first read.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
-  /// Compares the hash of every sample; `progress` gets the number of samples compared so far.
+  /// Verifies the hash of every sample; `progress` gets the number of samples verified so far.
   /// Throws: DataError naming the first sample whose hash differs, and its offset.
   void check(const std::function<void(std::int64_t)>& progress = {}) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards in WebDataset's layout: tar files in which neighbours with the same name up to the first dot are a sample.
-// docs/design/data_sources.md lists the endings. No torch header.
+// Shards in WebDataset's layout: tar files in which consecutive entries with the same name up to the first dot form a
+// sample. docs/design/data_sources.md lists the extensions. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class TarFile;
 
 /// Expands braces: "a-{000..002}.tar" becomes a-000.tar, a-001.tar, a-002.tar; "{x,y}" becomes x, y. It returns all
 /// combinations; the last brace varies fastest.
-/// Throws: UsageError if a brace is not closed, a range is invalid, or there are more than a million.
+/// Throws: UsageError if a brace is not closed, a range is invalid, or there are more than a million names.
 [[nodiscard]] std::vector<std::string> expand_braces(const std::string& pattern);
 
 /// The options for reading shards.
 struct TarOptions {
-  bool strict = true;           ///< false: samples without a picture are left out and counted in a note
+  bool strict = true;           ///< false: samples without a picture are left out; their number is logged
   bool allow_commands = false;  ///< lets "pipe:COMMAND" run COMMAND in a shell
 };
 
@@ -76,7 +76,7 @@ struct TarWriterOptions {
   std::vector<std::string> class_names = {};  ///< names by class id, which are stored in the first shard
 };
 
-/// Writes shards: "train.tar", or "train-000000.tar" and so on. Thread-safe: prepare() is.
+/// Writes shards: "train.tar", or "train-000000.tar" and so on. Thread-safe: only prepare().
 class TarWriter {
  public:
   /// Throws: IoError.
@@ -85,7 +85,7 @@ class TarWriter {
   TarWriter(const TarWriter&) = delete;
   TarWriter& operator=(const TarWriter&) = delete;
 
-  /// Returns the sample's part of a shard: its picture as the original file, or as PNG. Its key is `index`.
+  /// Returns the sample's tar entries, with the picture as its original file or as PNG. The key is `index`.
   [[nodiscard]] static std::string prepare(AnnotatedImage picture, std::int64_t index);
   /// Appends a sample. Throws: IoError.
   void append(const std::string& sample);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pascal VOC: a folder of pictures, one of XML files, and perhaps lists of names. No torch header.
+// Pascal VOC: a folder of pictures, a folder of XML files, and optional lists of names. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,19 @@ struct VocSet;
 /// The options of VocImages.
 struct VocOptions {
   /// `ImageSets/Main/<split>.txt`; a file with a flag after each name is valid too. Without ImageSets only "trainval"
-  /// is valid: all XML files.
+  /// is valid, and means all XML files.
   std::string split = "trainval";
   bool difficult_is_crowd = false;            ///< objects marked as difficult become crowds, which evaluation ignores
   bool drop_empty_boxes = false;              ///< leaves boxes without area out, and counts them
   bool strict = true;                         ///< false: names without a good picture or XML are left out and counted
-  bool allow_outside = false;                 ///< names may lead out of `root` (name_inside())
-  std::vector<std::string> class_names = {};  ///< empty: all classes in Annotations, sorted, whatever the split
+  bool allow_outside = false;                 ///< lets names lead out of `root` (name_inside())
+  std::vector<std::string> class_names = {};  ///< by label; empty: all classes in Annotations, sorted
 };
 
-/// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. The folders may be called images and
-/// annotations, in any spelling, or the folder itself holds both kinds of file. The folders in the XML are those of
-/// another machine and are ignored. VOC counts pixels from 1 and includes the last one: (xmin, ymin, xmax, ymax)
-/// becomes (xmin - 1, ymin - 1, xmax, ymax), clipped to the picture. A box without area in VOC (xmin = xmax or ymin =
-/// ymax) has none here either.
+/// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. The folders may also be called images
+/// and annotations, in any case, or `root` itself may hold both kinds of file. The folders in the XML belong to another
+/// machine and are ignored. VOC counts pixels from 1 and includes the last one: (xmin, ymin, xmax, ymax) becomes
+/// (xmin-1, ymin-1, xmax, ymax), clipped to the picture. A box with xmin = xmax or ymin = ymax has no area here either.
 class VocImages final : public ImageSource {
  public:
   /// Throws: DataError naming the file and the byte or the object; IoError.
@@ -42,13 +41,13 @@ class VocImages final : public ImageSource {
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
-  /// Returns the objects of picture `index`, without reading the picture. Lifetime: that of this object.
+  /// Returns the objects of picture `index`, without reading the picture. Lifetime: as long as this object.
   [[nodiscard]] const std::vector<Object>& objects(std::int64_t index) const;
-  /// Returns the size in the XML; 0 x 0 if it has none.
+  /// Returns the picture's size in the XML; 0 x 0 if the XML has none.
   [[nodiscard]] ImageSize stated_size(std::int64_t index) const;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
-  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< empty boxes in this split, which drop_empty_boxes drops
-  [[nodiscard]] std::int64_t left_out() const noexcept;     ///< names that `strict = false` left out
+  [[nodiscard]] std::int64_t empty_boxes() const noexcept;  ///< boxes without area in this split
+  [[nodiscard]] std::int64_t left_out() const noexcept;     ///< number of names that `strict = false` left out
 
  private:
   std::shared_ptr<const data::VocSet> set_;

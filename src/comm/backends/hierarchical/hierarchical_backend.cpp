@@ -35,8 +35,8 @@ bool is_hierarchy(const HostRanks& hosts) {
 
 namespace {
 
-/// The elements that each host's first rank combines. In an all_reduce the host combines its share, and the first ranks
-/// exchange the results; else it combines the elements that the host's ranks end with, which are neighbours.
+/// Returns the elements that each host's first rank combines. In an all_reduce a host combines its share, and the first
+/// ranks exchange the results; else it combines the consecutive elements of its own ranks' results.
 std::vector<ElementRange> ranges_of_hosts(const Collective& collective, const HostRanks& hosts, int world) {
   const Descriptor& call = collective.call;
   if (call.kind == Kind::kAllReduce)
@@ -140,8 +140,8 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
   return part;
 }
 
-/// Offers memory of the leader; all ranks of the host read its place after the next meeting. Returns the memory that it
-/// replaces, which some ranks may still read until then.
+/// Offers memory of the leader; all ranks of the host read its offset after the next meeting. Returns the memory that
+/// it replaces, which ranks may read until then.
 HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
   if (!is_leader() || offered_.bytes >= bytes) return {};
   const Memory old = offered_;
@@ -192,8 +192,8 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
   }
-  // The result is at most as wide as the rows, so writing it never overtakes the reading of its own row. But with
-  // several ranges it would overwrite rows that are still to be sent, so it gets a place behind them.
+  // The result is at most as wide as the rows, so writing it in place never overtakes the reading of its own row. But
+  // with several ranges it would overwrite rows that are still to be sent, so it is written behind them.
   const std::size_t rows = job.contributors[static_cast<std::size_t>(host_)].rows.size();
   std::byte* result = scratch_ + rows * job.row_bytes;
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
@@ -208,8 +208,8 @@ void HierarchicalBackend::reduce(const Collective& collective) {
   watched([&] { reduce_through_hosts(collective); });
 }
 
-/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank reads the old contents any
-/// more.
+/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank still reads the old
+/// contents.
 void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced) {
   Memory replaced;
   between_hosts([&] { replaced = offer_scratch(bytes); });
@@ -259,7 +259,7 @@ void HierarchicalBackend::move(const Collective& collective) {
 void HierarchicalBackend::gather_through_hosts(const Collective& collective) {
   const World& all = network_->world();
   const MovePlan plan = plan_of(collective, all.size);
-  std::vector<std::size_t> places = {0};  // of each rank's part, and the end
+  std::vector<std::size_t> places = {0};  // offset of each rank's part, and the end
   for (int rank = 0; rank < all.size; ++rank) places.push_back(places.back() + outbox_bytes(plan, rank));
   meet_with_scratch(collective, places.back() + 1, 0);
   const std::size_t own = places[static_cast<std::size_t>(all.rank)];
@@ -297,8 +297,8 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
   between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
-/// scatter and all_to_all: each message has one receiver, so hosts have nothing to combine. The hosts compare their
-/// calls first, so that a rank with another call gets its error before any rank waits for it.
+/// Runs scatter and all_to_all, whose messages each have one receiver, so that hosts have nothing to combine. The hosts
+/// compare their calls first, so that a rank with a different call gets its error before any rank waits for it.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   shm_.announce(collective, 0);
   compare_hosts(collective);
@@ -307,15 +307,15 @@ void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   flat_->move_compared(collective);
 }
 
-/// The data go to the root's host first; then its leader sends them to the other hosts' leaders, and each leader
-/// broadcasts in its host.
+/// The data go to the leader of the root's host, then to the other hosts' leaders, and each leader broadcasts them in
+/// its host.
 void HierarchicalBackend::broadcast(const Collective& collective) {
   const int root = collective.call.root;
   const auto& own_ranks = hosts_[static_cast<std::size_t>(host_)];
   const bool at_home = root >= own_ranks.front() && root <= own_ranks.back();
   shm_.announce(collective, network_->world().rank == root ? collective.bytes : 0);
   compare_hosts(collective);
-  // No rank announces again before all have compared.
+  // No rank announces its next call before all have compared this one.
   shm_.barrier().meet(collective);
   Collective inside = collective;
   inside.call.root = at_home ? root - own_ranks.front() : 0;
@@ -324,7 +324,7 @@ void HierarchicalBackend::broadcast(const Collective& collective) {
   if (!at_home) shm_.move(inside);
 }
 
-/// The leader of the root's host sends to the others.
+/// The leader of the root's host sends to the other leaders.
 void HierarchicalBackend::send_to_hosts(const Collective& collective, bool at_home) {
   std::vector<Message> sends;
   std::vector<Message> receives;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks on each of several hosts. Reductions, broadcasts and gathers go through shared memory inside a host and
-// through the transport between the hosts' first ranks, so that each byte crosses the network once per host and not
-// once per rank. The host's partial sums stay as wide as their accumulator until the last rounding: the bits are those
-// of every other backend. all_to_all, scatter, send and receive go from rank to rank.
+// The backend for several ranks on each of several hosts. Reductions, broadcasts and gathers go through shared memory
+// inside a host and through the transport between the hosts' first ranks, so that each byte crosses the network once
+// per host and not once per rank. The host's partial sums keep the accumulator's dtype until the last rounding, so
+// results have the same bits as on every other backend. all_to_all, scatter, send and receive go from rank to rank.
 #pragma once
 
 #include <memory>
@@ -18,16 +18,16 @@ namespace lockstep::comm {
 /// The ranks of each host, in order of the hosts' first ranks.
 using HostRanks = std::vector<std::vector<int>>;
 
-/// Groups ranks by the id of their host.
+/// Groups the ranks by the ids of their hosts.
 [[nodiscard]] HostRanks ranks_by_host(const std::vector<std::string>& host_ids);
 
-/// Returns true if a tree over all ranks can be built from one per host: every host has neighbouring ranks, and some
-/// host has several.
+/// Returns true if the tree over all ranks can be built from one tree per host: every host has consecutive ranks, and
+/// some host has several.
 [[nodiscard]] bool is_hierarchy(const HostRanks& hosts);
 
 class HierarchicalBackend final : public Backend {
  public:
-  /// `host_world` has this host's ranks, as in connect_shm(). Collective: over all ranks of `network`.
+  /// `host_world` holds this host's ranks, as in connect_shm(). Collective: over all ranks of `network`.
   HierarchicalBackend(ShmConnection connection, const World& host_world, std::shared_ptr<Network> network,
                       HostRanks hosts);
   std::string name() const override { return "shm+" + network_->name(); }
@@ -52,14 +52,14 @@ class HierarchicalBackend final : public Backend {
     std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
   };
 
-  /// A piece of this rank's region.
+  /// A piece of memory in this rank's region.
   struct Memory {
     std::byte* start = nullptr;
     std::size_t bytes = 0;
   };
 
   [[nodiscard]] bool is_leader() const noexcept;
-  /// Runs a collective. If a rank of this host dies meanwhile, reports it to the other hosts.
+  /// Runs a collective. If a rank of this host dies during it, reports the death to the other hosts.
   template <class Step>
   void watched(Step&& step);
   /// Runs a step that communicates with other hosts; its error becomes the error of all ranks of this host.
@@ -78,15 +78,15 @@ class HierarchicalBackend final : public Backend {
   void broadcast(const Collective& collective);
   void send_to_hosts(const Collective& collective, bool at_home);
 
-  ShmBackend shm_;  ///< of this host's ranks
+  ShmBackend shm_;  ///< backend of this host's ranks
   std::shared_ptr<Network> network_;
-  std::shared_ptr<Transport> between_;  ///< the hosts' first ranks; null on others
+  std::shared_ptr<Transport> between_;  ///< connects the hosts' first ranks; null on other ranks
   std::unique_ptr<FlatBackend> flat_;   ///< null until the first collective that needs it
   const HostRanks hosts_;
   std::vector<int> leaders_;
-  int host_ = 0;                  ///< this rank's host, among hosts_
-  Memory offered_;                ///< offered by the leader; never returned, since other ranks may still read it at the
-                                  ///< end
+  int host_ = 0;                  ///< index of this rank's host in hosts_
+  Memory offered_;                ///< memory that the leader offers; not freed at the end, when other ranks may still
+                                  ///< read it
   std::byte* scratch_ = nullptr;  ///< the leader's memory, for this collective
   std::vector<std::byte> received_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend of a world of one rank: it copies, and never waits.
+// The backend of a world of one rank, which never waits.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// The backend of a world of one: reductions divide, moves copy.
+/// Makes the backend of a world of one: a mean divides, and other collectives copy.
 [[nodiscard]] std::unique_ptr<Backend> make_local_backend();
 
 }  // namespace lockstep::comm

@@ -13,18 +13,18 @@
 namespace lockstep::comm {
 namespace {
 
-// A call of a connected communicator completes within some 20 us: a thread that slept would wait longer.
+// A call to a connected communicator completes within some 20 us: a sleeping thread would wake later.
 constexpr auto kYield = std::chrono::microseconds(200);
 constexpr auto kPoll = std::chrono::microseconds(100);
-// NCCL's limit is longer: the hosts' comparison and the watch report first, since they know the rank that a call waits
-// for.
+// NCCL's time limit is this much longer, so that the hosts' comparison and the watch report first: they know the
+// missing rank.
 constexpr auto kSettleGrace = std::chrono::seconds(5);
 constexpr auto kFinalizeLimit = std::chrono::seconds(10);
-// How long abort() waits for a call to return by itself: one that is not blocked does.
+// How long abort() waits for a call to return by itself, as a call that is not blocked does.
 constexpr auto kLeaveLimit = std::chrono::milliseconds(100);
-// Connecting takes some 100 ms, and the check may query the store.
+// The interval of the hosts' check while connecting, which takes some 100 ms; the check may query the store.
 constexpr auto kHostLook = std::chrono::milliseconds(100);
-// The hosts may know of a death later than NCCL does.
+// How much later than NCCL the hosts may notice a death.
 constexpr auto kNamingLimit = std::chrono::seconds(1);
 
 ResourceError nccl_error(const char* call, const std::string& text) {
@@ -48,7 +48,7 @@ std::string get_checked(Store& store, const std::string& key, std::chrono::milli
   return store.get(key, kHostLook);
 }
 
-/// Gives the hosts time to name the rank to blame for an error of NCCL's.
+/// Gives the hosts time to name the rank to blame for an NCCL error.
 void let_hosts_name(const CheckOfHosts& check) {
   const TimePoint end = AwakeClock::instance().now() + kNamingLimit;
   while (AwakeClock::instance().now() < end) {
@@ -61,7 +61,7 @@ void let_hosts_name(const CheckOfHosts& check) {
 
 const nccl::Functions& nccl_calls() { return nccl::library().functions; }
 
-/// While an object lives, a call is in the communicator.
+/// Marks, while it lives, that a call is in the communicator.
 class NcclCommunicator::Visit {
  public:
   explicit Visit(NcclCommunicator& owner) : owner_(owner) {
@@ -79,7 +79,7 @@ class NcclCommunicator::Visit {
   Visit& operator=(const Visit&) = delete;
 
   [[nodiscard]] nccl::Comm comm() const { return comm_; }
-  /// The call itself has returned.
+  /// Notes that the call itself has returned.
   void leave() {
     const std::lock_guard lock(owner_.mutex_);
     owner_.is_inside_ = false;
@@ -142,7 +142,7 @@ void NcclCommunicator::run_as_one(const char* name, const std::vector<Call>& cal
       result = call(comm);
       if (result != nccl::kSuccess && result != nccl::kInProgress) break;
     }
-    // An open group would swallow every later call of this thread.
+    // The group is closed in any case: an open group would swallow every later call of this thread.
     const nccl::Result end = nccl_calls().group_end();
     return result == nccl::kSuccess || result == nccl::kInProgress ? end : result;
   });

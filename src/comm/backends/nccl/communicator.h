@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NCCL communicator, and NCCL's rules for the threads that use it.
+// One NCCL communicator, which keeps NCCL's rules for threads.
 #pragma once
 
 #include <atomic>
@@ -18,24 +18,25 @@
 
 namespace lockstep::comm {
 
-/// Throws the failure of another rank, if the hosts know of one.
+/// A function that throws the failure of another rank, if the hosts know of one.
 using CheckOfHosts = std::function<void()>;
 
-/// NCCL's functions. The ranks have agreed on NCCL, so the library is there.
+/// Returns NCCL's functions. The ranks have agreed on NCCL, so the library is loaded.
 [[nodiscard]] const nccl::Functions& nccl_calls();
 
-/// NCCL allows one thread at a time in a communicator. Since 2.26 even ncclCommGetAsyncError completes work that a call
-/// has begun. Only ncclCommAbort may come while another thread is in a call: nothing else ends a call that waits for
-/// room in a queue of the GPU. The communicator is non-blocking, so that no other call waits for peers.
+/// A communicator that several threads may use. NCCL allows one thread at a time in a communicator: since 2.26 even
+/// ncclCommGetAsyncError completes work that a call has begun. Only ncclCommAbort may be called while another thread is
+/// in a call, and only it ends a call that waits for room in a queue of the GPU. The communicator is non-blocking, so
+/// that no other call waits for peers.
 class NcclCommunicator {
  public:
-  /// Begins an operation.
+  /// A function that begins an operation.
   using Call = std::function<nccl::Result(nccl::Comm)>;
 
-  /// `timeout`: the limit of a call.
+  /// `timeout` is the time limit of a call.
   explicit NcclCommunicator(std::chrono::milliseconds timeout) : timeout_(timeout) {}
-  /// Ends the communicator in order, or aborts it if that takes too long or an exception is in flight. No call is under
-  /// way.
+  /// Ends the communicator in order, or aborts it if that takes too long or an exception is in flight. No call may be
+  /// under way.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -45,8 +46,8 @@ class NcclCommunicator {
   /// Throws: the exceptions of `check`; ResourceError with advice, TimeoutError.
   void connect(const World& world, const CheckOfHosts& check);
 
-  /// Makes one call, named `name` in errors, and waits until NCCL has accepted it. Thread-safe: no, one at a time; but
-  /// others may call problem() and abort().
+  /// Makes one call, named `name` in errors, and waits until NCCL has accepted it. Thread-safe: no; but during a call
+  /// other threads may call problem() and abort().
   /// Throws: ResourceError with advice, TimeoutError.
   void run(const char* name, const Call& call);
   /// Does the same with several calls that form one operation.
@@ -54,7 +55,7 @@ class NcclCommunicator {
 
   /// Throws: ResourceError if it was aborted.
   void require_alive() const;
-  /// Returns NCCL's error; none while a call is under way, which reports its own. Thread-safe: yes.
+  /// Returns NCCL's error; none while a call is under way, since the call reports its own error. Thread-safe: yes.
   [[nodiscard]] std::optional<std::string> problem();
   /// Ends everything under way, with undefined results. Thread-safe: yes.
   void abort() noexcept;
@@ -70,11 +71,11 @@ class NcclCommunicator {
   [[nodiscard]] std::string error_text(nccl::Result result) const;
 
   const std::chrono::milliseconds timeout_;
-  std::mutex mutex_;  ///< guards the members below; NCCL's calls that may block are made without it
+  std::mutex mutex_;  ///< guards the members below; not held during NCCL calls that may block
   std::condition_variable left_;
   nccl::Comm comm_ = nullptr;  ///< null: not connected, aborted or destroyed
   bool is_under_way_ = false;  ///< from the start of a call until NCCL has accepted it
-  bool is_inside_ = false;     ///< a thread is in the call itself, which may block
+  bool is_inside_ = false;     ///< a thread is inside the NCCL function, which may block
   std::atomic<bool> aborted_{false};
 };
 

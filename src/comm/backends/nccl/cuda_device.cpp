@@ -12,8 +12,8 @@
 namespace lockstep::comm {
 namespace {
 
-/// The driver's name for the device; empty if it has none. For every slice (MIG) the runtime returns the name of the
-/// whole GPU.
+/// Returns the driver's UUID of the device; empty if it has none. For every slice (MIG) the runtime returns the name of
+/// the whole GPU.
 std::string driver_uuid(int device) {
   void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (driver == nullptr) return "";

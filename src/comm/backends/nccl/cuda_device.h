@@ -9,9 +9,9 @@
 
 namespace lockstep::comm {
 
-/// Identifies a GPU of a host, in words that are equal for all of the host's processes.
+/// Identifies a GPU of a host. All processes of the host get the same texts.
 struct GpuId {
-  std::string unique;  ///< its UUID; of a slice (MIG) the slice's own
+  std::string unique;  ///< its UUID; for a slice (MIG) the slice's UUID
   std::string slot;    ///< its address on the PCI bus, shared by all slices of a GPU
 };
 

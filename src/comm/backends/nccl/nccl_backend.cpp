@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls go to a stream of their own, which starts behind the caller's stream. Only a wait for the Work waits for that
+// Calls go to a separate stream, which first waits for the caller's stream. Only Work::wait() waits for the separate
 // stream.
 #include "comm/backends/nccl/nccl_backend.h"
 
@@ -26,7 +26,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// c10's interface to streams and events of any device.
+/// Returns c10's interface to the streams and events of any device.
 c10::impl::VirtualGuardImpl guard_of(const c10::Device& device) { return c10::impl::VirtualGuardImpl(device.type()); }
 
 class StreamEvent final : public DeviceEvent {
@@ -70,7 +70,7 @@ std::optional<nccl::DataType> nccl_type(c10::ScalarType dtype) {
   }
 }
 
-/// A mean is a sum that is divided afterwards.
+/// A mean uses NCCL's sum, which is divided afterwards.
 std::optional<nccl::RedOp> nccl_op(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
@@ -87,7 +87,7 @@ std::optional<nccl::RedOp> nccl_op(ReduceOp op) {
   }
 }
 
-/// Adds the rows of this rank's partial sums into the first one.
+/// Combines the rows of this rank's partial sums into the first row.
 void combine_rows(const at::Tensor& rows, ReduceOp op) {
   const at::Tensor first = rows[0];
   if (op == ReduceOp::kMin) {
@@ -225,13 +225,13 @@ class NcclBackend final : public DeviceBackend {
     communicator_.run_as_one(name_of(collective.call.kind), calls);
   }
 
-  /// Copies on stream_, which is the current one.
+  /// Copies on stream_, which is the current stream.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
     if (to == from || bytes == 0) return;
     memory(to, bytes).copy_(memory(const_cast<std::byte*>(from), bytes), true);
   }
 
-  /// Device memory as a tensor.
+  /// Returns device memory as a tensor.
   [[nodiscard]] at::Tensor memory(std::byte* begin, std::size_t bytes) const {
     return at::for_blob(begin, {static_cast<std::int64_t>(bytes)})
         .options(at::TensorOptions(at::kByte).device(device_))
@@ -254,8 +254,8 @@ const nccl::Library& usable_nccl() {
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {
-  // NCCL compares hosts and PCI addresses. With a host id of its own a rank seems to be alone with its GPU; messages
-  // then go through sockets.
+  // NCCL compares hosts and PCI addresses. A rank with its own host id seems to be alone on its host; messages then go
+  // through sockets.
   ::setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   ::setenv("NCCL_IB_DISABLE", "1", 0);                                        // NOLINT(concurrency-mt-unsafe)
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);                                    // NOLINT(concurrency-mt-unsafe)

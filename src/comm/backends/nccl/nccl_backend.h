@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL as the transport of a group: calls its functions directly, on a separate stream.
+// NCCL as the transport of a group. It calls NCCL's functions directly, on a separate stream.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace lockstep::comm {
 /// Returns the NCCL that make_nccl_backend() would use, or the reason why it would fail.
 [[nodiscard]] const nccl::Library& usable_nccl();
 
-/// Lets NCCL accept this rank beside others on the same GPU, for tests. Sets NCCL's variables for this process.
+/// Makes NCCL accept several ranks on the same GPU, for tests. Sets NCCL's variables for this process.
 void take_part_beside_ranks_on_the_same_gpu(int rank);
 
 /// Connects the world's GPUs. NCCL's own variables (NCCL_*) apply.

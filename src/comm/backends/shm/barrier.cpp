@@ -14,10 +14,10 @@
 namespace lockstep::comm {
 namespace {
 
-// A sleeper looks again at this interval even if no rank wakes it, which bounds the delay if the waking process died.
+// A sleeper looks again at this interval even if no rank wakes it, which bounds the delay if the waking rank died.
 constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
-// A blocked caller has a core to itself and may spin past the usual skew. The communication thread takes its core from
-// backward, so it spins only about as long as a sleep would cost.
+// A blocked caller has a core to itself and may spin for longer than ranks usually differ. The communication thread
+// takes its core from backward, so it spins only for about the cost of a sleep.
 constexpr auto kCallerSpin = std::chrono::microseconds(40);
 constexpr auto kThreadSpin = std::chrono::microseconds(3);
 constexpr std::uint32_t kVainSpins = 4;
@@ -41,7 +41,7 @@ void Barrier::meet(const Collective& collective) {
   health_.check(collective);
   ++target_;
   RankSlot& own_slot = segment_->slot(rank_);
-  // Two threads, or two ranks with one number, would let others pass too early.
+  // Two threads, or two ranks with the same number, would let other ranks pass too early.
   LOCKSTEP_INVARIANT(own_slot.arrived.load(std::memory_order_relaxed) + 1 == target_, "rank {} of {}, meeting {}",
                      rank_, world_, target_);
   own_slot.arrived.store(target_, std::memory_order_seq_cst);
@@ -53,7 +53,7 @@ void Barrier::meet(const Collective& collective) {
   }
 }
 
-// Spinning fails if the ranks share a core; then it is tried only sometimes.
+// Returns how long to spin. Spinning fails if ranks share a core; it is then tried only sometimes.
 std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
   if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
   return kCallerSpin;

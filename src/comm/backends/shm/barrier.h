@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting of all ranks in the segment: arrive, wait for the others, and find the late, dead or gone ones.
+// The barrier of all ranks in the segment: a rank arrives, waits for the others, and finds late, dead or gone ranks.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,11 @@ namespace lockstep::comm {
 /// difference), and `waiters`, the number of ranks that sleep until it changes.
 ///
 /// States on one rank: outside -> arrived (its `arrived` equals `target_`) -> waiting for one rank after the other,
-/// first spinning, then asleep -> met or failed. An arriving rank stores `arrived` before it reads `waiters`, and a
-/// sleeper raises `waiters` before it reads `arrived`, both seq_cst, so that no wake-up is lost; if a dead rank owed
-/// one, the sleeper's own look every 50 ms replaces it. Once meet() has returned, every rank has come to this meeting,
-/// and all its earlier writes may be read. Once meet() has thrown, the failure is in the segment and later calls throw.
+/// first spinning, then asleep -> met, or failed. An arriving rank stores `arrived` before it reads `waiters`, and a
+/// sleeper raises `waiters` before it reads `arrived`, both seq_cst, so that no wake-up is lost. If the rank that
+/// should wake it has died, the sleeper notices by itself, since it looks every 50 ms. Once meet() has returned, every
+/// rank has arrived at this meeting, and all its earlier writes may be read. Once meet() has thrown, the failure is in
+/// the segment and later calls throw.
 ///
 /// Thread-safe: no; one collective at a time.
 class Barrier {
@@ -44,7 +45,7 @@ class Barrier {
   const int rank_;
   const int world_;
   bool may_spin_ = false;
-  std::uint32_t vain_spins_ = 0;  ///< failed spins in a row
+  std::uint32_t vain_spins_ = 0;  ///< consecutive spins that ended without success
   std::uint32_t target_ = 0;      ///< meetings so far, which every rank's `arrived` must reach
 };
 

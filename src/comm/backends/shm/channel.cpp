@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-// As in barrier.cpp, this bounds the delay if the waking process died.
+// As in barrier.cpp, this interval bounds the delay if the rank that should wake this one died.
 constexpr auto kChannelSlice = std::chrono::milliseconds(50);
 constexpr int kSpins = 200;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between two ranks of one host: a ring of bytes in the sender's region, one for each direction.
+// Messages between two ranks of one host, through a byte ring in the sender's region. Each direction has its own ring.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 class ShmChannel final : public Runner {
  public:
-  /// Opens this rank's end. Throws: ResourceError if there is no memory for the ring.
+  /// Opens this rank's end of the ring. Throws: ResourceError if there is no memory for the ring.
   ShmChannel(std::shared_ptr<Segment> segment, const World& world, int peer, bool sending);
 
   void run(const Collective& message) override;
@@ -19,7 +19,7 @@ class ShmChannel final : public Runner {
   void leave() noexcept override {}
 
  private:
-  /// Waits until the ring has room (sender) or bytes (receiver). Returns their number, up to the ring's end.
+  /// Waits until the ring has room (sender) or bytes (receiver). Returns the number of bytes up to the ring's end.
   [[nodiscard]] std::uint32_t wait_for_bytes(const Collective& message);
   [[nodiscard]] std::uint32_t ready_bytes() const noexcept;
   void sleep_until_ready(const Collective& message);

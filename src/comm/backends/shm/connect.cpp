@@ -29,8 +29,8 @@ ResourceError system_error(const char* verb) {
   return ResourceError(fmt::format("{} of the ranks' socket failed: {}", verb, std::strerror(error)));
 }
 
-// Makes a socket's calls return at each look at the clock. They also return, with EINTR, after this process was
-// stopped.
+// Limits a socket's calls to the interval at which the clock is checked. They also return, with EINTR, after this
+// process was stopped.
 void look_at_clock(int socket) {
   const timeval time{0, std::chrono::microseconds(kAwakeLook).count()};
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(socket, SOL_SOCKET, option, &time, sizeof(time));
@@ -61,7 +61,7 @@ void send_descriptor(int socket, int fd) {
   if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1) throw system_error("sendmsg");
 }
 
-/// Returns none if rank 0 closed the socket.
+/// Returns the descriptor from rank 0; none if rank 0 closed the socket.
 UniqueFd receive_descriptor(int socket, TimePoint end) {
   char byte = 0;
   iovec data{&byte, 1};
@@ -83,7 +83,7 @@ UniqueFd receive_descriptor(int socket, TimePoint end) {
 
 std::string vote_key(const World& world, int rank) { return fmt::format("{}shm/vote/{}", world.prefix, rank); }
 
-/// Rank 0's part.
+/// Rank 0's side of the handshake.
 class Host {
  public:
   Host(const World& world, std::chrono::milliseconds timeout)
@@ -180,7 +180,7 @@ UniqueFd knock(const World& world, const DoorAddress& door, TimePoint end) {
 ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
   const TimePoint end = AwakeClock::instance().now() + timeout;
   const DoorAddress door = find_door(world, timeout);
-  // Strangers may have displaced this rank before it was heard; then it connects again.
+  // Strangers may have displaced this rank before rank 0 read its message; then it connects again.
   for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
     UniqueFd socket = knock(world, door, end);
     UniqueFd segment = receive_descriptor(socket.get(), end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the ranks of one host a shared segment: rank 0 sends its memfd over Unix sockets, which then stay open. End of
-// file on a socket is the notice of a rank's death.
+// Gives the ranks of one host a shared segment: rank 0 sends its memfd over Unix sockets, which stay open. End of file
+// on a socket shows that the rank has died.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct ShmConnection {
     UniqueFd socket;
   };
   std::shared_ptr<Segment> segment;
-  std::vector<Peer> peers;  ///< on rank 0 all other ranks; else only rank 0
+  std::vector<Peer> peers;  ///< all other ranks on rank 0; only rank 0 on other ranks
 };
 
 /// Connects the ranks of a host.

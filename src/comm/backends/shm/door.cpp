@@ -22,10 +22,10 @@
 namespace lockstep::comm {
 namespace {
 
-// The time for a rank's first words, which it sends as soon as it is connected.
+// The time limit for a rank's first message, which it sends as soon as it is connected.
 constexpr auto kSilence = std::chrono::seconds(5);
-// The limit of guests: more than the ranks that connect at the same moment. Strangers beyond it displace the oldest
-// guest.
+// The most connections without a first message: more than ranks that connect at the same moment. A further connection
+// displaces the oldest one.
 constexpr std::size_t kMostGuests = 64;
 constexpr int kBacklog = 256;
 
@@ -35,7 +35,7 @@ ResourceError bind_error() {
   return ResourceError(fmt::format("bind of the ranks' socket failed: {}", std::strerror(error)));
 }
 
-// Takes the same time wherever the first difference is.
+// Compares in constant time.
 bool is_nonce(const char* said, const std::string& nonce) {
   unsigned difference = nonce.size() == kNonceLetters ? 0 : 1;
   for (std::size_t i = 0; i < std::min(nonce.size(), kNonceLetters); ++i) {
@@ -92,7 +92,7 @@ void Door::look(std::chrono::milliseconds limit, const Enter& enter) {
   }
 }
 
-// Accepts all that are waiting now, so that strangers in the queue delay no rank behind them.
+// Accepts all waiting connections, so that strangers in the queue do not delay a rank behind them.
 void Door::accept_all(TimePoint now, const Enter& enter) {
   for (int i = 0; i < kBacklog; ++i) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -108,7 +108,7 @@ void Door::accept_all(TimePoint now, const Enter& enter) {
       continue;
     }
     guests_.push_back({.socket = std::move(socket), .since = now, .hello = {}, .heard = 0});
-    hear(std::prev(guests_.end()), enter);  // a rank has usually spoken by now
+    hear(std::prev(guests_.end()), enter);  // a rank's message has usually come by now
     if (guests_.size() > kMostGuests) turn_away(guests_.begin(), "too many connections send nothing");
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0's listening socket, and the first words of a connecting rank. Its name is no secret on the machine: any number
-// of strangers may connect and be silent. Rank 0 waits for none of them, so they cannot delay a rank.
+// Rank 0's listening socket, and the first message of a connecting rank. The socket's name is not a secret on the
+// machine: any number of strangers may connect and send nothing. Rank 0 waits for none of them.
 #pragma once
 
 #include <sys/un.h>
@@ -18,22 +18,22 @@ namespace lockstep::comm {
 
 inline constexpr std::size_t kNonceLetters = 64;
 
-/// The first words of a connecting rank.
+/// The first message of a connecting rank.
 struct Hello {
   char nonce[kNonceLetters] = {};
   std::int32_t rank = 0;
 };
 
-/// Returns an abstract address. It lives in the network namespace and leaves no file when its owner is killed. `size`
-/// gets its length. Throws: ResourceError if the name does not fit.
+/// Returns an abstract socket address. It belongs to the network namespace and leaves no file when its owner is killed.
+/// `size` gets its length. Throws: ResourceError if the name does not fit.
 [[nodiscard]] sockaddr_un abstract_address(const std::string& name, socklen_t& size);
 
-/// Checks the peer. Throws: ResourceError if another user is at the other end.
+/// Checks the peer's user. Throws: ResourceError if the peer is another user's process.
 void check_same_user(int socket);
 
 class Door {
  public:
-  /// Opens the door. Throws: ResourceError.
+  /// Opens the listening socket. Throws: ResourceError.
   Door(std::string nonce, int world);
 
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -61,7 +61,7 @@ class Door {
   const std::string nonce_;
   const std::string name_;
   UniqueFd listener_;
-  Guests guests_;  // the oldest first
+  Guests guests_;  // oldest first
   RareWarning refused_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two futex operations, between processes, and the pause of a spin loop.
+// The two futex operations for memory that processes share, and the pause of a spin loop.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,7 +14,7 @@
 
 namespace lockstep::comm {
 
-/// Sleeps if the word is `seen`, until it is woken or `limit` has passed; it may also return without a reason.
+/// Sleeps if `word` equals `seen`, until it is woken or `limit` has passed; spurious returns are possible.
 inline void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::chrono::nanoseconds limit) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   timespec time{};

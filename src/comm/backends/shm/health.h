@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a group in shared memory fails: the first rank to notice writes the reason, and every rank throws the same one.
+// The failure of a group in shared memory: the first rank that notices writes the reason, and all throw the same error.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// The failure of a group in shared memory. Thread-safe: yes.
+/// Stores and throws the failure of a group in shared memory. Thread-safe: yes.
 class GroupHealth {
  public:
   GroupHealth(std::shared_ptr<Segment> segment, World world) : segment_(std::move(segment)), world_(std::move(world)) {}

@@ -32,7 +32,7 @@ std::size_t head_bytes(int world) {
   return round_up(pairs_start(world) + pairs * sizeof(PairSlot));
 }
 
-/// Returns a line of /proc/meminfo in bytes; none if the system has no such file.
+/// Returns the figure `name` of /proc/meminfo in bytes; none if it cannot be read.
 std::optional<std::size_t> memory_figure(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -56,10 +56,10 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
-/// Makes the error of a call that failed with `error`. A limit of the process is a better reason than the host's
+/// Makes the error for a call that failed with `error`. A limit of the process explains it better than the host's
 /// memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
-  if (error == EFBIG) {  // the limit also holds for this memory, which is a file without a name
+  if (error == EFBIG) {  // the file size limit also applies to a memfd
     return ResourceError(fmt::format("cannot share {} of memory between the ranks by {}: {}", text::bytes(bytes), call,
                                      error_words(error)),
                          fmt::format("{}; or --backend tcp", write_remedy(error)));
@@ -103,7 +103,7 @@ Segment::Mapping::Mapping(UniqueFd file, std::size_t size) : fd(std::move(file))
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (start == MAP_FAILED) throw call_error(bytes, "mmap", errno);
   base = static_cast<std::byte*>(start);
-  // Leaves gradients out of core dumps: they are of no use there.
+  // Leaves the segment out of core dumps: gradients are useless there.
   madvise(start, bytes, MADV_DONTDUMP);
 }
 
@@ -164,7 +164,7 @@ void Segment::release(std::byte* start, std::size_t bytes) noexcept {
   const std::size_t size = std::max(round_up(bytes), kPage);
   auto offset = static_cast<std::size_t>(start - region(rank_));
   const std::lock_guard lock(mutex_);
-  // Returns the pages to the system; the place then reads as zeros.
+  // Returns the pages to the system; the range then reads as zeros.
   fallocate(mapping_->fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start - mapping_->base),
             static_cast<off_t>(size));
   std::size_t room = size;

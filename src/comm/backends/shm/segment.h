@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the ranks of one host share: a memfd without a name, so that it leaves nothing behind however a run
-// ends. A head with one slot per rank and one per pair, then one region per rank. Layout and protocol:
+// The memory that the ranks of one host share: a memfd without a name, which leaves nothing behind even if the run is
+// killed. It has a head with one slot per rank and one per pair, then one region per rank. Layout and protocol:
 // docs/design/shm.md.
 #pragma once
 
@@ -19,11 +19,11 @@
 
 namespace lockstep::comm {
 
-/// A rank copies at most this much at a time into its staging area, which has two such halves, used alternately.
+/// The most bytes that a rank copies at a time into one of the two halves of its staging area, used alternately.
 inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
-/// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside of the segment;
-/// kNothing: there are none).
+/// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside the segment;
+/// kNothing: no data).
 struct Announcement {
   Descriptor call;
   std::uint64_t offset = 0;
@@ -31,22 +31,22 @@ struct Announcement {
 inline constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank has no bytes to send
 
-/// One rank's data for the other ranks. Only that rank writes them (except for `waiters`).
+/// One rank's state for the other ranks. Only that rank writes it (except for `waiters`).
 struct alignas(128) RankSlot {
   std::atomic<std::uint32_t> arrived;   ///< number of barriers reached; a futex
   std::atomic<std::uint32_t> waiters;   ///< number of ranks that sleep on `arrived`
   std::atomic<std::uint32_t> left;      ///< 1: the rank left in order
   std::atomic<std::uint64_t> finished;  ///< sequence number of the last finished collective
-  std::atomic<std::uint64_t> scratch;   ///< offset in its region of memory that this rank offers to all; see
-                                        ///< HierarchicalBackend
-  Announcement announcements[2];        ///< for even and odd collectives
-  char words[1024];                     ///< the rank's text of a failure
+  std::atomic<std::uint64_t> scratch;   ///< offset, in this rank's region, of the memory that it offers to all ranks;
+                                        ///< see HierarchicalBackend
+  Announcement announcements[2];        ///< one for even and one for odd collectives
+  char words[1024];                     ///< the text of a failure that this rank noted
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// A byte stream from one rank to another: a ring in the sender's region.
 struct alignas(128) PairSlot {
-  std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0: not there yet
+  std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0: no ring yet
   std::atomic<std::uint32_t> written;           ///< bytes written by the sender so far; a futex
   std::atomic<std::uint32_t> reader_waits;      ///< the receiver sleeps on `written`
   alignas(64) std::atomic<std::uint32_t> read;  ///< bytes read by the receiver so far; a futex
@@ -57,8 +57,8 @@ inline constexpr std::uint32_t kRingBytes = std::uint32_t{256} << 10;
 struct SegmentHead {
   std::uint64_t world;
   std::uint64_t region_bytes;  ///< address space of one rank's region, far more than it ever uses
-  /// One word, written once by compare-and-swap, so that all ranks report the same failure: its kind, the rank to
-  /// blame, and the rank whose slot has the words. 0: none.
+  /// The group's failure in one word, written once by compare-and-swap, so that all ranks report the same one: its
+  /// kind, the rank to blame, and the rank whose slot has the text. 0: no failure.
   std::atomic<std::uint32_t> failure;
 };
 
@@ -68,9 +68,9 @@ class Segment {
  public:
   /// Creates the segment on rank 0. Throws: ResourceError naming the sizes.
   static std::shared_ptr<Segment> create(int world);
-  /// Maps it on another rank, with the descriptor that rank 0 passed. Throws: ResourceError.
+  /// Maps the segment on another rank, with the descriptor from rank 0. Throws: ResourceError.
   static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
-  /// Makes another rank in a thread of the same process, on the same mapping, so that one thread sanitizer sees both.
+  /// Makes another rank's segment in the same process, on the same mapping, so that ThreadSanitizer sees both ranks.
   static std::shared_ptr<Segment> share(const Segment& other, int rank);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -87,14 +87,14 @@ class Segment {
   /// Returns zeroed memory in this rank's region. Throws: ResourceError naming the sizes. Thread-safe: yes.
   [[nodiscard]] std::byte* allocate(std::size_t bytes);
   void release(std::byte* start, std::size_t bytes) noexcept;
-  /// Returns the place of `[data, data + bytes)` in this rank's region; kNowhere outside of it.
+  /// Returns the offset of `[data, data + bytes)` in this rank's region; kNowhere if it is outside.
   [[nodiscard]] std::uint64_t offset_of(const std::byte* data, std::size_t bytes) noexcept;
 
   [[nodiscard]] bool has_failed() noexcept { return head().failure.load(std::memory_order_acquire) != 0; }
-  /// Returns the group's failure: the rank of this group to blame, and the words of the rank that noted it. kPeer: a
-  /// rank of another host died or failed. kNone: it has not failed. A rank's own error is in the store too.
+  /// Returns the group's failure: the rank of this group to blame, and the text of the rank that noted it. kPeer: a
+  /// rank of another host died or failed. kNone: the group has not failed. A rank's own error is also in the store.
   [[nodiscard]] FailureRecord failure();
-  /// Notes a failure; the first caller of all ranks wins. `words` go into this rank's slot. Wakes every waiting rank.
+  /// Notes a failure; the first call of all ranks counts. `words` go into this rank's slot. Wakes all waiting ranks.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;
   void wake_all() noexcept;
 
@@ -118,9 +118,9 @@ class Segment {
   const int world_;
   const int rank_;
   const std::size_t region_bytes_;
-  std::mutex failing_;  ///< only one thread writes this rank's words
+  std::mutex failing_;  ///< held by the one thread that writes this rank's text
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  ///< offset in the region, and bytes
+  std::map<std::size_t, std::size_t> free_;  ///< free memory: offset in the region, and bytes
 };
 
 }  // namespace lockstep::comm

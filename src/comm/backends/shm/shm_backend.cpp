@@ -15,9 +15,9 @@
 namespace lockstep::comm {
 namespace {
 
-// Up to this size every rank reduces everything: one barrier less is worth more than shared work.
+// Up to this size every rank reduces everything: this saves a barrier, which costs more than the additional work.
 constexpr std::size_t kOnePassShmBytes = std::size_t{32} << 10;
-constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write one
+constexpr std::int64_t kLine = 64;  // slices end on cache lines, so that no two ranks write the same line
 
 std::size_t bytes_of(std::int64_t elements, std::size_t item_bytes) {
   return static_cast<std::size_t>(elements) * item_bytes;
@@ -28,7 +28,7 @@ ElementRange common_part(ElementRange a, ElementRange b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// How the ranks' pieces are combined.
+/// Returns the reduction that combines the ranks' pieces.
 Reduction reduction_of(const Collective& collective, int world) {
   return {dtype_of(collective.call), op_of(collective.call), divisor_of(collective.call, world)};
 }
@@ -57,7 +57,7 @@ Announcement& ShmBackend::announcement(int rank, const Collective& collective) {
   return segment_->slot(rank).announcements[collective.call.sequence & 1];
 }
 
-/// `bytes`: the size of all of this rank's data.
+/// Announces the call. `bytes` is the size of all of this rank's data.
 void ShmBackend::announce(const Collective& collective, std::size_t bytes) {
   Announcement& own = announcement(world_.rank, collective);
   own.call = collective.call;

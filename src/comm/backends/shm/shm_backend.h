@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between the ranks of one host, in shared memory. Protocol and its proof: docs/design/shm.md.
+// Collectives between the ranks of one host, in shared memory. docs/design/shm.md has the protocol and its proof.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace lockstep::comm {
 
-/// Marks the group as failed when a peer's socket ends, and wakes all ranks. Its destructor ends the thread at once.
+/// A thread that marks the group as failed, and wakes all ranks, when a peer's socket closes. Ends at destruction.
 class DeathWatch {
  public:
   explicit DeathWatch(ShmConnection connection);
@@ -28,7 +28,7 @@ class DeathWatch {
   std::thread thread_;
 };
 
-/// The elements of `numel` that one rank combines for all, in whole cache lines.
+/// A division of `numel` elements into slices of whole cache lines; each rank combines one slice for all ranks.
 struct Slicing {
   std::int64_t numel = 0;
   std::size_t item_bytes = 0;
@@ -46,7 +46,7 @@ class ShmBackend final : public Backend {
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 
-  // For a backend that uses the segment for one step of a collective.
+  // These functions are for a backend that uses the segment for one step of a collective.
   void meet(const Collective& collective) override;
   void move(const Collective& collective) override;
   void note_finished(std::uint64_t sequence) noexcept override;
@@ -76,8 +76,8 @@ class ShmBackend final : public Backend {
   std::shared_ptr<Segment> segment_;
   World world_;
   Barrier barrier_;
-  std::uint64_t staging_uses_ = 0;   ///< its parity selects the next half of the staging areas
-  std::vector<Piece> plain_pieces_;  ///< the pieces of every reduction without replicas
+  std::uint64_t staging_uses_ = 0;   ///< number of uses so far; its parity selects the half of the staging areas
+  std::vector<Piece> plain_pieces_;  ///< pieces of a reduction without replicas
   DeathWatch watch_;
 };
 

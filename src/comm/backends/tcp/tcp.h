@@ -11,17 +11,17 @@
 
 namespace lockstep::comm {
 
-/// How the ranks of a job reach each other over a network.
+/// The settings of the connections between ranks.
 struct TcpOptions {
-  std::string store_host;                ///< decides which of this host's addresses the others connect to
+  std::string store_host;                ///< the store's host: the route to it decides the interface
   std::chrono::milliseconds timeout{0};  ///< the job's timeout of an exchange
-  Wire wire = Wire::kAuto;               ///< the same on every rank
+  Wire wire = Wire::kAuto;               ///< the wire, the same on every rank
   std::string token;                     ///< the secret that opens the store; empty: there is none
 };
 
 /// Makes the connections between ranks, which find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,
-/// GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME selects another interface than the one that leads to the store. Rank 0 logs
-/// its choice when it first connects.
+/// GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME selects an interface other than the one that leads to the store. Rank 0
+/// logs its choice when it first connects.
 /// Collective: no. Blocks: no.
 [[nodiscard]] std::shared_ptr<Network> make_tcp_network(World world, const TcpOptions& options);
 

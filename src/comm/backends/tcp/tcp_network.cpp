@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Circles of the wire as a network. It adds the rank to blame if an exchange of a group fails.
+// Implements Network with circles of the wire, and finds the rank to blame if an exchange of a group fails.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -16,7 +16,7 @@
 namespace lockstep::comm {
 namespace {
 
-/// Chooses the address of this host that the others use. Rank 0 logs the reason.
+/// Chooses the address of this host to which other ranks connect. Rank 0 logs the reason.
 std::string choose_address(const std::string& store_host, int rank) {
   const auto choice = store::choose_interface(store::wishes_towards(store_host), store::list_interfaces());
   if (!choice) {
@@ -61,7 +61,7 @@ class TcpTransport final : public Transport {
       log::debug("tcp: rank {}: {}", circle_.suspect(), lost.what());
       throw_failure(*state_, {collective, circle_.suspect(), is_over, lost.what()});
     } catch (const wire::Interrupted& interrupted) {
-      // An alarm may be about another rank than the awaited one.
+      // An alarm may be about a rank other than the awaited one.
       const std::string why = is_over ? interrupted.what() : "";
       throw_failure(*state_,
                     {collective, circle_.suspect(), is_over, why.empty() ? "" : fmt::format("not connected: {}", why)});
@@ -89,7 +89,7 @@ class TcpNetwork final : public Network {
   void abort() noexcept override { state_->abort(); }
 
  private:
-  /// Listens at the first call. Channels connect in their own threads.
+  /// Returns the hub, which listens from the first call on. Channels call this in their own threads.
   std::shared_ptr<wire::Hub> hub() {
     const std::lock_guard lock(mutex_);
     if (hub_) return hub_;
@@ -107,7 +107,7 @@ class TcpNetwork final : public Network {
 
   const std::shared_ptr<NetworkState> state_;
   const TcpOptions options_;
-  std::mutex mutex_;  ///< of hub()
+  std::mutex mutex_;  ///< held in hub()
   std::shared_ptr<wire::Hub> hub_;
 };
 

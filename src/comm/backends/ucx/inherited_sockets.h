@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX makes its sockets inheritable: programs that a rank starts would keep its connections and its port open after its
-// end.
+// Closes UCX's sockets in programs that a rank starts. UCX makes its sockets inheritable, so such programs would keep
+// the rank's connections and port open after its end.
 #pragma once
 
 #include <set>
@@ -9,9 +9,9 @@ namespace lockstep::comm {
 
 class InheritedSockets {
  public:
-  /// Notes the existing sockets: they do not belong to UCX.
+  /// Notes the existing sockets, which do not belong to UCX.
   InheritedSockets();
-  /// Makes programs that start from now on close the sockets made since then.
+  /// Makes the sockets that were created since construction close in programs that start from now on.
   void keep_back() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For builds without the headers of UCX.
+// Replaces UCX in builds without its headers.
 #include "comm/backends/ucx/ucx.h"
 #include "lockstep/base/error.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections of the ranks over UCX, for InfiniBand and RoCE. The library is loaded at its first use; no_ucx.cpp is
-// the build without its headers.
+// for builds without its headers.
 #pragma once
 
 #include <memory>

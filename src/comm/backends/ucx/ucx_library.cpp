@@ -20,12 +20,12 @@ struct Variable {
   const char* value;
 };
 
-// UCX reads these when it is loaded. Without them it would print lines of its own, and handle the signals of a crash
-// and SIGHUP itself.
+// UCX reads these when it is loaded. Without them it would print its own lines, and handle SIGHUP and the signals of a
+// crash.
 constexpr std::array kQuiet = {Variable{"UCX_LOG_LEVEL", "fatal"}, Variable{"UCX_HANDLE_ERRORS", "none"},
                                Variable{"UCX_ERROR_SIGNALS", ""}, Variable{"UCX_DEBUG_SIGNO", "0"}};
 
-/// While it lives, sets the variables that the user has not set. Programs that this one starts choose for themselves.
+/// Sets, while it lives, the variables that the user has not set. Programs started later do not inherit them.
 class QuietVariables {
  public:
   QuietVariables() {
@@ -56,7 +56,7 @@ void find_worker_functions(FunctionFinder& finder, Ucp& ucp) {
   finder.set(ucp.worker_progress, "ucp_worker_progress");
 }
 
-/// Returns the name of the first function that is missing; empty: none is.
+/// Returns the name of the first function that is missing; empty if all are there.
 std::string find_functions(void* library, Ucp& ucp) {
   FunctionFinder finder(library);
   finder.set(ucp.get_version, "ucp_get_version");
@@ -82,7 +82,7 @@ UcxLibrary load() {
   const QuietVariables quiet;
   void* handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
-    const char* why = ::dlerror();  // glibc's is per thread
+    const char* why = ::dlerror();  // in glibc it is per thread
     library.problem = why != nullptr ? why : "libucp.so.0 cannot be loaded";
     return library;
   }

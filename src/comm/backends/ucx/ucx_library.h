@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX's functions, from a library that is loaded at its first use; private to this folder.
+// UCX's functions, from a library that is loaded at its first use. Private to this folder.
 #pragma once
 
 #include <string>
@@ -36,7 +36,7 @@ struct Ucp {
 
 struct UcxLibrary {
   Ucp functions;
-  std::string problem;  ///< why it cannot be used; empty: it can
+  std::string problem;  ///< reason why UCX cannot be used; empty: it can
 };
 
 /// Loads the library at the first call. It is never unloaded. Thread-safe: yes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX as a network: messages of one purpose between some ranks, which meet in the store.
+// Implements Network with UCX. Ranks publish their addresses in the store.
 #include <fmt/format.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -33,7 +33,7 @@ namespace {
 struct UcxShared {
   UcxShared(World world, std::string host) : state(std::move(world)), store_host(std::move(host)) {}
 
-  /// Returns the context, made at the first call. Throws: ResourceError, UsageError for the interface. Thread-safe:
+  /// Returns the context, which the first call makes. Throws: ResourceError, UsageError for the interface. Thread-safe:
   /// yes.
   [[nodiscard]] std::shared_ptr<UcxContext> context();
 
@@ -45,10 +45,10 @@ struct UcxShared {
   std::shared_ptr<UcxContext> context_;
 };
 
-/// Makes its worker and publishes the address at the first message. One thread uses it at a time.
+/// A transport that makes its worker and publishes its address at the first message. One thread uses it at a time.
 class UcxTransport final : public Transport {
  public:
-  /// `label`: the same on all its ranks, and unique to this transport.
+  /// `label` is the same on all of its ranks, and unique to this transport.
   UcxTransport(std::shared_ptr<UcxShared> shared, const std::string& label);
 
   const World& world() const override { return shared_->state.world; }
@@ -68,13 +68,13 @@ class UcxTransport final : public Transport {
   bool is_broken_ = false;
 };
 
-// How often a rank that waits for another's address checks for failures.
+// The interval at which a rank that waits for another rank's address checks for failures.
 constexpr auto kMeetLook = std::chrono::milliseconds(100);
 constexpr auto kLinkPatience = std::chrono::milliseconds(2000);
 constexpr auto kLinkLook = std::chrono::milliseconds(20);
 
-/// Waits until the interface is running: UCX uses no other, and the kernel sets the flag a moment after the link has
-/// come up.
+/// Waits until the interface has the flag "running". UCX uses only interfaces with it, and the kernel sets it a moment
+/// after the link has come up.
 void wait_until_running(const std::string& name) {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
@@ -86,8 +86,8 @@ void wait_until_running(const std::string& name) {
   }
 }
 
-/// UCX's names of the devices to use: every port of a fabric, and the interface that leads to the other ranks. Empty:
-/// all.
+/// Returns UCX's names of the devices to use: every port of a fabric, and the interface that leads to the other ranks.
+/// Empty: all devices.
 std::string choose_devices(const std::string& store_host, int rank) {
   const auto choice = store::choose_interface(store::wishes_towards(store_host), store::list_interfaces());
   if (!choice || choice->name.empty()) return "";
@@ -140,7 +140,8 @@ void UcxTransport::exchange(const std::vector<Message>& sends, const std::vector
   if (!suspect) return;
   is_broken_ = true;
   const std::string why = worker_->why();
-  // If this rank closed its connections now, a rank whose own limit is a moment away would see it as dead, not late.
+  // After a timeout the connections stay open until the failure is known: a rank that times out a moment later would
+  // otherwise find this rank dead, not late.
   if (!is_over) worker_->drop();
   try {
     throw_failure(state, {collective, *suspect, is_over, why});
@@ -163,7 +164,7 @@ std::optional<int> UcxTransport::run(const std::vector<Message>& sends, const st
   return worker_->carry(sends, receives, stop);
 }
 
-/// Waits for the other's address. Returns false if the wait was stopped.
+/// Waits for the address of `peer`. Returns false if the wait was stopped.
 bool UcxTransport::meet(int peer, const Collective& collective, const std::atomic<bool>& stop) {
   auto address = world().store->try_get(key(peer));
   while (!address) {
@@ -171,7 +172,7 @@ bool UcxTransport::meet(int peer, const Collective& collective, const std::atomi
     if (shared_->state.has_failure()) throw_death(world(), peer, collective);
     try {
       world().store->wait({key(peer)}, kMeetLook);
-    } catch (const TimeoutError&) {  // the failure check comes before the next look
+    } catch (const TimeoutError&) {  // failures are checked before the next try
     }
     address = world().store->try_get(key(peer));
   }

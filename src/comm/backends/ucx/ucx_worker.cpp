@@ -20,11 +20,11 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// How long a thread polls for a message without sleeping: small ones come within some 10 us.
+// How long a thread polls for a message without sleeping: small messages come within some 10 us.
 constexpr auto kSpin = std::chrono::microseconds(20);
-// UCX wakes a sleeping thread; this covers a wake-up that it might miss.
+// UCX wakes a sleeping thread; this interval covers a lost wake-up.
 constexpr int kLookMs = 100;
-// A thread of UCX accepts the other end's connection, perhaps a moment after the first message.
+// A UCX thread accepts the peer's connection, perhaps a moment after the first message.
 constexpr int kConnectingExchanges = 3;
 constexpr auto kCloseLimit = std::chrono::milliseconds(1000);
 
@@ -44,8 +44,8 @@ class Config {
 
   void set(const char* variable, const std::string& value) { set(variable, variable + kPrefix.size(), value); }
 
-  /// UCX 1.13 knows a setting of a transport only by its short name, and complains about the full one if UCX_LOG_LEVEL
-  /// allows it.
+  /// Sets a transport's setting. UCX 1.13 knows it only by its short name, and complains about the full name if
+  /// UCX_LOG_LEVEL allows it.
   void set_of_transport(const char* variable, std::string_view transport, const std::string& value) {
     set(variable, value);
     set(variable, variable + kPrefix.size() + transport.size(), value);
@@ -69,17 +69,17 @@ class Config {
 
 UcxContext::UcxContext(const Settings& settings) {
   Config config;
-  // If ranks share memory, shm carries their bytes; UCX's own would leave a dead rank's segments behind.
+  // The backend shm carries bytes within a host; UCX's shared memory would leave a dead rank's segments behind.
   config.set("UCX_TLS", "^sm");
   if (!settings.devices.empty()) config.set("UCX_NET_DEVICES", settings.devices);
-  // Otherwise a thread that connects to a dead host would be held for two minutes.
+  // Otherwise a thread that connects to a dead host would block for two minutes.
   config.set_of_transport("UCX_TCP_CONN_NB", "TCP_", "y");
-  // Fewer calls for large messages: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 of the time with 64 KiB.
+  // Large messages need fewer calls: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 of the time with 64 KiB.
   config.set_of_transport("UCX_TCP_RX_SEG_SIZE", "TCP_", "256k");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  params.mt_workers_shared = 1;  // each worker may have a thread of its own
+  params.mt_workers_shared = 1;  // each worker may have its own thread
   params.estimated_num_eps = static_cast<std::size_t>(std::max(settings.peers, 1));
   const SignalGuard guard;
   const Ucp& ucp = ucx_library().functions;
@@ -200,7 +200,7 @@ void UcxWorker::on_received(void* /*request*/, ucs_status_t status, const ucp_ta
   received.worker->end(received, is_short ? UCS_ERR_MESSAGE_TRUNCATED : status);
 }
 
-/// Waits until all operations have ended, one cannot end any more, or `stop` is true.
+/// Waits until all operations have ended, one of them can no longer end, or `stop` is true.
 void UcxWorker::wait(const std::atomic<bool>& stop) {
   auto busy = SteadyClock::now();
   while (left_ > 0 && !has_failed_ && !stop) {
@@ -226,7 +226,7 @@ void UcxWorker::sleep() {
 
 void UcxWorker::wake() noexcept { (void)ucp_.worker_signal(worker_); }
 
-/// Blames the rank of a failed endpoint, else of a failed message, else of a message that has not ended.
+/// Returns the rank to blame: that of a failed endpoint, else of a failed message, else of an unfinished message.
 std::optional<int> UcxWorker::suspect() const {
   const auto find_rank = [&](auto&& is_so) -> std::optional<int> {
     const auto found = std::find_if(operations_.begin(), operations_.end(), is_so);
@@ -266,7 +266,7 @@ void UcxWorker::close(bool is_forced) noexcept {
   ucp_.worker_destroy(std::exchange(worker_, nullptr));
 }
 
-/// Endpoints take moments to close: longer if a stopped rank has not read all messages.
+/// Waits for the endpoints to close. It takes longer if a stopped rank has not read all messages.
 void UcxWorker::finish_closing(std::vector<void*>& requests) noexcept {
   const auto end = SteadyClock::now() + kCloseLimit;
   while ((!requests.empty() || left_ > 0) && SteadyClock::now() < end) {

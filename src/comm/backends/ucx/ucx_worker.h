@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages to some ranks through UCX, by one thread at a time; private to this folder.
+// Exchanges messages with some ranks through UCX. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace lockstep::comm {
 class UcxContext {
  public:
   struct Settings {
-    std::string devices;  ///< "mlx5_0:1,eth0"; empty: all
+    std::string devices;  ///< the devices to use: "mlx5_0:1,eth0"; empty: all
     int peers = 0;        ///< approximate number of ranks that will be connected
   };
 
@@ -35,31 +35,31 @@ class UcxContext {
   ucp_context_h context_ = nullptr;
 };
 
-/// A worker of UCX with an endpoint for each rank that it knows. Between two ranks messages match in order.
-/// Thread-safe: wake() alone; all else by one thread at a time.
+/// A UCX worker with an endpoint for each rank that it knows. Between two ranks messages match in order. Thread-safe:
+/// only wake(); one thread at a time may call the other functions.
 class UcxWorker {
  public:
-  /// `rank`: this process's. Throws: ResourceError.
+  /// `rank` is this process's rank. Throws: ResourceError.
   UcxWorker(std::shared_ptr<UcxContext> context, int rank);
-  /// Sends the remaining messages, for a short time.
+  /// Waits a short time for the remaining messages to be sent.
   ~UcxWorker();
   UcxWorker(const UcxWorker&) = delete;
   UcxWorker& operator=(const UcxWorker&) = delete;
 
-  /// The address that other ranks pass to add().
+  /// Returns the address that other ranks pass to add().
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] bool knows(int peer) const { return endpoints_.count(peer) != 0; }
-  /// Begins to connect. Throws: PeerError if UCX has no way to that address.
+  /// Begins to connect to `peer`. Throws: PeerError if UCX cannot reach that address.
   void add(int peer, const std::string& address);
 
-  /// Sends and receives all, in both directions at once. Returns the rank that caused a failure; none: it succeeded.
-  /// After a failure, or once `stop` is true, messages may still be under way: only drop() may follow.
-  /// Blocks: until then.
+  /// Sends and receives all messages, in both directions at once. Returns the rank that caused a failure; none: it
+  /// succeeded. After a failure, or once `stop` is true, messages may still be under way: only drop() may follow.
+  /// Blocks: until all messages are sent and received, a failure, or `stop`.
   [[nodiscard]] std::optional<int> carry(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                          const std::atomic<bool>& stop);
-  /// The reason of the failure, in UCX's words; empty if it was stopped.
+  /// Returns the reason for the failure, in UCX's words; empty if carry() was stopped.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
-  /// Makes carry() look at `stop`.
+  /// Makes carry() check `stop` now.
   void wake() noexcept;
 
   /// Ends everything at once: the messages' memory is no longer read or written.
@@ -99,15 +99,15 @@ class UcxWorker {
   const std::shared_ptr<UcxContext> context_;
   const int rank_;
   const InheritedSockets sockets_;
-  int new_connections_ = 0;  ///< the number of exchanges that may have made sockets
+  int new_connections_ = 0;  ///< number of coming exchanges that may still create sockets
   ucp_worker_h worker_ = nullptr;
-  int events_ = -1;  ///< of UCX; readable if there is work to do
+  int events_ = -1;  ///< descriptor of UCX's events; readable if there is work to do
   std::string address_;
   std::map<int, Endpoint> endpoints_;
   std::vector<Operation> operations_;
-  std::size_t left_ = 0;     ///< operations that have not ended
-  bool has_failed_ = false;  ///< true if an operation or an endpoint has failed
-  std::string why_;          ///< the reason of the first failure
+  std::size_t left_ = 0;     ///< number of operations that have not ended
+  bool has_failed_ = false;  ///< an operation or an endpoint has failed
+  std::string why_;          ///< the reason for the first failure
 };
 
 }  // namespace lockstep::comm

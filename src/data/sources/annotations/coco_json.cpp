@@ -23,14 +23,14 @@ namespace {
 
 using nlohmann::json;
 
-/// An annotation whose picture may come later.
+/// An annotation, whose picture may come later in the file.
 struct Annotation {
   std::int64_t image_id = 0;
   std::int64_t category = -1;
-  std::int64_t place = 0;  // in the file
+  std::int64_t place = 0;  // index in the file
   std::string caption;
   bool is_caption = false;
-  ImageSize mask_size;  // from its runs
+  ImageSize mask_size;  // size stated with its run lengths
   Object object;
   CocoOutline outline;
 };
@@ -122,7 +122,7 @@ std::string read_outline(const json& from, Annotation& to) {
   return "";
 }
 
-/// Takes the elements of the three lists one by one, and combines them once all are read.
+/// Collects the elements of the three lists one by one, and combines them when all are read.
 class CocoBuilder {
  public:
   explicit CocoBuilder(const CocoChoice& choice) : choice_(choice) {}
@@ -304,13 +304,13 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
       section = value.get<std::string>();
       if (section == "images" || section == "annotations" || section == "categories") return true;
       section.clear();
-      return false;  // such as licenses: drop it
+      return false;  // drops other keys, such as licenses
     }
     const bool whole = event == json::parse_event_t::object_end || event == json::parse_event_t::value ||
                        event == json::parse_event_t::array_end;
     if (depth != 2 || !whole || section.empty()) return true;
     builder.add(section, value);
-    return false;  // it is read; drop it
+    return false;  // drops the element, which has been read
   };
   try {
     const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 2}, each);

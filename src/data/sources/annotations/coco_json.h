@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's JSON as foreign input; only one annotation at a time is in memory as JSON. No torch header.
+// COCO's JSON as untrusted input; only one annotation at a time is in memory as JSON. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace lockstep::data {
 
-/// The place of an object in COCO's form: polygons, or runs, or neither.
+/// The outline of an object as COCO states it: polygons, run lengths, or neither.
 struct CocoOutline {
   std::vector<std::vector<double>> polygons;
   RunLengths runs;
@@ -33,7 +33,7 @@ struct Coco {
   std::vector<std::string> class_names;
   std::vector<std::int64_t> category_ids;  ///< by label; empty if labels are ids
   std::int64_t left_out = 0;
-  std::string first_left_out;  ///< the annotation, and the reason
+  std::string first_left_out;  ///< the first annotation that was left out, and the reason
 };
 
 struct CocoChoice {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CSV by RFC 4180, and the meaning of its columns in a list of pictures.
+// Parses CSV (RFC 4180), and interprets the columns of a list of pictures.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-/// Reads one field; `at` ends on the character after it: a comma, a line end, or the end.
+/// Reads one field; `at` ends at the character after the field: a comma, a line end, or the end.
 class FieldReader {
  public:
   FieldReader(std::string_view text, std::size_t& at, std::int64_t& line) : text_(text), at_(at), line_(line) {}
@@ -66,7 +66,7 @@ bool stands_for_nothing(std::string_view text) {
   return false;
 }
 
-/// A column, its fields without blanks around them.
+/// A column, with the blanks around its fields removed.
 class Column {
  public:
   Column(const std::vector<CsvRow>& rows, std::size_t column) : rows_(rows), column_(column) {
@@ -84,9 +84,9 @@ class Column {
   [[nodiscard]] std::string_view text(std::size_t row) const { return without_blanks(rows_[row + 1].fields[column_]); }
   [[nodiscard]] bool has_numbers() const { return numbers_ > 0; }
   [[nodiscard]] bool all_numbers() const { return numbers_ == size(); }
-  /// Sorted as text they have the order of the numbers.
+  /// True if all numbers are single digits, which sort as text in the order of the numbers.
   [[nodiscard]] bool only_digits() const { return single_digits_ == numbers_; }
-  /// Returns the first field that is no number; a word if there is one, else a sign for a missing number.
+  /// Returns the first field that is not a number: a word if there is one, else a mark for a missing number.
   [[nodiscard]] std::size_t other() const { return other_; }
   [[nodiscard]] bool other_is_word() const { return other_ != none() && !stands_for_nothing(text(other_)); }
 
@@ -94,7 +94,7 @@ class Column {
     return {fmt::format("line {}: '{}' in the column '{}' {}", rows_[row + 1].line, text(row),
                         rows_.front().fields[column_], why)};
   }
-  /// Reports a field that is no number among numbers.
+  /// Reports a field that is not a number in a column of numbers.
   [[nodiscard]] Failure mixed() const {
     return fault(other_, fmt::format("is no number, and others are, such as '{}' in line {}", text(first_number_),
                                      rows_[first_number_ + 1].line));
@@ -126,8 +126,8 @@ Result<bool> read_class_names(const Column& column, ParsedList& list) {
   return true;
 }
 
-/// Numbers are classes themselves; names are numbered in their order. In a column with both, only digits are names, as
-/// in a set of characters.
+/// Numbers are the classes themselves; names are numbered in sorted order. In a column with both, the numbers are names
+/// if all are single digits, as in a set of characters.
 Result<bool> read_label_column(const Column& column, ParsedList& list) {
   if (!column.all_numbers()) {
     const bool names = !column.has_numbers() || (column.only_digits() && column.other_is_word());
@@ -147,7 +147,7 @@ Result<bool> read_value_column(const Column& column, ParsedList& list) {
     if (text.starts_with('+')) text.remove_prefix(1);
     float value = 0;
     const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec == std::errc::result_out_of_range) {  // too large, or too near to zero; a double still holds it
+    if (read.ec == std::errc::result_out_of_range) {  // too large or too small for a float; a double holds it
       const double number = *number_of(text);
       if (!fits_float(number)) return column.fault(row, "is larger than a float holds");
       value = static_cast<float>(number);

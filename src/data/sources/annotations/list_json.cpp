@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of pictures as JSON: an array, or an object a line. Only one entry at a time is in memory as JSON.
+// Lists of pictures as JSON: an array, or one object per line. Only one entry at a time is in memory as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,13 +22,13 @@ using nlohmann::json;
 struct LabelText {
   std::int64_t entry = 0;
   enum class Use { kPicture, kPictures, kObject } use = Use::kPicture;
-  std::size_t place = 0;  // in the entry's list
+  std::size_t place = 0;  // index in the entry's list
   std::string name;
 };
 
 class ListBuilder {
  public:
-  // "" if the entry is good.
+  // Adds an entry. Returns the fault, "" if the entry is good.
   std::string add(const json& object) {
     if (!object.is_object()) return "an entry is no object";
     ListEntry entry;
@@ -180,7 +180,7 @@ Result<ParsedList> parse_array(std::string_view text) {
       if (!why.empty()) why = fmt::format("entry {}: {}", entry, why);
     }
     ++entry;
-    return false;  // it is read; drop it
+    return false;  // drops the element, which has been read
   };
   try {
     const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 1}, each);  // an empty array
@@ -195,7 +195,7 @@ Result<ParsedList> parse_array(std::string_view text) {
   return builder.finish();
 }
 
-/// Returns "" if all is good.
+/// Adds the entry of one line. Returns the fault, "" if the line is good.
 std::string add_line(ListBuilder& builder, std::string_view line) {
   try {
     return builder.add(parse_json(line));

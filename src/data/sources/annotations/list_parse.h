@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of pictures, from foreign text. No torch header.
+// Lists of pictures, from untrusted text. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace lockstep::data {
 
-inline constexpr std::int64_t kMaxListLabel = 1 << 20;  // a larger one of several labels is probably a mistake
+inline constexpr std::int64_t kMaxListLabel = 1 << 20;  // a larger label in `labels` is probably a mistake
 
-/// One entry of a list. Labels are numbers; if they were names, ParsedList::classes has them.
+/// One entry of a list. Labels are numbers; ParsedList::classes has the names if the list has names.
 struct ListEntry {
   std::string path;
   std::optional<std::int64_t> label;
@@ -32,19 +32,19 @@ struct ParsedList {
   std::int64_t label_count = 0;  ///< 0: no entry has `labels`
 };
 
-/// One record of a CSV file and its first line.
+/// One record of a CSV file, and the line on which it begins.
 struct CsvRow {
   std::int64_t line = 0;
   std::vector<std::string> fields;
 };
 
-/// Parses RFC 4180; also with bare line feeds, without the last line end, with a byte order mark. Skips empty lines.
+/// Parses RFC 4180. Bare line feeds, a missing last line end and a byte order mark are accepted. Skips empty lines.
 [[nodiscard]] Result<std::vector<CsvRow>> parse_csv(std::string_view text);
 
 /// Parses a list with a header row.
 [[nodiscard]] Result<ParsedList> parse_csv_list(std::string_view text);
 
-/// Parses an array of objects, or an object a line.
+/// Parses an array of objects, or one object per line.
 [[nodiscard]] Result<ParsedList> parse_json_list(std::string_view text);
 
 }  // namespace lockstep::data

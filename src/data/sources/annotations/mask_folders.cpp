@@ -97,7 +97,7 @@ std::vector<Object> instances_of(const data::NumberMap& numbers, const fs::path&
   return objects;
 }
 
-/// Returns each line that is no comment, up to a colon.
+/// Returns each line that is not a comment, up to its first colon.
 std::vector<std::string> names_in(const fs::path& file) {
   std::vector<std::string> names;
   for (std::string line : read_names(file)) {
@@ -112,7 +112,7 @@ std::vector<std::string> names_in(const fs::path& file) {
 }  // namespace
 
 std::vector<std::string> mask_class_names(const fs::path& root) {
-  const fs::path whole = fs::absolute(root / "x").lexically_normal().parent_path();  // a trailing slash is no folder
+  const fs::path whole = fs::absolute(root / "x").lexically_normal().parent_path();  // removes a trailing slash
   for (const fs::path& folder : {whole, whole.parent_path()}) {
     for (const char* name : {"classes.txt", "labelmap.txt"}) {
       if (FileSystem::system().exists(folder / name)) return names_in(folder / name);

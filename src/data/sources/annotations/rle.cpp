@@ -19,13 +19,13 @@ struct FinePoint {
 
 std::int64_t fine(double coordinate) { return static_cast<std::int64_t>(kFine * coordinate + 0.5); }
 
-// Adds every point from one corner to the next, one for each step of the longer direction, with both ends.
+// Adds every point from one corner to the next, including both: one for each step along the longer axis.
 void walk_edge(FinePoint from, FinePoint to, std::vector<FinePoint>& outline) {
   const std::int64_t dx = std::abs(to.x - from.x);
   const std::int64_t dy = std::abs(to.y - from.y);
   const bool along_x = dx >= dy;
   const std::int64_t steps = along_x ? dx : dy;
-  // Drawn in one direction whichever way it goes, so that two neighbours share their border exactly.
+  // An edge is always walked in the same direction, so that two neighbouring polygons share their border exactly.
   const bool backward = along_x ? from.x > to.x : from.y > to.y;
   if (backward) std::swap(from, to);
   const double slope = steps == 0 ? 0
@@ -39,7 +39,7 @@ void walk_edge(FinePoint from, FinePoint to, std::vector<FinePoint>& outline) {
   }
 }
 
-// Marks the places where, down the columns, inside and outside change: the outline crosses the middle of a column.
+// Marks the pixels at which the outline crosses the middle of a column, so inside and outside change there.
 void toggle_crossings(const std::vector<FinePoint>& outline, Image& toggles) {
   const auto width = static_cast<double>(toggles.size.width);
   const auto height = static_cast<double>(toggles.size.height);
@@ -52,7 +52,7 @@ void toggle_crossings(const std::vector<FinePoint>& outline, Image& toggles) {
     if (std::floor(x) != x || x < 0 || x > width - 1) continue;
     const double y =
         std::ceil(std::clamp((static_cast<double>(std::min(point.y, before.y)) + 0.5) / kFine - 0.5, 0.0, height));
-    // From the last row on: that is the first row of the next column.
+    // A row below the last one is the first row of the next column.
     const auto place =
         static_cast<std::size_t>(x) * static_cast<std::size_t>(toggles.size.height) + static_cast<std::size_t>(y);
     if (place < toggles.pixels.size()) toggles.pixels[place] ^= 1U;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's masks: run lengths down the columns, zeros first; as numbers, as its compressed text, and from polygons. The
-// input is foreign. No torch header.
+// COCO's masks as run lengths down the columns, zeros first. Reads them as numbers, as compressed text, and from
+// polygons. The input is untrusted. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ namespace lockstep::data {
 using RunLengths = std::vector<std::uint32_t>;
 
 inline constexpr double kMaxOutlineCoordinate = 100'000;       // pixels either way from the picture's corner
-inline constexpr std::int64_t kMaxOutlinePoints = 20'000'000;  // along one polygon, five to a pixel
+inline constexpr std::int64_t kMaxOutlinePoints = 20'000'000;  // points along one polygon, five per pixel
 
 [[nodiscard]] RunLengths runs_of(const Image& mask);
-/// Returns the mask of 0 and 1. Fails if the runs do not cover exactly the picture.
+/// Returns the mask of 0 and 1. Fails if the runs do not cover the picture exactly.
 [[nodiscard]] Result<Image> mask_of(const RunLengths& runs, ImageSize size);
 
-/// Source: COCO's compressed counts: the difference of each number to the one two before it, five bits a letter.
+/// Source: COCO's compressed counts: each number's difference from the second number before it, five bits per letter.
 [[nodiscard]] std::string text_of(const RunLengths& runs);
 [[nodiscard]] Result<RunLengths> runs_from_text(std::string_view text);
 
-/// Adds the polygon (x, y, x, y, ...) to `mask`, with pycocotools' pixels. Fails if it is no polygon, or extends far
+/// Draws the polygon (x, y, x, y, ...) into `mask`, as pycocotools does. Fails if it is not a polygon, or extends far
 /// outside.
 [[nodiscard]] Result<bool> draw_polygon(const std::vector<double>& corners, Image& mask);
 

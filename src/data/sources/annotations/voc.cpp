@@ -46,7 +46,7 @@ VocPicture read_voc(const fs::path& path) {
   return std::move(picture).value();
 }
 
-/// Returns the names of a set without lists: every XML file. Pictures without one are left out.
+/// Returns the names of a set without lists: one for every XML file. Pictures without an XML file are left out.
 std::vector<std::string> names_of_files(const VocFolders& folders) {
   std::vector<std::string> names;
   for (const fs::path& path : files_in(folders.annotations, {".xml"})) names.push_back(path.stem().string());
@@ -86,7 +86,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
 
 const std::vector<std::string> kVocPictures = {".jpg", ".jpeg", ".png"};
 
-/// Returns the picture of an XML file: by the file's own name, else by the name in the file.
+/// Returns the picture of an XML file: by the XML file's own name, else by the name in the file.
 fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
   if (fs::path path = file_of_name(folder, name, kVocPictures); !path.empty()) return path;
   const bool is_picture = has_extension(in_xml, kVocPictures);
@@ -104,7 +104,7 @@ std::string some_of(const std::vector<std::string>& names) {
   return text::join(some);
 }
 
-/// Reads the set; the classes of all XML files count, so every split has the same labels.
+/// Reads the set. Labels come from the classes of all XML files, so every split has the same labels.
 class VocReader {
  public:
   VocReader(fs::path root, VocOptions options) : root_(std::move(root)), options_(std::move(options)) {}

@@ -43,8 +43,8 @@ std::string declared_encoding(std::string_view xml) {
   return std::string(value.substr(0, std::min(value.find(head[open]), value.size())));
 }
 
-/// Most tools write UTF-8, some the encoding of their system, which they may not declare. Only names of classes need to
-/// be letters: the path of another machine may be anything.
+/// Most tools write UTF-8, some the encoding of their system, which they may not declare. Only class names must be
+/// valid text: a path of another machine may be any bytes.
 XmlText xml_text(std::string_view xml) {
   const std::string encoding = declared_encoding(xml);
   const std::string plain = lower_case(encoding);
@@ -62,7 +62,7 @@ std::optional<double> number(const pugi::xml_node& node, const char* name) {
   return value;
 }
 
-// VOC's corners are pixels, from 1, both inside; ours are borders.
+// VOC's corners are pixels, counted from 1, both inside the box; our corners are edges between pixels.
 Box box_of(double x1, double y1, double x2, double y2, ImageSize size) {
   const double width = size.width > 0 ? static_cast<double>(size.width) : x2;
   const double height = size.height > 0 ? static_cast<double>(size.height) : y2;

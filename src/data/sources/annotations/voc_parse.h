@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One XML file of Pascal VOC, as foreign input. No torch header.
+// One XML file of Pascal VOC, as untrusted input. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lockstep::data {
 
 struct VocObject {
   std::string name;
-  Box box;  ///< ours: from 0, the end outside
+  Box box;  ///< converted: counted from 0, x2 and y2 outside
   bool difficult = false;
 };
 

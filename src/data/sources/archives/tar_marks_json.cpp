@@ -25,7 +25,7 @@ Result<std::int64_t> class_number(std::string_view text) {
   return *label;
 }
 
-/// Returns the numbers of a list; none if there are not `count`, or something else is among them.
+/// Returns the numbers of a list; none if it does not have exactly `count` elements, all of them numbers.
 std::optional<std::vector<double>> numbers(const json& list, std::size_t count) {
   if (!list.is_array() || list.size() != count) return std::nullopt;
   std::vector<double> all;
@@ -38,7 +38,7 @@ std::optional<std::vector<double>> numbers(const json& list, std::size_t count) 
 
 std::string far_away(const char* what, const json& list) { return fmt::format("{} {}", what, list.dump()); }
 
-/// Reads the objects of Lockstep's own JSON; it ignores the names of other programs.
+/// Reads the objects of Lockstep's own JSON, and ignores the keys of other programs.
 class ObjectReader {
  public:
   explicit ObjectReader(ImageSize size) : size_(size) {}
@@ -106,12 +106,12 @@ std::string read_texts(const json& from, AnnotatedImage& picture) {
   if (!label) return label.error();
   if (*label) picture.label = *label;
   const json id = from.value("id", json());
-  const bool is_name = id.is_string();  // other programs use it as the sample's name
+  const bool is_name = id.is_string();  // other programs store the sample's name as "id"
   const auto number = is_name ? Result(std::optional<std::int64_t>()) : whole_number_at(from, "id");
   if (!number) return number.error();
   picture.id = number->value_or(picture.id);
   if (const std::string why = read_values(from.value("values", json()), picture); !why.empty()) return why;
-  if (!picture.captions.empty()) return "";  // a .txt has given them
+  if (!picture.captions.empty()) return "";  // a .txt file had captions
   if (from.contains("caption") && from["caption"].is_string())
     picture.captions.push_back(from["caption"].get<std::string>());
   if (!from.contains("captions") || !from["captions"].is_array()) return "";

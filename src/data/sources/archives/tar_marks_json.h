@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the files beside a picture in a tar shard. Foreign input; no torch header.
+// Reads and writes the annotation files beside a picture in a tar shard. Foreign input; no torch header.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,10 @@ struct TarContent {
 
 [[nodiscard]] bool is_tar_picture(std::string_view extension) noexcept;
 
-/// Reads all files of a sample except its picture into `picture`: cls, txt, json, seg.png; it ignores others.
+/// Reads all files of a sample except its picture into `picture`: cls, txt, json, seg.png. Ignores other files.
 [[nodiscard]] Result<bool> read_tar_marks(const std::vector<TarContent>& contents, AnnotatedImage& picture);
 
-/// Returns everything that cls and txt cannot hold, as JSON.
+/// Returns the annotations that cls and txt cannot hold, as JSON.
 [[nodiscard]] std::string tar_marks_json(const AnnotatedImage& picture);
 
 }  // namespace lockstep::data

@@ -17,7 +17,7 @@ std::string_view field(std::string_view block, std::size_t at, std::size_t size)
   return whole.substr(0, std::min(whole.find('\0'), size));
 }
 
-// Octal digits between spaces, or, with the highest bit set, a number of 8-bit digits.
+// Parses octal digits between spaces or, if the highest bit is set, a big-endian binary number.
 Result<std::uint64_t> number(std::string_view block, std::size_t at, std::size_t size) {
   const std::string_view raw = block.substr(at, size);
   std::uint64_t value = 0;
@@ -37,7 +37,7 @@ Result<std::uint64_t> number(std::string_view block, std::size_t at, std::size_t
   return value;
 }
 
-// The sum of all bytes, with spaces in the field of the sum; some old programs summed signed bytes.
+// Checks the header's checksum: the sum of all bytes, with spaces in the checksum's field. Some sum signed bytes.
 bool sum_fits(std::string_view block, std::uint64_t stated) {
   std::uint64_t bytes = 0;
   std::int64_t chars = 0;
@@ -49,8 +49,7 @@ bool sum_fits(std::string_view block, std::uint64_t stated) {
   return bytes == stated || chars == static_cast<std::int64_t>(stated);
 }
 
-/// One record of a pax header: "27 path=some/long/name
-/// "; `length` counts all of it.
+/// One record of a pax header: "27 path=some/long/name\n"; `length` counts all of it.
 struct PaxRecord {
   std::string_view key;
   std::string_view value;
@@ -111,7 +110,7 @@ Result<TarScanner::Step> TarScanner::block(std::string_view block) {
   if (!long_name_.empty()) name = std::exchange(long_name_, {});
   const std::uint64_t size = long_size_ >= 0 ? static_cast<std::uint64_t>(std::exchange(long_size_, -1)) : *stated;
   long_size_ = -1;
-  // A link's size means nothing: no content follows it.
+  // A link's size has no meaning: no content follows it.
   if (type >= '1' && type <= '6') return Step{What::kSkip, 0};
   const bool file = (type == '0' || type == '\0' || type == '7') && !name.ends_with('/');
   return Step{file ? What::kFile : What::kSkip, size, std::move(name)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar's headers: ustar, pax and GNU long names, as foreign input. No torch header.
+// Tar's headers: ustar, pax and GNU long names, as untrusted input. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ inline constexpr std::uint64_t kTarBlock = 512;                       // bytes
 inline constexpr std::uint64_t kMaxTarText = std::uint64_t{1} << 20;  // bytes of a long name or of pax records
 inline constexpr std::uint64_t kMaxTarFile = std::uint64_t{1} << 30;  // bytes of one file in a shard
 
-/// Returns the size of the content in whole blocks.
+/// Returns the size of the content, rounded up to whole blocks.
 [[nodiscard]] constexpr std::uint64_t tar_padded(std::uint64_t size) noexcept {
   return (size + kTarBlock - 1) / kTarBlock * kTarBlock;
 }
 
-/// Reads header blocks one after the other; long names of earlier blocks are kept for their file.
+/// Reads header blocks one after another, and keeps a long name until the header of its file.
 class TarScanner {
  public:
   enum class What {
     kFile,  ///< `size` bytes of a file follow
-    kSkip,  ///< `size` bytes that are no file follow
-    kText,  ///< `size` bytes follow, for text()
+    kSkip,  ///< `size` bytes to skip follow
+    kText,  ///< `size` bytes follow, to be passed to text()
     kEnd,
   };
   struct Step {
@@ -35,7 +35,7 @@ class TarScanner {
     std::string name = {};
   };
 
-  /// `block`: kTarBlock bytes.
+  /// Reads one header; `block` has kTarBlock bytes.
   [[nodiscard]] Result<Step> block(std::string_view block);
   [[nodiscard]] Result<bool> text(std::string_view content);
 
@@ -57,16 +57,16 @@ struct TarSample {
   std::vector<TarPart> parts;
 };
 
-/// WebDataset's split of a name.
+/// A file name, split as WebDataset does.
 struct TarName {
   std::string key;
   std::string extension;  ///< empty: the file belongs to no sample
 };
 [[nodiscard]] TarName split_tar_name(const std::string& name);
 
-/// The file in which TarWriter stores the class names; WebDataset ignores names of this kind.
+/// The file in which TarWriter stores the class names; WebDataset ignores file names in double underscores.
 inline constexpr std::string_view kTarClassNames = "__classes__";
-/// Returns the names in it, a line each.
+/// Returns the class names in its content, one per line.
 [[nodiscard]] std::vector<std::string> tar_class_names(std::string_view content);
 
 struct TarIndex {
@@ -77,7 +77,7 @@ struct TarIndex {
 /// Reads a whole shard's headers. A Failure names the byte offset.
 [[nodiscard]] Result<TarIndex> parse_tar(std::string_view file);
 
-/// Returns a file with header and padding.
+/// Returns a tar entry: header, content and padding.
 [[nodiscard]] std::string tar_member(const std::string& name, std::string_view content);
 
 }  // namespace lockstep::data

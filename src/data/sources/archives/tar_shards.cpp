@@ -105,7 +105,7 @@ UsageError bad_brace(const std::string& pattern, const std::string& why) {
   return UsageError(fmt::format("the pattern '{}' {}", pattern, why), "such as train-{000000..000012}.tar");
 }
 
-// Returns the numbers of "000..012", with the width of the longer end; none if it is no range.
+// Returns the numbers of "000..012", as wide as the longer end; none if it is not a range.
 std::optional<std::vector<std::string>> range_of(const std::string& inside) {
   const std::size_t dots = inside.find("..");
   if (dots == std::string::npos) return std::nullopt;

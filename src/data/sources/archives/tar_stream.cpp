@@ -30,7 +30,7 @@ ByteStream open_shard(const std::string& shard, const TarOptions& options) {
 
 }  // namespace
 
-/// Reads ahead by one file: only the name of the next one shows that a sample is complete.
+/// Reads ahead by one file: only the name of the next file shows that a sample is complete.
 class TarPipe {
  public:
   TarPipe(const std::string& shard, const TarOptions& options)
@@ -62,7 +62,7 @@ class TarPipe {
     return DataError(fmt::format("cannot read the shard {}: byte {}: {}", stream_.name(), offset, why));
   }
 
-  // A failed command is the cause of all faults in its output.
+  // Closes the stream first: if the command has failed, that is the cause of any fault in its output.
   [[noreturn]] void fail(std::uint64_t offset, const std::string& why) {
     done_ = true;
     stream_.close();
@@ -112,7 +112,7 @@ class TarPipe {
     }
   }
 
-  // Grows as the bytes arrive: a size in a header is only a claim.
+  // Allocates memory as the bytes arrive, because the size in a header may be false.
   std::string take(std::uint64_t size) {
     constexpr std::uint64_t kPiece = 1 << 20;
     std::string bytes;

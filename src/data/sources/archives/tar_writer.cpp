@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace data {
 
-/// A shard under its temporary name; it is removed unless it is moved to its place.
+/// A shard under a temporary name. The file is removed unless it is moved to its final name.
 class TarFile {
  public:
   explicit TarFile(fs::path path)

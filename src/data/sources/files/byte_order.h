@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes little-endian numbers and counted texts, and reads them from foreign bytes without ever reading past the end.
+// Writes little-endian numbers and length-prefixed texts. Reads them from untrusted bytes, never past the end.
 #pragma once
 
 #include <bit>
@@ -59,7 +59,7 @@ class ByteReader {
     return part;
   }
   [[nodiscard]] std::string get_text() { return std::string(get_raw(get<std::uint32_t>())); }
-  /// Returns the number of elements that follow, each of at least `least` bytes; 0 if there cannot be so many.
+  /// Returns the number of elements that follow, each of at least `least` bytes; 0 if the rest is too short for them.
   [[nodiscard]] std::uint32_t get_count(std::size_t least) {
     const auto count = get<std::uint32_t>();
     if (count > (bytes_.size() - at_) / least) ok_ = false;

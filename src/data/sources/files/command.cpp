@@ -58,7 +58,7 @@ ByteStream::ByteStream(ByteStream&& other) noexcept
 ByteStream::~ByteStream() {
   fd_.reset();
   if (child_ < 0) return;
-  ::kill(child_, SIGTERM);  // its output is no longer wanted
+  ::kill(child_, SIGTERM);  // the rest of its output is not needed
   (void)wait_for(child_);
 }
 

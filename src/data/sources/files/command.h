@@ -14,7 +14,7 @@ namespace lockstep::data {
 /// Thread-safe: no.
 class ByteStream {
  public:
-  /// Throws: DataError if the file is missing or no regular file; IoError.
+  /// Throws: DataError if the file is missing or not a regular file; IoError.
   static ByteStream open_file(const std::string& path);
   /// Runs `/bin/sh -c command`, without input. Throws: IoError.
   static ByteStream run_command(const std::string& command);
@@ -22,10 +22,10 @@ class ByteStream {
   ByteStream(ByteStream&& other) noexcept;
   ByteStream& operator=(ByteStream&&) = delete;
 
-  /// Reads up to `size` bytes; fewer only at the end. Blocks: yes. Throws: IoError.
+  /// Reads `size` bytes, or fewer at the end. Blocks: yes. Throws: IoError.
   std::size_t read(char* to, std::size_t size);
   /// Reads to the end and waits for the command.
-  /// Throws: DataError with its exit status or signal if it failed.
+  /// Throws: DataError with the command's exit status or signal if it failed.
   void close();
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 

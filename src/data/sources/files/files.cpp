@@ -60,8 +60,8 @@ fs::path file_of_name(const fs::path& folder, const std::string& name, const std
     }
     return ending;
   };
-  // The usual spellings of all endings come first: others are tried only if a file has none of these.
-  constexpr std::size_t kMostSpellings = 16;  // of four letters
+  // Extensions in all lower case or all capitals come first; mixed spellings are tried only if no such file exists.
+  constexpr std::size_t kMostSpellings = 16;  // spellings of four letters
   for (const std::size_t capitals : {std::size_t{0}, kMostSpellings - 1}) {
     for (const std::string& ending : extensions) {
       if (fs::path path = folder / (name + spelled(ending, capitals)); FileSystem::system().exists(path)) return path;

@@ -11,7 +11,7 @@
 namespace lockstep::data {
 
 /// Returns the bytes of a picture's file, not yet decoded.
-/// Throws: DataError if it is missing or no regular file; IoError.
+/// Throws: DataError if the file is missing or not a regular file; IoError.
 [[nodiscard]] EncodedImage encoded_file(const std::filesystem::path& path);
 
 /// Returns the file's first bytes, at most `most`. Throws: the errors of encoded_file().
@@ -20,30 +20,28 @@ namespace lockstep::data {
 /// Makes a picture from its file, with `index` as its id.
 [[nodiscard]] AnnotatedImage picture_of(const std::filesystem::path& path, std::int64_t index);
 
-/// Does the same for bytes in memory.
+/// Wraps the bytes of a picture's file that are in memory already.
 [[nodiscard]] EncodedImage encoded_bytes(std::string bytes, std::string name);
 
 [[nodiscard]] std::string lower_case(std::string text);
 [[nodiscard]] bool has_extension(const std::filesystem::path& path, const std::vector<std::string>& extensions);
 
-/// True if the name begins with a dot: programs leave such files and folders behind (.ipynb_checkpoints, ._a.png), and
-/// no listing below includes them.
+/// True if the name begins with a dot. Programs leave such files and folders behind (.ipynb_checkpoints, ._a.png); the
+/// functions below do not list them.
 [[nodiscard]] bool is_hidden(const std::filesystem::path& path);
 
-/// Finds the file `name` with one of these endings (in lower case), in any case of letters: the first that exists;
-/// empty if none does. `name` may include a folder in `folder`.
+/// Finds the file `name` with one of these extensions, given in lower case and matched in any case: the first file that
+/// exists, or an empty path. `name` may include subfolders of `folder`.
 [[nodiscard]] std::filesystem::path file_of_name(const std::filesystem::path& folder, const std::string& name,
                                                  const std::vector<std::string>& extensions);
 
-/// Writes a note if all class names are numbers and a label differs from its name: names sort as text. `where`: the
-/// set.
+/// Logs a note if all class names are numbers and a label differs from its name: names sort as text. `where`: the set.
 void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes);
 
-/// Throws: DataError if `folder` is missing or no folder.
+/// Throws: DataError if `folder` is missing or not a folder.
 void require_folder(const std::filesystem::path& folder);
 
-/// Lists the files in `folder` itself, sorted by name.
-/// Throws: IoError.
+/// Lists the files in `folder` itself, sorted by name. Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& extensions);
 
@@ -52,8 +50,7 @@ void require_folder(const std::filesystem::path& folder);
 [[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
                                                              const std::vector<std::string>& extensions);
 
-/// Lists the names of the folders in `folder`, sorted; links to folders count.
-/// Throws: IoError.
+/// Lists the names of the folders in `folder`, sorted; links to folders count. Throws: IoError.
 [[nodiscard]] std::vector<std::string> folders_in(const std::filesystem::path& folder);
 
 }  // namespace lockstep::data

@@ -18,7 +18,7 @@ bool begins_with(const fs::path& path, const fs::path& folder) {
   return at == folder.end();
 }
 
-/// True if `file` is in `folder` as written, or in its real path without links: the file may have been named by that.
+/// True if `file` is in `folder` as written, or in its real path without links, by which the file may have been named.
 bool is_in(const fs::path& file, const fs::path& folder) {
   const fs::path written = fs::absolute(folder / "x").lexically_normal().parent_path();  // "data/" is "data"
   if (begins_with(file, written)) return true;
@@ -30,7 +30,7 @@ bool is_in(const fs::path& file, const fs::path& folder) {
 }  // namespace
 
 std::string name_inside(const fs::path& folder, const std::string& name, const fs::path& from, bool allow_outside) {
-  // The system reads a name up to its first zero byte, so it would open another file than the one that was checked.
+  // The system reads a name up to its first zero byte, so it would open a file other than the checked one.
   if (name.find('\0') != std::string::npos) {
     throw DataError(fmt::format("{} names a file with a zero byte: '{}'", from.string(), name));
   }

@@ -74,7 +74,7 @@ Result<std::optional<bool>> flag_at(const json& object, const char* key) {
 }
 
 std::string json_hint(std::string_view text, std::size_t byte) {
-  constexpr std::size_t kBefore = 9;  // the longest of the words
+  constexpr std::size_t kBefore = 9;  // length of the longest word below, -Infinity included
   const std::size_t begin = byte > kBefore ? byte - kBefore : 0;
   const std::string_view around = text.substr(std::min(begin, text.size()), 2 * kBefore);
   for (const std::string_view word : {"NaN", "Infinity", "nan", "inf"}) {

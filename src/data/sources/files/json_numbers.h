@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of foreign JSON: each value is accepted, or refused by its name; none is ignored. No torch header.
+// Numbers of untrusted JSON: each value is accepted or rejected by name, never ignored. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace lockstep::data {
 
-/// Returns a value for a message: short, and with any bytes as JSON.
+/// Returns a value for a message, as JSON that is cut short if it is long.
 [[nodiscard]] std::string shown_json(const nlohmann::json& value);
 
-/// Returns `value` if it is a whole number, also as 1.0, which tables of floats contain.
+/// Returns `value` if it is a whole number, including 1.0, as tables of floats contain it.
 [[nodiscard]] std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
-/// Returns the value of `object` under `key`; none if the key is missing or null. Fails if it is something else.
+/// Returns the value of `object` under `key`; none if the key is missing or null. Fails for any other value.
 [[nodiscard]] Result<std::optional<std::int64_t>> whole_number_at(const nlohmann::json& object, const char* key);
 [[nodiscard]] Result<std::optional<double>> number_at(const nlohmann::json& object, const char* key);
-/// Accepts true and false, or a number that is 0 for false.
+/// Accepts true, false, or a number, of which only 0 means false.
 [[nodiscard]] Result<std::optional<bool>> flag_at(const nlohmann::json& object, const char* key);
 
-/// Returns a hint for `text`, which is no JSON at `byte`: " (NaN is no number of JSON's)" for the words that Python's
-/// json.dumps() writes, else "".
+/// Returns a hint for `text`, which is not valid JSON at `byte`: " (NaN is no number of JSON's)" for the words that
+/// Python's json.dumps() writes, else "".
 [[nodiscard]] std::string json_hint(std::string_view text, std::size_t byte);
 
 }  // namespace lockstep::data

@@ -17,7 +17,7 @@
 namespace lockstep::data {
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Closes it again: the mapping stays, and a set of a thousand shards needs no thousand open files.
+  // The file is closed at once, because the mapping stays: a set of a thousand shards needs no open files.
   const UniqueFd fd = open_regular_file(path_);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {
@@ -32,7 +32,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     throw_cannot(fmt::format("map {}, {} bytes", path_.string(), size_), error);
   }
   data_ = static_cast<const char*>(mapped);
-  // Samples come in a random order: the neighbour of one is not the next. Only advice: a failure costs nothing.
+  // Samples are read in random order, so reading ahead would be useless. A failure of this advice does not matter.
   (void)::madvise(mapped, size_, MADV_RANDOM);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file mapped into memory, to read. No torch header.
+// A file that is mapped into memory for reading. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class MappedFile {
 
   [[nodiscard]] std::string_view bytes() const noexcept { return {data_, size_}; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Makes the kernel read ahead the bytes that are about to be used.
+  /// Asks the kernel to read these bytes ahead.
   void will_need(std::size_t offset, std::size_t size) const noexcept;
-  /// True if the file (not another with its name) still has as many bytes as when it was mapped: reading past its end
-  /// would kill the process.
+  /// True if the same file, not another with its name, still has as many bytes as when it was mapped. Reading past its
+  /// end would kill the process.
   [[nodiscard]] bool whole() const noexcept;
 
  private:

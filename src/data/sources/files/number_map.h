@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG files as numbers: 16 bits, palettes, small depths. No torch header.
+// Reads PNG files as numbers: 16 bits, palettes, small bit depths. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct NumberMap {
   std::vector<std::uint16_t> values;
 };
 
-/// Decodes a gray or palette PNG of any depth: its numbers as they are stored, palettes as their indices.
+/// Decodes a gray or palette PNG of any depth: returns the numbers as stored, and the indices of a palette.
 [[nodiscard]] Result<NumberMap> decode_numbers(std::string_view bytes);
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work of several threads whose results come in order, and never more of them than fit a window. No torch header.
+// Runs work on several threads, and returns results in order. A window limits the results held. No torch header.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +36,7 @@ class OrderedWork {
   OrderedWork(const OrderedWork&) = delete;
   OrderedWork& operator=(const OrderedWork&) = delete;
 
-  /// Returns the next result; at most `count` times. Throws: the function's error for it; the next call may succeed.
+  /// Returns the next result. Call it at most `count` times. Throws: its error; the next call may succeed.
   T next() {
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(taken_);

@@ -19,8 +19,8 @@ namespace lockstep {
 namespace data {
 namespace {
 
-/// Returns the bytes of the first letter of `text`; 0 if it is invalid. Overlong forms, halves of pairs and codes above
-/// U+10FFFF are invalid.
+/// Returns the number of bytes of the first character of `text`; 0 if it is invalid. Overlong forms, surrogates and
+/// codes above U+10FFFF are invalid.
 std::size_t letter_length(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(text[i])); };
   const unsigned lead = byte(0);
@@ -55,15 +55,15 @@ namespace fs = std::filesystem;
 
 using Pair = std::pair<std::string_view, const char*>;
 
-// Longer marks come before those that they begin with.
+// A longer mark comes before the mark that it begins with.
 constexpr std::array<Pair, 5> kMarks{{{std::string_view("\xff\xfe\0\0", 4), "UTF-32LE"},
                                       {std::string_view("\0\0\xfe\xff", 4), "UTF-32BE"},
                                       {"\xef\xbb\xbf", "UTF-8"},
                                       {"\xff\xfe", "UTF-16LE"},
                                       {"\xfe\xff", "UTF-16BE"}}};
 
-// Only these reach iconv, under its own names: an untrusted file that names another encoding loads no converter of the
-// system. Files that say GB2312 have letters of GBK, and those that say Shift_JIS have Microsoft's.
+// Only these encodings reach iconv, under iconv's names: an untrusted file cannot load an arbitrary converter of the
+// system. Files that say GB2312 contain characters of GBK, and files that say Shift_JIS contain Microsoft's.
 constexpr std::array<Pair, 21> kEncodings{{{"gb2312", "GB18030"},   {"gbk", "GB18030"},       {"cp936", "GB18030"},
                                            {"gb18030", "GB18030"},  {"big5", "BIG5"},         {"cp950", "CP950"},
                                            {"shiftjis", "CP932"},   {"sjis", "CP932"},        {"cp932", "CP932"},
@@ -72,7 +72,7 @@ constexpr std::array<Pair, 21> kEncodings{{{"gb2312", "GB18030"},   {"gbk", "GB1
                                            {"koi8u", "KOI8-U"},     {"latin1", "ISO-8859-1"}, {"utf16", "UTF-16"},
                                            {"utf16le", "UTF-16LE"}, {"utf16be", "UTF-16BE"},  {"tis620", "TIS-620"}}};
 
-/// Returns "Shift_JIS" as "shiftjis".
+/// Returns the name in lower case, without punctuation: "shiftjis" for "Shift_JIS".
 std::string plain_name(std::string_view encoding) {
   std::string plain;
   for (const char letter : encoding) {
@@ -82,7 +82,7 @@ std::string plain_name(std::string_view encoding) {
   return plain;
 }
 
-/// Returns "iso88592" and "windows1252" with the prefix of iconv's name; "" for other names.
+/// Returns iconv's name of "iso88592", "windows1252" and the like; "" for other names.
 std::string numbered_encoding(const std::string& plain) {
   for (const auto& [begin, name] :
        {Pair{"iso8859", "ISO-8859-"}, Pair{"windows125", "CP125"}, Pair{"cp125", "CP125"}}) {
@@ -114,7 +114,7 @@ class Converter {
 
   [[nodiscard]] bool is_open() const noexcept { return handle_ != reinterpret_cast<iconv_t>(-1); }
 
-  /// Returns the number of bytes that were converted: all of them, unless one belongs to no letter.
+  /// Returns the number of bytes that were converted: all of them, unless one does not belong to a character.
   std::size_t run(std::string_view bytes, std::string& to) {
     std::string input(bytes);  // iconv has no const
     char* from = input.data();
@@ -143,10 +143,10 @@ Result<std::string> run_iconv(std::string_view bytes, const std::string& encodin
   return text;
 }
 
-/// True for the first bytes of ASCII with 16 bits a letter.
+/// True if the text begins like ASCII in 16 bits per character.
 bool is_wide(std::string_view bytes) { return bytes.size() > 1 && (bytes[0] == '\0') != (bytes[1] == '\0'); }
 
-/// True for UTF-8 without a mark.
+/// True for UTF-8 without a byte order mark.
 bool is_plain(std::string_view bytes) {
   const auto marks = [&](const Pair& mark) { return bytes.starts_with(mark.first); };
   return std::ranges::none_of(kMarks, marks) && !is_wide(bytes) && !data::first_no_utf8(bytes);
@@ -198,7 +198,7 @@ Result<std::string> converted_text(std::string_view bytes, const std::string& en
 
 std::string read_text(const fs::path& file) {
   std::string bytes = FileSystem::system().read(file, kMostTextBytes);
-  if (is_plain(bytes)) return bytes;  // such as gigabytes of COCO, which need no second copy
+  if (is_plain(bytes)) return bytes;  // needs no second copy, which matters for gigabytes of COCO
   Result<std::string> text = utf8_text(bytes);
   if (text) return std::move(text).value();
   throw DataError(fmt::format("cannot read {}: {}", file.string(), text.error()),

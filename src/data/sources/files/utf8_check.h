@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that foreign bytes are UTF-8. No torch header.
+// Checks that untrusted bytes are UTF-8. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace lockstep::data {
 
-/// Returns the first byte that belongs to no letter of UTF-8; none if all do.
+/// Returns the index of the first byte that is not valid UTF-8; none if all bytes are valid.
 [[nodiscard]] std::optional<std::size_t> first_no_utf8(std::string_view text) noexcept;
 
 }  // namespace lockstep::data

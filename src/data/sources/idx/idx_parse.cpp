@@ -11,9 +11,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMaxDimensions = 8;
-constexpr std::int64_t kMostInflated = 1040;  // bytes from one byte of deflate's: more than possible
+constexpr std::int64_t kMostInflated = 1040;  // bytes that one deflated byte yields at most, rounded up
 
-/// Reads the file's bytes one part after the other, inflated if it is gzipped.
+/// Reads the file's bytes part by part, and inflates them if the file is gzipped.
 class IdxBytes {
  public:
   explicit IdxBytes(std::string_view file) : file_(file), gzip_(file.starts_with("\x1f\x8b")) {
@@ -30,7 +30,7 @@ class IdxBytes {
   // Returns the number of bytes read, up to `size`.
   std::size_t read(char* to, std::size_t size) { return gzip_ ? inflated(to, size) : plain(to, size); }
 
-  // Returns the most bytes that can still come.
+  // Returns an upper limit of the bytes that can be read.
   [[nodiscard]] std::int64_t bound() const {
     return static_cast<std::int64_t>(file_.size()) * (gzip_ ? kMostInflated : 1);
   }
@@ -71,7 +71,7 @@ class IdxBytes {
 
 bool is_type(std::uint8_t code) { return code == 8 || code == 9 || (code >= 0x0B && code <= 0x0E); }
 
-// The file is big-endian.
+// Converts from the file's big-endian order.
 void to_machine_order(std::string& bytes, std::int64_t size) {
   for (std::size_t at = 0; size > 1 && at < bytes.size(); at += static_cast<std::size_t>(size)) {
     std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),

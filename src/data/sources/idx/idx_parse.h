@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IDX's bytes, plain or gzipped, as foreign input. No torch header.
+// Parses the bytes of IDX files, plain or gzipped, as untrusted input. No torch header.
 #pragma once
 
 #include <string_view>

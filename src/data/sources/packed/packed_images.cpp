@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads packed files in place in memory.
+// Reads the samples of packed files in place, in mapped memory.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ class PackedFile {
     Result<PackedIndex> index = parse_packed(file_.bytes());
     if (!index) throw damaged(index.error());
     index_ = std::move(index).value();
-    // A copy: if the file were truncated in use, reading the index from it would kill the process.
+    // The index is copied: if the file were truncated while in use, reading the mapped index would kill the process.
     entries_ = index_.entries;
     index_.entries = entries_;
     seen_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(index_.count));
@@ -45,7 +45,7 @@ class PackedFile {
     throw damaged(fmt::format("byte {}: sample {} differs from what was written", entry.offset, sample));
   }
 
-  // Once a sample: its pages are then in memory, and training reads it many times.
+  // Verifies the hash of a sample once, since training reads each sample many times.
   void check_once(std::int64_t sample, const PackedEntry& entry) {
     std::atomic<bool>& seen = seen_[static_cast<std::size_t>(sample)];
     if (seen.load(std::memory_order_relaxed)) {

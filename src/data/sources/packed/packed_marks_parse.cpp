@@ -41,7 +41,7 @@ void put_object(ByteWriter& writer, const Object& object) {
   if (object.mask) put_mask(writer, *object.mask);
 }
 
-/// Reads a sample's marks; the first fault ends it.
+/// Reads a sample's marks, up to the first fault.
 class MarksReader {
  public:
   MarksReader(std::string_view bytes, ImageSize size) : reader_(bytes), size_(size) {}
@@ -68,8 +68,8 @@ class MarksReader {
   }
 
  private:
-  static constexpr std::size_t kMapBytes = 9;      // of a map, at least
-  static constexpr std::size_t kObjectBytes = 34;  // of an object, at least
+  static constexpr std::size_t kMapBytes = 9;      // least bytes of a map
+  static constexpr std::size_t kObjectBytes = 34;  // least bytes of an object
 
   [[nodiscard]] bool good() const { return why_.empty() && reader_.ok(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of a packed file: writes them, and reads them as foreign input. No torch header.
-// docs/design/data_sources.md defines the format.
+// Writes the parts of a packed file, and parses them as untrusted input. No torch header. docs/design/data_sources.md
+// defines the format.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr std::uint64_t kPackedEntryBytes = 48;
 inline constexpr std::uint64_t kPackedFooterBytes = 64;
 inline constexpr std::uint64_t kMaxMaskBytes = std::uint64_t{1} << 30;  // limit of the decoded masks of one sample
 
-/// The place of a sample: its pixels at `offset`, its marks directly behind them.
+/// The place of a sample: its pixels at `offset`, its marks directly after them.
 struct PackedEntry {
   std::uint64_t offset = 0;
   std::uint64_t pixel_bytes = 0;
@@ -34,7 +34,7 @@ struct PackedEntry {
   std::uint64_t hash = 0;  ///< XXH3-64 of pixels and marks
 };
 
-/// The checked index of a file; views stay valid as long as its bytes do.
+/// The checked index of a file. It views the file's bytes, which must outlive it.
 struct PackedIndex {
   std::string_view entries;
   std::int64_t count = 0;
@@ -43,23 +43,24 @@ struct PackedIndex {
   [[nodiscard]] PackedEntry entry(std::int64_t index) const;
 };
 
-enum class PackedCheck { kHash, kLayout };  ///< kLayout: assumes that every hash is right
+enum class PackedCheck { kHash, kLayout };  ///< kLayout: does not verify hashes
 
 [[nodiscard]] std::uint64_t packed_hash(std::string_view bytes) noexcept;
 
 [[nodiscard]] std::string packed_header();
 [[nodiscard]] std::string packed_entry(const PackedEntry& entry);
-/// Returns the class names; with the entries in front of them, they are the index.
+/// Encodes the class names. The index is the entries, followed by these bytes.
 [[nodiscard]] std::string packed_classes(const std::vector<std::string>& classes);
 /// `at`: the start of the index.
 [[nodiscard]] std::string packed_footer(std::string_view index, std::uint64_t at, std::uint64_t count);
 
-/// Reads a whole file's frame: every entry then is between header and index. A Failure names the offset.
+/// Parses the header, index and footer of a file, and checks that entries are between header and index. A Failure names
+/// the offset.
 [[nodiscard]] Result<PackedIndex> parse_packed(std::string_view file, PackedCheck check = PackedCheck::kHash);
 
-/// Returns everything of a picture except its pixels.
+/// Encodes everything of a picture except its pixels.
 [[nodiscard]] std::string packed_marks(const AnnotatedImage& picture);
-/// `size`: that of the picture's pixels, which masks must have, too.
+/// Decodes packed_marks(). `size`: the size of the picture, which its masks must have, too.
 [[nodiscard]] Result<AnnotatedImage> parse_packed_marks(std::string_view bytes, ImageSize size);
 
 }  // namespace lockstep::data

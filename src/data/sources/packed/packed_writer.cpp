@@ -18,7 +18,7 @@
 namespace lockstep::data {
 namespace {
 
-// Makes a picture smaller together with its marks, before it is packed.
+// The functions that shrink a picture and its marks before it is packed.
 
 Image nearest(const Image& image, ImageSize size) {
   Image result{size, image.channels, {}};
@@ -34,8 +34,8 @@ Image nearest(const Image& image, ImageSize size) {
   return result;
 }
 
-/// Shrinks the decoded picture so that no side is longer than `max_side`; smaller ones stay as they are. Pixels by
-/// area, masks and maps by their nearest pixel.
+/// Shrinks the decoded picture so that no side is longer than `max_side`; smaller pictures stay as they are. Pixels are
+/// averaged by area, masks and maps take the nearest pixel.
 void shrink(AnnotatedImage& picture, std::int64_t max_side, ColorMode color) {
   const ImageSize old = picture.pixels.size();
   const std::int64_t longest = std::max(old.width, old.height);
@@ -65,7 +65,7 @@ namespace fs = std::filesystem;
 
 namespace data {
 
-/// The growing file, and the data for its index.
+/// The file being written, and the data for its index.
 class PackedSink {
  public:
   explicit PackedSink(fs::path path)

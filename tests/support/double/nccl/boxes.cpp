@@ -19,7 +19,7 @@ constexpr std::size_t kBoxBytes = std::size_t{1} << 17;
 constexpr int kSpins = 200;
 constexpr useconds_t kNap = 50;
 
-/// Yields at first: the peer may be on the same core.
+/// Waits: yields at first, because the peer may be on the same core.
 class Patience {
  public:
   void wait() { ++rounds_ < kSpins ? (void)sched_yield() : (void)usleep(kNap); }
@@ -41,14 +41,14 @@ struct Box {
 
 struct Boxes::Shared {
   std::atomic<int> arrived;
-  std::array<std::array<Box, kMostRanks>, kMostRanks> boxes;  ///< by sender, by receiver
+  std::array<std::array<Box, kMostRanks>, kMostRanks> boxes;  ///< boxes by sender, then receiver
 };
 
 std::string Boxes::make() {
   static std::atomic<int> next{0};
-  // Not a name of Lockstep's: tests look for leftovers of the library there.
+  // Not one of Lockstep's names, for which tests search to find leftovers of the library.
   const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
-  (void)shm_unlink(name.c_str());  // left by a killed process with this number
+  (void)shm_unlink(name.c_str());  // removes the memory of a killed process with this process id
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return "";
   const bool is_large = ftruncate(file, sizeof(Shared)) == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A letter box for each pair of a communicator's ranks, in shared memory.
+// A mailbox for each pair of a communicator's ranks, in shared memory.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace lockstep::testing::nccl_double {
 
 constexpr int kMostRanks = 16;
 
-/// Bytes to or from a peer. `call` is a number for the call that both must have made: a wait for a peer with another
-/// call never ends, as in NCCL's kernels.
+/// Bytes to or from a peer. `call` is a number of the call that both must make: a wait for a peer with another call
+/// never ends, as in NCCL's kernels.
 struct Transfer {
   bool out = false;
   int peer = 0;
@@ -24,7 +24,7 @@ struct Transfer {
 
 class Boxes {
  public:
-  /// Makes the memory. Returns its name; empty if there is no room.
+  /// Makes the shared memory. Returns its name; empty if there is no space.
   [[nodiscard]] static std::string make();
 
   explicit Boxes(const std::string& name);
@@ -33,12 +33,12 @@ class Boxes {
   Boxes& operator=(const Boxes&) = delete;
 
   [[nodiscard]] bool is_open() const { return shared_ != nullptr; }
-  /// After this no other rank can open it.
+  /// Removes the name, after which no other rank can open the memory.
   void remove_name();
-  /// Waits until all ranks are here. Returns: false if `aborted` was set before.
+  /// Waits until all ranks have called it. Returns false if `aborted` was set before.
   [[nodiscard]] bool meet(int rank, int world, const std::atomic<bool>& aborted);
-  /// Does all transfers at the same time, those with the same peer and direction in order. Returns: false if `aborted`
-  /// was set before they ended.
+  /// Does all transfers at the same time, but transfers with the same peer and direction in order. Returns false if
+  /// `aborted` was set before they ended.
   [[nodiscard]] bool exchange(int rank, std::vector<Transfer> transfers, const std::atomic<bool>& aborted);
 
  private:

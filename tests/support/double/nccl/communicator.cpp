@@ -15,7 +15,7 @@
 namespace lockstep::testing::nccl_double {
 namespace {
 
-/// The least time that a call is inside: a second thread must be seen.
+/// The least time of a call, so that a call from a second thread is detected.
 constexpr auto kVisit = std::chrono::microseconds(20);
 constexpr auto kSlow = std::chrono::milliseconds(100);
 
@@ -96,7 +96,7 @@ nccl::Result Communicator::block() {
   return nccl::kInternalError;
 }
 
-/// Each replay does the work. The communicator is bound to the graph until the graph is gone.
+/// Records a group: each replay does the work. The communicator is bound to the graph until the graph is destroyed.
 nccl::Result Communicator::record(std::vector<Operation> group) {
   std::shared_ptr<void> bond;
   if (forgets_recordings()) {
@@ -161,7 +161,7 @@ const char* Communicator::last_error() const {
   return result_ == nccl::kRemoteError ? "make-believe error of the network" : "";
 }
 
-/// Returns false if the call must not be done.
+/// Obeys the test's order. Returns false if the call must not be done.
 bool Communicator::obey(int call) {
   const Order& ordered = order();
   if (ordered.what.empty() || call < ordered.call) return true;
@@ -189,7 +189,7 @@ bool Communicator::broadcast(const Operation& operation) {
   return true;
 }
 
-/// Adds in the order of the ranks, so that all have the same bits.
+/// Reduces in the order of the ranks, so that all ranks have the same bits.
 bool Communicator::reduce(const Operation& operation) {
   const int root = operation.kind == Kind::kReduce ? operation.peer : -1;
   const std::size_t bytes = bytes_of(operation);
@@ -228,7 +228,7 @@ bool Communicator::gather(const Operation& operation) {
   return boxes_.exchange(rank_, std::move(transfers), aborted_);
 }
 
-/// Adds in the order of the ranks, like reduce().
+/// Reduces in the order of the ranks, like reduce().
 bool Communicator::reduce_parts(const Operation& operation) {
   const std::size_t bytes = bytes_of(operation);
   const auto part_for = [&](int peer) { return operation.from + static_cast<std::size_t>(peer) * bytes; };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part of a make-believe NCCL communicator, with the rules of NCCL 2.28: only one thread at a time is in it; a
-// call of a nonblocking one is a job of another thread until ncclCommGetAsyncError ends it.
+// A rank's part of a make-believe NCCL communicator, with the rules of NCCL 2.28: only one thread at a time may be in
+// it, and another thread runs a call to a nonblocking communicator until ncclCommGetAsyncError reports its end.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// A call is in the communicator for the lifetime of the object. A second one ends the process.
+  /// Marks a call as in the communicator during the object's lifetime. A second call at that time ends the process.
   class Visit {
    public:
     Visit(Communicator& communicator, const char* call);
@@ -70,12 +70,12 @@ class Communicator {
   std::atomic<int> result_{nccl::kSuccess};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> blocked_{false};
-  bool gone_ = false;  ///< finalized, destroyed or aborted
+  bool gone_ = false;  ///< true if finalized, destroyed or aborted
   std::thread job_;
   std::mutex mutex_;
   std::condition_variable ended_;
-  int under_way_ = 0;  ///< groups on streams, and replays of them
-  int recorded_ = 0;   ///< groups in graphs
+  int under_way_ = 0;  ///< number of groups on streams, and of their replays
+  int recorded_ = 0;   ///< number of groups in graphs
 };
 
 }  // namespace lockstep::testing::nccl_double

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a real GPU: the stream copies it to the host, a host function exchanges it with the peers, and the
-// stream copies the results back. All three can be recorded into a CUDA graph. The runtime is the one in the process,
-// so this file needs no header of it.
+// The queue for a real GPU: the stream copies its memory to the host, a host function exchanges the data with the
+// peers, and the stream copies the results back. All three can be recorded into a CUDA graph. The CUDA runtime is found
+// in the process, so this file does not need its headers.
 //
-// A host function holds its stream until the peers come. CUDA may call such functions one after another, so two
+// A host function holds its stream until its peers arrive. CUDA may call host functions one after another, so two
 // communicators of a rank must not wait for each other's peers.
 #include <dlfcn.h>
 
@@ -51,7 +51,7 @@ void require(int error, const char* call) {
   if (error != 0) end_for(std::string(call) + " failed with error " + std::to_string(error) + " of CUDA");
 }
 
-/// Pinned memory of the host. Host functions give it back and must not call CUDA, so it is kept.
+/// Pinned host memory. Host functions return it and must not call CUDA, so it is kept for reuse.
 class PinnedMemory {
  public:
   [[nodiscard]] std::byte* take(std::size_t bytes) {
@@ -134,7 +134,7 @@ bool is_recorded(nccl::Stream stream) {
 
 bool forgets_recordings() { return false; }
 
-/// Recorded work is kept: a graph may be replayed as long as the process lives.
+/// Enqueues a group. Recorded work is kept, because a graph may be replayed as long as the process lives.
 void enqueue(const std::vector<Operation>& group, const Place& place, Calls work) {
   const nccl::Stream stream = group.front().stream;
   auto* there = new OnHost{.group = {}, .work = std::move(work), .memory = {}};

@@ -29,7 +29,7 @@ Group& group() {
 
 Communicator& of(nccl::Comm comm) { return *reinterpret_cast<Communicator*>(comm); }
 
-/// Communicators are kept: a call of a destroyed one must be seen.
+/// All communicators, which are kept so that a call to a destroyed communicator is detected.
 std::vector<std::unique_ptr<Communicator>>& kept() {
   static auto* const all = new std::vector<std::unique_ptr<Communicator>>;
   return *all;

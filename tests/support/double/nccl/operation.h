@@ -15,10 +15,10 @@ struct Operation {
   Kind kind = Kind::kAllReduce;
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  std::size_t count = 0;  ///< elements; of one part, if each rank has one
+  std::size_t count = 0;  ///< number of elements; of one part, if each rank has a part
   nccl::DataType type = nccl::kUint8;
   nccl::RedOp op = nccl::kSum;
-  int peer = 0;  ///< the root, or the peer
+  int peer = 0;  ///< root or peer
   nccl::Stream stream = nullptr;
 };
 
@@ -31,7 +31,7 @@ struct Place {
 /// The bytes of `count` elements.
 [[nodiscard]] std::size_t bytes_of(const Operation& operation);
 
-/// The bytes that this rank reads at `from`, or writes at `to`; 0 if only the root does and this is another rank.
+/// The bytes that this rank reads at `from`, or writes at `to`; 0 if only the root does and this rank is not the root.
 [[nodiscard]] std::size_t bytes_read(const Operation& operation, const Place& place);
 [[nodiscard]] std::size_t bytes_written(const Operation& operation, const Place& place);
 

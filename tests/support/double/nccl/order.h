@@ -8,11 +8,12 @@ namespace lockstep::testing::nccl_double {
 
 constexpr int kInit = -1;  ///< call=init: ncclCommInitRankConfig
 
-/// `what` is error, hang, die, slow, stuck or full: the call reports an error and does not end; does not end; kills the
-/// process; it and all later ones take 100 ms longer; it reports an error and ncclCommAbort does not return; its thread
-/// returns after ncclCommAbort, as with a full queue of the GPU. lost: die, and an error on all other ranks.
+/// The values of `what`. error: the call reports an error and does not end. hang: the call does not end. die: the call
+/// kills the process. slow: this call and all later calls take 100 ms longer. stuck: the call reports an error and
+/// ncclCommAbort does not return. full: the call's thread returns after ncclCommAbort, as with a full queue of the GPU.
+/// lost: die, and an error on all other ranks.
 struct Order {
-  int call = 0;  ///< the rank's first is 0, counted over all of its communicators
+  int call = 0;  ///< number of the call; the rank's first is 0, counted over all its communicators
   std::string what = {};
 };
 

@@ -9,17 +9,17 @@
 
 namespace lockstep::testing::nccl_double {
 
-/// The calls, over memory that the host may read and write.
+/// A function that runs the calls, over memory that the host may read and write.
 using Calls = std::function<void(const std::vector<Operation>&)>;
 
-/// Puts the group after the stream's present work. Another thread calls `work` in the stream's order; if the stream is
-/// being recorded, once for each replay.
+/// Adds the group after the stream's present work. Another thread calls `work` in the stream's order; if the stream is
+/// being recorded, it calls `work` once for each replay.
 void enqueue(const std::vector<Operation>& group, const Place& place, Calls work);
 
-/// True if the stream is being recorded: then not enqueue() but each replay calls `work`.
+/// True if the stream is being recorded: each replay then calls `work`.
 [[nodiscard]] bool is_recorded(nccl::Stream stream);
 
-/// True if a recorded `work` is dropped with its graph; else it is kept as long as the process lives.
+/// True if a recorded `work` is dropped with its graph; otherwise it is kept as long as the process lives.
 [[nodiscard]] bool forgets_recordings();
 
 }  // namespace lockstep::testing::nccl_double

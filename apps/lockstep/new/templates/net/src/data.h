@@ -1,4 +1,4 @@
-// The data set: points of a square. The class says if their coordinates have the same sign.
+// The data set: points of a square. A point's class is 1 if its coordinates have the same sign.
 #pragma once
 
 #include <lockstep/data.h>

@@ -1,11 +1,11 @@
-// The captcha recipe with your own changes: CaptchaTask brings data, network, loss and metrics; MyTask overrides some
-// of them.
+// The captcha recipe with your own changes: CaptchaTask has data, network, loss and metrics; MyTask overrides some of
+// them.
 #pragma once
 
 #include <captcha/task.h>
 
 struct MyTask : lockstep::captcha::CaptchaTask {
   using CaptchaTask::CaptchaTask;
-  /// The recipe's loss, of logits [N, L*C] against the labels. Change it here, or override another function.
+  /// The recipe's loss of logits [N, L*C] against the labels. Change it here, or override another function.
   at::Tensor loss(const at::Tensor& output, const lockstep::Batch& batch) override;
 };
