@@ -277,7 +277,7 @@ TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
   }
   const Decision decision = next();
   EXPECT_EQ(decision.kind, Kind::kAgain);
-  EXPECT_THAT(decision.cause.value().message, HasSubstr("was out of reach for node 1 (host-b)"));
+  EXPECT_THAT(decision.cause.value().message, HasSubstr("could not be reached by node 1 (host-b)"));
 }
 
 TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
