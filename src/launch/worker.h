@@ -15,7 +15,7 @@
 
 namespace lockstep::launch {
 
-/// Sets a worker's `size`: that of `ours` minus the columns of the prefix. Returns false if `terminal` is not a
+/// Sets a worker's `size`: that of `terminal` minus the columns of the prefix. Returns false if `terminal` is not a
 /// terminal.
 [[nodiscard]] bool read_size(int terminal, int prefix_columns, winsize& size) noexcept;
 

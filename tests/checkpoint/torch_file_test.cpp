@@ -156,7 +156,7 @@ TEST(TorchFile, RefusesOtherZipFilesAndOtherFiles) {
   };
   const std::string none = pickle_of("N");
   EXPECT_THAT(fault(test::zip_of({{"a.npy", "x"}})), HasSubstr("without data.pkl is not a torch file"));
-  EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"b/data.pkl", none}})), HasSubstr("two data.pkl"));
+  EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"b/data.pkl", none}})), HasSubstr("two files data.pkl"));
   EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"a/constants.pkl", "x"}})), HasSubstr("TorchScript"));
   EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"a/byteorder", "big"}})), HasSubstr("big-endian"));
   EXPECT_THAT(fault("hello"), HasSubstr("not a torch file"));

@@ -496,7 +496,7 @@ TEST_F(FetchCheckpoint, PromisesNoHashThatItDoesNotCompare) {
 TEST_F(FetchCheckpoint, SaysThatThereIsNone) {
   EXPECT_THAT(error_of(server_.url("/runs/b")), HasSubstr("404"));
   write_file_atomically(FileSystem::system(), step_ / "manifest.json", "<html>\n");
-  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("is no manifest"));
+  EXPECT_THAT(error_of(server_.url("/runs/a")), HasSubstr("is not a manifest"));
 }
 
 }  // namespace weights_test

@@ -41,7 +41,7 @@ unhandled system error, NCCL version 2.18.1
 node1:2143:2561 [1] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device
 node1:2143:2561 [1] NCCL INFO include/shm.h:41 -> 2
 )"},
-    {"wrong_interface", "wrong interface", "NCCL_SOCKET_IFNAME", R"(
+    {"wrong_interface", "the wrong one", "NCCL_SOCKET_IFNAME", R"(
 node1:400:475 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>
 node1:400:475 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 172.17.0.1<45763> failed : Software caused connection abort
 node1:400:475 [0] NCCL INFO bootstrap.cc:270 -> 2

@@ -95,7 +95,7 @@ TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatTellsOfItsError) {
   MeetingWatch other(place(2), connect());
   FailureRecord record = record_of(DataError("picture 7 is broken"));
   record.rank = 2;
-  other.tell(record);
+  other.report(record);
   EXPECT_THROW(store->wait({"never"}, kLong), PeerError);
   EXPECT_THAT(words_of(*watch.failure()), HasSubstr("picture 7 is broken"));
 }

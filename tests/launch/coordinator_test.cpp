@@ -218,7 +218,7 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
   const auto cause = conclusion().cause.value();
   EXPECT_EQ(cause.host, "host-a");
   EXPECT_THAT(cause.message,
-              HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which joined again"));
+              HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which is back"));
 }
 
 // Its words came late and out of order: the store was stopped, and the agent had given up meanwhile.
@@ -277,7 +277,7 @@ TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
   }
   const Decision decision = next();
   EXPECT_EQ(decision.kind, Kind::kAgain);
-  EXPECT_THAT(decision.cause.value().message, HasSubstr("was out of reach for node 1 (host-b)"));
+  EXPECT_THAT(decision.cause.value().message, HasSubstr("could not be reached by node 1 (host-b)"));
 }
 
 TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {

@@ -489,7 +489,7 @@ TEST_F(SomeNodes, GoOnWithoutOneThatIsPreempted) {
   const auto of_a = a->wait();
   EXPECT_EQ(of_a.code, 0) << of_a.err;
   EXPECT_EQ(b->wait().code, 0);
-  EXPECT_THAT(of_a.err, HasSubstr("told to leave (SIGTERM)"));
+  EXPECT_THAT(of_a.err, HasSubstr("asked to leave (SIGTERM)"));
 }
 
 TEST_F(SomeNodes, AllEndWhereOneIsInterrupted) {

@@ -298,7 +298,7 @@ TEST(RunCurves, OfAMissingFolderAndOfOneWithoutARunAreTwoErrors) {
     (void)read_run_curves(folder.path());
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("holds no run"));
+    EXPECT_THAT(error.message(), HasSubstr("is not a run folder"));
   }
 }
 

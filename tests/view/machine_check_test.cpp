@@ -335,7 +335,7 @@ TEST(LinkReport, ALongRoundTripHasAHint) {
   EXPECT_THAT(links_text(two_hosts({.from = 0, .to = 1, .round_trip_us = 999, .bytes_per_s = 1e9})),
               Not(HasSubstr("->")));
   EXPECT_THAT(links_text(two_hosts({.from = 0, .to = 1, .round_trip_us = 2500, .bytes_per_s = 1e9})),
-              HasSubstr("-> 10.0.0.5 and 10.0.0.6: 2.50 ms a round trip"));
+              HasSubstr("-> 10.0.0.5 and 10.0.0.6: 2.50 ms per round trip"));
 }
 
 TEST(LinkReport, ASlowLinkIsNamed) {

@@ -75,7 +75,7 @@ FailureRecord lost_node(const NodeName& node, const std::string& why, std::chron
 FailureRecord unreachable_server(const NodeName& server, const NodeName& node) {
   return record(
       server.first_rank, server.host,
-      fmt::format("node {} ({}, {}) could not be reached by node {} ({}), which joined again: the network between them "
+      fmt::format("node {} ({}, {}) could not be reached by node {} ({}), which is back: the network between them "
                   "was cut, or the launcher of node {} was stopped",
                   server.node_rank, server.host, ranks_text(server), node.node_rank, node.host, server.node_rank));
 }

@@ -139,7 +139,7 @@ void end(GroupState& state, const Event& event) {
   // Where one rank is told to leave, all of them do: nobody wished for that.
   const GroupNode* server = server_of_round(state);
   if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
-    blame_server(state, *server, out_of_reach(name_of(*server), name_of(*node)));
+    blame_server(state, *server, unreachable_server(name_of(*server), name_of(*node)));
   }
 }
 
