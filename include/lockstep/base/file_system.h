@@ -134,7 +134,7 @@ class FileSystem {
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
 /// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, also of those that a
-/// process made which was killed before it did so, up to the first folder that cannot be opened.
+/// process made which was killed before it did so, up to where the disk is mounted, or a folder cannot be opened.
 /// Throws: IoError, SyncError.
 void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
 
