@@ -323,12 +323,24 @@ void write_file_atomically(FileSystem& files, const fs::path& path, std::string_
   files.sync_folder(folder.empty() ? fs::path(".") : folder);
 }
 
+namespace {
+
+bool is_mounted_in(const fs::path& folder, const fs::path& parent) {
+  struct stat inside {};
+  struct stat outside {};
+  return ::stat(folder.c_str(), &inside) == 0 && ::stat(parent.c_str(), &outside) == 0 &&
+         inside.st_dev != outside.st_dev;
+}
+
+}  // namespace
+
 void make_folder_durably(FileSystem& files, const fs::path& folder) {
   files.make_folder(folder);
   for (fs::path level = folder; level.has_relative_path(); level = level.parent_path()) {
-    const fs::path parent = level.parent_path();
+    const fs::path parent = level.has_parent_path() ? level.parent_path() : fs::path(".");
+    if (is_mounted_in(level, parent)) return;
     try {
-      files.sync_folder(parent.empty() ? fs::path(".") : parent);
+      files.sync_folder(parent);
     } catch (const SyncError&) {
       throw;
     } catch (const IoError& error) {  // it may not be read, and was there before

@@ -61,6 +61,23 @@ int look(pollfd* entries, nfds_t count) {
   return ready;
 }
 
+int await_any(pollfd* entries, nfds_t count, Nanos end) {
+  Kernel& machine = *kernel();
+  machine.maybe_yield();
+  for (;;) {
+    const int ready = look(entries, count);
+    if (ready > 0 || machine.now() >= end) return ready;
+    Fiber* fiber = machine.current();
+    std::vector<std::shared_ptr<File>> watched;
+    for (nfds_t i = 0; i < count; ++i) {
+      if (auto file = entries[i].fd >= 0 ? files().find(entries[i].fd) : nullptr) watched.push_back(std::move(file));
+    }
+    for (const auto& file : watched) file->waiters.push_back(fiber);
+    machine.block(end);
+    for (const auto& file : watched) std::erase(file->waiters, fiber);
+  }
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -167,21 +184,12 @@ int stat(const char* path, struct stat* about) noexcept {
 
 int poll(pollfd* entries, nfds_t count, int timeout_ms) {
   if (!is_inside()) return real<decltype(poll)>("poll")(entries, count, timeout_ms);
-  Kernel& machine = *kernel();
-  machine.maybe_yield();
-  const Nanos end = end_of(timeout_ms);
-  for (;;) {
-    const int ready = look(entries, count);
-    if (ready > 0 || timeout_ms == 0 || machine.now() >= end) return ready;
-    Fiber* fiber = machine.current();
-    std::vector<std::shared_ptr<File>> watched;
-    for (nfds_t i = 0; i < count; ++i) {
-      if (auto file = entries[i].fd >= 0 ? files().find(entries[i].fd) : nullptr) watched.push_back(std::move(file));
-    }
-    for (const auto& file : watched) file->waiters.push_back(fiber);
-    machine.block(end);
-    for (const auto& file : watched) std::erase(file->waiters, fiber);
-  }
+  return await_any(entries, count, timeout_ms == 0 ? 0 : end_of(timeout_ms));
+}
+
+int ppoll(pollfd* entries, nfds_t count, const timespec* limit, const sigset_t* signals) {
+  if (!is_inside()) return real<decltype(ppoll)>("ppoll")(entries, count, limit, signals);
+  return await_any(entries, count, limit == nullptr ? kNever : kernel()->now() + nanos_of(*limit));
 }
 
 int epoll_create1(int) { return files().add(std::make_shared<Epoll>()); }

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank does in a world: it meets the others through the store, and computes steps with them. Rank 0 sums what
-// they send, commits the state, and answers. The store's client, the failure records and exit codes are production's.
+// they send, commits the state, and answers. The store's client, the connections between the ranks, the failure records
+// and exit codes are production's.
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -21,6 +17,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/agent.h"
+#include "lockstep/wire/circle.h"
 #include "sim/clocks.h"
 #include "sim/ranks.h"
 #include "sim/world.h"
@@ -28,7 +25,6 @@
 namespace lockstep::sim {
 namespace {
 
-constexpr const char* kRootKey = "sim/root";
 constexpr const char* kStepKey = "sim/step";
 
 struct Message {
@@ -48,55 +44,50 @@ StoreAddress store_address(const Process& process) {
           .token = process.environment.at("LOCKSTEP_STORE_TOKEN")};
 }
 
-/// Messages between the ranks, each with a limit of time.
-class Link {
+/// The way to the other ranks of the round: the production code's hub and circle, in the clear.
+class Wires {
  public:
-  explicit Link(int fd) : fd_(fd) {}
+  Wires(const Rank& self, const std::shared_ptr<Store>& store)
+      : circle_(wire::open_hub({.store = store,
+                                .prefix = "sim/wire/",
+                                .rank = self.rank,
+                                .size = self.world_size,
+                                .address = address_of(*self.process->host),
+                                .token = self.process->environment.at("LOCKSTEP_STORE_TOKEN"),
+                                .is_encrypted = false,
+                                .timeout = env::collective_timeout()}),
+                1) {}
 
-  void send(const Message& message) {
-    const auto* from = reinterpret_cast<const char*>(&message);
-    for (std::size_t sent = 0; sent < sizeof message;) {
-      const ssize_t count = ::send(fd_.get(), from + sent, sizeof message - sent, MSG_NOSIGNAL);
-      if (count > 0) sent += static_cast<std::size_t>(count);
-      if (count < 0 && errno == EAGAIN) await(POLLOUT);
-      if (count < 0 && errno != EAGAIN) throw PeerError("the connection with another rank was lost");
+  /// Sends `out` to the ranks of `to`, and receives a message of each rank of `from`, within the job's limit.
+  std::vector<Message> exchange(const std::vector<int>& to, Message out, const std::vector<int>& from) {
+    std::vector<Message> in(from.size());
+    if (to.empty() && from.empty()) return in;
+    std::vector<wire::Message> sends;
+    std::vector<wire::Message> receives;
+    for (const int rank : to) sends.push_back({rank, reinterpret_cast<std::byte*>(&out), sizeof out});
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      receives.push_back({from[i], reinterpret_cast<std::byte*>(&in[i]), sizeof in[i]});
     }
-  }
-
-  Message receive() {
-    Message message;
-    auto* to = reinterpret_cast<char*>(&message);
-    for (std::size_t have = 0; have < sizeof message;) {
-      const ssize_t count = ::recv(fd_.get(), to + have, sizeof message - have, 0);
-      if (count > 0) have += static_cast<std::size_t>(count);
-      if (count < 0 && errno == EAGAIN) await(POLLIN);
-      if (count == 0 || (count < 0 && errno != EAGAIN)) throw PeerError("the connection with another rank was lost");
+    try {
+      const auto end = AwakeClock::instance().now() + env::collective_timeout();
+      circle_.exchange({.sends = sends, .receives = receives, .end = end});
+    } catch (const wire::ConnectionLost& lost) {
+      throw PeerError(fmt::format("the connection with rank {} was lost: {}", circle_.suspect(), lost.what()));
+    } catch (const wire::Interrupted&) {
+      throw TimeoutError(fmt::format("a step timed out: rank {} is late", circle_.suspect()));
     }
-    return message;
+    return in;
   }
 
  private:
-  void await(short events) const {
-    const auto end = AwakeClock::instance().now() + env::collective_timeout();
-    for (;;) {
-      pollfd entry{fd_.get(), events, 0};
-      if (::poll(&entry, 1, 100) > 0) return;
-      if (AwakeClock::instance().now() >= end) throw TimeoutError("a step timed out: another rank is late");
-    }
+  static std::string address_of(const Host& host) {
+    const in_addr address{htonl(host.address)};
+    char text[INET_ADDRSTRLEN] = {};
+    return ::inet_ntop(AF_INET, &address, text, sizeof text);
   }
 
-  UniqueFd fd_;
+  wire::Circle circle_;
 };
-
-UniqueFd make_socket() { return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
-
-sockaddr_in address_of(std::uint32_t host, std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(host);
-  address.sin_port = htons(port);
-  return address;
-}
 
 /// A rank between its start and its end.
 class Training {
@@ -104,7 +95,8 @@ class Training {
   explicit Training(Rank& self)
       : self_(self),
         store_(with_prefix(connect_store(store_address(*self.process), env::collective_timeout()),
-                           self.process->environment.at("LOCKSTEP_STORE_PREFIX"))) {}
+                           self.process->environment.at("LOCKSTEP_STORE_PREFIX"))),
+        wires_(self, store_) {}
 
   int run() {
     if (self_.rank == 0) serve();
@@ -145,49 +137,15 @@ class Training {
   void serve() {
     store_->set(kSavesKey, "0");
     if (world().plan().replicas > 0) store_->set(kReplicasKey, std::to_string(world().plan().replicas));
-    const UniqueFd door = make_socket();
-    sockaddr_in address = address_of(self_.process->host->address, 0);
-    if (::bind(door.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::listen(door.get(), 64) != 0) {
-      throw IoError("a rank cannot listen");
-    }
-    socklen_t size = sizeof address;
-    ::getsockname(door.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    store_->set(kRootKey, fmt::format("{} {}", self_.process->host->address, ntohs(address.sin_port)));
-    std::map<int, std::unique_ptr<Link>> joined;
-    const auto end = AwakeClock::instance().now() + env::collective_timeout();
-    while (static_cast<int>(joined.size()) < self_.world_size - 1) {
-      pollfd entry{door.get(), POLLIN, 0};
-      ::poll(&entry, 1, 100);
-      if (AwakeClock::instance().now() >= end) throw TimeoutError("ranks did not come");
-      const int fd = ::accept(door.get(), nullptr, nullptr);
-      if (fd < 0) continue;
-      ::fcntl(fd, F_SETFL, O_NONBLOCK);
-      auto link = std::make_unique<Link>(fd);
-      const Message hello = heard(link->receive());
-      joined[hello.rank] = std::move(link);
-    }
-    for (auto& [rank, link] : joined) others_.push_back(std::move(link));
+    for (int rank = 1; rank < self_.world_size; ++rank) others_.push_back(rank);
+    hear(wires_.exchange({}, {}, others_));
     std::tie(step_, state_) = world().load(self_);
-    for (auto& other : others_) other->send(message(state_));
+    wires_.exchange(others_, message(state_), {});
   }
 
   void join() {
-    const std::string root = store_->get(kRootKey, env::collective_timeout());
-    char* rest = nullptr;
-    const auto host = static_cast<std::uint32_t>(std::strtoul(root.c_str(), &rest, 10));
-    sockaddr_in address = address_of(host, static_cast<std::uint16_t>(std::atoi(rest)));
-    UniqueFd fd = make_socket();
-    if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 && errno != EINPROGRESS) {
-      throw PeerError("rank 0 cannot be reached");
-    }
-    pollfd entry{fd.get(), POLLOUT, 0};
-    if (::poll(&entry, 1, static_cast<int>(env::collective_timeout().count())) <= 0) {
-      throw TimeoutError("rank 0 did not answer");
-    }
-    others_.push_back(std::make_unique<Link>(fd.release()));
-    others_[0]->send(message(0));
-    const Message start = heard(others_[0]->receive());
+    others_ = {0};
+    const Message start = hear(wires_.exchange(others_, message(0), others_)).front();
     step_ = start.step;
     state_ = start.value;
   }
@@ -211,16 +169,14 @@ class Training {
     }
     bool is_last = self_.is_told_to_leave;
     if (self_.rank == 0) {
-      for (auto& other : others_) {
-        const Message part = heard(other->receive());
+      for (const Message& part : hear(wires_.exchange({}, {}, others_))) {
         world().require(part.step == step_, "a rank is in another step");
         sum += part.value;
         is_last = is_last || part.is_last != 0;
       }
-      for (auto& other : others_) other->send(message(sum, is_last));
+      wires_.exchange(others_, message(sum, is_last), {});
     } else {
-      others_[0]->send(message(sum, is_last));
-      const Message answer = heard(others_[0]->receive());
+      const Message answer = hear(wires_.exchange(others_, message(sum, is_last), others_)).front();
       sum = answer.value;
       is_last = answer.is_last != 0;
     }
@@ -251,14 +207,17 @@ class Training {
     return {.round = self_.round, .rank = self_.rank, .step = step_, .value = value, .is_last = is_last ? 1 : 0};
   }
 
-  Message heard(const Message& message) const {
-    world().require(message.round == self_.round, "a rank of another round is heard");
-    return message;
+  std::vector<Message> hear(std::vector<Message> messages) const {
+    for (const Message& message : messages) {
+      world().require(message.round == self_.round, "a rank of another round is heard");
+    }
+    return messages;
   }
 
   Rank& self_;
   std::shared_ptr<Store> store_;
-  std::vector<std::unique_ptr<Link>> others_;
+  Wires wires_;
+  std::vector<int> others_;  ///< of rank 0 all, of the others rank 0
   std::int64_t step_ = 0;
   std::uint64_t state_ = 1;
 };

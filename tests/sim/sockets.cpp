@@ -77,18 +77,20 @@ int connect(int fd, const sockaddr* address, socklen_t) {
   return stream->connect(read_address(address));
 }
 
-int accept(int fd, sockaddr* address, socklen_t* size) {
+int accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
   const auto stream = stream_of(fd);
   if (!stream) return -1;
   for (;;) {
     if (const auto next = stream->accept()) {
       write_address(next->remote, address, size);
-      return add(next, 0);
+      return add(next, flags);
     }
     if (!stream->is_blocking) return errno = EAGAIN, -1;
     stream->wait(kNever);
   }
 }
+
+int accept(int fd, sockaddr* address, socklen_t* size) { return accept4(fd, address, size, 0); }
 
 ssize_t recv(int fd, void* to, size_t size, int flags) {
   const auto stream = stream_of(fd);

@@ -122,6 +122,28 @@ TEST_P(Calling, AgainInsideTheJobsLimitWhereAStrangerSaysNothing) {
   EXPECT_EQ(link.problem(), "it has not answered");
 }
 
+TEST_P(Calling, IsNotAwaitedAtATimeByTheRankThatIsCalled) {
+  HubOptions options = rank_one({}, GetParam(), std::chrono::seconds(60));
+  options.rank = 0;
+  Hub hub(options);
+  Link link(hub, 7, 1);
+  {
+    const UniqueFd caller = begin_to_connect(hub.listener().endpoint());
+    pollfd ready{caller.get(), POLLOUT, 0};
+    ASSERT_EQ(::poll(&ready, 1, 5000), 1);
+    const std::string words =
+        write_hello({.is_encrypted = GetParam(), .from = 1, .to = 0, .circle = 7, .nonce = make_nonce()}, hub.key(),
+                    hub.own_nonce());
+    ASSERT_EQ(::send(caller.get(), words.data(), words.size(), 0), static_cast<ssize_t>(words.size()));
+  }
+  for (int tries = 0; tries < 5000 && link.problem() != "the other end has closed the connection"; ++tries) {
+    (void)link.connect();
+    (void)::poll(nullptr, 0, 1);
+  }
+  ASSERT_EQ(link.problem(), "the other end has closed the connection");
+  EXPECT_FALSE(link.due()) << "it would look again and again";
+}
+
 TEST(OpeningLimit, IsBelowTheJobsLimitAndNeverLong) {
   using std::chrono::milliseconds;
   EXPECT_EQ(opening_limit(milliseconds(300)), milliseconds(150));
