@@ -109,7 +109,7 @@ Membership::Membership(const AgentOptions& options, const History& history,
   orders_ = std::make_unique<QueueReader>(address_, order_queue(id_));
   if (options.nodes > 1) {
     presence_ = std::make_unique<Presence>(
-        address_, PresenceOptions{.keys = {kEventQueue}, .will = id_, .silence = silence_}, silence_);
+        address_, PresenceOptions{.keys = {kEventQueue}, .will = id_, .silence = silence_}, kReachAgain);
   }
   if (server_) coordinate();
   try {

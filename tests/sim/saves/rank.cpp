@@ -60,7 +60,7 @@ class Training {
     const auto& environment = self.process->environment;
     store_ =
         with_prefix(connect_store({.host = environment.at("STORE_HOST"), .port = 29'500, .token = "0123"}, kPatience),
-                    attempt_prefix(self.round));
+                    fmt::format("rounds/{}/", self.round));
   }
 
   int run() {
