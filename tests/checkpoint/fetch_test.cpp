@@ -511,7 +511,7 @@ TEST(Fetch, TakesNoMoreThanTheLimit) {
   FetchOptions options = options_of(cache.path());
   options.max_bytes = 1000;
   for (const char* path : {"/said", "/unsaid"}) {
-    EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url(path), options); }), HasSubstr("at most 1.0 kB"));
+    EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url(path), options); }), HasSubstr("the limit is 1.0 kB"));
   }
   EXPECT_THAT(files_in(cache.path()), IsEmpty());
 }

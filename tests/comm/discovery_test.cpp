@@ -302,7 +302,7 @@ TEST(BackendChoice, RefusesTheImpossible) {
     return message_of<UsageError>([&] { (void)choose_backend(kind, {{"a", "x"}, {"b", "y"}}); });
   };
   EXPECT_THAT(error(BackendKind::kShm), HasSubstr("rank 1 on y"));
-  EXPECT_THAT(error(BackendKind::kLocal), HasSubstr("2 ranks"));
+  EXPECT_THAT(error(BackendKind::kLocal), HasSubstr("this job has 2"));
   EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_backend("shn"); }), HasSubstr("did you mean 'shm'"));
 }
 
@@ -405,10 +405,10 @@ TEST(DistUrl, ThatSaysTooLittleIsAnErrorThatSaysWhat) {
   EXPECT_THAT(words({.url = "tcp://host:1"}), HasSubstr("needs a rank"));
   EXPECT_THAT(words({.url = "tcp://host:1", .rank = "0"}), HasSubstr("needs a world size"));
   EXPECT_THAT(words({.url = "tcp://host", .rank = "0", .world_size = "2"}), HasSubstr("has no host:port"));
-  EXPECT_THAT(words({.url = "mpi://host"}), HasSubstr("there is no mpi://"));
+  EXPECT_THAT(words({.url = "mpi://host"}), HasSubstr("there is no scheme mpi://"));
   EXPECT_THAT(words({.url = "host:1"}), HasSubstr("is not an address"));
   EXPECT_THAT(words({.url = "file://x", .rank = "0", .world_size = "2"}), HasSubstr("no absolute path"));
-  EXPECT_THAT(words({.url = "tcp://h:1?size=2", .rank = "0", .world_size = "2"}), HasSubstr("knows no 'size'"));
+  EXPECT_THAT(words({.url = "tcp://h:1?size=2", .rank = "0", .world_size = "2"}), HasSubstr("does not know 'size'"));
 }
 
 class AddressFile : public ::testing::Test {

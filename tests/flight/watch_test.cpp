@@ -325,7 +325,7 @@ TEST(Verdict, WhereOthersWaitOnAnotherHostItIsTheRankThatIsInNoCollective) {
 TEST(Verdict, ARankWithoutARingIsJudgedByItsProcess) {
   RankFacts unknown{.rank = 1, .host = "host", .process = {.state = 'T'}};
   EXPECT_THAT(verdict_of({waiting(0), unknown})->message,
-              HasSubstr("rank 1 hangs: stopped by SIGSTOP (or SIGTSTP) since"));
+              HasSubstr("rank 1 hangs: stopped by SIGSTOP (or SIGTSTP) (5.0 s so far)"));
 }
 
 }  // namespace verdict_test

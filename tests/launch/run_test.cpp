@@ -262,21 +262,25 @@ TEST_F(Run, TheStoreIsServedBeforeAnyWorkerStarts) {
 }
 
 TEST_F(Run, PublishesWhoFailedForTheOthersToRead) {
-  Process agent(command({"--nproc-per-node", "2", "sh", "-c",
-                         std::string("echo \"store $LOCKSTEP_STORE $LOCKSTEP_STORE_TOKEN \"; trap 'until [ -e $DIR/end "
-                                     "]; do sleep 0.01; done; exit 143' TERM; ") +
-                             kReady +
-                             "if [ $RANK = 1 ]; then until [ -e $DIR/go ]; do sleep 0.01; done; exit 7; fi; while :; "
-                             "do sleep 0.01; done"}));
+  Process agent(command(
+      {"--nproc-per-node", "2", "sh", "-c",
+       std::string(
+           "echo \"store $LOCKSTEP_STORE $LOCKSTEP_STORE_TOKEN $LOCKSTEP_STORE_PREFIX \"; trap 'until [ -e $DIR/end "
+           "]; do sleep 0.01; done; exit 143' TERM; ") +
+           kReady +
+           "if [ $RANK = 1 ]; then until [ -e $DIR/go ]; do sleep 0.01; done; exit 7; fi; while :; "
+           "do sleep 0.01; done"}));
   ASSERT_TRUE(ready(2));
   ASSERT_TRUE(agent.wait_for_output(" \n"));
   const std::string line = agent.out().substr(agent.out().find("store ") + 6);
   const auto colon = line.find(':');
   const auto space = line.find(' ');
-  const auto store = connect_store({.host = line.substr(0, colon),
-                                    .port = static_cast<std::uint16_t>(std::stoi(line.substr(colon + 1))),
-                                    .token = line.substr(space + 1, 64)},
-                                   test::kPatience);
+  const auto prefix = line.substr(space + 66, line.find(' ', space + 66) - space - 66);
+  const auto server = connect_store({.host = line.substr(0, colon),
+                                     .port = static_cast<std::uint16_t>(std::stoi(line.substr(colon + 1))),
+                                     .token = line.substr(space + 1, 64)},
+                                    test::kPatience);
+  const auto store = with_prefix(server, prefix);
   std::ofstream(folder_ / "go") << "1";
   EXPECT_THAT(store->get("lockstep/failure/first", test::kPatience),
               AllOf(HasSubstr("\"rank\":1"), HasSubstr("\"what\":\"exit code 7\""), HasSubstr("\"time_ns\":")));

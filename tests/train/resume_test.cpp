@@ -235,7 +235,7 @@ TEST(Resume, OtherSettingsAreAnErrorThatNamesThem) {
   run.config.optimizer.lr = 0.5;
   run.config.workers = 0;  // may change at resume
   const std::string message = message_of([&] { train(alone(), folder / "run", run); });
-  EXPECT_THAT(message, HasSubstr("batch_size is 5 and was 3, optimizer.lr is 0.5 and was 0.01"));
+  EXPECT_THAT(message, HasSubstr("batch_size is 5, but was 3, optimizer.lr is 0.5, but was 0.01"));
   EXPECT_THAT(message, ::testing::Not(HasSubstr("workers")));
   run = {.resume = "auto"};
   run.config.replicas = 3;
@@ -363,7 +363,7 @@ TEST(Resume, ARunThatIsDividedAnewGoesOnWithTheSettingsOfItsBeginning) {
   run.resume = "auto";
   EXPECT_EQ(train(alone(), folder / "run", run).replicas, 4);
   run.config.batch_size = 5;
-  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("batch_size is 5 and was 3"));
+  EXPECT_THAT(message_of([&] { train(alone(), folder / "run", run); }), HasSubstr("batch_size is 5, but was 3"));
 }
 
 TEST_P(ResumeWorlds, ADividedRunHasOneDigestOnAnyNumberOfRanks) {

@@ -177,7 +177,7 @@ TEST(Trainer, ATargetThatTheEvaluationDoesNotHaveIsAnErrorBeforeTheFirstStep) {
   } catch (const UsageError& error) {
     EXPECT_EQ(error.message(),
               "stop_at.metric is 'naer', which is not a metric of the evaluation (did you mean 'near'?)");
-    EXPECT_EQ(error.hint(), "one of near");
+    EXPECT_EQ(error.hint(), "use one of near");
   }
   EXPECT_FALSE(FileSystem::system().exists(folder / "run/checkpoints/step-00000001"));
 }

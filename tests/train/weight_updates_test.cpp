@@ -299,7 +299,7 @@ TEST(EmaRun, OtherSettingsOfAnAverageThatIsThereAreAnotherConfiguration) {
     train(alone(), folder / "run", run);
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.5 and was 0.9"));
+    EXPECT_THAT(error.what(), HasSubstr("ema.decay is 0.5, but was 0.9"));
   }
 }
 

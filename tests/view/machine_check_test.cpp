@@ -112,7 +112,7 @@ TEST(MachineCheck, WhatWasNotAskedForIsLeftOut) { EXPECT_THAT(check_machine({}),
 TEST(MachineCheck, AQuotaBelowTheCoresThatProgramsSee) {
   MachineFacts facts = healthy();
   facts.cores->quota = 1.5;
-  expect_finding(facts, "cores", Health::kWarn, "allows 1.5 of 8 cores");
+  expect_finding(facts, "cores", Health::kWarn, "allows 1.5 of the 8 cores");
   facts.cores->quota = 7.97;
   EXPECT_EQ(find_check(facts, "cores").health, Health::kOk) << "that is how schedulers write 8";
 }

@@ -243,7 +243,7 @@ TEST(RunDiagnosis, AStoppedRankNeedsNoPatience) {
   facts.ranks[1].process.state = 'T';
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
-  EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
+  EXPECT_THAT(diagnosis.text, HasSubstr(" so far): stopped by SIGSTOP"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
 }
 
@@ -255,7 +255,7 @@ TEST(RunDiagnosis, ARankThatIsStoppedInsideACollectiveStandsStill) {
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kWaits);
   EXPECT_THAT(diagnosis.text, StartsWith("no progress for 8.0 s: rank 1 is stopped (T); rank 0 waits in all_reduce"));
-  EXPECT_THAT(diagnosis.text, HasSubstr("for rank 1: stopped by SIGSTOP"));
+  EXPECT_THAT(diagnosis.text, HasSubstr(" so far): stopped by SIGSTOP"));
   EXPECT_THAT(diagnosis.next, Contains("kill -CONT 4001"));
 }
 

@@ -189,7 +189,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
                      fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
   }
   if (!options.resume && holds_a_run(path_, experiment_)) {
-    throw UsageError(fmt::format("{} already holds a run", path_.string()),
+    throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
                      fmt::format("{} goes on with it; or {}", option_words("resume", "auto"), other_folder()));
   }
   remove_half_written(path_);
