@@ -58,7 +58,7 @@ class OnDevices {
     optim::Tensors from = {};
   };
 
-  std::map<std::pair<int, at::ScalarType>, Lists> averaged_;  ///< by device index and dtype
+  std::map<std::pair<int, at::ScalarType>, Lists> averaged_;  ///< entries by device index and dtype
   Lists copied_;
 };
 

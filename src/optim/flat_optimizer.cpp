@@ -38,7 +38,7 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
 
 /// One parameter's state and group.
 struct Slot {
-  std::vector<at::Tensor> state = {};  ///< by kind: views of the flat state, with the parameter's strides
+  std::vector<at::Tensor> state = {};  ///< views of the flat state, by kind, with the parameter's strides
   std::vector<std::int64_t> strides = {};
   std::size_t group = 0;
   bool decay = true;

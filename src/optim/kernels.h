@@ -26,7 +26,7 @@ struct DigestInto {
 struct Memory {
   float* parameter = nullptr;
   const float* grad = nullptr;
-  std::array<float*, 3> state = {};  ///< in the order of Rule::state()
+  std::array<float*, 3> state = {};  ///< state, in the order of Rule::state()
   std::int64_t count = 0;            ///< number of elements in each array
   DigestInto digest = {};
 };

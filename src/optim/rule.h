@@ -61,7 +61,7 @@ class Rule {
 
 /// Parameters with common options.
 struct Group {
-  std::string pattern = {};  ///< empty: the default group
+  std::string pattern = {};  ///< pattern of the group; empty: the default group
   double own_lr = 0;         ///< the rate at construction
   bool has_own_lr = false;
   double weight_decay = 0;
@@ -71,7 +71,7 @@ struct Group {
 
 /// The groups of an optimizer for FlatOptimizer: the default group first.
 struct Setup {
-  std::string optimizer = {};  ///< for messages
+  std::string optimizer = {};  ///< name of the optimizer, for messages
   std::vector<Group> groups = {};
   std::function<bool(const std::string& name)> no_decay = {};
 };

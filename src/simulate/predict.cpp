@@ -30,8 +30,8 @@ Script script_of(const MeasuredStep& step) {
 struct Rank {
   double now = 0;       ///< present time of its main thread
   double queue = 0;     ///< time at which its communication thread becomes free
-  double computed = 0;  ///< its computation time in this step so far
-  double waited = 0;    ///< its waiting time since the start of the simulation, in seconds
+  double computed = 0;  ///< computation time in this step so far
+  double waited = 0;    ///< waiting time since the start of the simulation, in seconds
   std::size_t next_wait = 0;
   const Script* script = nullptr;
 

@@ -35,7 +35,7 @@ class Wire {
   [[nodiscard]] double on_sockets(const Phase& phase, int messages) const;
 
   Cluster cluster_;
-  std::array<Connection, 6> connections_ = {};  ///< by Among
+  std::array<Connection, 6> connections_ = {};  ///< connections by Among
 };
 
 }  // namespace lockstep::simulate

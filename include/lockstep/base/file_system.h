@@ -111,7 +111,24 @@ class FileSystem {
   virtual bool exists(const std::filesystem::path& path) = 0;
   /// Returns the names of a folder's entries, sorted; empty if the folder is missing.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
-  /// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, up to the mount point
+  /// Creates a folder with its parents; an existing one is kept. Throws: IoError.
+  virtual void make_folder(const std::filesystem::path& folder) = 0;
+  /// Renames a file or folder. Throws: IoError, even if `to` is a non-empty folder, a named pipe, a socket or a device.
+  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
+  /// Removes a file, or a folder with all its content; does nothing if it is missing. Throws: IoError.
+  virtual void remove(const std::filesystem::path& path) = 0;
+  /// Makes the entries of a folder durable. Throws: IoError if it cannot be opened, SyncError.
+  virtual void sync_folder(const std::filesystem::path& folder) = 0;
+
+  /// Returns the machine's own file system, which lives for the whole program.
+  [[nodiscard]] static FileSystem& system();
+};
+
+/// Replaces the file `path` atomically: writes a temporary file beside it, syncs it, renames it and syncs the folder.
+/// Throws: IoError; `path` is then unchanged.
+void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
+
+/// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, up to the mount point
 /// or the first folder that cannot be opened: an entry may be of a process that was killed before it synced it.
 /// Throws: IoError, SyncError.
 void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);

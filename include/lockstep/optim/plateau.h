@@ -25,7 +25,7 @@ struct PlateauOptions {
 /// The state of a plateau schedule between metrics.
 struct PlateauState {
   double lr = 1e-3;            ///< the learning rate until the next metric
-  std::optional<double> best;  ///< none: no metric yet
+  std::optional<double> best;  ///< the best metric so far; none: no metric yet
   std::int64_t bad = 0;        ///< metrics in a row that were no better
   std::int64_t cooldown = 0;   ///< metrics until bad ones count again
 };

@@ -54,9 +54,9 @@ struct StepResult {
   std::optional<double> loss;                              ///< mean over all replicas; none: it was not finite, and the
                                                            ///< step was left out
   std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, if there are several
-  std::optional<double> loss_scale;                        ///< none: the loss is not scaled
+  std::optional<double> loss_scale;                        ///< factor on the loss; none: it is not scaled
   std::int64_t skipped = 0;                                ///< steps left out since the start of the run
-  std::optional<StepDigest> digest;                        ///< none: TrainConfig::digests is off
+  std::optional<StepDigest> digest;                        ///< digests of the step; none: TrainConfig::digests is off
   std::optional<double> images_per_s;  ///< speed over the last seconds; none before there is an interval to measure
   std::optional<std::int64_t>
       proved;  ///< the last step that the guard has proved good; none: it is off or not available
@@ -97,7 +97,7 @@ struct EpochResult {
   std::optional<double> loss;    ///< mean over the epoch
   std::optional<std::int64_t> skipped;  ///< steps of the epoch that were left out; none: the loss is not scaled
   MemoryUse memory;                     ///< the maximum of any rank so far
-  std::vector<Metric> metrics;          ///< empty: not evaluated
+  std::vector<Metric> metrics;          ///< metrics of its evaluation; empty: not evaluated
   std::shared_ptr<const view::StepReport> step_report = {};  ///< the time of its parts, and advice
 };
 

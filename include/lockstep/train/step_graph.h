@@ -94,7 +94,7 @@ class StepGraph {
     Batch batch;                             ///< the tensors that it reads
     std::uint64_t calls = 0;                 ///< StepCalls::recorded
     at::Tensor loss = {};                    ///< the loss that it writes
-    std::vector<at::Tensor> gradients = {};  ///< by parameter; undefined if a parameter gets no gradient
+    std::vector<at::Tensor> gradients = {};  ///< gradients by parameter; undefined if a parameter gets no gradient
   };
 
   [[nodiscard]] std::optional<std::string> key_of(const Batch& batch) const;
@@ -113,12 +113,12 @@ class StepGraph {
   NamedTensors parameters_;
   Compute compute_;
   StepGraphOptions options_;
-  std::unique_ptr<tensor::DeviceGraph> next_;  ///< for the next recording; all recordings use its stream
+  std::unique_ptr<tensor::DeviceGraph> next_;  ///< the next recording, still empty; all recordings use its stream
   bool adds_ = false;                          ///< a step has added to existing gradients
-  std::vector<at::Tensor> sums_;               ///< by parameter: the sum to which recordings add; undefined at first
+  std::vector<at::Tensor> sums_;               ///< sums to which recordings add, by parameter; undefined at first
   int steps_ = 0;
   std::map<std::string, int> seen_;                          ///< number of computed steps, by key
-  std::list<std::pair<std::string, Recording>> recordings_;  ///< by key, the most recently used first
+  std::list<std::pair<std::string, Recording>> recordings_;  ///< recordings by key, the most recently used first
   std::string fallback_;
 };
 

@@ -30,7 +30,7 @@ class Tally;
 
 /// A metric of an evaluation, such as {"string_accuracy", 0.914}.
 struct Metric {
-  std::string name;              ///< its name in logs and tables
+  std::string name;              ///< the metric's name in logs and tables
   double value = 0;              ///< its value
   bool lower_is_better = false;  ///< a smaller value is better, as for a loss; it decides which checkpoint is the best
   bool in_table = true;          ///< the table of epochs shows it
@@ -54,7 +54,7 @@ struct EpochInfo {
 /// The states of a model in a checkpoint. Tied weights have entries under all their names.
 struct ModelStates {
   StateDict model;                        ///< the trained entries
-  std::optional<StateDict> average = {};  ///< their moving average
+  std::optional<StateDict> average = {};  ///< the moving average of the entries
   std::int64_t updates = 0;               ///< updates that the average has seen
   std::int64_t epochs = 0;                ///< epochs that are done
 

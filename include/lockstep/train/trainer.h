@@ -25,9 +25,9 @@ namespace lockstep {
 /// The options of a run that are not settings: its folder, its start and its sinks.
 struct TrainerOptions {
   std::string recipe = "custom";  ///< the name in the banner, config.yml and summary.json
-  std::filesystem::path run_dir;  ///< empty: `runs/<recipe>-<time>`, or the run that `resume` names
+  std::filesystem::path run_dir;  ///< the run folder; empty: `runs/<recipe>-<time>`, or the run that `resume` names
   std::string resume =
-      "none";  ///< none; auto: run_dir's newest valid checkpoint, if any; or a checkpoint's path or URL
+      "none";  ///< none, auto (run_dir's newest valid checkpoint, if any), or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the first weights of a fresh run
   bool init_from_partial = false;   ///< `init_from` may fit less than half of the model's elements
   /// A run that resumes may have a number of `replicas` (the parts of a batch) that differs from its checkpoint.

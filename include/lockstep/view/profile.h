@@ -31,8 +31,8 @@ struct CallInput {
 /// One call. Times are in nanoseconds of the rank's monotonic clock.
 struct ProfiledCall {
   std::string name;                     ///< "aten::mm", "forward", "all_reduce"
-  CallKind kind = CallKind::kOperator;  ///< its kind
-  int thread = 0;                       ///< its index in Profile::threads
+  CallKind kind = CallKind::kOperator;  ///< the kind of the call
+  int thread = 0;                       ///< index of the thread in Profile::threads
   std::int64_t begin_ns = 0;            ///< the time of its start
   std::int64_t end_ns = 0;              ///< the time of its end
   std::int64_t bytes = 0;  ///< size of a collective, or of the inputs of an operator that only moves memory; 0: unknown
@@ -56,9 +56,9 @@ struct ProfiledThread {
 /// An allocation or release of a tensor's memory by libtorch.
 struct MemoryEvent {
   std::uintptr_t address = 0;  ///< start of the block
-  std::int64_t bytes = 0;      ///< above 0: allocated; below 0: released
+  std::int64_t bytes = 0;      ///< size of the block; below 0: it was released
   std::int64_t at_ns = 0;      ///< the time, on the rank's monotonic clock
-  int thread = 0;              ///< its index in Profile::threads
+  int thread = 0;              ///< index of the thread in Profile::threads
 };
 
 /// A kernel, a copy or a fill that a GPU ran. Times are in nanoseconds of the GPU's clock, not the rank's.
@@ -89,8 +89,8 @@ struct Profile {
 struct OperatorRow {
   std::string name;           ///< its name
   std::int64_t calls = 0;     ///< number of calls
-  std::int64_t self_ns = 0;   ///< its time without the operators that it called
-  std::int64_t total_ns = 0;  ///< its time; of recursive calls only the outermost counts
+  std::int64_t self_ns = 0;   ///< self time, without the operators that it called
+  std::int64_t total_ns = 0;  ///< total time; of recursive calls only the outermost counts
   std::int64_t bytes = 0;     ///< bytes that its calls moved; 0: unknown
   double flops = 0;           ///< floating-point operations of its calls
 };
@@ -125,7 +125,7 @@ struct LayerRow {
 struct MemoryRow {
   std::string made_by;       ///< the outermost operator or backward node that allocated them; empty: none
   std::string layer;         ///< the module with weights in which it ran; empty: none
-  std::int64_t tensors = 0;  ///< their number
+  std::int64_t tensors = 0;  ///< number of tensors
   std::int64_t bytes = 0;    ///< size of all of them
 };
 

@@ -31,8 +31,8 @@ inline constexpr std::size_t kParts = 8;
 
 /// Consecutive steps of one rank; stretches begin at the same steps on every rank. Units: seconds.
 struct Stretch {
-  std::int64_t first_step = 0;  ///< its first step
-  std::int64_t steps = 0;       ///< number of its steps
+  std::int64_t first_step = 0;  ///< first step of the stretch
+  std::int64_t steps = 0;       ///< number of steps
   double compute = 0;           ///< time of forward, backward and optimizer
   double compute_cpu = 0;       ///< the training thread's CPU time in forward, backward and optimizer
 };
@@ -55,7 +55,7 @@ struct Traffic {
 /// One rank's figures. Units: seconds, bytes.
 struct RankFigures {
   int rank = 0;                        ///< the rank
-  std::string host;                    ///< its host's name
+  std::string host;                    ///< name of the rank's host
   std::int64_t steps = 0;              ///< number of steps in these figures
   double seconds = 0;                  ///< time of the steps, with evaluations and saves
   std::array<double, kParts> parts{};  ///< time of each StepPart
@@ -63,7 +63,7 @@ struct RankFigures {
   double delayed = 0;                  ///< time in which the training thread was runnable and had no core
   double process_cpu = 0;              ///< CPU time of the whole process
   std::int64_t preempted = 0;          ///< number of times that the kernel preempted the training thread
-  WorkerFigures workers;               ///< its loader's threads
+  WorkerFigures workers;               ///< the rank's loader threads
   std::int64_t read_bytes = 0;         ///< bytes that it read from files, including reads from the kernel's cache
   double cores = 0;                    ///< number of cores that it may use
   std::string cpus = {};               ///< the numbers of these cores; ranks with equal numbers share the cores
@@ -77,7 +77,7 @@ struct RankFigures {
   std::string network;             ///< identifies the network namespace of its interfaces: a host, or a container
   std::vector<Traffic> traffic;    ///< traffic of the interfaces that carried any, without loopback
   std::int64_t resent = 0;         ///< TCP segments that were retransmitted
-  std::vector<Stretch> stretches;  ///< its stretches, oldest first
+  std::vector<Stretch> stretches;  ///< stretches of the rank, oldest first
 
   /// Returns the time of a part.
   [[nodiscard]] double time_in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }

@@ -17,7 +17,7 @@ struct Column {
   std::string title;            ///< its heading
   int width = 0;                ///< the least width; a wider title sets the width
   Align align = Align::kRight;  ///< the side that its values are aligned to
-  int leave_out = 0;  ///< in a table that is too wide, columns with the highest number are left out first; 0: never
+  int leave_out = 0;  ///< order of leaving out columns of a table that is too wide, the highest number first; 0: never
 };
 
 /// A table that is printed row by row under a header. Lines have no trailing spaces; texts end with a line end.

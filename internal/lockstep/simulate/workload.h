@@ -20,7 +20,7 @@ enum class CallKind {
 
 /// A collective of a step. Its times are seconds of the rank's own computation since the step began, without waits.
 struct Call {
-  CallKind kind = CallKind::kAllReduce;  ///< its kind
+  CallKind kind = CallKind::kAllReduce;  ///< the kind of the collective
   std::int64_t bytes = 0;  ///< the bytes that this rank contributes; for kAllGather the bytes of all ranks
   int bucket = -1;         ///< number of the gradient bucket; -1: not a bucket
   double called_s = 0;     ///< the time of the call

@@ -36,7 +36,7 @@ struct MemoryFacts {
 /// /dev/shm, through which the ranks of a host exchange gradients. Units: bytes.
 struct SharedMemoryFacts {
   bool is_there = false;   ///< true if it is mounted
-  std::uint64_t size = 0;  ///< its size
+  std::uint64_t size = 0;  ///< size of /dev/shm
   std::uint64_t free = 0;  ///< the unused part
 };
 

@@ -57,8 +57,8 @@ class RateMeter {
 struct ProgressOptions {
   bool live = false;                  ///< true on a terminal: a line is redrawn in place
   int width = 80;                     ///< columns of the terminal, if live
-  Seconds line_every = Seconds(60);   ///< if not live: least time between lines, except for the last line
-  Seconds draw_every = Seconds(0.1);  ///< if live: least time between drawings, except for the last drawing
+  Seconds line_every = Seconds(60);   ///< least time between lines, except for the last line
+  Seconds draw_every = Seconds(0.1);  ///< least time between drawings of a live bar, except for the last drawing
   std::function<void(std::string_view)> write = {};  ///< receives the output; empty: stderr
 };
 

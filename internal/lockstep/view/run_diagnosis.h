@@ -62,8 +62,8 @@ struct RunFacts {
   bool launcher_is_gone = false;  ///< the launcher ended without saving the rings: it was killed, or is on another host
   std::string trainer = {};       ///< a process without a launcher that trains in the folder: "pid 4711 on gpu-a"
   std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if it is launched
-  std::optional<RunSummary> summary = {};     ///< none: the run has not written it
-  std::optional<RunLog> log = {};             ///< none: the run has not written it
+  std::optional<RunSummary> summary = {};     ///< content of the file; none: it is not written yet
+  std::optional<RunLog> log = {};             ///< content of the file; none: it is not written yet
   std::string checkpoint = {};                ///< the newest committed checkpoint; empty: none
   std::vector<std::string> suspects = {};     ///< names of checkpoints that the guard has set aside, in order
   std::vector<std::string> notes = {};        ///< the files that could not be read, and why
@@ -87,7 +87,7 @@ enum class RunState : std::uint8_t {
 
 /// The report of `lockstep doctor RUN_DIR`.
 struct RunDiagnosis {
-  RunState state = RunState::kEmpty;      ///< its state, or how it ended
+  RunState state = RunState::kEmpty;      ///< the run's state or end
   std::string text;                       ///< the finding, in one line
   std::vector<std::string> earlier = {};  ///< a line for each earlier attempt; the oldest may only be counted
   std::vector<std::string> details = {};  ///< further lines

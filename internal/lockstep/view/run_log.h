@@ -45,7 +45,7 @@ void each_line(std::string_view text, const Use& use) {
 
 /// The part of a log that a resumed run keeps.
 struct KeptLog {
-  std::string text = {};     ///< its lines
+  std::string text = {};     ///< the lines that are kept
   std::int64_t damaged = 0;  ///< number of lines that are not a JSON object
 };
 

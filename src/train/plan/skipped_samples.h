@@ -56,7 +56,7 @@ class SkippedSamples {
   void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
 
  private:
-  std::map<std::int64_t, BatchPlace> from_;  ///< by index
+  std::map<std::int64_t, BatchPlace> from_;  ///< first place without the sample, by the sample's index
 };
 
 /// The random order of a set, without the samples that are left out. If the replicas do not divide an epoch evenly, it

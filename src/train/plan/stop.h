@@ -21,7 +21,7 @@ inline constexpr int kStopReasons = 5;  ///< number of reasons, without kNone
 
 /// A SIGINT or SIGTERM, as its handler receives it.
 struct StopSignal {
-  std::int64_t ms = 0;         ///< its time, in milliseconds of CLOCK_MONOTONIC
+  std::int64_t ms = 0;         ///< time of the signal, in milliseconds of CLOCK_MONOTONIC
   bool from_terminal = false;  ///< a user pressed Ctrl-C, so no process sent it
 };
 

@@ -49,7 +49,7 @@ struct LossReading {
   std::int64_t step = 0;
   double loss = 0;                      ///< not finite only if the step was left out
   std::vector<double> terms = {};       ///< the parts of the loss, if there are several
-  StopReason stop = StopReason::kNone;  ///< why a rank asked to end the run; the same on every rank
+  StopReason stop = StopReason::kNone;  ///< reason of a rank's request to end the run; the same on every rank
 };
 
 /// It belongs to the training thread.

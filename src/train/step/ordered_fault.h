@@ -40,7 +40,7 @@ class OrderedFault {
   void strike(const char* target, const NamedTensors& tensors);
 
  private:
-  std::optional<FaultOrder> order_;  ///< none: there is no order for this rank
+  std::optional<FaultOrder> order_;  ///< the order for this rank, if there is one
 };
 
 }  // namespace lockstep::train
