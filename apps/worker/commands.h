@@ -24,6 +24,9 @@ int cmd_inspect(const Arguments& arguments);
 int cmd_pack(const Arguments& arguments);
 int cmd_tune(const Arguments& arguments);
 
+/// Prints the part of `lockstep --version` that needs libtorch: its version, and the instructions of the kernels.
+int print_libraries();
+
 int cmd_checkpoint_export(const Arguments& arguments);
 int cmd_checkpoint_import(const Arguments& arguments);
 int cmd_checkpoint_prune(const Arguments& arguments);

@@ -7,7 +7,6 @@
 #include "lockstep/tensor/memory.h"
 #include "worker/answers.h"
 #include "worker/commands.h"
-#include "worker/inspect/inspect.h"
 
 int main(int argc, char** argv) {
   using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function

@@ -50,7 +50,7 @@ struct Exchange {
   [[nodiscard]] std::string problem() const {
     if (status == Status::kFull) return "it has as many connections as its limit of open files (ulimit -n) allows";
     if (outcome == Outcome::kLate) return "it accepts connections but sends nothing";
-    if (outcome == Outcome::kGone) return "it accepts connections and closes them at once at once at once";
+    if (outcome == Outcome::kGone) return "it accepts connections and closes them at once";
     return "it does not answer as a Lockstep store of this version";
   }
 };

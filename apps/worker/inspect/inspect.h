@@ -49,9 +49,6 @@ int inspect_flight(const Arguments& arguments);
 int inspect_gpu(const Arguments& arguments);
 int inspect_env(const Arguments& arguments);
 
-/// The part of `lockstep --version` that needs libtorch: its version, and the instruction set of the kernels.
-int print_libraries();
-
 /// The table of `lockstep inspect gpu`; without a GPU, one line with the reason. Pure function.
 [[nodiscard]] std::string gpu_text(const GpuReport& report);
 

@@ -109,7 +109,7 @@ void SkippedSamples::require_enough(std::int64_t set_size, std::int64_t least) c
   }
   if (set_size - size() >= least) return;
   throw DataError(fmt::format("{} of {} samples are left out, so that fewer than {} are left", size(), set_size, least),
-                  "leave out fewer samples samples");
+                  "leave out fewer samples");
 }
 
 void SkippedSamples::replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const {

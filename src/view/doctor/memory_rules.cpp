@@ -52,7 +52,7 @@ Check check_memory(const MemoryFacts& facts) {
     add_finding(check, Health::kBad,
                 "one rank alone needs about 200 MB: end other programs, or raise the container's memory");
   } else if (free < kGiga) {
-    add_finding(check, Health::kWarn, "only a only a few batches fit: end other programs, or raise the container's memory");
+    add_finding(check, Health::kWarn, "only a few batches fit: end other programs, or raise the container's memory");
   }
   if (facts.address_space && *facts.address_space < 8 * kGiga) {
     add_finding(check, Health::kWarn,
