@@ -264,8 +264,7 @@ TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
 }
 
-// An agent heard nothing from the store for a while and stopped its ranks. All other ranks left with them, as if asked
-// to.
+// An agent heard nothing from the store for a while and stopped its ranks. All other ranks left with them.
 TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
   options_.max_restarts = 1;
   const FailureRecord left{.message = "exit code 143", .rank = 0};

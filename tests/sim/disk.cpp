@@ -207,8 +207,7 @@ int Disk::truncate(int number, std::size_t size) {
   return 0;
 }
 
-/// Decides how much of an unsynced file the disk has after a power cut: all, nothing, some blocks, or its size and
-/// zeros.
+/// Decides what a power cut leaves of an unsynced file: all, nothing, some blocks, or its size and zeros.
 void Disk::settle(Node& node, Dice& dice) {
   if (node.bytes == node.durable) return node.dirty.clear();
   const auto kind = dice.between(0, 3);

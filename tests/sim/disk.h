@@ -50,8 +50,7 @@ class Disk {
   /// Returns true if the path is on this disk.
   [[nodiscard]] static bool has(const char* path);
 
-  // The system's calls. On failure they return -1 and set errno, as the system does. A relative path begins at the node
-  // `folder`.
+  // The system's calls. They fail with -1 and errno, as the system's do. A relative path begins at the node `folder`.
   int open(int folder, std::string_view path, int flags);
   int make_folder(std::string_view path);
   int rename(std::string_view from, std::string_view to);

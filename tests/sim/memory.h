@@ -18,7 +18,7 @@ struct Use {
   [[nodiscard]] Use share_of(const Use& limit) const;
 };
 
-/// While it lives, allocations belong to the machine and not to a process.
+/// Allocations during its lifetime belong to the machine and not to a process.
 class OfMachine {
  public:
   OfMachine();

@@ -136,7 +136,7 @@ ssize_t Stream::write(const void* from, std::size_t size) {
     errno = take_error();
     return -1;
   }
-  const bool is_alone = local.host == 0 && peer_.expired();  // bytes that were sent before can still be read
+  const bool is_alone = local.host == 0 && peer_.expired();  // received bytes can still be read
   if (state != State::kOpen || is_sending_shut_ || is_alone) {
     errno = EPIPE;
     return -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a rank in a world: it meets the other ranks through the store and computes steps with them. Rank 0 sums
+// A rank of a world: it meets the other ranks through the store and computes steps with them. Rank 0 sums
 // the values that they send, commits the state, and answers. The store's client, the connections between the ranks, the
 // failure records and the exit codes are production code.
 #include <arpa/inet.h>

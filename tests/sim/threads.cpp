@@ -94,8 +94,7 @@ int release(pthread_mutex_t* mutex) {
 
 int wait_for(pthread_cond_t* condition, pthread_mutex_t* mutex, Nanos deadline) {
   Kernel& machine = *kernel();
-  if (machine.dice().chance(0.002))
-    deadline = std::min(deadline, machine.now() + kMilli);  // a wake-up without a reason
+  if (machine.dice().chance(0.002)) deadline = std::min(deadline, machine.now() + kMilli);  // a spurious wake-up
   const Nanos wanted = deadline;
   release(mutex);
   const bool was_woken = wait_at(condition, deadline);

@@ -143,12 +143,11 @@ void World::start_agent(int node) {
   if (agent.is_running) return;
   Host& host = *machine_.hosts()[static_cast<std::size_t>(node)];
   host.is_up = true;
-  const std::map<std::string, std::string> environment = {
-      {"LOCKSTEP_TOKEN", kToken},
-      {"LOCKSTEP_TIMEOUT", std::to_string(plan_.timeout_s)},
-      {"OMP_NUM_THREADS", "1"},
-      {"OPENBLAS_CORETYPE", "Haswell"},  // set, so that the agent does not detect it
-      {"LOCKSTEP_HOST_ID", host.name}};
+  const std::map<std::string, std::string> environment = {{"LOCKSTEP_TOKEN", kToken},
+                                                          {"LOCKSTEP_TIMEOUT", std::to_string(plan_.timeout_s)},
+                                                          {"OMP_NUM_THREADS", "1"},
+                                                          {"OPENBLAS_CORETYPE", "Haswell"},  // no detection
+                                                          {"LOCKSTEP_HOST_ID", host.name}};
   Process& process = machine_.spawn(host, fmt::format("{}/agent", host.name), environment);
   process.limit = limit_of(plan_);
   agent.process = &process;

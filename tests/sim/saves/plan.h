@@ -13,7 +13,7 @@ namespace lockstep::sim::saves {
 struct Fault {
   enum class Kind : std::uint8_t {
     kPowerCut,      ///< all hosts and the disk lose their power
-    kPowerOff,      ///< a host loses its power, and its unsynced changes are lost
+    kPowerOff,      ///< a host loses its power, and a part of its unsynced changes
     kKillRank,      ///< SIGKILL
     kKillInSave,    ///< SIGKILL at one of the next calls on the disk
     kCutInSave,     ///< a power cut at one of the next calls on the disk

@@ -188,7 +188,7 @@ void World::stop_ranks(int round) {
   }
 }
 
-// Looks after the end of the job for its last step, in half of the worlds after a power cut.
+// After the job, looks for its last step; in half of the worlds a power cut comes first.
 void World::inspect() {
   is_job_done_ = true;
   if (machine_.dice().chance(0.5)) cut_power();
