@@ -189,8 +189,8 @@ int pthread_cond_signal(pthread_cond_t* condition) {
   return 0;
 }
 
-// A thread does not lose the processor while it initializes a static variable: the runtime cannot tell the simulated
-// threads apart, so the next thread that needs the variable would look like a recursive initialization.
+// A thread does not lose the processor while it initializes a static variable: the runtime cannot distinguish simulated
+// threads, so the next thread that needs the variable would look like a recursive initialization.
 int guard_acquire(void* guard) asm("__cxa_guard_acquire");
 void guard_release(void* guard) noexcept asm("__cxa_guard_release");
 
