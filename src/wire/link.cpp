@@ -117,7 +117,7 @@ void Link::start_anew(const std::string& why) {
   why_ = why;
   calling_.reset();
   connection_.reset();
-  due_ = calls() ? std::optional(now() + kAgain) : std::nullopt;  // who is called waits for the next call
+  due_ = calls() ? std::optional(now() + kAgain) : std::nullopt;  // a called rank waits for the next call
 }
 
 std::string Link::problem() const {

@@ -264,7 +264,7 @@ TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
 }
 
-// For a while it heard nothing of the store, and stopped its ranks; with them all ranks left, as if they were told to.
+// An agent heard nothing from the store for a while and stopped its ranks. All other ranks left with them.
 TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
   options_.max_restarts = 1;
   const FailureRecord left{.message = "exit code 143", .rank = 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's calls on descriptors and processes, for production code inside a world: this program's symbols come
-// before the library's. Descriptors below Files::kFirst are the real system's.
+// The C library's calls on descriptors and processes, for production code inside a world: the dynamic linker takes this
+// program's symbols before the library's. Descriptors below Files::kFirst belong to the real system.
 #include "sim/calls.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ namespace {
 
 bool is_simulated(int fd) { return fd >= Files::kFirst && kernel() != nullptr; }
 
-// What a world must not read of the machine that it runs on.
+// Returns true for paths that describe the machine below the simulation: a world must not read them.
 bool is_of_machine(const char* path) {
   const std::string_view name(path);
   return name.starts_with("/proc") || name.starts_with("/sys") || name.starts_with("/dev/kmsg");
@@ -43,7 +43,7 @@ Nanos end_of(int timeout_ms) {
   return timeout_ms < 0 ? kNever : kernel()->now() + static_cast<Nanos>(timeout_ms) * kMilli;
 }
 
-// Of a real descriptor, such as the console: it never waits.
+// Returns the events of a descriptor. A real descriptor, such as the console, never waits.
 short ready_of(int fd) {
   const auto file = files().find(fd);
   return file ? file->ready() : static_cast<short>(fd < Files::kFirst ? POLLOUT : POLLNVAL);
@@ -252,7 +252,7 @@ ssize_t getrandom(void* to, size_t size, unsigned flags) {
   return static_cast<ssize_t>(size);
 }
 
-// std::random_device.
+// std::random_device::operator().
 unsigned _ZNSt13random_device9_M_getvalEv(void*) {
   return is_inside() ? static_cast<unsigned>(kernel()->dice().bits()) : 4U;
 }
@@ -270,7 +270,7 @@ pid_t getpid() noexcept {
   return kernel()->current()->process->number;
 }
 
-// Of production code: an invariant that does not hold.
+// Production code calls it if an invariant does not hold.
 void _exit(int code) {
   if (is_inside()) kernel()->on_wrong("a process ends itself with exit code " + std::to_string(code));
   real<void(int)>("_exit")(code);

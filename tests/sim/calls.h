@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calls of calls.cpp share.
+// Helpers of the files that define the C library's calls.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,23 +12,23 @@
 
 namespace lockstep::sim {
 
-/// The call comes from a simulated process.
+/// Returns true if the call comes from a simulated process.
 [[nodiscard]] inline bool is_inside() { return kernel() != nullptr && kernel()->current() != nullptr; }
 
-/// The system's own function behind one of the same name here.
+/// Returns the system's own function of this name, which this program's function hides.
 template <class Function>
 [[nodiscard]] Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-/// The socket behind a descriptor; null, with errno, where it is none.
+/// Returns the socket behind a descriptor; null, with errno, if it is not a socket.
 [[nodiscard]] inline std::shared_ptr<Stream> stream_of(int fd) {
   auto stream = std::dynamic_pointer_cast<Stream>(files().find(fd));
   if (!stream) errno = files().find(fd) ? ENOTSOCK : EBADF;
   return stream;
 }
 
-/// Reads or writes as `once` does, and waits where the descriptor blocks.
+/// Reads or writes with `once`; if the descriptor is not ready and `may_wait`, waits and tries again.
 template <class Once>
 ssize_t patiently(const std::shared_ptr<File>& file, bool may_wait, Once once) {
   kernel()->maybe_yield();

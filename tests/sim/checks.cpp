@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold in a world.
+// The conditions that must hold in a world.
 #include <fmt/format.h>
 
 #include <signal.h>
@@ -20,19 +20,19 @@ namespace lockstep::sim {
 
 namespace fs = std::filesystem;
 
-// What an agent may take at most; node 0's serves the others, and each of their ranks.
+// The limits of an agent. The agent of node 0 serves the other agents and all ranks, so the limits grow with both.
 constexpr std::int64_t kHeapOfAgent = 384 << 10;
 constexpr std::int64_t kHeapOfNode = 16 << 10;
 constexpr std::int64_t kHeapOfRank = 2 << 10;
-constexpr std::int64_t kHeapOfTwoNodes = 320;  // an order to one names the other
+constexpr std::int64_t kHeapOfTwoNodes = 320;  // an order to one node names the other
 constexpr std::int64_t kDescriptorsOfAgent = 40;
 constexpr std::int64_t kDescriptorsOfNode = 8;
 constexpr std::int64_t kDescriptorsOfRank = 4;
 constexpr std::int64_t kThreadsOfAgent = 10;
 
-// At most one round runs, as far as the nodes hear of each other.
+// At most one round runs among nodes that hear each other.
 void World::check_start(const Rank& rank) {
-  // Those of another coordinator meet none of this one's.
+  // The ranks of one coordinator never meet the ranks of another.
   const bool is_old = rank.served_by == newest_.first && rank.round < newest_.second;
   require(!is_old || is_touched(rank.process->host->name, -1), "a rank of an old round starts");
   require(rank.round < plan_.most_rounds(), fmt::format("round {} is one too many", rank.round));
@@ -46,7 +46,7 @@ void World::check_start(const Rank& rank) {
       require(other.world_size == rank.world_size, "two ranks of a round have another world size");
       continue;
     }
-    // A coordinator does not know of ranks whose nodes it does not hear, or that another one has started.
+    // A coordinator does not know of ranks that another coordinator started, or whose nodes it does not hear.
     const bool is_known = other.served_by == rank.served_by && !is_touched(other.process->host->name, -1) &&
                           !is_touched(rank.process->host->name, -1);
     const bool is_heard = other.process->host == rank.process->host || is_known;
@@ -56,7 +56,7 @@ void World::check_start(const Rank& rank) {
   require(std::ssize(nodes) <= plan_.max_nodes, fmt::format("round {} has {} nodes", rank.round, nodes.size()));
 }
 
-// What a rank has said of an error that would come again counts, whatever becomes of its node afterwards.
+// An error that would come again counts once its rank has reported it, even if the node of the rank is lost later.
 void World::check_claims(const Rank& rank) {
   for (const RoundOf& claim : claims_) {
     if (claim.first != rank.served_by || claim.second >= rank.round) continue;
@@ -70,7 +70,7 @@ void World::check_claims(const Rank& rank) {
   }
 }
 
-// Its ranks elsewhere may notice a lost node much later than the launchers do.
+// The bound is generous: ranks on other nodes may notice a lost node much later than the launchers do.
 void World::expect_stop(int node) {
   const Process* agent = agents_[static_cast<std::size_t>(node)].process;
   std::set<RoundOf> rounds;
@@ -91,7 +91,7 @@ void World::check_stop(const RoundOf& round, int lost_node) {
   }
 }
 
-// A coordinator that was started again learns from the others how far the job has come.
+// A restarted coordinator learns from the other nodes which round the job has reached.
 void World::check_history(const Rank& rank) {
   const auto is_of_it = [&](const std::pair<int, int>& round) { return round.first == rank.served_by; };
   const bool is_first = std::count_if(rounds_.begin(), rounds_.end(), is_of_it) == 0 ||
@@ -148,14 +148,14 @@ void World::check_blame() {
     const std::string text = verdict.value("text", "");
     tell("verdict", fmt::format("{}: {} (rank {} on {}): {}", entry.path().string(), verdict.value("cause", ""), rank,
                                 host, text));
-    // These ranks have no flight rings: who is late is not known, and who noticed is named.
+    // These ranks have no flight rings, so the late rank is unknown: the verdict names the rank that noticed.
     const bool is_late = verdict.value("cause", "") == "timeout" || text.find("TimeoutError") != std::string::npos;
     if (host.empty() || is_late) continue;
     require(is_touched(host, rank), fmt::format("rank {} on {} is blamed, which no fault has touched", rank, host));
   }
 }
 
-// Agents that no fault has ended, and whose ranks have been in a round, end as the job does.
+// Agents that no fault has ended, and whose ranks took part in a round, end with the exit code of the job.
 void World::check_codes() {
   const int broken = plan_.must_end_with();
   for (int node = 0; node < plan_.nodes; ++node) {
@@ -175,7 +175,7 @@ void World::check_codes() {
   }
 }
 
-// Rounds that begin since a node joins, or has no work.
+// Returns the most rounds that may begin because a node joins or has no work.
 std::size_t World::joins() const {
   const auto is_late = [](Nanos start) { return start > 2 * kSecond && start != kNever; };
   return 1 + (plan_.is_range()

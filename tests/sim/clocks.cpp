@@ -8,7 +8,7 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr Nanos kReading = 30;  // what a look at a clock takes
+constexpr Nanos kReading = 30;  // the time that one reading of a clock takes
 
 bool is_inside() { return kernel() != nullptr && kernel()->current() != nullptr; }
 

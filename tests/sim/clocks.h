@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clocks of a simulated host, and waits by them.
+// The clocks of a simulated host, and the waits that use them.
 #pragma once
 
 #include <time.h>
@@ -8,9 +8,9 @@
 
 namespace lockstep::sim {
 
-/// What a clock of the running process's host shows.
+/// Returns the time that a clock shows on the running process's host.
 [[nodiscard]] Nanos shown_by(clockid_t clock);
-/// The virtual moment at which that clock shows `time`.
+/// Returns the virtual moment at which `clock` shows `time`.
 [[nodiscard]] Nanos moment_of(clockid_t clock, const timespec& time);
 
 [[nodiscard]] inline Nanos nanos_of(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's calls on files and folders, for production code inside a world that has a disk. Those that such a
-// world shares with others are in calls.cpp.
+// The C library's calls on files and folders, for production code inside a world that has a disk. The calls that
+// descriptors of all kinds share are in calls.cpp.
 #include "sim/disk_calls.h"
 
 #include <dirent.h>
@@ -25,7 +25,7 @@
 namespace lockstep::sim {
 namespace {
 
-// A call takes its time, and others run meanwhile: this is where a process dies between two of them.
+// Lets other threads run while a call takes its time: here a process can die between two calls.
 void take_time() {
   Kernel& machine = *kernel();
   if (machine.current()->mutexes > 0) return;
@@ -46,7 +46,7 @@ class DiskFile final : public File {
   ssize_t write(const void* from, std::size_t size) override {
     take_time();
     if ((flags & O_APPEND) != 0) offset = disk()->at(node).bytes.size();
-    // A call may write less than it was asked to.
+    // A call may write less than requested.
     const bool is_short = size > 1 && kernel()->dice().chance(0.02);
     const ssize_t count = disk()->write(node, offset, {static_cast<const char*>(from), is_short ? size / 2 : size});
     if (count > 0) offset += static_cast<std::size_t>(count);
@@ -60,7 +60,7 @@ class DiskFile final : public File {
   std::size_t offset = 0;
 };
 
-/// What DIR points to.
+/// The object behind a DIR pointer.
 struct OpenFolder {
   int fd = -1;
   std::vector<std::pair<std::string, int>> names;
@@ -77,7 +77,7 @@ OpenFolder* folder_of(DIR* stream) {
   return open_folders().count(stream) > 0 ? reinterpret_cast<OpenFolder*>(stream) : nullptr;
 }
 
-/// Null where the descriptor is of something else.
+/// Returns the file behind a descriptor; null if the descriptor belongs to something else.
 std::shared_ptr<DiskFile> disk_file(int fd) {
   return disk() == nullptr ? nullptr : std::dynamic_pointer_cast<DiskFile>(files().find(fd));
 }
@@ -292,7 +292,7 @@ int statvfs(const char* path, struct statvfs* about) noexcept {
   return library(path, about);
 }
 
-// Whether a process of the same host, or container, is there.
+// Only reports if a process of the same host, or container, exists; sends no signal.
 int kill(pid_t pid, int signal) noexcept {
   if (!is_inside()) {
     static const auto library = real<int(pid_t, int)>("kill");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls.cpp asks the disk of a world for.
+// The calls on a world's disk that calls.cpp uses.
 #pragma once
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong in a world, as its plan has it.
+// The faults of a world: begins and ends them as the plan says.
 #include <fmt/format.h>
 #include <signal.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptors of simulated processes: what they wait for, and what lies behind them.
+// The descriptors of simulated processes, and the objects behind them.
 #pragma once
 
 #include <poll.h>
@@ -19,21 +19,21 @@ namespace lockstep::sim {
 
 class Epoll;
 
-/// What a descriptor refers to. Calls return -1 and set errno, as the system's do.
+/// The object behind a descriptor. Calls return -1 and set errno, as the system's calls do.
 class File {
  public:
   virtual ~File() = default;
-  /// Which of POLLIN, POLLOUT, POLLHUP and POLLERR hold.
+  /// Returns the events that hold now: POLLIN, POLLOUT, POLLHUP and POLLERR.
   [[nodiscard]] virtual short ready() const = 0;
-  /// Without waiting.
+  /// Reads without waiting.
   virtual ssize_t read(void* to, std::size_t size);
   virtual ssize_t write(const void* from, std::size_t size);
-  /// Its last descriptor was closed.
+  /// Called after its last descriptor was closed.
   virtual void close() {}
 
-  /// Something about ready() may have changed.
+  /// Wakes the waiting threads: ready() may return something new.
   void changed();
-  /// The running thread waits for a change.
+  /// Makes the running thread wait for a change.
   void wait(Nanos deadline);
 
   bool is_blocking = true;
@@ -42,7 +42,7 @@ class File {
   std::vector<Epoll*> watchers;
 };
 
-/// Descriptors, numbered for all processes of a world. Those below kFirst are the real system's.
+/// The descriptors, numbered across all processes of a world. Descriptors below kFirst belong to the real system.
 class Files {
  public:
   static constexpr int kFirst = 100'000;
@@ -51,7 +51,7 @@ class Files {
   int close(int fd);
   void close_all_of(const Process& process);
   [[nodiscard]] int count_of(const Process& process) const;
-  /// The descriptor goes to another process, as by a fork.
+  /// Passes the descriptor to another process, as a fork does.
   void give(int fd, Process& to);
 
  private:
@@ -73,7 +73,7 @@ class EventFile final : public File {
   bool is_semaphore_;
 };
 
-/// timerfd(2), armed by a moment of virtual time.
+/// timerfd(2), set to a moment of virtual time.
 class TimerFile final : public File, public std::enable_shared_from_this<TimerFile> {
  public:
   [[nodiscard]] short ready() const override { return has_expired_ ? POLLIN : 0; }
@@ -85,7 +85,7 @@ class TimerFile final : public File, public std::enable_shared_from_this<TimerFi
   bool has_expired_ = false;
 };
 
-/// signalfd(2): what a test sends to the process.
+/// signalfd(2), with the signals that a fault sends to the process.
 class SignalFile final : public File {
  public:
   [[nodiscard]] short ready() const override { return signals_.empty() ? 0 : POLLIN; }
@@ -99,7 +99,7 @@ class SignalFile final : public File {
   std::deque<int> signals_;
 };
 
-/// epoll(7), edge-triggered where asked for.
+/// epoll(7), edge-triggered for entries that ask for it.
 class Epoll final : public File {
  public:
   [[nodiscard]] short ready() const override;

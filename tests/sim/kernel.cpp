@@ -28,7 +28,7 @@ struct ThreadLocals {
   std::vector<char> initial;
 };
 
-// Of the program, into which production code is linked, and of libtorch.
+// Returns true for the program, into which production code is linked, and for libtorch.
 bool has_own_threads(const dl_phdr_info& info) {
   const std::string_view name(info.dlpi_name);
   return name.empty() || name.find("libtorch") != std::string_view::npos ||
@@ -55,7 +55,7 @@ const std::vector<ThreadLocals>& thread_locals() {
   return found;
 }
 
-// All of them, one after the other.
+// Copies the thread-local variables of all objects into `to`, one after the other.
 void save_thread_locals(std::vector<char>& to) {
   char* kept = to.data();
   for (const ThreadLocals& one : thread_locals()) kept = std::copy_n(one.at, one.size, kept);
@@ -79,7 +79,7 @@ void* make_stack() {
 }  // namespace
 
 Kernel*& kernel() {
-  static Kernel* instance = nullptr;  // constant, so that no guard is asked for
+  static Kernel* instance = nullptr;  // initialized with a constant, so that it needs no guard
   return instance;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine under a simulated cluster: hosts, processes and threads that run one at a time, on virtual time. Which
-// thread runs next is drawn from a seed. The calls of calls.cpp, threads.cpp and clocks.cpp reach it from production
-// code.
+// The machine below a simulated cluster: hosts, processes and threads that run one at a time, on virtual time. The seed
+// decides which thread runs next. Production code reaches the machine through the calls in calls.cpp, threads.cpp and
+// clocks.cpp.
 #pragma once
 
 #include <ucontext.h>
@@ -27,12 +27,12 @@ inline constexpr Nanos kMilli = 1'000'000;
 inline constexpr Nanos kSecond = 1'000'000'000;
 inline constexpr Nanos kNever = INT64_MAX;
 
-/// Draws numbers; the same ones for the same seed on every machine.
+/// Draws random numbers, the same ones for a seed on every machine.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed) {}
   std::uint64_t bits() { return engine_(); }
-  /// From `least` to `most`, both included.
+  /// Returns a number from `least` to `most`, both included.
   std::int64_t between(std::int64_t least, std::int64_t most) {
     return least + static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(most - least + 1));
   }
@@ -50,7 +50,7 @@ struct Host {
   bool is_frozen = false;
   Nanos monotonic_offset = 0;
   Nanos wall_offset = 0;
-  double drift = 0;  ///< of its clocks, as a part of time
+  double drift = 0;  ///< error of its clocks, as a fraction of the time that passes
   std::uint16_t next_port = 40'000;
 
   [[nodiscard]] Nanos monotonic(Nanos now) const {
@@ -61,15 +61,15 @@ struct Host {
 
 struct Process;
 
-/// One simulated thread: a stack, and what the C++ runtime keeps of a thread.
+/// One simulated thread: its stack and the C++ runtime's data for it.
 struct Fiber {
   enum class State : std::uint8_t { kReady, kBlocked, kDone };
   ucontext_t context{};
   Process* process = nullptr;
   State state = State::kReady;
-  std::uint64_t waits = 0;  ///< counts its waits: an old alarm wakes no newer one
-  bool was_woken = false;   ///< its last wait ended before the deadline
-  int mutexes = 0;          ///< that it holds
+  std::uint64_t waits = 0;  ///< number of its waits, by which an alarm of an old wait is ignored
+  bool was_woken = false;   ///< true if its last wait ended before the deadline
+  int mutexes = 0;          ///< mutexes that it holds
   std::function<void()> body;
   void* result = nullptr;
   Fiber* joiner = nullptr;
@@ -81,28 +81,28 @@ struct Fiber {
 
 struct Process {
   int pid = 0;
-  int number = 0;  ///< its pid as its own container sees it
+  int number = 0;  ///< its pid as seen in its own container
   Host* host = nullptr;
   std::string name;
   std::map<std::string, std::string> environment;
   bool is_frozen = false;
   bool is_dead = false;
-  double slowness = 0;  ///< the chance that a thread of it loses the processor for a while
+  double slowness = 0;  ///< the chance that one of its threads loses the processor for a while
   std::vector<std::unique_ptr<Fiber>> fibers;
-  int served_by = -1;           ///< the process whose store it has met; -1: none yet
+  int served_by = -1;           ///< the process to whose store it has connected; -1: none yet
   std::set<std::string> drawn;  ///< the first digits of the random tokens that it has made
   Nanos second_began = 0;
-  int turns = 0;     ///< of its threads, in this second
-  std::string line;  ///< of its output, not ended yet
+  int turns = 0;     ///< turns of its threads in this second
+  std::string line;  ///< an output line that is not complete yet
   std::function<void(int signal)> on_signal = {};
-  std::function<void(int status)> on_end = {};  ///< a wait status
-  std::vector<char> globals;                    ///< its own copy of production code's globals
+  std::function<void(int status)> on_end = {};  ///< gets a wait status
+  std::vector<char> globals;                    ///< its own copy of the global variables of production code
   Use use;
-  Use most;  ///< that it had at any time
+  Use most;  ///< the most that it used at any time
   Use limit{INT64_MAX, INT64_MAX, INT64_MAX};
 };
 
-/// A world's machine. There is one at a time, in a process of its own: see world.h.
+/// The machine of a world. A process has at most one at a time: see world.h.
 class Kernel {
  public:
   explicit Kernel(std::uint64_t seed);
@@ -113,24 +113,24 @@ class Kernel {
   [[nodiscard]] Nanos now() const { return now_; }
   void pass(Nanos time) { now_ += time; }
   Dice& dice() { return dice_; }
-  /// Calls `act` at `time`, on the scheduler's stack: it must not block.
+  /// Calls `act` at `time`, on the scheduler's stack: `act` must not block.
   void at(Nanos time, std::function<void()> act);
-  /// Runs until `is_over`, `limit`, or until nothing can happen any more.
+  /// Runs until `is_over` returns true, until `limit`, or until no thread can run any more.
   void run(Nanos limit, const std::function<bool()>& is_over);
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
-  /// Folds something that happened into the digest, which two runs of a seed share.
+  /// Adds an event to the digest, which is equal for two runs of a seed.
   void fold(std::uint64_t value) { digest_ = (digest_ ^ value) * 0x100000001b3ULL; }
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
 
   // Threads.
   [[nodiscard]] Fiber* current() const { return current_; }
   Fiber* start(Process& process, std::function<void()> body);
-  /// The running thread waits until wake() or `deadline`. Returns false at the deadline.
+  /// Makes the running thread wait for wake() or `deadline`. Returns false at the deadline.
   bool block(Nanos deadline);
   void wake(Fiber& fiber);
-  /// The running thread lets others run before it goes on.
+  /// Lets other threads run before the running thread continues.
   void yield();
-  /// As yield(), now and then.
+  /// Calls yield() now and then.
   void maybe_yield();
   [[noreturn]] void end_fiber();
 
@@ -138,26 +138,26 @@ class Kernel {
   Host& add_host(const std::string& name);
   [[nodiscard]] std::vector<std::unique_ptr<Host>>& hosts() { return hosts_; }
   Process& spawn(Host& host, const std::string& name, const std::map<std::string, std::string>& environment);
-  /// Ends it at once. `status` is a wait status.
+  /// Ends the process at once. `status` is a wait status.
   void end_process(Process& process, int status);
   [[nodiscard]] Process* find(int pid);
   [[nodiscard]] std::vector<std::unique_ptr<Process>>& processes() { return processes_; }
   void freeze(Process& process, bool on);
-  /// The running process has drawn these bytes.
+  /// Remembers random bytes that the running process has drawn.
   void note_random(std::string_view bytes);
   static constexpr std::size_t kNotedDigits = 16;
 
   /// Called with each line that a process prints.
   std::function<void(Process&, const std::string&)> on_line = {};
   void print(Process& process, std::string_view text);
-  /// Called where a process goes on and on without waiting for anything: it has more turns than this in a second.
+  /// Called if a process takes more turns in a second than its limit: it runs on and on without waiting.
   std::function<void(Process&)> on_spin = {};
   int most_turns = 20'000;
-  /// Called where a process takes more than its limit.
+  /// Called if a process takes more memory, descriptors or threads than its limit.
   std::function<void(Process&)> on_excess = {};
-  /// Called where production code gives up. It does not return.
+  /// Called if production code gives up. It does not return.
   std::function<void(const std::string&)> on_wrong = {};
-  /// Memory of production code that each process has for itself.
+  /// Registers memory of production code of which each process has a copy.
   void add_global(void* at, std::size_t size);
 
  private:
@@ -192,8 +192,8 @@ class Kernel {
   std::vector<Fiber*> ready_;
   std::vector<void*> free_stacks_;
   Fiber* current_ = nullptr;
-  Fiber* loaded_ = nullptr;      ///< whose thread-locals are in place
-  Process* in_place_ = nullptr;  ///< whose globals are
+  Fiber* loaded_ = nullptr;      ///< the thread whose thread-local variables are loaded
+  Process* in_place_ = nullptr;  ///< the process whose globals are loaded
   ucontext_t scheduler_{};
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Process>> processes_;
@@ -201,7 +201,7 @@ class Kernel {
   int next_pid_ = 1000;
 };
 
-/// The machine of this world; nullptr where none runs: calls then reach the real system.
+/// The machine of this world; nullptr if none runs: calls then reach the real system.
 Kernel*& kernel();
 
 }  // namespace lockstep::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep-sim: a cluster in one process, from a seed. Exit code 0: in every world what must hold held.
+// lockstep-sim: simulates clusters in one process, each from a seed. Exit code 0: no world broke a condition.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -83,7 +83,7 @@ void tell_smaller(const Plan& plan, const Options& options, const Scratch& scrat
   tell(least, run_world(least, scratch, options.is_full), options, cut);
 }
 
-// The second run of a seed has to be the first one, down to each turn of a thread.
+// Returns true if the second run of a seed equals the first, down to each turn of a thread.
 bool is_same_again(const Plan& plan, const Scratch& scratch, std::uint64_t digest) {
   const Result& again = run_world(plan, scratch);
   if (again.digest == digest) return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's operator new: it counts what each simulated process has on its heap.
+// The program's operator new: it counts the heap of each simulated process.
 #include "sim/memory.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 bool is_of_machine = false;
 
-/// Before each block.
+/// Precedes each allocated block.
 struct alignas(16) Header {
   Process* owner;
   std::int64_t size;
@@ -33,7 +33,7 @@ void* take(std::size_t size) {
 void give(void* at) {
   if (at == nullptr) return;
   auto* header = static_cast<Header*>(at) - 1;
-  // Processes live as long as the machine.
+  // The owner is still there: processes live as long as the machine.
   if (header->owner != nullptr && kernel() != nullptr) header->owner->use.heap -= header->size;
   std::free(header);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process takes: its heap, descriptors and threads, which its limits bound at every turn.
+// The resources of a process: its heap, descriptors and threads. Limits are checked at every turn.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ struct Use {
   std::int64_t descriptors = 0;
   std::int64_t threads = 0;
 
-  /// Of each the larger.
+  /// Raises each value to that of `other` if the latter is larger.
   void raise_to(const Use& other);
   [[nodiscard]] bool is_within(const Use& limit) const;
-  /// In hundredths.
+  /// Returns the shares of a limit, in hundredths.
   [[nodiscard]] Use share_of(const Use& limit) const;
 };
 
-/// While it lives, what is allocated belongs to the machine and to no process.
+/// Allocations during its lifetime belong to the machine and not to a process.
 class OfMachine {
  public:
   OfMachine();

@@ -54,7 +54,7 @@ void Network::send(const Host& from, const Host& to, std::function<void()> arriv
   attempt(from, to, 0, in_order(from, to, std::move(arrive)), fail);
 }
 
-// Counts what arrives out of the order in which it was sent.
+// Counts arrivals out of the order in which the bytes were sent.
 std::function<void()> Network::in_order(const Host& from, const Host& to, std::function<void()> arrive) {
   Order& order = orders_[{from.number, to.number}];
   return [this, &order, number = ++order.sent, arrive = std::move(arrive)] {
@@ -136,7 +136,7 @@ ssize_t Stream::write(const void* from, std::size_t size) {
     errno = take_error();
     return -1;
   }
-  const bool is_alone = local.host == 0 && peer_.expired();  // what came before can still be read
+  const bool is_alone = local.host == 0 && peer_.expired();  // received bytes can still be read
   if (state != State::kOpen || is_sending_shut_ || is_alone) {
     errno = EPIPE;
     return -1;
@@ -152,7 +152,7 @@ ssize_t Stream::write(const void* from, std::size_t size) {
 }
 
 void Stream::transmit(std::string bytes, bool is_end) {
-  if (local.host == 0) {  // of a pair: no network
+  if (local.host == 0) {  // a socket of a pair: no network
     if (const auto peer = peer_.lock()) peer->deliver(bytes, is_end);
     return;
   }
@@ -160,7 +160,7 @@ void Stream::transmit(std::string bytes, bool is_end) {
   pump();
 }
 
-// One segment after the other: one that is lost holds up those behind it.
+// Sends one segment after the other: a lost segment holds up the segments after it.
 void Stream::pump() {
   if (is_pumping_ || outgoing_.empty() || peer_host_ == nullptr) return;
   is_pumping_ = true;
@@ -176,7 +176,7 @@ void Stream::pump() {
         for (const auto& [bytes, is_end] : arrived) {
           if (peer && !peer->is_closed_ && peer->state == State::kOpen) {
             peer->deliver(bytes, is_end);
-          } else if (!is_end && self->peer_host_->is_up) {  // nobody has this connection any more
+          } else if (!is_end && self->peer_host_->is_up) {  // the peer has closed the connection
             network().count(NetworkEvent::kTooLate);
             network().send(*self->peer_host_, *self->host, [self] { self->reset(ECONNRESET); });
             break;
@@ -215,7 +215,7 @@ void Stream::close() {
     if (has_unread && local.host != 0) {
       send_reset();
     } else {
-      // As unix(7): an error once, and what lies there can still be read.
+      // As unix(7) says: the peer gets one error and can still read the bytes that arrived.
       if (const auto peer = peer_.lock(); peer && has_unread) peer->error_ = ECONNRESET;
       transmit("", true);
     }
@@ -312,7 +312,7 @@ void Stream::connect_to(Host& to, int number) {
   machine.at(machine.now() + way(*host, to), [self, &to, &machine, gets_through, way] {
     if (self->state != State::kConnecting || self->is_closed_) return;
     const auto server = network().listener(to, self->remote.port);
-    if (!gets_through(to, *self->host)) return;  // the answer is lost, and the next SYN asks again
+    if (!gets_through(to, *self->host)) return;  // the answer is lost, and the next SYN tries again
     machine.at(machine.now() + way(to, *self->host), [self, server] {
       if (self->state != State::kConnecting || self->is_closed_) return;
       if (!server || server->state != State::kListening) return self->reset(ECONNREFUSED);
@@ -321,7 +321,7 @@ void Stream::connect_to(Host& to, int number) {
   });
 }
 
-// The handshake is done: the server's end lies in its queue.
+// Completes the handshake and queues the server's end of the connection.
 void Stream::syn(const std::shared_ptr<Stream>& client) {
   auto end = std::make_shared<Stream>();
   end->state = State::kOpen;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network of a world: TCP as programs see it (connections that are refused, delayed, cut one way, reset, half
+// The network of a world: TCP as programs see it (connections that are refused, delayed, cut one way, reset or half
 // open), and pairs of sockets on one host.
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace lockstep::sim {
 
 struct Address {
-  std::uint32_t host = 0;  ///< IPv4, in host order; 0: of a pair on one host
+  std::uint32_t host = 0;  ///< IPv4, in host order; 0: a socket of a pair on one host
   std::uint16_t port = 0;
   bool operator==(const Address&) const = default;
 };
@@ -31,17 +31,17 @@ struct Link {
 
 class Stream;
 
-/// What a network does to programs. TCP hides it where a segment is doubled, or comes out of turn on one connection.
+/// Network events that programs may notice. TCP hides segments that are doubled, or out of turn on one connection.
 enum class NetworkEvent : std::uint8_t {
   kSegmentLost,
-  kSegmentStopped,  ///< by a cut, or a host that is down
-  kOvertaken,       ///< a word arrives before an older one between the same hosts, on another connection
+  kSegmentStopped,  ///< held up by a cut or by a host that is down
+  kOvertaken,       ///< bytes arrive before older bytes between the same hosts, on another connection
   kConnected,
-  kConnectedAgain,  ///< a process, to another store than before
+  kConnectedAgain,  ///< a process connects to a store other than its last one
   kSynLost,
   kRefused,
   kReset,
-  kTooLate,  ///< a word, an answer for instance, comes to one who has closed the connection
+  kTooLate,  ///< bytes, for instance an answer, reach a peer that has closed the connection
   kCount
 };
 using NetworkCounts = std::array<std::uint32_t, static_cast<std::size_t>(NetworkEvent::kCount)>;
@@ -50,11 +50,11 @@ using NetworkCounts = std::array<std::uint32_t, static_cast<std::size_t>(Network
 class Network {
  public:
   [[nodiscard]] Link& link(const Host& from, const Host& to) { return links_[{from.number, to.number}]; }
-  /// Calls `arrive` once the bytes get through: it tries again as TCP does, later each time, and in the end calls
+  /// Calls `arrive` when the bytes get through. Retries as TCP does, with growing delays; after the last retry it calls
   /// `fail`.
   void send(const Host& from, const Host& to, std::function<void()> arrive, std::function<void()> fail = {});
   [[nodiscard]] Host* host_at(std::uint32_t address, const Host& from) const;
-  /// The Stream that listens there.
+  /// Returns the Stream that listens on this port.
   [[nodiscard]] std::shared_ptr<Stream> listener(const Host& host, std::uint16_t port) const;
   void add_listener(const std::shared_ptr<Stream>& stream) { listeners_.push_back(stream); }
   [[nodiscard]] static std::uint16_t free_port(Host& host);
@@ -67,7 +67,7 @@ class Network {
   std::function<void()> in_order(const Host& from, const Host& to, std::function<void()> arrive);
   struct Order {
     std::uint64_t sent = 0;
-    std::uint64_t arrived = 0;  ///< the newest one
+    std::uint64_t arrived = 0;  ///< the highest number that has arrived
   };
   NetworkCounts counts_{};
   std::map<std::pair<int, int>, Order> orders_;
@@ -77,7 +77,7 @@ class Network {
 
 Network& network();
 
-/// Called when a connection is open.
+/// Called when a connection opens.
 extern std::function<void(Process& client, Process& server)> on_meet;
 
 /// A socket: TCP, or one end of a pair or a pipe.
@@ -119,9 +119,9 @@ class Stream final : public File, public std::enable_shared_from_this<Stream> {
   Host* peer_host_ = nullptr;
   std::deque<std::shared_ptr<Stream>> accepted_;
   std::string received_;
-  std::size_t taken_ = 0;  ///< of received_
+  std::size_t taken_ = 0;  ///< bytes of received_ that were read
   std::deque<std::pair<std::string, bool>> outgoing_;
-  std::size_t in_flight_ = 0;  ///< bytes that the peer has not read yet
+  std::size_t in_flight_ = 0;  ///< bytes sent that the peer has not read yet
   bool is_pumping_ = false;
   Nanos last_arrival_ = 0;
   bool has_ended_ = false;  ///< the peer sends no more

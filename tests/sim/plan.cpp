@@ -16,7 +16,7 @@ using Kind = Fault::Kind;
 
 constexpr std::uint64_t kOneIsLargeOf = 200;
 
-// How long a fault may last that no one has to notice.
+// Returns the length up to which a fault may pass unnoticed.
 Nanos short_time(const Plan& plan) { return plan.silence() / 4; }
 
 bool lasts(Kind kind) {
@@ -24,7 +24,7 @@ bool lasts(Kind kind) {
          kind == Kind::kLoss || kind == Kind::kSlow;
 }
 
-// Each of them is short, and together they may last.
+// Returns true if another fault is on the same link: each of them may be short, but together they may last.
 bool has_companion_on_link(const Fault& fault, const Plan& plan) {
   if (!is_of_link(fault.kind)) return false;
   return std::count_if(plan.faults.begin(), plan.faults.end(), [&](const Fault& other) {
@@ -56,7 +56,7 @@ Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
         is_short ? dice.between(kMilli, short_time(plan)) : dice.between(plan.silence() / 4, 4 * plan.silence());
   }
   if (fault.kind == Kind::kPreempt) fault.lasts = dice.between(kSecond, 30 * kSecond);
-  // Hung ranks of all nodes but one are found by the others; the last one goes on by itself.
+  // Other nodes detect hung ranks, unless all nodes but one hang: the last one continues by itself.
   if (fault.kind == Kind::kHangRank) fault.much = static_cast<double>(dice.between(1, 3 * plan.timeout_s));
   if (fault.kind == Kind::kLoss) fault.much = static_cast<double>(dice.between(1, 20)) / 100;
   if (fault.kind == Kind::kSlow) fault.much = static_cast<double>(dice.between(1, 10)) / 100;
@@ -64,7 +64,7 @@ Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
   return fault;
 }
 
-// What a killed node needs to come back, as an operator or a scheduler would see to it.
+// Starts half of the killed nodes again, as an operator or a scheduler would.
 void add_returns(Dice& dice, Plan& plan) {
   const std::vector<Fault> faults = plan.faults;
   for (const Fault& fault : faults) {
@@ -78,7 +78,7 @@ void add_returns(Dice& dice, Plan& plan) {
   }
 }
 
-// What goes wrong has causes that are not seen: a second fault comes within a moment of the first, often of its node.
+// Adds second faults within a moment of a first one, often on its node: faults of one hidden cause come together.
 void add_companions(Dice& dice, Plan& plan) {
   const std::vector<Fault> faults = plan.faults;
   for (const Fault& fault : faults) {
@@ -93,7 +93,7 @@ void add_companions(Dice& dice, Plan& plan) {
   }
 }
 
-// Someone who takes nodes out of a job that runs, and adds others, also such as were not there before.
+// Adds an operator, who takes nodes out of a running job and adds others, even nodes that were not in the job before.
 void add_operator(Dice& dice, Plan& plan) {
   Nanos at = dice.between(3 * kSecond, 8 * kSecond);
   for (auto left = dice.between(2, 5); left > 0; --left) {
@@ -116,7 +116,7 @@ void draw_nodes(Dice& dice, Plan& plan, bool is_large) {
   for (int i = 0; i < plan.nodes; ++i) {
     plan.ranks.push_back(dice.chance(0.2) ? static_cast<int>(dice.between(1, most)) : each);
     const bool is_late = is_range && i >= plan.min_nodes && dice.chance(0.4);
-    const bool is_added = is_late && dice.chance(0.2);  // by an operator, if at all
+    const bool is_added = is_late && dice.chance(0.2);  // started by an operator, if at all
     const Nanos start = is_late ? dice.between(5 * kSecond, 25 * kSecond) : dice.between(0, 2 * kSecond);
     plan.starts.push_back(is_added ? kNever : start);
   }
@@ -162,7 +162,7 @@ Nanos Plan::quiet_from() const {
 Nanos Plan::end_by() const {
   const Nanos round = steps * step_time * 3 / 2 + 60 * kSecond + last_call_s * kSecond;
   const auto rounds = static_cast<Nanos>(max_restarts + 2);
-  // A connection that a cut has slowed down tries again after twice as long as the cut lasted.
+  // A connection that a cut has slowed down may retry only after twice the length of the cut.
   return quiet_from() * 3 + rounds * (round + 2 * timeout_s * kSecond) + 120 * kSecond;
 }
 
@@ -184,7 +184,7 @@ bool Plan::must_succeed() const {
   lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
   const auto left = std::count_if(starts.begin(), starts.end(), [](Nanos start) { return start <= 2 * kSecond; }) -
                     static_cast<std::ptrdiff_t>(lost.size());
-  // Several faults at a time may count as one failure, never as more.
+  // Several faults at one time may count as a single failure.
   return ends <= max_restarts && left >= min_nodes;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does in a world: it meets the others through the store, and computes steps with them. Rank 0 sums what
-// they send, commits the state, and answers. The store's client, the connections between the ranks, the failure records
-// and exit codes are production's.
+// A rank of a world: it meets the other ranks through the store and computes steps with them. Rank 0 sums
+// the values that they send, commits the state, and answers. The store's client, the connections between the ranks, the
+// failure records and the exit codes are production code.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ struct Message {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::uint64_t value = 0;
-  std::int32_t is_last = 0;  ///< this rank was told to leave; from rank 0: all leave after this step
+  std::int32_t is_last = 0;  ///< this rank was asked to leave; in a message of rank 0: all ranks leave after this step
   std::int32_t unused = 0;
 };
 
@@ -44,7 +44,7 @@ StoreAddress store_address(const Process& process) {
           .token = process.environment.at("LOCKSTEP_STORE_TOKEN")};
 }
 
-/// The way to the other ranks of the round: the production code's hub and circle, in the clear.
+/// The connections to the other ranks of the round: production code's hub and circle, without encryption.
 class Wires {
  public:
   Wires(const Rank& self, const std::shared_ptr<Store>& store)
@@ -58,7 +58,7 @@ class Wires {
                                 .timeout = env::collective_timeout()}),
                 1) {}
 
-  /// Sends `out` to the ranks of `to`, and receives a message of each rank of `from`, within the job's limit.
+  /// Sends `out` to the ranks `to`, and receives a message from each rank in `from`, within the job's limit.
   std::vector<Message> exchange(const std::vector<int>& to, Message out, const std::vector<int>& from) {
     std::vector<Message> in(from.size());
     if (to.empty() && from.empty()) return in;
@@ -89,7 +89,7 @@ class Wires {
   wire::Circle circle_;
 };
 
-/// A rank between its start and its end.
+/// A rank from its start to its end.
 class Training {
  public:
   explicit Training(Rank& self)
@@ -118,18 +118,18 @@ class Training {
       const bool is_first = store_->compare_set(kFirstFailureKey, "", own) == own;
       if (is_first && record.type == "DataError") world().claimed(self_);
     } catch (const Error&) {
-      // As comm/core/failure.cpp: it stays unsaid.
+      // As in comm/core/failure.cpp, the record is then not published.
     }
   }
 
-  /// Another rank is gone: its own record, or its agent's, comes within this time.
+  /// Waits a moment for the record of a lost rank, or for the record that its agent publishes.
   void await_first_failure() {
     try {
       for (int i = 0; i < 100 && !store_->try_get(kFirstFailureKey); ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
     } catch (const Error&) {
-      // The store is gone, too.
+      // The store is gone as well.
     }
   }
 
@@ -159,7 +159,7 @@ class Training {
     if (self_.fails_with == static_cast<int>(ExitCode::kIo)) throw IoError("a make-believe disk failed");
   }
 
-  // All ranks learn the sum over all samples, and whether they leave after this step.
+  // Sends the sum over all samples to all ranks. Returns true if the ranks leave after this step.
   bool exchange() {
     ++step_;
     std::uint64_t sum = 0;
@@ -190,7 +190,7 @@ class Training {
     store_->add(kSavesKey, 1);
   }
 
-  // An answer belongs to its question, also after one that came too late.
+  // Checks that an answer of the store belongs to its question, even after an answer that came too late.
   void say_step() {
     for (bool is_second : {false, true}) {
       try {
@@ -217,7 +217,7 @@ class Training {
   Rank& self_;
   std::shared_ptr<Store> store_;
   Wires wires_;
-  std::vector<int> others_;  ///< of rank 0 all, of the others rank 0
+  std::vector<int> others_;  ///< for rank 0 all other ranks, for the others rank 0
   std::int64_t step_ = 0;
   std::uint64_t state_ = 1;
 };
@@ -234,7 +234,7 @@ std::uint64_t next_state(std::uint64_t state, std::uint64_t sum) { return (state
 
 namespace {
 
-// As guarded_main(): for the agent.
+// Writes the error file for the agent, as guarded_main() does.
 void write_error_file(const Process& process, const FailureRecord& record) {
   std::ofstream(process.environment.at("LOCKSTEP_ERROR_FILE")) << fmt::format(
       R"({{"message": {{"message": "{}", "extraInfo": {{"type": "{}"}}}}}})", record.message, record.type);

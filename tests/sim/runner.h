@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs worlds, each in a process of its own, and counts what became of them.
+// Runs worlds, each in its own process, and adds up their results.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace lockstep::sim {
 
-/// Where worlds keep their agents' logs: a folder in memory, removed at the end.
+/// A folder in memory for the agents' logs. It is removed at the end.
 class Scratch {
  public:
   Scratch();
@@ -25,28 +25,28 @@ class Scratch {
   std::string path_;
 };
 
-/// Runs a plan in a process of its own. The result lies in memory of both, and is the last call's. `is_full`: with the
-/// whole story.
+/// Runs a plan in its own process. The result is in memory that both processes share, and valid until the next call.
+/// `is_full`: the result has the whole story.
 [[nodiscard]] const Result& run_world(const Plan& plan, const Scratch& scratch, bool is_full = false);
 
-/// What became of many worlds.
+/// The sums of the results of many worlds.
 struct Totals {
   std::uint64_t worlds = 0;
   std::uint64_t failed = 0;
-  std::uint64_t succeeded = 0;  ///< the job reached its last step
+  std::uint64_t succeeded = 0;  ///< worlds in which the job reached its last step
   std::uint64_t rounds = 0;
-  std::uint64_t turns = 0;  ///< of threads
+  std::uint64_t turns = 0;  ///< turns of threads
   double virtual_s = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};
   std::array<std::uint64_t, static_cast<std::size_t>(Fault::Kind::kCount)> worlds_with{};
 
-  Use most;  ///< of an agent
+  Use most;  ///< the most that an agent used
   Use most_share;
   std::array<std::uint64_t, static_cast<std::size_t>(NetworkEvent::kCount)> network{};
   std::array<std::uint64_t, static_cast<std::size_t>(NetworkEvent::kCount)> worlds_with_network{};
 
   void add(const Result& result);
-  /// What many worlds should have seen, and these have not.
+  /// Returns the events and faults that many worlds should have had, and that did not occur.
   [[nodiscard]] std::vector<std::string> missing() const;
 };
 

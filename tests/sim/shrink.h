@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A smaller world with the same failure.
+// Finds a smaller world with the same failure.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace lockstep::sim {
 
-/// What is left out of a seed's plan.
+/// The parts of a seed's plan that are left out.
 struct Cut {
-  std::vector<int> without = {};  ///< faults, by their place in the plan
-  int nodes = 0;                  ///< so many only; 0: all
-  int ranks = 0;                  ///< of a node at most; 0: as many as it has
-  std::int64_t steps = 0;         ///< so many only; 0: all
+  std::vector<int> without = {};  ///< indices of the faults that are left out
+  int nodes = 0;                  ///< the nodes that are kept; 0: all
+  int ranks = 0;                  ///< the most ranks of a node; 0: no limit
+  std::int64_t steps = 0;         ///< the steps that are kept; 0: all
 };
 
-/// The plan without what is cut. Pure.
+/// Returns the plan without the parts that are cut. Pure.
 [[nodiscard]] Plan smaller(Plan plan, const Cut& cut);
-/// The options of lockstep-sim that make this cut: "--without 0,2 --nodes 2".
+/// Returns the options of lockstep-sim that make this cut: "--without 0,2 --nodes 2".
 [[nodiscard]] std::string to_text(const Cut& cut);
 
-/// Cuts one thing after the other, and keeps what leaves the violation the same but for its numbers.
+/// Tries one cut after the other, and keeps each after which the violation is the same except for its numbers.
 [[nodiscard]] Cut shrink(const Plan& plan, const std::string& violation, const Scratch& scratch);
 
 }  // namespace lockstep::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's calls on sockets, for production code inside a world. IPv4 alone, and addresses as numbers.
+// The C library's calls on sockets, for production code inside a world. They know only IPv4 and numeric addresses.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>

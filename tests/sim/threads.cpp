@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's threads, mutexes and condition variables, for production code inside a world: this program's symbols
-// come before the library's. Outside a world there is one thread, and a mutex is free.
+// The C library's threads, mutexes and condition variables, for production code inside a world: the dynamic linker
+// takes this program's symbols before the library's. Outside a world there is one thread, and every mutex is free.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ Waiters& waiters() {
   return all;
 }
 
-// The first words of the library's own types, which start as zeros.
+// The first words of the library's own types. They start as zeros.
 struct Lock {
   int count;
   unsigned unused;
@@ -94,7 +94,7 @@ int release(pthread_mutex_t* mutex) {
 
 int wait_for(pthread_cond_t* condition, pthread_mutex_t* mutex, Nanos deadline) {
   Kernel& machine = *kernel();
-  if (machine.dice().chance(0.002)) deadline = std::min(deadline, machine.now() + kMilli);  // wakes for no reason
+  if (machine.dice().chance(0.002)) deadline = std::min(deadline, machine.now() + kMilli);  // a spurious wake-up
   const Nanos wanted = deadline;
   release(mutex);
   const bool was_woken = wait_at(condition, deadline);
@@ -189,13 +189,13 @@ int pthread_cond_signal(pthread_cond_t* condition) {
   return 0;
 }
 
-// A thread that makes a static variable does not lose the processor meanwhile: the runtime would take the next one that
-// wants the variable for the same.
+// A thread does not lose the processor while it initializes a static variable: the runtime cannot distinguish simulated
+// threads, so the next thread that needs the variable would look like a recursive initialization.
 int guard_acquire(void* guard) asm("__cxa_guard_acquire");
 void guard_release(void* guard) noexcept asm("__cxa_guard_release");
 
 int guard_acquire(void* guard) {
-  static int (*library)(void*) = nullptr;  // without a guard of its own
+  static int (*library)(void*) = nullptr;  // needs no guard
   if (library == nullptr) library = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_NEXT, "__cxa_guard_acquire"));
   const int is_first = library(guard);
   if (is_first != 0 && kernel() != nullptr && kernel()->current() != nullptr) ++kernel()->current()->mutexes;

@@ -22,7 +22,7 @@ constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 constexpr std::uint16_t kPort = 29'500;
 constexpr std::size_t kLines = 55;
 constexpr std::size_t kLineLength = 230;
-constexpr int kTurnsOfARank = 200;  // in a second, of the process that serves all of them
+constexpr int kTurnsOfARank = 200;  // per second, for the process that serves all ranks
 
 World*& instance() {
   static World* world = nullptr;
@@ -45,7 +45,7 @@ World::World(const Plan& plan, Result& result)
     if (client.served_by >= 0 && client.served_by != server.pid && is_agent(server)) {
       network().count(NetworkEvent::kConnectedAgain);
     }
-    // While its ranks run it is still in the round of the coordinator that has begun it.
+    // While its ranks run, the agent is still in the round of the coordinator that began it.
     const auto runs = [&](const Rank& rank) { return rank.agent == &client && !rank.has_ended; };
     if (std::none_of(ranks_.begin(), ranks_.end(), runs)) client.served_by = server.pid;
   };
@@ -95,7 +95,7 @@ void World::require(bool holds, const std::string& what) {
   result_.has_failed = true;
   copy(result_.violation, sizeof result_.violation, what);
   finish();
-  kernel() = nullptr;  // the end is the real process's
+  kernel() = nullptr;  // from here on, calls reach the real system
   ::_exit(0);
 }
 
@@ -146,7 +146,7 @@ void World::start_agent(int node) {
   const std::map<std::string, std::string> environment = {{"LOCKSTEP_TOKEN", kToken},
                                                           {"LOCKSTEP_TIMEOUT", std::to_string(plan_.timeout_s)},
                                                           {"OMP_NUM_THREADS", "1"},
-                                                          {"OPENBLAS_CORETYPE", "Haswell"},  // nobody asks for it
+                                                          {"OPENBLAS_CORETYPE", "Haswell"},  // no detection
                                                           {"LOCKSTEP_HOST_ID", host.name}};
   Process& process = machine_.spawn(host, fmt::format("{}/agent", host.name), environment);
   process.limit = limit_of(plan_);
@@ -190,7 +190,7 @@ int World::run_agent_of(int node) {
   }
 }
 
-// It has drawn the nonce, or, where that is none, is the one whose store the agent has met last.
+// The process that drew the nonce in the keys; without a nonce, the process whose store the agent met last.
 int World::begun_by(const Process& agent, const std::string& keys) {
   const std::string nonce = keys.substr(keys.find('/') + 1, Kernel::kNotedDigits);
   for (const auto& process : machine_.processes()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster in one process: agents, coordinator, store and ranks of one job, on a machine whose time, network,
-// processes and threads are simulated, and what must hold at each event.
+// A cluster in one process: the agents, coordinator, store and ranks of one job, on a machine whose time, network,
+// processes and threads are simulated. Conditions are checked at each event.
 #pragma once
 
 #include <array>
@@ -19,21 +19,21 @@
 
 namespace lockstep::sim {
 
-/// What became of a world. Fits into memory that two processes share.
+/// The result of a world. It fits into memory that two processes share.
 struct Result {
-  bool is_done = false;  ///< it ran to its end
+  bool is_done = false;  ///< true if the world ran to its end
   bool has_failed = false;
   std::uint64_t digest = 0;
   std::uint64_t steps = 0;
   Nanos lasted = 0;
   int rounds = 0;
   bool has_succeeded = false;                                                         ///< the job reached its last step
-  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< that occurred
+  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< faults that occurred, by kind
   NetworkCounts network{};
-  Use most = {};        ///< of an agent
-  Use most_share = {};  ///< of its limits
+  Use most = {};        ///< the most that an agent used
+  Use most_share = {};  ///< the same, as shares of its limits
   char violation[512] = {};
-  bool is_full = false;  ///< asked for: the whole story, and not its last lines
+  bool is_full = false;  ///< request for the whole story instead of its last lines
   char story[1 << 20] = {};
 };
 
@@ -44,34 +44,34 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Runs it to its end, and fills the result.
+  /// Runs the world to its end, and fills the result.
   void run();
 
   [[nodiscard]] const Plan& plan() const { return plan_; }
 
-  // What ranks do.
+  // Reports of the ranks.
   Rank& add_rank(Rank rank);
-  /// The process whose coordinator has begun the round of these keys, which the agent takes part in.
+  /// Returns the process whose coordinator began the round with these keys, in which the agent takes part.
   [[nodiscard]] int begun_by(const Process& agent, const std::string& keys);
   void rank_ended(Rank& rank, int status);
-  /// The newest checkpoint: its step and state.
+  /// Returns the newest checkpoint: its step and state.
   std::pair<std::int64_t, std::uint64_t> load(const Rank& rank);
   void commit(const Rank& rank, std::int64_t step, std::uint64_t state);
-  /// It is the first of its round that has said why it fails, and the error would come again.
+  /// Notes that a rank is the first of its round to publish its error, and that the error would come again.
   void claimed(const Rank& rank);
 
-  /// What must hold: where it does not, the world ends and `what` is told.
+  /// If a condition does not hold, ends the world as failed and reports `what`.
   void require(bool holds, const std::string& what);
-  /// A line of the story.
+  /// Adds a line to the story.
   void tell(const std::string& who, const std::string& what);
 
  private:
   struct Agent {
-    Process* process = nullptr;  ///< the newest one
+    Process* process = nullptr;  ///< the newest process of the agent
     bool is_running = false;
     int status = -1;
     int starts = 0;
-    std::vector<std::string> words = {};  ///< its last lines
+    std::vector<std::string> words = {};  ///< its last lines of output
   };
   /// A host, or one of its ranks, that a fault has touched.
   struct Touched {
@@ -92,7 +92,7 @@ class World {
   [[nodiscard]] bool is_agent(const Process& process) const;
   [[nodiscard]] Rank* rank_on(int node, int local_rank);
 
-  using RoundOf = std::pair<int, int>;  ///< whose coordinator has begun it, and its number
+  using RoundOf = std::pair<int, int>;  ///< the process whose coordinator began the round, and the number of the round
 
   void check_start(const Rank& rank);
   void check_claims(const Rank& rank);
@@ -118,12 +118,12 @@ class World {
   std::vector<std::uint64_t> expected_;  ///< the state after each step
   RoundOf newest_{-1, -1};
   std::set<RoundOf> rounds_;
-  std::set<RoundOf> claims_;  ///< a rank has said why it fails, and no node was touched by then
+  std::set<RoundOf> claims_;  ///< rounds in which a rank published its error before a fault touched any node
   bool has_broken_ = false;   ///< a rank has ended with an error that would come again
   std::vector<std::string> story_;
 };
 
-/// What an agent may take in such a world.
+/// Returns the limits of an agent in such a world.
 [[nodiscard]] Use limit_of(const Plan& plan);
 
 /// The world that runs in this process.

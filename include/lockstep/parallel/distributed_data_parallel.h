@@ -217,13 +217,13 @@ class DistributedDataParallel : public Joinable {
 
   /// Returns the inner module; its parameters are the wrapped ones.
   [[nodiscard]] Net& module() const { return *module_; }
-  /// Gives access to the module's own methods and members, as a libtorch ModuleHolder does: model->fc1->weight. Do not
-  /// use it for forward: call the wrapper.
+  /// Gives access to the module's members, as a ModuleHolder does: model->fc1->weight. For forward call the wrapper.
   Net* operator->() const { return module_.get(); }
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }            ///< Returns the wrapped module.
   [[nodiscard]] auto parameters() const { return module_->parameters(); }              ///< Returns its parameters.
   [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }  ///< Returns them by name.
-  [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }  ///< Returns its buffers, by name.
+  /// Returns its buffers, by name.
+  [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
   void train(bool on = true) { module_->train(on); }  ///< Puts the wrapped module into training mode, or out of it.
   void eval() { module_->eval(); }                    ///< Puts the wrapped module into evaluation mode.
 

@@ -31,7 +31,7 @@ struct StepName {
 /// Returns the pid of the process that made the unfinished entry `name` (".tmp-step-00001200-4711", "best.tmp-4711");
 /// none if it is not such an entry.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
-/// Returns the mark of that process's host; "" where the name has none.
+/// Returns the mark of that process's host; "" if the name has none.
 [[nodiscard]] std::string_view parse_temporary_host(std::string_view name);
 
 /// The end of a step folder's name while another folder of the same step replaces it:

@@ -90,7 +90,7 @@ void blame_server(GroupState& state, const GroupNode& server, FailureRecord reco
   state.left.reset();
 }
 
-// Its two connections may overtake each other, also where the store was stopped: it is lost, and then it joins.
+// Remembers an agent whose loss is read before its join: events of its two connections may overtake each other.
 void note_lost_before(GroupState& state, const std::string& id) {
   state.lost_before.push_back(id);
   if (state.lost_before.size() > kMostSpares) state.lost_before.erase(state.lost_before.begin());
@@ -136,7 +136,7 @@ void end(GroupState& state, const Event& event) {
   if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
   node->phase = Phase::kEnded;
   node->end = event.end;
-  // Where one rank is told to leave, all of them do: nobody wished for that.
+  // If one rank is asked to leave, all ranks leave. Here no request came: the agent stopped its ranks itself.
   const GroupNode* server = server_of_round(state);
   if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
     blame_server(state, *server, unreachable_server(name_of(*server), name_of(*node)));

@@ -30,7 +30,7 @@ struct GuardParts {
   WeightUpdate& weights;
 };
 
-/// Does nothing in a run without a guard. It belongs to the training thread, except where it says otherwise.
+/// Does nothing in a run without a guard. It belongs to the training thread unless a member's comment says otherwise.
 class StepGuard {
  public:
   StepGuard(Job job, const GuardParts& parts) : job_(std::move(job)), parts_(parts) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong in a world of saves, as its plan has it.
+// The faults of a world of saves: begins and ends them as the plan says.
 #include <signal.h>
 
 #include "sim/saves/world.h"
@@ -10,7 +10,7 @@ using Kind = Fault::Kind;
 
 namespace {
 
-constexpr Nanos kSilence = 2 * kSecond;  // of a host, after which a round without it begins
+constexpr Nanos kSilence = 2 * kSecond;  // silence of a host after which a round without it begins
 
 }  // namespace
 
@@ -53,11 +53,11 @@ void World::thaw(Host& host) {
   for (const auto& process : machine_.processes()) {
     if (process->host == &host) machine_.freeze(*process, false);
   }
-  // Its agent notices, some time later, that there is another round.
+  // The agent of the host notices some time later that there is another round.
   machine_.at(machine_.now() + machine_.dice().between(0, 2 * kSecond), [this] { stop_ranks(round_ - 1); });
 }
 
-/// What was to come in a save.
+/// Applies the fault that waits for a call in a save.
 void World::strike() {
   if (is_job_done_) return;
   tell("FAULT", "now");

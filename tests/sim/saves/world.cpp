@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kLines = 55;
 constexpr std::size_t kLineLength = 230;
 
-constexpr int kFirstNumber = 7;  // of a container's pids
+constexpr int kFirstNumber = 7;  // the first pid in a container
 
 World*& instance() {
   static World* world = nullptr;
@@ -81,7 +81,7 @@ void World::require(bool holds, const std::string& what) {
   result_.has_failed = true;
   copy(result_.violation, sizeof result_.violation, what);
   finish();
-  kernel() = nullptr;  // the end is the real process's
+  kernel() = nullptr;  // from here on, calls reach the real system
   ::_exit(0);
 }
 
@@ -136,7 +136,7 @@ void World::start_rank(int rank, int world_size) {
     if (!host->is_frozen) hosts.push_back(host);
   }
   Host& host = *hosts[static_cast<std::size_t>(machine_.dice().bits() % hosts.size())];
-  for (Rank& old : ranks_) {  // its agent starts none while others run
+  for (Rank& old : ranks_) {  // an agent starts no rank while old ranks run on its host
     if (old.round != round_ && old.process->host == &host) machine_.end_process(*old.process, SIGKILL);
   }
   const std::map<std::string, std::string> environment = {{"LOCKSTEP_TIMEOUT", "60"},
@@ -165,7 +165,7 @@ void World::rank_ended(Rank& rank, int status) {
   if (!has_round_failed_ && std::none_of(ranks_.begin(), ranks_.end(), is_left)) inspect();
 }
 
-// The other ranks of the round learn of it, and are killed; then the next round begins.
+// Notifies the other ranks of the round and kills them; then the next round begins.
 void World::fail_round(Nanos until_kill) {
   if (std::exchange(has_round_failed_, true)) return;
   const int round = round_;
@@ -179,7 +179,7 @@ void World::fail_round(Nanos until_kill) {
   });
 }
 
-// Those of a host that is paused are out of reach.
+// Kills the ranks of rounds up to `round`, except on paused hosts, which are out of reach.
 void World::stop_ranks(int round) {
   for (Rank& rank : ranks_) {
     if (rank.round <= round && !rank.has_ended && !rank.process->host->is_frozen) {
@@ -188,7 +188,7 @@ void World::stop_ranks(int round) {
   }
 }
 
-// After the job a power cut, perhaps; then its last step is there.
+// After the job, looks for its last step; in half of the worlds a power cut comes first.
 void World::inspect() {
   is_job_done_ = true;
   if (machine_.dice().chance(0.5)) cut_power();
