@@ -35,7 +35,8 @@ void take_time() {
 /// An open file or folder.
 class DiskFile final : public File {
  public:
-  DiskFile(int number, int how) : node(number), flags(how), host(kernel()->current()->process->host->number) {}
+  DiskFile(int number, int open_flags)
+      : node(number), flags(open_flags), host(kernel()->current()->process->host->number) {}
   [[nodiscard]] short ready() const override { return POLLIN | POLLOUT; }
   ssize_t read(void* to, std::size_t size) override {
     take_time();

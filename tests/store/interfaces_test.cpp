@@ -40,7 +40,8 @@ TEST(InterfaceChoice, WithoutAVariableItIsTheOneThatLeadsToTheStore) {
 
 TEST(InterfaceChoice, OurVariableWinsOverGloosAndNccls) {
   EXPECT_EQ(chosen({.own = "eth0", .gloo = "eth1", .nccl = "docker", .towards = "10.1.0.5"}), "eth0 10.0.0.5");
-  EXPECT_THAT(what_is_wrong({.own = "eth", .gloo = "eth1"}), HasSubstr("LOCKSTEP_SOCKET_IFNAME is 'eth', which matches"));
+  EXPECT_THAT(what_is_wrong({.own = "eth", .gloo = "eth1"}),
+              HasSubstr("LOCKSTEP_SOCKET_IFNAME is 'eth', which matches"));
 }
 
 TEST(InterfaceChoice, GloosVariableNamesOneOrSeveral) {

@@ -240,7 +240,7 @@ TEST_F(ListedSets, SayWhichListsAreLeftOut) {
   list("test", "3\n4\n");
   for (const char* name : {"3.png", "4.png"}) fs::remove(set_ / "SegmentationClass" / name);
   EXPECT_THAT(made(), AllOf(HasSubstr("all in train and val are left out: trainval"),
-                            HasSubstr("none has a mask are left out: test")));
+                            HasSubstr("without any mask are left out: test")));
   EXPECT_THAT(splits_, ElementsAre(Pair("train", 2), Pair("val", 1)));
 }
 
