@@ -121,7 +121,7 @@ std::string remark_on_masks(const Survey& survey) {
   if (!(has_none && classes < 2) && !are_levels) return "";
   const std::string meaning = has_none ? ", and 255 means that a pixel has no class" : "";
   return fmt::format(
-      "the masks hold only the value{} {}{}\n  next  if these are classes, say so in training: --set  "
+      "the masks hold only the value{} {}{}\n  next  if these are classes, say so in training: --set "
       "data.mask_values='{}'",
       values.size() == 1 ? "" : "s", fmt::join(values, ", "), meaning, numbered(values));
 }
