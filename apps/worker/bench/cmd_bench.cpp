@@ -307,7 +307,7 @@ int step(const Arguments& arguments) {
       app, {.name = "lockstep bench step",
             .description =
                 "Measure a training step of a recipe, from the forward pass to the moving average.\n\nThe data lie in "
-                "memory: those of data.train if it is given, else made-up scenes or random images. Every rank has one  "
+                "memory: those of data.train if it is given, else made-up scenes or random images. Every rank has one "
                 "thread unless the setting `threads` says otherwise. The learning rate is 0.",
             .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json",
                          "lockstep bench step detection:scenes --nproc-per-node 2 --profile 5"}});

@@ -61,7 +61,7 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
                 "layers and batches of any size.\n\n"
                 ".onnx: the same network for ONNX Runtime, TensorRT and browsers. The live page of a run (lockstep "
                 "dashboard) has a box for pictures if RUN/model.onnx is one; of a detector, with --postprocess.\n\n"
-                ".html: one page with that network, which answers in a browser if you drop a picture on it, without a  "
+                ".html: one page with that network, which answers in a browser if you drop a picture on it, without a "
                 "server.\n\n"
                 "With --as-origin: the file that the program writes which the recipe re-creates, with its names, for "
                 "that program to load.",
