@@ -53,7 +53,7 @@ std::string rename_gloo(std::string& backend) {
   const std::size_t at = backend == "gloo" || backend == "shm+gloo" ? backend.rfind("gloo") : std::string::npos;
   if (at == std::string::npos) return {};
   const std::string old = std::exchange(backend, backend.substr(0, at) + "tcp");
-  log::note("the backend {} is called {} now", old, backend);
+  log::note("the backend {} is now called {}", old, backend);
   return {};
 }
 
