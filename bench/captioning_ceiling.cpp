@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The best possible scores of a network that sees made-up scenes without an error: with the most frequent caption, the
+// The best possible scores of a network that perceives generated scenes perfectly: with the most frequent caption, the
 // goal of cross entropy; with the caption that agrees best with all others, which CIDEr-D rewards; and with one
-// person's. The distribution of captions is known here: the grammar is asked again and again about the same scene.
+// person's. The distribution of captions is known here: the grammar is sampled repeatedly for the same scene.
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr int kPeople = 1000;  // captions asked for each scene, five at a time
-constexpr int kJudges = 300;   // of them; a caption's agreement is measured against these
+constexpr int kPeople = 1000;  // captions drawn per scene, five at a time
+constexpr int kJudges = 300;   // of the people; a caption's agreement is measured against these
 constexpr std::uint64_t kOtherPeople = 1000003;
 
 class Words {

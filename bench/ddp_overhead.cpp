@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost that DistributedDataParallel adds to a step of the captcha network on one rank: pairs of runs, with it and
-// without, in turn. Prints for each pair the ratios of wall time and of this process's processor time, and the medians.
+// The cost that DistributedDataParallel adds to a step of the captcha network on one rank: pairs of alternating runs
+// with and without it. Prints each pair's ratios of wall time and of this process's CPU time, and the medians.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>
@@ -70,7 +70,7 @@ class Side {
   }
 
  private:
-  /// Waits for a GPU's pending work: reading one number does so.
+  /// Waits for a GPU's pending work, by reading one number.
   void wait() {
     if (!device_.is_cpu()) (void)net_->parameters().front().detach().reshape({-1})[0].item<float>();
   }

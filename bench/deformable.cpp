@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deformable attention's sampling by the kernel of the detection recipe and by libtorch's grid_sample, in turn: one
-// thread, float32, with the sizes of the published network S at 640 pixels and of the small one at 160.
+// Deformable attention's sampling by the detection recipe's kernel and by libtorch's grid_sample, alternately: one
+// thread, float32, at the sizes of the published network S at 640 pixels and of the small one at 160.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/ones_like.h>
@@ -65,7 +65,7 @@ double median(std::vector<double> values) {
 void compare(const Case& one, int pairs) {
   const Inputs inputs = inputs_of(one);
   std::array<std::vector<double>, 4> times;
-  for (int i = -1; i < pairs; ++i) {  // the first pair warms up
+  for (int i = -1; i < pairs; ++i) {  // the first pair is warm-up
     const auto own = time_of(&sample_points, one, inputs);
     const auto grid = time_of(&sample_by_grid, one, inputs);
     if (i < 0) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares a network as `lockstep predict` runs it with the same one as an exported TorchScript module, in turn: one
-// picture, one thread, float32, untrained weights.
+// Compares a network as `lockstep predict` runs it with the same network as an exported TorchScript module,
+// alternately: one image, one thread, float32, untrained weights.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <ATen/Parallel.h>
@@ -61,7 +61,7 @@ void compare(const char* name, const Recipe& recipe, const std::string& preset, 
   const std::vector<c10::IValue> inputs(arguments.begin(), arguments.end());
   std::vector<double> own;
   std::vector<double> exported;
-  for (int i = -5; i < 21; ++i) {  // the first pairs warm up: the interpreter optimises what it has seen
+  for (int i = -5; i < 21; ++i) {  // the first pairs are warm-up: the interpreter optimises what it has seen
     const double a = milliseconds([&] { (void)function->run(arguments); });
     const double b = milliseconds([&] { (void)module.forward(inputs); });
     if (i < 0) continue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our layers beside libtorch's, forward and backward, over shapes: the source of the limits in kernel_table.cpp. One
-// thread; the two sides in turn, the median of the ratios. Run it on an otherwise idle processor: taskset -c 1.
+// Our layers against libtorch's, forward and backward, over shapes: the source of the limits in kernel_table.cpp. One
+// thread; the two sides alternate, and the median of the ratios counts. Run it on an otherwise idle processor: taskset
+// -c 1.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>
@@ -51,7 +52,7 @@ double median(std::vector<double> values) {
 
 void compare(const std::string& what, const Run& theirs, const Run& ours) {
   constexpr int kRounds = 15;
-  constexpr double kRound = 4e-3;  // seconds of a round: a tiny shape gets many calls
+  constexpr double kRound = 4e-3;  // seconds per round: a tiny shape gets many calls
   theirs();
   ours();
   const int repeats = std::max(1, static_cast<int>(kRound / (seconds(theirs, 3) + 1e-9)));
@@ -128,7 +129,7 @@ void layer_norm(at::ScalarType type) {
     for (const std::int64_t width : {8, 32, 100, 256, 1024}) {
       torch::nn::LayerNorm theirs(torch::nn::LayerNormOptions({width}));
       const LayerNorm ours{torch::nn::LayerNormOptions({width})};
-      theirs->to(type);  // libtorch 1.13 wants weights of the input's type
+      theirs->to(type);  // libtorch 1.13 requires weights of the input's type
       const at::Tensor x = leaf({rows, width}, type);
       compare(fmt::format("LayerNorm {} [{}, {}]", name_of(type), rows, width),
               step_of(theirs, x, at::randn({rows, width}).to(type)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a training step of a segmentation network, in seconds and in memory: one rank, random pictures. Also LoRM
-// and the losses alone, against their formulas in libtorch's operators.
+// The cost of a training step of a segmentation network, in seconds and in memory: one rank, random images. Also LoRM
+// and the losses individually, against the same formulas in libtorch operators.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/full.h>
@@ -39,7 +39,7 @@ struct Setting {
   int repeats = 3;
 };
 
-/// A figure of /proc/self/status, in MiB. VmHWM is the process's peak memory.
+/// A value from /proc/self/status, in MiB. VmHWM is the process's peak memory.
 double memory_mib(const std::string& key) {
   std::ifstream file("/proc/self/status");
   std::string line;
@@ -49,14 +49,14 @@ double memory_mib(const std::string& key) {
   return 0;
 }
 
-/// Processor time, so that with one thread other programs do not count.
+/// CPU time, so that with one thread other programs do not count.
 double seconds_of(const std::function<void()>& work) {
   const std::clock_t begin = std::clock();
   work();
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-/// A target whose half is of one class, with some pixels of none.
+/// A target half of which is one class, with some pixels of no class.
 at::Tensor some_target(const Setting& setting, std::int64_t planes) {
   at::Tensor target = at::randint(0, 256, {setting.batch, planes, setting.crop, setting.crop}, at::kByte);
   target.select(1, 0).copy_(at::randint(0, 21, {setting.batch, setting.crop, setting.crop}, at::kByte));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a training step of the captcha network: self time by operator of libtorch, and bytes of its tensors per
-// second, beside the speed of copying memory. One rank, one thread.
+// The time of a training step of the captcha network: self time by libtorch operator, and bytes of its tensors per
+// second, compared with the speed of copying memory. One rank, one thread.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>
@@ -41,7 +41,7 @@ struct Row {
   int calls = 0;
 };
 
-/// The rows by operator. They need no lock: the step runs on one thread, then the backward on one thread of the engine.
+/// The rows by operator. They need no lock: the step runs on one thread, then the backward on one engine thread.
 std::map<std::string, Row>& rows() {
   static std::map<std::string, Row> all;  // NOLINT
   return all;
@@ -131,7 +131,7 @@ class Step {
   }
 
  private:
-  /// Gives the optimizer's kernel a name: it is not an operator of libtorch.
+  /// Gives the optimizer's kernel a name: it is not a libtorch operator.
   struct NamedScope {
     NamedScope() {
       if (guard.isActive()) guard.before("lockstep::AdamW");

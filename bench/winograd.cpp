@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd's convolutions of nn/conv/winograd.h with each size of tile, on one thread: the best of some runs, in
+// The Winograd convolutions of nn/conv/winograd.h with each tile size, on one thread: the best of several runs, in
 // milliseconds and in GFLOP/s of the direct sum (docs/design/convolutions.md).
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ double best_ms(F f) {
   return best;
 }
 
-/// Numbers from 0 to 1; for bits of bfloat16, from 0.5 to 1.
+/// Numbers from 0 to 1; for bfloat16 bits, from 0.5 to 1.
 template <class T>
 std::vector<T> numbers(std::int64_t count) {
   std::mt19937 generator(1);

@@ -1,11 +1,11 @@
-# cmake -DSOURCE=web -DBUILD=folder -DNETWORK=folder -DNPM=npm -P LockstepBuildWeb.cmake
-# builds the pages in BUILD, writes BUILD/assets.cpp, and fills NETWORK with the page on which a network answers. An empty
-# NPM, or one that fails, gives no files: the build of the command goes on, and says how to get the page.
+# cmake -DSOURCE=web -DBUILD=folder -DNETWORK=folder -DNPM=npm -P LockstepBuildWeb.cmake builds the pages in BUILD, writes
+# BUILD/assets.cpp, and fills NETWORK with the page that runs a network. If NPM is empty or fails, there are no files: the build
+# of the command continues, and says how to get the page.
 function(run result)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${BUILD} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
   set(${result} ${code} PARENT_SCOPE)
   if(NOT code EQUAL 0)
-    message(WARNING "the page of lockstep dashboard is left out: ${ARGN} ended with ${code}\n${out}")
+    message(WARNING "the page of lockstep dashboard is omitted: ${ARGN} ended with ${code}\n${out}")
   endif()
 endfunction()
 

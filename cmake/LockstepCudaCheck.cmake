@@ -1,21 +1,21 @@
-# Compiled with the tests, as objects; nothing of it is linked or run.
+# Compiled with the tests, as objects; none of it is linked or run.
 if(NOT LOCKSTEP_TESTS)
   return()
 endif()
 if(lockstep_missing_cuda)
-  message(STATUS "CUDA: no whole toolkit here (${lockstep_missing_cuda}), so its files are not compiled")
+  message(STATUS "CUDA: no complete toolkit here (${lockstep_missing_cuda}), so its files are not compiled")
   return()
 endif()
 
-# Where nccl.h is there: is its binary interface what internal/lockstep/base/nccl_library.h says?
+# If nccl.h is available: does its binary interface match internal/lockstep/base/nccl_library.h?
 find_path(LOCKSTEP_NCCL_INCLUDE nccl.h HINTS ENV NCCL_HOME ${of_python}/nccl ${LOCKSTEP_CUDA_INCLUDE}/.. PATH_SUFFIXES include)
-if(LOCKSTEP_NCCL_INCLUDE AND EXISTS "${LOCKSTEP_CUDA_INCLUDE}/nv/target")  # which nccl.h wants, and pip may lack
+if(LOCKSTEP_NCCL_INCLUDE AND EXISTS "${LOCKSTEP_CUDA_INCLUDE}/nv/target")  # needed by nccl.h, but may be missing with pip
   add_library(lockstep_nccl_check OBJECT ${PROJECT_SOURCE_DIR}/tests/base/nccl/same_interface.cpp)
   target_include_directories(lockstep_nccl_check PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/internal)
   target_include_directories(lockstep_nccl_check SYSTEM PRIVATE ${lockstep_cuda_includes} ${LOCKSTEP_NCCL_INCLUDE})
 endif()
 
-# Where libtorch has no CUDA: the files for GPUs, so that they cannot rot.
+# If libtorch has no CUDA: compiles the GPU files, so that they cannot rot.
 if(LOCKSTEP_CUDA)
   return()
 endif()

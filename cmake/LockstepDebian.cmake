@@ -1,5 +1,5 @@
-# Which Debian package has a library that the static liblockstep needs: for the message of find_package(Lockstep), and
-# for what liblockstep-dev depends on.
+# The Debian package of each library that the static liblockstep needs: for the message of find_package(Lockstep), and for
+# liblockstep-dev's dependencies.
 set(lockstep_package_spdlog libspdlog-dev)
 set(lockstep_package_yaml-cpp libyaml-cpp-dev)
 set(lockstep_package_crypto libssl-dev)

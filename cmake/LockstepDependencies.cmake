@@ -1,14 +1,14 @@
-# Every library that Lockstep uses, found once. Targets of packages are global: a project that adds Lockstep as a
-# subdirectory links them too. Headers of others are SYSTEM: our warnings are for our code.
+# Every library that Lockstep uses, found once. Package targets are global: a project that adds Lockstep as a subdirectory links
+# them too. Third-party headers are SYSTEM: our warnings are for our own code.
 #
-# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/platforms/gpu_check --gather` laid them all: for machines without
+# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/platforms/gpu_check --gather` put them all: for machines without the
 # packages.
 set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
 if(LOCKSTEP_DEPENDENCIES)
   list(PREPEND CMAKE_PREFIX_PATH ${LOCKSTEP_DEPENDENCIES}/usr)
   include_directories(SYSTEM ${LOCKSTEP_DEPENDENCIES}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
   set(gathered_libraries ${LOCKSTEP_DEPENDENCIES}/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
-  # What a gathered library needs itself lies beside it. DT_RPATH, which serves it too; DT_RUNPATH would not.
+  # A gathered library's own dependencies are next to it. DT_RPATH also applies to them; DT_RUNPATH would not.
   list(APPEND CMAKE_BUILD_RPATH ${gathered_libraries})
   add_link_options(-Wl,--disable-new-dtags -Wl,-rpath-link,${gathered_libraries})
 endif()
@@ -41,7 +41,7 @@ lockstep_library(pugixml pugixml.hpp pugixml)
 lockstep_library(jpeg jpeglib.h jpeg)
 lockstep_library(deflate libdeflate.h deflate)
 lockstep_library(hwy hwy/highway.h hwy)
-# The kernels keep vectors in arrays, and SVE's have no size: aarch64 has NEON's kernels alone.
+# The kernels keep vectors in arrays, and SVE's have no size: aarch64 has only NEON kernels.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   target_compile_definitions(lockstep_hwy INTERFACE
     "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
@@ -53,7 +53,7 @@ if(LOCKSTEP_APPS)
 endif()
 lockstep_library(microhttpd microhttpd.h microhttpd)
 
-# lockstep_headers(NAME HEADER): lockstep::NAME, for a library of headers only.
+# lockstep_headers(NAME HEADER): lockstep::NAME, for a header-only library.
 function(lockstep_headers name header)
   find_path(LOCKSTEP_${name}_INCLUDE ${header} REQUIRED)
   add_library(lockstep_${name} INTERFACE)
@@ -79,8 +79,8 @@ add_library(lockstep_torch INTERFACE)
 target_link_libraries(lockstep_torch INTERFACE Lockstep::torch)
 add_library(lockstep::torch ALIAS lockstep_torch)
 
-# CUDA: the toolkit's headers, for src/tensor/cuda alone. Where libtorch has no CUDA its files are compiled by a test only
-# (LockstepCudaCheck.cmake). Python's torch has the headers beside it. NCCL is loaded where a run asks for it.
+# CUDA: the toolkit's headers, only for src/tensor/cuda. If libtorch has no CUDA, its files are compiled only by a test
+# (LockstepCudaCheck.cmake). Python's torch has the headers next to it. NCCL is loaded when a run needs it.
 set(of_python "")
 if(LOCKSTEP_TORCH)
   set(of_python ${LOCKSTEP_TORCH}/../nvidia)
@@ -89,8 +89,8 @@ find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h
           HINTS ENV CUDA_HOME ENV CUDA_PATH ${CUDA_TOOLKIT_ROOT_DIR} ${CUDAToolkit_ROOT} PATHS /usr/local/cuda
                 ${of_python}/cu13 ${of_python}/cuda_runtime
           PATH_SUFFIXES include)
-# Python's packages have the headers in parts, and `pip install torch` brings not all of them. Those of CUDA 12 have a
-# folder each.
+# Python's packages have the headers in parts, and `pip install torch` does not bring all of them. With CUDA 12 each part has its
+# own folder.
 set(lockstep_cuda_includes ${LOCKSTEP_CUDA_INCLUDE})
 if(EXISTS "${LOCKSTEP_CUDA_INCLUDE}/../../cuda_nvcc/include/crt/host_defines.h")
   list(APPEND lockstep_cuda_includes ${LOCKSTEP_CUDA_INCLUDE}/../../cuda_nvcc/include)
@@ -116,8 +116,8 @@ if(EXISTS "${LOCKSTEP_TORCH_LIBRARIES}/libtorch_cuda.so")
   if(NOT lockstep_missing_cuda)
     set(cuda_is_there ON)
   elseif(NOT DEFINED LOCKSTEP_CUDA)
-    message(WARNING "This libtorch computes on GPUs, but Lockstep will not: ${lockstep_missing_cuda} is not found. "
-                    "${cuda_advice}. Or cmake -D LOCKSTEP_CUDA=OFF where no GPU is wanted.")
+    message(WARNING "This libtorch computes on GPUs, but Lockstep will not: ${lockstep_missing_cuda} was not found. "
+                    "${cuda_advice}. Or cmake -D LOCKSTEP_CUDA=OFF if no GPU is wanted.")
   endif()
 endif()
 option(LOCKSTEP_CUDA "Build liblockstep-cuda.so, for CUDA devices" ${cuda_is_there})
@@ -125,7 +125,7 @@ if(LOCKSTEP_CUDA AND lockstep_missing_cuda)
   message(FATAL_ERROR "LOCKSTEP_CUDA needs ${lockstep_missing_cuda}. ${cuda_advice}.")
 endif()
 
-# UCX: its headers alone. The library is loaded where a run asks for it.
+# UCX: only its headers. The library is loaded when a run asks for it.
 find_path(LOCKSTEP_UCX_INCLUDE ucp/api/ucp.h HINTS ENV UCX_HOME PATH_SUFFIXES include)
 add_library(lockstep_ucx INTERFACE)
 if(LOCKSTEP_UCX_INCLUDE)

@@ -1,4 +1,4 @@
-# lockstep_embed_text(TARGET FILE NAME): compiles the text of FILE in, as `extern const char* const NAME`.
+# lockstep_embed_text(TARGET FILE NAME): compiles the text of FILE in as `extern const char* const NAME`.
 function(lockstep_embed_text target file name)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(READ ${file} text)

@@ -1,17 +1,17 @@
 # cmake --install: headers, libraries, the CMake package Lockstep, lockstep.pc and the command.
 #
-#   liblockstep-core      base, store, wire, view, launch: free of torch
+#   liblockstep-core      base, store, wire, view, launch: without torch
 #   liblockstep           the other modules
 #   liblockstep-recipes   the recipes' tasks, always static
-#   liblockstep-cuda      what needs CUDA: loaded, not linked (src/tensor/cuda)
+#   liblockstep-cuda      CUDA code: loaded, not linked (src/tensor/cuda)
 #
-# Each is made from the objects of its modules, static, and with LOCKSTEP_SHARED shared as well. A project that finds the
-# package gets the static ones, or with BUILD_SHARED_LIBS the shared ones.
+# Each is built from the objects of its modules as a static library, and with LOCKSTEP_SHARED also as a shared one. A project that
+# finds the package gets the static ones, or with BUILD_SHARED_LIBS the shared ones.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # until 1.0 each minor version may differ
-# What a static library takes along, by its name for the linker. LockstepDebian.cmake has the packages' names.
+# The dependencies of a static library, by linker name. LockstepDebian.cmake has the package names.
 set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp ssl crypto dw)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core
   microhttpd)
@@ -20,7 +20,7 @@ if(TARGET OpenMP::OpenMP_CXX AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(LOCKSTEP_LINK_FLAGS gomp)
 endif()
 
-# lockstep_file(TARGET OUTPUT KIND modules...): lib<OUTPUT> of the objects of these targets.
+# lockstep_file(TARGET OUTPUT KIND modules...): lib<OUTPUT> from the objects of these targets.
 function(lockstep_file target output kind)
   set(objects "")
   foreach(module IN LISTS ARGN)
@@ -34,7 +34,7 @@ function(lockstep_file target output kind)
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
       return()
     endif()
-  else()  # a wheel has no links, by which a library has several names
+  else()  # a wheel has no links that give a library several names
     set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${LOCKSTEP_SOVERSION})
   endif()
   install(TARGETS ${target} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
@@ -80,7 +80,7 @@ install(FILES ${PROJECT_BINARY_DIR}/include/lockstep/base/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/base COMPONENT development)
 if(LOCKSTEP_APPS)
   install(TARGETS lockstep_command lockstep-dashboard lockstep-plot lockstep-worker DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
-  # Programs look for it beside their own folder. Without npm it is empty.
+  # Programs look for it next to their own folder. Without npm it is empty.
   install(DIRECTORY ${PROJECT_BINARY_DIR}/share/lockstep/network DESTINATION share/lockstep COMPONENT command OPTIONAL)
 endif()
 
@@ -92,7 +92,7 @@ install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/L
               cmake/LockstepTorch.cmake cmake/LockstepDebian.cmake
         DESTINATION ${LOCKSTEP_PACKAGE_DIR} COMPONENT development)
 
-# lockstep.pc names what CMake's targets carry. libtorch has no file of its own for pkg-config.
+# lockstep.pc lists what the CMake targets carry. libtorch has no pkg-config file of its own.
 list(TRANSFORM LOCKSTEP_TORCH_INCLUDES PREPEND "-isystem" OUTPUT_VARIABLE torch_flags)
 list(REMOVE_ITEM torch_flags -isystem/usr/include)
 if(LOCKSTEP_TORCH AND EXISTS ${CMAKE_BINARY_DIR}/lockstep_fmt)  # goes before libtorch's own fmt: LockstepTorch.cmake
@@ -112,7 +112,7 @@ endforeach()
 if(LOCKSTEP_CUDA)  # liblockstep-cuda.so is looked for there
   string(APPEND LOCKSTEP_PC_TORCH " -Wl,-rpath,\${libdir}")
 endif()
-set(LOCKSTEP_PC_LIBRARIES "")  # where there are static libraries only
+set(LOCKSTEP_PC_LIBRARIES "")  # if there are only static libraries
 set(LOCKSTEP_PC_PRIVATE "")    # pkg-config --static
 if(LOCKSTEP_SHARED)
   set(LOCKSTEP_PC_PRIVATE ${static})
@@ -121,7 +121,7 @@ else()
 endif()
 string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconfig)  # the package can be moved
 configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
-if(NOT LOCKSTEP_WHEEL)  # which does not know where pip will put torch
+if(NOT LOCKSTEP_WHEEL)  # a wheel does not know where pip will put torch
   install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endif()
 

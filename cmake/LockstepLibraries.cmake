@@ -1,5 +1,5 @@
 # What a project that adds Lockstep as a subdirectory links; the installed package has the same names.
-#   lockstep::core      rendezvous, launcher, terminal views, settings: free of torch
+#   lockstep::core      rendezvous, launcher, terminal views, settings: without torch
 #   lockstep::lockstep  all of the library
 #   lockstep::recipes   the recipes' tasks as well (with LOCKSTEP_RECIPES)
 # lockstep_umbrella(NAME targets...)

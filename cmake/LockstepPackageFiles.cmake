@@ -1,5 +1,5 @@
-# What Debian wants otherwise than `cmake --install` leaves it; cpack runs this on the folders that become packages.
-#   - no run paths: the libraries are where the loader looks
+# Adapts the result of `cmake --install` to Debian's rules; cpack runs this on the folders that become packages.
+#   - no run paths: the libraries are where the loader searches
 #   - zsh's completion in the folder that Debian's zsh reads
 #   - compressed man pages and changelogs, without the time of the compression
 file(GLOB_RECURSE files LIST_DIRECTORIES false ${CPACK_TEMPORARY_DIRECTORY}/*)

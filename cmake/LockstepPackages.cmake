@@ -1,9 +1,9 @@
-# `cpack -G DEB` in the build folder makes two Debian packages:
+# `cpack -G DEB` in the build folder builds two Debian packages:
 #   lockstep         the command, its man pages and completion
 #   liblockstep-dev  headers, static and shared libraries, the CMake package, lockstep.pc
 # They need the libtorch of the Debian release on which they were built.
 if(LOCKSTEP_TORCH OR LOCKSTEP_DEPENDENCIES OR NOT LOCKSTEP_APPS OR NOT EXISTS /etc/debian_version)
-  return()  # a package can only depend on what Debian has
+  return()  # a package can only depend on packages in Debian
 endif()
 
 foreach(package IN ITEMS command:lockstep development:liblockstep-dev)
@@ -16,7 +16,7 @@ foreach(package IN ITEMS command:lockstep development:liblockstep-dev)
 endforeach()
 
 set(LOCKSTEP_MAINTAINER "Lockstep maintainers <maintainers@lockstep.invalid>" CACHE STRING
-    "Who makes the Debian packages")
+    "Maintainer of the Debian packages")
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME lockstep)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -25,15 +25,15 @@ set(CPACK_PACKAGE_CONTACT ${LOCKSTEP_MAINTAINER})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL command development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-# The programs stay unstripped: backtraces take the names of functions from their symbol tables.
+# The programs stay unstripped: backtraces take function names from their symbol tables.
 set(CPACK_STRIP_FILES OFF)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/LockstepPackageFiles.cmake)
 
-# OpenBLAS computes several times faster than the libblas3 that libtorch would bring, and of its builds the one with
-# OpenMP shares libtorch's threads. The fonts are for `generate captcha` and for words on pictures.
+# OpenBLAS computes several times faster than the libblas3 that libtorch would bring, and of its builds the one with OpenMP shares
+# libtorch's threads. The fonts are for `generate captcha` and for text on images.
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME lockstep)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libopenblas0-openmp, fonts-dejavu-core")
@@ -56,7 +56,7 @@ endforeach()
 list(JOIN development ", " CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblockstep-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "g++, cmake, ninja-build")  # what a project of `lockstep new` needs
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "g++, cmake, ninja-build")  # needed by a project from `lockstep new`
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "lockstep, libucx0")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "distributed data-parallel training for C++ (library)

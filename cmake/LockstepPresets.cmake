@@ -1,5 +1,5 @@
-# lockstep_embed_files(TARGET HEADER FUNCTION ROOT files...): compiles files under ROOT in as FUNCTION(), which HEADER
-# declares as a std::map of texts by path. A line that begins with )embedded" cannot be embedded.
+# lockstep_embed_files(TARGET HEADER FUNCTION ROOT files...): compiles files under ROOT in as FUNCTION(), which HEADER declares as
+# a std::map of strings by path. A line that begins with )embedded" cannot be embedded.
 function(lockstep_embed_files target header function root)
   set(entries "")
   foreach(path IN LISTS ARGN)

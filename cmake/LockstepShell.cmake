@@ -1,7 +1,7 @@
-# Man pages and completion for bash and zsh, made from what the built command's --help says: in <build>/shell.
+# Man pages and completion for bash and zsh, generated from the built command's --help: in <build>/shell.
 #
-# Python 3 makes them; without it, and in builds with a sanitizer, which start slowly, there are none. They are made
-# again when a file changes that has texts of --help or names of settings, not whenever the programs are linked.
+# Python 3 generates them; without it, and in builds with a sanitizer, which start slowly, there are none. They are regenerated
+# when a file with --help texts or setting names changes, not whenever the programs are linked.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   message(STATUS "No man pages and no completion: they need Python 3, and programs that run here without a sanitizer")
@@ -19,7 +19,7 @@ add_custom_command(OUTPUT ${shell}/help.json
   COMMAND Python3::Interpreter scripts/build/command_help.py --programs ${programs} --output ${shell}/new.json
   COMMAND Python3::Interpreter scripts/build/man_pages --texts ${shell}/new.json --output ${shell}/man
   COMMAND Python3::Interpreter scripts/build/completions --texts ${shell}/new.json --output ${shell}
-  COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # last: what failed is made again
+  COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # last: after a failure they are generated again
   DEPENDS scripts/build/command_help.py scripts/build/man_pages scripts/build/completions ${texts}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMENT "Man pages and completion" VERBATIM)
 add_custom_target(lockstep_shell ALL DEPENDS ${shell}/help.json)

@@ -1,14 +1,14 @@
-# lockstep_find_torch(): the imported target Lockstep::torch, with libtorch's headers as system headers and none of its
-# global flags, LOCKSTEP_TORCH_VERSION, and LOCKSTEP_TORCH_LIBRARIES, the folder of its libraries. The build includes this file, and so does the
-# installed package, so that both find libtorch alike and say the same where it does not fit.
+# lockstep_find_torch(): the imported target Lockstep::torch, with libtorch's headers as system headers and none of its global
+# flags, LOCKSTEP_TORCH_VERSION, and LOCKSTEP_TORCH_LIBRARIES, the folder of its libraries. The build includes this file, and so
+# does the installed package, so that both find libtorch in the same way and report the same errors if it does not fit.
 #
-# Which libtorch, the first of these that there is:
+# The libtorch is the first of these that exists:
 #   1. LOCKSTEP_TORCH: the folder of Python's torch package, or of an unpacked archive of pytorch.org. Their own CMake
-#      package would want a CUDA compiler, and is not asked.
+#      package would require a CUDA compiler, and is not used.
 #   2. the CMake package below Torch_DIR, Torch_ROOT or CMAKE_PREFIX_PATH (-D, or the environment), such a folder or not
 #   3. the torch package of the active environment: VIRTUAL_ENV, then CONDA_PREFIX. No python is started.
 #   4. find_package(Torch): the system's
-# A folder that only the environment names is kept in LOCKSTEP_TORCH: a build folder stays with its libtorch.
+# A folder that only the environment names is stored in LOCKSTEP_TORCH: a build folder keeps its libtorch.
 set(LOCKSTEP_TORCH "" CACHE PATH "The folder of Python's torch package or of an unpacked libtorch; empty: look for it")
 
 set(LOCKSTEP_TORCH_ADVICE
@@ -16,12 +16,12 @@ set(LOCKSTEP_TORCH_ADVICE
   Python's: activate its environment, or cmake -D LOCKSTEP_TORCH=$(python3 -c 'import torch; print(torch.__path__[0])')
   libtorch of pytorch.org (the cxx11 ABI): cmake -D LOCKSTEP_TORCH=/path/to/libtorch")
 
-# Sets `result` to whether a folder holds headers, and libraries beside them.
+# Sets `result` to true if a folder holds headers, and libraries next to them.
 function(lockstep_is_torch_folder folder result)
   set(${result} OFF PARENT_SCOPE)
   cmake_path(NORMAL_PATH folder)
   if(folder MATCHES "^(/usr|/usr/local|/)/?$")
-    return()  # no folder of its own: its headers are not to be named to the compiler
+    return()  # not a separate folder: its headers must not be passed to the compiler
   endif()
   file(GLOB headers ${folder}/include/torch/version.h ${folder}/include/torch/headeronly/version.h
        ${folder}/include/torch/csrc/api/include/torch/version.h)
@@ -30,8 +30,8 @@ function(lockstep_is_torch_folder folder result)
   endif()
 endfunction()
 
-# Sets `config` to the folder with a TorchConfig.cmake that the caller of cmake names, "" where none is named, and `source`
-# to the variable that names it.
+# Sets `config` to the folder with a TorchConfig.cmake that the caller of cmake names, "" if none is named, and `source` to the
+# variable that names it.
 function(lockstep_named_torch_config)
   foreach(name IN ITEMS Torch_DIR Torch_ROOT CMAKE_PREFIX_PATH "environment's Torch_ROOT" "environment's CMAKE_PREFIX_PATH")
     set(prefixes "${${name}}")
@@ -50,8 +50,8 @@ function(lockstep_named_torch_config)
   set(config "" PARENT_SCOPE)
 endfunction()
 
-# The torch package of the active environment, and the variable that names the environment; "" where there is none.
-# `wanted`: a version, of which the first two numbers have to fit; "": any.
+# The torch package of the active environment, and the variable that names the environment; "" if there is none.
+# `wanted`: a version, whose first two numbers have to match; "": any.
 function(lockstep_torch_of_environment wanted result variable)
   set(${result} "" PARENT_SCOPE)
   string(REGEX MATCH "^[0-9]+\\.[0-9]+" wanted "${wanted}")
@@ -74,12 +74,12 @@ function(lockstep_torch_of_environment wanted result variable)
         set(${variable} ${name} PARENT_SCOPE)
         return()
       endif()
-      message(STATUS "libtorch ${version} of the active environment (${folder}) is passed over: Lockstep was built with ${wanted}")
+      message(STATUS "libtorch ${version} of the active environment (${folder}) is ignored: Lockstep was built with ${wanted}")
     endif()
   endforeach()
 endfunction()
 
-# Sets `folder` ("": find_package is to be asked), `named`, the words for it, and `keep`: only the environment says so.
+# Sets `folder` ("": use find_package), `named`, its description, and `keep`: only the environment names it.
 function(lockstep_choose_torch wanted)
   set(folder "${LOCKSTEP_TORCH}")
   set(named "LOCKSTEP_TORCH=${folder}")
@@ -121,11 +121,11 @@ macro(lockstep_torch_of_folder)
         break()
       endif()
     endforeach()
-    message(FATAL_ERROR "${named} has no include/torch/version.h: it is no torch package with C++ headers.${meant} "
+    message(FATAL_ERROR "${named} has no include/torch/version.h: it is not a torch package with C++ headers.${meant} "
                         "Lockstep needs libtorch:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
   set(includes ${folder}/include ${folder}/include/torch/csrc/api/include)
-  # libtorch.so would load torch_cuda and all that it needs, GPU or not.
+  # libtorch.so would load torch_cuda and all its dependencies, GPU or not.
   set(libraries "")
   foreach(name IN ITEMS torch_cpu c10)
     if(EXISTS ${folder}/lib/lib${name}.so)
@@ -165,11 +165,11 @@ function(lockstep_torch_version includes result)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# Ends with an error unless Lockstep can be built with, or linked to, this libtorch.
+# Stops with an error unless Lockstep can be built with, or linked to, this libtorch.
 function(lockstep_require_fitting_torch named version flags libraries)
   if("${flags}" MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
     message(FATAL_ERROR "${named}: this libtorch was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), and fmt, "
-                        "yaml-cpp and OpenCV of this system were not: nothing would link. Take the one with the cxx11 "
+                        "yaml-cpp and OpenCV of this system were not: nothing would link. Use the one with the cxx11 "
                         "ABI, or PyTorch 2.7 or later:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
   if(version VERSION_LESS 1.13)
@@ -180,8 +180,8 @@ function(lockstep_require_fitting_torch named version flags libraries)
   endif()
 endfunction()
 
-# Newer libtorch packages contain the headers of an fmt of their own, whose library they do not contain. A folder with a
-# link to the headers of fmt::fmt goes before them.
+# Newer libtorch packages contain headers of their own fmt, but not its library. A folder with a link to fmt::fmt's headers is
+# placed before them.
 function(lockstep_put_fmt_first includes result)
   set(${result} ${includes} PARENT_SCOPE)
   foreach(folder IN LISTS includes)
@@ -214,11 +214,11 @@ function(lockstep_find_torch)
   lockstep_put_fmt_first("${includes}" ordered_includes)
   add_library(Lockstep::torch INTERFACE IMPORTED GLOBAL)
   target_include_directories(Lockstep::torch SYSTEM INTERFACE ${ordered_includes})
-  # PyTorch's own packages export a std::filesystem of an older libstdc++, whose remove_all() crashes in programs of a
-  # newer compiler. The library that is named first is the one in which the loader looks first.
+  # PyTorch's own packages export a std::filesystem of an older libstdc++, whose remove_all() crashes in programs built with a
+  # newer compiler. The loader searches first in the library that is named first.
   target_link_libraries(Lockstep::torch INTERFACE stdc++ ${libraries})
   if(folder)
-    # What libtorch's libraries need themselves they find when they run.
+    # libtorch's libraries find their own dependencies at run time.
     target_link_options(Lockstep::torch INTERFACE LINKER:--unresolved-symbols=ignore-in-shared-libs)
     set(LOCKSTEP_TORCH ${folder} PARENT_SCOPE)
     if(keep)

@@ -2,9 +2,9 @@
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-unknown-pragmas
-  # Designated initialisers leave the rest at its defaults on purpose.
+  # Designated initialisers deliberately leave the rest at its defaults.
   -Wno-missing-field-initializers
-  # GCC 12 warns of std::string's own memcpy in `"a" + text` (GCC bug 105651).
+  # GCC 12 warns about std::string's own memcpy in `"a" + text` (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(LOCKSTEP_WERROR)
   target_compile_options(lockstep_warnings INTERFACE -Werror)

@@ -1,8 +1,8 @@
-# lockstep_embed_web(TARGET): builds web/ with npm and compiles the result in. Without npm, or without a network the
-# first time, the program serves a plain page that says so. `npm ci` runs when web/package-lock.json has changed, and
-# nothing else of a build needs a network.
+# lockstep_embed_web(TARGET): builds web/ with npm and compiles the result in. Without npm, or without a network the first time,
+# the program serves a plain page that says so. `npm ci` runs when web/package-lock.json has changed; nothing else in a build
+# needs a network.
 find_program(LOCKSTEP_NPM npm)
-set(LOCKSTEP_NETWORK_PAGE ${PROJECT_BINARY_DIR}/share/lockstep/network)  # where programs of ${PROJECT_BINARY_DIR}/bin look
+set(LOCKSTEP_NETWORK_PAGE ${PROJECT_BINARY_DIR}/share/lockstep/network)  # where programs in ${PROJECT_BINARY_DIR}/bin look
 option(LOCKSTEP_WEB "Build the page of lockstep dashboard (needs npm)" ON)
 
 function(lockstep_embed_web target)

@@ -1,4 +1,4 @@
-// The pictures that several examples learn from: MNIST if $LOCKSTEP_DATA/mnist has its files, else drawn digits.
+// The images that several examples learn from: MNIST if $LOCKSTEP_DATA/mnist has its files, else synthetic digits.
 #pragma once
 
 #include <lockstep/data.h>
@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-// A digit as 7 rows of 5 dots, with random place, size and slant, in noise. `part` seeds the random numbers.
+// A digit as 7 rows of 5 dots, with random position, size and slant, in noise. `part` seeds the random numbers.
 inline lockstep::Sample drawn_digit(int64_t index, uint64_t part) {
   static constexpr int kRows[10][7] = {
       {14, 17, 19, 21, 25, 17, 14}, {4, 12, 4, 4, 4, 4, 14},    {14, 17, 1, 2, 4, 8, 31},   {31, 2, 4, 2, 1, 17, 14},
@@ -34,7 +34,7 @@ inline lockstep::Sample drawn_digit(int64_t index, uint64_t part) {
   return {picture, at::scalar_tensor(digit, at::kLong)};
 }
 
-// `part` is "train" (8,000 pictures) or "test" (2,000): float [1, 28, 28] in 0 .. 1, and the digit.
+// `part` is "train" (8,000 images) or "test" (2,000): float [1, 28, 28] in 0 .. 1, and the digit.
 inline std::shared_ptr<lockstep::Dataset> digits(const std::string& part) {
   const char* root = std::getenv("LOCKSTEP_DATA");
   const std::filesystem::path folder = std::filesystem::path(root != nullptr ? root : ".") / "mnist";

@@ -2,7 +2,7 @@
 """Runs an example's README: its `sh` blocks, one after the other in an empty folder, and compares their output.
 
 The ```text block that follows an `sh` block shows that block's real output. Its lines must come in this order; `...` stands for
-lines left out, and with two ranks the order of neighbouring lines that begin with `rank` or `[` is free. Words and whole numbers
+omitted lines, and with two ranks the order of neighbouring lines that begin with `rank` or `[` is free. Words and whole numbers
 must be the same. These may differ from machine to machine: numbers with a decimal point, numbers with a unit, process numbers,
 host names, paths below /tmp, digests, a stack's addresses, and the width of spaces and of table rules.
 
@@ -70,7 +70,7 @@ def read_page(text: str):
         elif kind == "skip unless":
             needs.append(rest)
         elif not steps:
-            sys.exit("output or a check stands before the first sh block")
+            sys.exit("output or a check comes before the first sh block")
         elif language == "text":
             steps[-1].shown += block.splitlines()
         elif kind == "exit":
@@ -88,7 +88,7 @@ def is_free(line: str) -> bool:
 
 
 def first_missing(shown: list, printed: list, free_words=()):
-    """The first line of `shown` that `printed` lacks at its place, or None."""
+    """The first line of `shown` that `printed` lacks at its position, or None."""
     lines = [loosened(line, free_words) for line in printed]
     used, after, may_skip = set(), 0, True
     for line in shown:
@@ -176,7 +176,7 @@ def main() -> None:
         sys.exit("the README has no sh block with its output")
     environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source),
                        BUILD=str(build))
-    # Real data is in a folder beside the project, as for the C++ tests; if it is missing, examples draw their own.
+    # Real data is in a folder next to the project, as for the C++ tests; if it is missing, examples draw their own.
     environment.setdefault("LOCKSTEP_DATA", str(source.parents[1] / "../shared/data"))
     for need in needs:
         if subprocess.run(["bash", "-c", need], env=environment, check=False, capture_output=True).returncode:

@@ -16,7 +16,7 @@ namespace {
 
 using namespace lockstep::checkpoint;  // NOLINT(google-build-using-namespace): this file calls nothing else
 
-constexpr std::uint64_t kMostUnpacked = 1 << 20;  // larger ones only take time
+constexpr std::uint64_t kMostUnpacked = 1 << 20;  // larger ones would only take time
 
 volatile unsigned checkpoint_bytes_read = 0;
 
@@ -27,7 +27,7 @@ void read_all(std::string_view bytes) {
   checkpoint_bytes_read = total;
 }
 
-/// Counts the values below the root in the way the reader of torch files walks them.
+/// Counts the values below the root the way the torch file reader walks them.
 std::uint64_t count_values(const Pickle& pickle, PickleId id, int depth) {
   require(depth <= kPickleMostDepth && id < pickle.nodes.size());
   const PickleNode& node = pickle.nodes[id];

@@ -48,10 +48,10 @@ void bind_one_by_one(const ConfigTree& tree) {
     ConfigFields fields = settings.fields();
     try {
       fields.bind(tree.filtered([&wanted = key](const std::string& name) { return name == wanted; }));
-    } catch (const UsageError&) {  // an unknown key, a value of another type or outside its range
+    } catch (const UsageError&) {  // an unknown key, a value of the wrong type or out of range
       continue;
     }
-    fields.check();  // bound values are within their ranges: an error here ends the program
+    fields.check();  // bound values are within range: an error here ends the program
     (void)ConfigTree::from_text(fields.to_yaml(), "written again");
   }
 }
@@ -64,7 +64,7 @@ void yaml(std::string_view bytes) {
     const ConfigTree tree = ConfigTree::from_text(bytes, "fuzz");
     require(is_sound);
     bind_one_by_one(tree);
-  } catch (const UsageError&) {  // no settings
+  } catch (const UsageError&) {  // not settings
   }
   ConfigTree tree;
   tree.set("groups=" + std::string(bytes), "fuzz");
@@ -91,7 +91,7 @@ void json_text(std::string_view bytes) {
   }
   try {
     (void)parse_cbor(bytes, kLimits).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  } catch (const JsonError&) {  // no CBOR
+  } catch (const JsonError&) {  // not CBOR
   }
 }
 

@@ -19,7 +19,8 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::int64_t kMostPixels = 1 << 20;  // larger ones are refused or decoded alike, and only take time
+constexpr std::int64_t kMostPixels =
+    1 << 20;  // larger ones are rejected or decoded the same way, and would only take time
 
 bool is_small(ImageSize size) { return size.width * size.height <= kMostPixels; }
 
@@ -107,7 +108,7 @@ void tar(std::string_view bytes) {
     }
     try {
       (void)data::read_tar_marks(contents, picture);
-    } catch (const DataError&) {  // a mask over a damaged picture
+    } catch (const DataError&) {  // a mask over a damaged image
     }
   }
 }

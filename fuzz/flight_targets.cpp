@@ -18,7 +18,7 @@ namespace {
 using flight::Ring;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::size_t kChange = 12;  // bytes: a place, a value
+constexpr std::size_t kChange = 12;  // bytes: a position, a value
 
 // Keeps the compiler from removing the reads.
 volatile std::size_t letters_read = 0;
@@ -44,7 +44,7 @@ std::string ring_of_a_step() {
   return {reinterpret_cast<const char*>(ring.get()), sizeof(Ring)};
 }
 
-// Three of four changes hit the used part of the ring.
+// Three out of four changes hit the used part of the ring.
 std::string changed(std::string bytes, std::string_view changes) {
   constexpr std::size_t kUsed = offsetof(Ring, events) + 32 * sizeof(flight::EventSlot);
   for (; changes.size() >= kChange; changes.remove_prefix(kChange)) {

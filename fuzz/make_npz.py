@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds FOLDER/npz/*.npz, small features written by numpy itself, and FOLDER/npy, the array of each. The tests of
-captioning read them, too.
+"""Writes the seeds FOLDER/npz/*.npz, small features written by NumPy itself, and FOLDER/npy, the array of each. The tests of
+captioning read them too.
 
     scripts/trials/fuzz --unpack FOLDER && python3 fuzz/make_npz.py FOLDER && scripts/trials/fuzz --pack FOLDER
 
-Run with Python 3 and numpy (1.24.2 wrote those of the archive). The value at row r and column c is 4 r + c / 2 - 3. wide.npz has
-another shape; absurd.npz claims one beyond any memory. The first byte of an npy chooses stored (0) or deflated.
+Run with Python 3 and NumPy (1.24.2 wrote those in the archive). The value at row r and column c is 4 r + c / 2 - 3. wide.npz has
+another shape; absurd.npz claims one too large for any memory. The first byte of an npy chooses stored (0) or deflated.
 """
 import io
 import pathlib

@@ -3,8 +3,8 @@
 
     scripts/trials/fuzz --unpack FOLDER && python3 fuzz/make_seeds.py FOLDER && scripts/trials/fuzz --pack FOLDER
 
-Run with any Python 3. The hashes of the packed files are zero: the fuzzer reads them as if they were right. TARGET/hostile has
-the attacks of scripts/trials/attacks/files.py, in small.
+Run with any Python 3. The hashes of the packed files are zero: the fuzzer reads them as if they were correct. TARGET/hostile has
+small versions of the attacks in scripts/trials/attacks/files.py.
 """
 import gzip
 import hmac
@@ -187,14 +187,14 @@ def lengthened(words: list[bytes]) -> bytes:
 
 
 def hello(wire: bytes) -> bytes:
-    """Rank 1's first words to rank 0, with the key of wire_targets.cpp."""
+    """Rank 1's first bytes to rank 0, with the key of wire_targets.cpp."""
     key = hmac.digest(b"a token that no input holds", lengthened([b"lswire1", b"seed"]), "sha256")
     clear = b"lswire1" + wire + struct.pack("<IIQ", 1, 0, 7) + b"c" * 32
     return clear + hmac.digest(key, lengthened([b"hello", clear, b"L" * 32]), "sha256")
 
 
 def client_hello() -> bytes:
-    """A client hello of TLS 1.3 with the ranks' name for their key, and the binder of an end that does not know the key."""
+    """A client hello of TLS 1.3 with the ranks' name for their key, and the binder of a peer that does not know the key."""
     def extension(number, content):
         return struct.pack(">HH", number, len(content)) + content
     identity = struct.pack(">H", 8) + b"lockstep" + bytes(4)

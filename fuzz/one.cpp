@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's entry for one target: compiled once for each, with its name.
+// libFuzzer's entry for one target: compiled once per target, with its name.
 #include <cstddef>
 #include <cstdint>
 

@@ -36,7 +36,7 @@ const std::string& words_of(bool is_encrypted) {
   return words[is_encrypted ? 1 : 0];
 }
 
-/// `words` with the changes in `bytes`: pairs of a place and a number to add.
+/// `words` with the changes in `bytes`: pairs of a position and a number to add.
 std::string altered(std::string words, std::string_view bytes) {
   for (std::size_t i = 0; i + 1 < bytes.size() && i < 16; i += 2) {
     const std::size_t place = static_cast<unsigned char>(bytes[i]) % words.size();
@@ -62,7 +62,7 @@ Opening calling_end(const std::string& key = right_key()) {
   return Opening::call({key, kListener, kRoute}, hello_of(false));
 }
 
-/// The calling end's reply to the `answer` of the called one.
+/// The calling end's reply to the called one's `answer`.
 std::string proof_for(std::string_view answer) {
   Opening caller = calling_end();
   (void)caller.words();
@@ -133,14 +133,14 @@ void wire_hello(std::string_view bytes) {
 
 void wire_opening(std::string_view bytes) {
   using namespace wire_targets;
-  // Another key: the fuzzer sees the comparisons below, and finds the right words of the first key by itself.
+  // Another key: the fuzzer sees the comparisons below, and would find the right bytes for the first key by itself.
   static const std::string key = wire_key("a token of no other end", "seed");
   Opening caller = calling_end(key);
   Opening called = called_end(key);
   feed(caller, bytes);
   feed(called, bytes);
   require(caller.step() != Opening::Step::kOpen && called.step() != Opening::Step::kOpen);
-  // The words of a right end, changed.
+  // The bytes of a valid end, changed.
   Opening right_called = called_end();
   const std::string answer = right_called.words();
   const std::string wrong_answer = altered(answer, bytes);

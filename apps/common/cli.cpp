@@ -24,7 +24,7 @@ constexpr const char* kLogLevel = "error, warn, note, info, debug or trace";
 
 std::string hint(const CLI::App& app) { return app.get_name() + " --help"; }
 
-// The hint on --help with an example, for a command that lacks an argument.
+// The hint about --help with an example, for a command that lacks an argument.
 std::string hint_with_example(const CLI::App& app) {
   const auto formatter = std::dynamic_pointer_cast<HelpFormatter>(app.get_formatter());
   if (!formatter || formatter->text().examples.empty()) return hint(app);
@@ -54,7 +54,7 @@ UsageError missing(const CLI::App& app) {
   return UsageError(fmt::format("{}: {} {} missing", app.get_name(), list, verb), hint_with_example(app));
 }
 
-// CLI11's message names the option, but its count is not the number of words that were given.
+// CLI11's message names the option, but its count is not the number of arguments given.
 UsageError mismatch(const CLI::App& app, const std::string& problem) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -113,8 +113,8 @@ void take_wrong_variables(CLI::App& app) {
   }
 }
 
-/// Refuses empty values: an empty word is usually a shell variable that was never set. If it counted as an option that
-/// was not given, the run would start without its hosts or its certificate.
+/// Rejects empty values: an empty argument is usually a shell variable that was never set. If it counted as an absent
+/// option, the run would start without its hosts or its certificate.
 void require_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const bool needs_value = option->get_expected_min() > 0 && option->count() > 0;
@@ -122,7 +122,7 @@ void require_values(const CLI::App& app) {
     const bool has_empty = std::find(words.begin(), words.end(), "") != words.end();
     if (has_empty && !option->check_lname("log-line-prefix-template")) {
       throw UsageError(fmt::format("{}: the value of {} is empty", app.get_name(), option->get_name()),
-                       fmt::format("leave it out, or give {}", option->get_type_name()));
+                       fmt::format("omit it, or give {}", option->get_type_name()));
     }
   }
 }
@@ -137,7 +137,7 @@ CLI::Option* add_number_into(CLI::App& app, const std::string& name, Number& num
   return app.add_option(name, take, help);
 }
 
-/// Refuses "--set epochs 5", which CLI11 reads as an option and a stray argument, and the form that -u makes of it,
+/// Rejects "--set epochs 5", which CLI11 reads as an option and a stray argument, and the form that -u turns it into,
 /// "--set epochs --set 5". Throws: UsageError with the assignment that was meant.
 void require_assignments(const CLI::App& app, const std::vector<std::string>& arguments) {
   constexpr std::string_view kSet = "--set";
@@ -147,7 +147,7 @@ void require_assignments(const CLI::App& app, const std::vector<std::string>& ar
     const std::size_t next = arguments[i + 2] == kSet ? i + 3 : i + 2;
     if (next >= arguments.size() || !is_value(arguments[next])) continue;
     throw UsageError(fmt::format("{}: --set '{}' is not an assignment", app.get_name(), arguments[i + 1]),
-                     fmt::format("key and value are one word: --set {}={}", arguments[i + 1], arguments[next]));
+                     fmt::format("key and value are one argument: --set {}={}", arguments[i + 1], arguments[next]));
   }
 }
 

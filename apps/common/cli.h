@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conventions of every Lockstep command line: long options with '-' or '_', --help, --quiet, and for a mistake one
-// UsageError with the nearest valid spelling. Free of libtorch.
+// The conventions of every Lockstep command line: long options with '-' or '_', --help, --quiet, and, for a mistake, a
+// single UsageError with the nearest valid spelling. Free of libtorch.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,14 +17,14 @@
 namespace lockstep::cli {
 
 /// Sets up `app` with these conventions. --help shows the values of the options' variables as defaults, unless
-/// default_str() gives another text.
+/// default_str() overrides them.
 void prepare(CLI::App& app, const CommandText& text);
 
-/// Parses `arguments` (without the program's name). Returns false if help was printed, so that the program ends.
+/// Parses `arguments` (without the program's name). Returns false if help was printed and the program should exit.
 /// Throws: UsageError naming the option, with the nearest one.
 [[nodiscard]] bool parse(CLI::App& app, const std::vector<std::string>& arguments);
 
-/// Converts torchrun's spellings: "--nproc_per_node=a_b" becomes "--nproc-per-node=a_b". Other words are unchanged.
+/// Converts torchrun's spellings: "--nproc_per_node=a_b" becomes "--nproc-per-node=a_b". Other arguments are unchanged.
 [[nodiscard]] std::string with_dashes(std::string word);
 
 /// The long options of an app: "--batch-size", ...
@@ -60,21 +60,21 @@ struct SettingOptions {
   std::function<bool(const std::string& name)> is_switch = {};  ///< true: needs no value
 };
 
-/// Returns the arguments, with options that `app` lacks and that are settings in the form "--set NAME=VALUE": "--layers
-/// 50", "--layers=50" and "--distributed" become "--set layers=50" and "--set distributed=true". A word belongs to the
-/// option before it unless it begins with "--". Other options stay for parse(), as do all words after "--".
+/// Returns the arguments; options that `app` lacks but that are settings are rewritten as "--set NAME=VALUE": "--layers
+/// 50", "--layers=50" and "--distributed" become "--set layers=50" and "--set distributed=true". An argument belongs to
+/// the option before it unless it begins with "--". Other options are left for parse(), as is everything after "--".
 [[nodiscard]] std::vector<std::string> take_settings(const CLI::App& app, const std::vector<std::string>& arguments,
                                                      const SettingOptions& options);
 
-/// Writes to stdout a text that may contain words from files (class names, captions, keys), without control characters
-/// for the terminal (text::printable()).
+/// Writes text that may contain strings from files (class names, captions, keys) to stdout, without terminal control
+/// characters (text::printable()).
 void print(std::string_view text);
 /// Does the same for JSON: control characters become escapes like "\u009b".
 void print_json(std::string_view json);
 
 inline constexpr const char* kAllowOutside =
-    "let lists and annotations name files outside their folder, by an absolute path or by ..";
-inline constexpr const char* kMaxPixels = "refuse images with more pixels than this";
+    "let lists and annotations name files outside their folder, by an absolute path or with ..";
+inline constexpr const char* kMaxPixels = "reject images with more pixels than this";
 inline constexpr const char* kMaxPixelsDefault = "178956970";
 inline constexpr const char* kSourceKinds = "auto|folder|classes|list|coco|voc|masks|tar|packed|idx";
 

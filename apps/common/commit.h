@@ -4,7 +4,7 @@
 
 namespace lockstep::cli {
 
-/// Twelve digits, and "-dirty" if files differed from the commit; empty if the build knew no commit.
+/// Twelve digits, and "-dirty" if files differed from the commit; empty if the commit was unknown at build time.
 extern const char* const kCommit;
 
 }  // namespace lockstep::cli

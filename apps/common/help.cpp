@@ -15,11 +15,11 @@ namespace {
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::size_t kWidestLeft = 26;   // a longer entry has its description on the next line
-constexpr std::size_t kTiedDefault = 32;  // a default of at most this many letters stays on one line
+constexpr std::size_t kTiedDefault = 32;  // a default of at most this many characters stays on one line
 constexpr std::size_t kIndent = 2;
 constexpr char kTie = '\x1f';  // a space at which no line breaks
 
-/// The words of a command line. Words in quotes count as one word, and so does an option with its value.
+/// The words of a command line. A quoted string counts as one word, as does an option with its value.
 std::vector<std::string> split_command(std::string_view command) {
   std::vector<std::string> words(1);
   bool quoted = false;
@@ -86,7 +86,7 @@ std::string row_text(const std::string& left, const std::string& right, std::siz
   return out + text::join(lines, "\n" + std::string(column, ' ')) + "\n";
 }
 
-/// A command, broken over several lines with a shell's backslashes.
+/// A command, split over several lines with shell backslashes.
 std::string example_text(const std::string& command) {
   const std::vector<std::string> lines = wrapped(split_command(command), kHelpWidth - 8);
   return "  " + text::join(lines, " \\\n      ") + "\n";

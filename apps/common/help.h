@@ -15,12 +15,12 @@ struct HelpSection {
   std::vector<std::pair<std::string, std::string>> rows;
 };
 
-/// The texts of a command's --help, apart from its options.
+/// The contents of a command's --help, apart from its options.
 struct CommandText {
   std::string name;                      ///< the command, such as "lockstep train"
   std::string description;               ///< a sentence in the imperative; "\n\n" begins another paragraph
   std::vector<std::string> examples;     ///< whole command lines
-  std::string usage = {};                ///< words after the name; empty: "[OPTIONS]" and the positional arguments
+  std::string usage = {};                ///< arguments after the name; empty: "[OPTIONS]" and the positional arguments
   std::vector<HelpSection> lists = {};   ///< lists between the arguments and the options
   std::vector<std::string> notes = {};   ///< paragraphs after the options
   std::vector<HelpSection> tables = {};  ///< tables after the notes

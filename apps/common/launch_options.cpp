@@ -29,7 +29,7 @@ std::string option_names_of(const TrainOption& option) {
 
 CLI::Option* describe(CLI::App& app, const std::string& name) {
   const TrainOption* what = find_train_option(name);
-  if (what == nullptr) throw InternalError(name + " is no option of a training");
+  if (what == nullptr) throw InternalError(name + " is not a training option");
   describe(app, *what);
   return app.get_option(name);
 }

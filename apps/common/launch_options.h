@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The --help of options that start ranks. `lockstep` removes these options before lockstep-worker reads its own, and
-// both programs describe them with the same texts.
+// both programs describe them in the same words.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -10,7 +10,7 @@ namespace lockstep::cli {
 /// For the launcher: passes `note` to the processes that it starts or executes.
 void keep_start_note(const std::string& note);
 
-/// For the worker: the first rank of this node prints the notes at its first call. Other ranks and restarted ranks
+/// For the worker: the first rank of this node prints the notes on its first call. Other ranks and restarted ranks
 /// print nothing.
 void say_start_notes();
 

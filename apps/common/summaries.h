@@ -9,9 +9,9 @@ inline constexpr const char* kRunSummary = "start and watch the ranks of a progr
 inline constexpr const char* kTrainSummary = "train a recipe: captcha, detection, segmentation or captioning";
 inline constexpr const char* kEvalSummary = "evaluate a checkpoint on labelled data";
 inline constexpr const char* kExplainSummary = "replay a step of a run: its samples, losses and gradients";
-inline constexpr const char* kBisectSummary = "find the first step, layer and operator of which two runs differ";
+inline constexpr const char* kBisectSummary = "find the first step, layer and operator at which two runs differ";
 inline constexpr const char* kPredictSummary = "run a trained model on files";
-inline constexpr const char* kGenerateSummary = "make synthetic data sets";
+inline constexpr const char* kGenerateSummary = "generate synthetic data sets";
 inline constexpr const char* kCheckpointSummary = "inspect, verify, compare, convert and prune checkpoints";
 inline constexpr const char* kInspectSummary = "show data sets, settings, sample order, variables and GPUs";
 inline constexpr const char* kBenchSummary = "measure all-reduce, training steps, loading and saving";
@@ -22,7 +22,7 @@ inline constexpr const char* kDashboardSummary = "serve a live page of runs: cur
 inline constexpr const char* kTraceSummary = "join the traces of a profiled run's ranks";
 inline constexpr const char* kTuneSummary = "find the fastest settings of a recipe on this machine";
 inline constexpr const char* kKernelsSummary = "show which kernels compute a network's layers, and what is slow";
-inline constexpr const char* kDoctorSummary = "check this machine, or say why a run hangs or failed";
-inline constexpr const char* kCmakeDirSummary = "print the folder that CMake finds this Lockstep by";
+inline constexpr const char* kDoctorSummary = "check this machine, or explain why a run hangs or failed";
+inline constexpr const char* kCmakeDirSummary = "print the folder where CMake finds this Lockstep";
 
 }  // namespace lockstep::cli

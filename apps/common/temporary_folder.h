@@ -17,7 +17,7 @@ class TemporaryFolder {
   /// `name`: the start of the folder's name, or a path; the folder is then beside that path. Throws: IoError.
   explicit TemporaryFolder(const std::string& name)
       : path_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw_cannot("make the folder " + path_, errno);
+    if (::mkdtemp(path_.data()) == nullptr) throw_cannot("create the folder " + path_, errno);
   }
   ~TemporaryFolder() {
     std::error_code problem;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep dashboard`: the live page of runs. lockstep executes it, alone or beside a run (--dashboard).
+// `lockstep dashboard`: the live page of runs. lockstep executes it, on its own or alongside a run (--dashboard).
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -33,17 +33,16 @@ struct Arguments {
 bool parse(Arguments& arguments, const std::vector<std::string>& words) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep dashboard",
-                     .description = "Serve a live page of runs, which may still go on: curves, ranks, collectives, "
-                                    "verdicts, checkpoints, settings and logs. It prints the page's address with a "
-                                    "secret, without which nothing of a run is served, and ends with Ctrl-C.",
+                     .description = "Serve a live page of runs, finished or in progress: curves, ranks, collectives, "
+                                    "verdicts, checkpoints, settings and logs. Prints the page's address with a "
+                                    "secret, without which no data of a run is served. Ctrl-C ends it.",
                      .examples = {"lockstep dashboard runs/first",
                                   "lockstep dashboard runs/first runs/second --listen 127.0.0.1:8080"}});
-  app.add_option("RUN_DIR", arguments.runs, "the folders of runs, or folders of logs that lockstep run has named")
-      ->required();
+  app.add_option("RUN_DIR", arguments.runs, "run folders, or log folders of lockstep run")->required();
   app.add_option("--listen", arguments.listen,
-                 "where to serve; a port alone is one of this machine's loopback, and port 0 any that is free")
+                 "address to serve on; a port without a host is on loopback, and port 0 is any free port")
       ->type_name("HOST:PORT");
-  app.add_option("--of-launcher", arguments.launcher, "the launcher beside which it runs, and with which it ends")
+  app.add_option("--of-launcher", arguments.launcher, "process id of the launcher that it runs alongside and ends with")
       ->group("");
   return cli::parse(app, words);
 }
@@ -74,19 +73,20 @@ void live_beside(int launcher) {
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
-// Prints the address. Beside a run, standard output belongs to the run.
+// Prints the address. Alongside a run, standard output belongs to the run.
 void tell(const DashboardOptions& options, const std::string& url, std::FILE* out) {
   if (!has_page()) {
-    log::note("this lockstep was built without npm, and serves a plain page that says how to build it");
+    log::note("this lockstep was built without npm, so it serves a plain page that says how to build the full one");
   }
   if (!is_loopback(options.host)) {
-    log::warn("{} is open to the network: who overhears a request sees the page and its secret", options.host);
+    log::warn("{} is open to the network: anyone who intercepts a request can see the page and its secret",
+              options.host);
   }
   print_to(out, "dashboard  {}\n", url);
   std::fflush(out);
 }
 
-// Ends the process soon, even if an unfinished answer, such as the verification of a checkpoint, would take minutes.
+// Ends the process soon, even if an unfinished response, such as the verification of a checkpoint, would take minutes.
 void end_soon() {
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -32,8 +32,8 @@ std::int64_t now_ns() {
 std::string output_of(const std::vector<std::string>& command) {
   const ChildResult result = run_child(command, kTimeToStart);
   if (result.code == 0) return result.out;
-  throw PeerError(fmt::format("the ranks of a start ended with exit code {}\n{}", result.code, result.err),
-                  fmt::format("run them alone: {}", text::join(command, " ")));
+  throw PeerError(fmt::format("the ranks failed with exit code {}\n{}", result.code, result.err),
+                  fmt::format("run them yourself: {}", text::join(command, " ")));
 }
 
 double milliseconds_of_one(const std::vector<std::string>& command) {
@@ -45,7 +45,7 @@ double milliseconds_of_one(const std::vector<std::string>& command) {
     const char* first = text.data() + at + kStepWord.size();
     (void)std::from_chars(first, text.data() + text.size(), end);
   }
-  if (end <= begin) throw InternalError("rank 0 did not say when the first step ended");
+  if (end <= begin) throw InternalError("rank 0 did not report when the first step ended");
   return static_cast<double>(end - begin) / 1e6;
 }
 

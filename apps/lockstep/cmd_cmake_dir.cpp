@@ -12,11 +12,13 @@ namespace lockstep::apps {
 
 int cmd_cmake_dir(int argc, char** argv) {
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep cmake-dir",
-                     .description = "Print the folder that CMAKE_PREFIX_PATH wants, so that find_package(Lockstep) "
-                                    "finds the library that this command was installed with.\n\n"
-                                    "A project: cmake -S . -B build -D CMAKE_PREFIX_PATH=$(lockstep cmake-dir)",
-                     .examples = {"lockstep cmake-dir"}});
+  cli::prepare(
+      app,
+      {.name = "lockstep cmake-dir",
+       .description =
+           "Print the folder to put in CMAKE_PREFIX_PATH so that find_package(Lockstep) finds the library installed "
+           "with this command.\n\nA project: cmake -S . -B build -D CMAKE_PREFIX_PATH=$(lockstep cmake-dir)",
+       .examples = {"lockstep cmake-dir"}});
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
   print_to(stdout, "{}\n", cmake_folder_of(this_program()).string());
   return 0;

@@ -54,7 +54,7 @@ std::optional<std::string> take_dashboard(std::vector<std::string>& words) {
   }
   words.erase(at, last);
   if (!is_page_address(address)) {
-    throw UsageError(fmt::format("--dashboard is '{}'", address), "give PORT or HOST:PORT; port 0 is any that is free");
+    throw UsageError(fmt::format("--dashboard is '{}'", address), "give PORT or HOST:PORT; port 0 picks any free port");
   }
   return address;
 }
@@ -66,7 +66,7 @@ void show_page_of_run(const std::string& address, const std::filesystem::path& f
   const std::vector<char*> arguments = pointers(words);
   if (::access(arguments[0], X_OK) != 0) {
     throw ResourceError(fmt::format("cannot execute {}: {}", words[0], std::strerror(errno)),
-                        "build lockstep-dashboard, or install it into the folder of lockstep");
+                        "build lockstep-dashboard, or install it in the same folder as lockstep");
   }
   const pid_t child = ::fork();
   if (child < 0) throw ResourceError(fmt::format("cannot start {}: {}", words[0], std::strerror(errno)), "try again");

@@ -38,21 +38,21 @@ struct DoctorOptions {
 cli::CommandText doctor_help() {
   return {.name = "lockstep doctor",
           .description =
-              "Check this machine, or say in one line why a run hangs, failed or is fine.\n\nWithout RUN_DIR "
-              "it looks at cores, memory, limits, network, clock, GPUs and the disk of this folder, and "
-              "measures an all-reduce, in at most ten seconds. Started by lockstep run on several hosts, it "
-              "measures round trips and bandwidth between them.",
+              "Check this machine, or say in one line why a run hangs, failed or is fine.\n\nWithout RUN_DIR it checks "
+              "cores, memory, limits, network, clock, GPUs and this folder's disk, and measures an all-reduce, all in "
+              "at most ten seconds. Started by lockstep run on several hosts, it measures round trips and bandwidth "
+              "between them.",
           .examples = {"lockstep doctor", "lockstep doctor runs/digits", "lockstep doctor 4711",
                        "lockstep run --hosts gpu-a,gpu-b --nproc-per-node 1 -- lockstep doctor",
                        "lockstep doctor kernels captcha:conv3 --amp bf16"},
           .lists = {{"Verbs", {{"kernels", cli::kKernelsSummary}}}},
           .tables = {{"Exit code",
-                      {{"0", "nothing is bad; or the state of the run was said, whatever it is"},
+                      {{"0", "nothing is wrong; or the run's state was reported, whatever it is"},
                        {"65", "there is no such run, or no such process"},
-                       {"69", "something is bad, so that a run would fail; or a host cannot reach another"}}}}};
+                       {"69", "something is wrong that would make a run fail; or a host cannot reach another"}}}}};
 }
 
-/// Prints `text`, which has no control characters except for colours.
+/// Prints `text`, which has no control characters except colours.
 void print_clean(const std::string& text) { print_to(stdout, "{}", text); }
 
 int say_of_run(const DoctorOptions& options) {
@@ -83,7 +83,7 @@ std::string processes_json(const std::vector<ProcessReport>& processes) {
   return fmt::format("{{\"processes\": [{}]}}\n", text::join(objects));
 }
 
-/// Reports on a process. For programs that do not use Lockstep, whose ranks have no folder with more facts.
+/// Reports on a process: for programs without Lockstep, whose ranks have no folder with more facts.
 int say_of_process(const DoctorOptions& options) {
   const std::vector<ProcessReport> processes =
       read_processes(static_cast<int>(whole_number("PID", options.run, {1, 999999999})));
@@ -139,11 +139,11 @@ int cmd_doctor(int argc, char** argv) {
   DoctorOptions options;
   CLI::App app;
   cli::prepare(app, doctor_help());
-  app.add_option("RUN_DIR", options.run,
-                 "a run folder, a folder of logs that lockstep run has named, or the number of a process of this host, "
-                 "of which the stacks are shown");
-  app.add_flag("--fast", options.is_fast, "leave out what has to be measured: the disk and the all-reduce");
-  app.add_flag("--json", options.json, "print JSON: an object for each check, or one for the run");
+  app.add_option(
+      "RUN_DIR", options.run,
+      "a run folder, a log folder printed by lockstep run, or the PID of a process on this host whose stacks to show");
+  app.add_flag("--fast", options.is_fast, "skip the measurements: the disk and the all-reduce");
+  app.add_flag("--json", options.json, "print JSON: one object per check, or one for the run");
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
   if (is_process(options.run)) return say_of_process(options);
   if (!options.run.empty()) return say_of_run(options);

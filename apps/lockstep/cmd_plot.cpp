@@ -21,7 +21,7 @@ int cmd_plot(int argc, char** argv) {
   words.push_back(nullptr);
   ::execv(program.c_str(), words.data());
   throw ResourceError(fmt::format("cannot execute {}: {}", program, std::strerror(errno)),
-                      "build lockstep-plot, or install it into the folder of lockstep");
+                      "build lockstep-plot, or install it in the same folder as lockstep");
 }
 
 }  // namespace lockstep::apps

@@ -66,12 +66,12 @@ struct Unneeded {
 };
 
 constexpr Unneeded kUnneeded[] = {
-    {"--monitor-interval", "SECONDS", "a rank's death is noticed at once"},
-    {"--start-method", "NAME", "every rank is a program of its own"},
-    {"--local-addr", "HOST", "nodes meet at --master-addr, and ranks choose their interface by the route to it"},
+    {"--monitor-interval", "SECONDS", "a rank's death is noticed immediately"},
+    {"--start-method", "NAME", "every rank is a separate program"},
+    {"--local-addr", "HOST", "nodes meet at --master-addr, and ranks choose the interface that routes to it"},
     {"--event-log-handler", "NAME", "events are in the run's log.jsonl"},
-    {"--logs-specs", "NAME", "logs have one layout"},
-    {"--numa-binding", "KIND", "a rank keeps to the CPUs near its GPU; for others put numactl before the program"},
+    {"--logs-specs", "NAME", "there is only one log layout"},
+    {"--numa-binding", "KIND", "a rank stays on the CPUs near its GPU; for others, put numactl before the program"},
     {"--duplicate-stdout-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stdout.log"},
     {"--duplicate-stderr-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stderr.log"},
 };
@@ -89,19 +89,18 @@ cli::CommandText run_help() {
       .lists = {{"Arguments",
                  {{"PROGRAM", "a program in any language; a .py file is run with python3"},
                   {"ARGS...", "the program's own arguments"}}}},
-      .notes =
-          {"Options may be spelled with '-' or with '_', as torchrun's: --nproc_per_node is --nproc-per-node. "
-           "As with torchrun, an option that is not typed is read from its variable: PET_NPROC_PER_NODE, PET_NNODES "
-           "and so on. Python is that of the environment in which pip installed Lockstep, else python3 of PATH; "
-           "PYTHON_EXEC "
-           "names another. lockstep run raises the limit on open files as far as the system allows (ulimit -Hn)."},
+      .notes = {"As with torchrun, options may be spelled with '-' or '_': --nproc_per_node is --nproc-per-node. An "
+                "option that is not given is read from its environment variable, also as with torchrun: "
+                "PET_NPROC_PER_NODE, PET_NNODES and so on. Python is the one from the environment in which pip "
+                "installed Lockstep, otherwise python3 from PATH; PYTHON_EXEC overrides it. lockstep run raises the "
+                "limit on open files as far as the system allows (ulimit -Hn)."},
       .tables = {
           {"Exit code",
-           {{"0", "every rank ended with 0"},
+           {{"0", "every rank exited with 0"},
             {"N", "the exit code of the rank that failed first"},
             {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
-            {"69", "the system allows too few open files or processes for the ranks, or has too little memory"},
-            {"71", "a Lockstep program ended with an exception of its own; the error says where it was thrown"}}}}};
+            {"69", "the system allows too few open files or processes for the ranks, or does not have enough memory"},
+            {"71", "a Lockstep program ended with an exception of its own; the error reports where it was thrown"}}}}};
 }
 
 void add_node_options(CLI::App& app, NodeOptions& node) {
@@ -124,16 +123,16 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
 }
 
 void add_host_options(CLI::App& app, RunOptions& options) {
-  constexpr const char* kHosts = "Several hosts from one of them";
+  constexpr const char* kHosts = "Launching on several hosts from one of them";
   app.add_option("--hosts", options.hosts.list,
-                 "start a launcher on each of these hosts through ssh, join their output, and end them together; "
-                 "HOST:N has N ranks")
+                 "start a launcher on each of these hosts via ssh, merge their output, and end them together; HOST:N "
+                 "runs N ranks")
       ->type_name("HOST,HOST,...")
       ->group(kHosts);
-  app.add_option("--hostfile", options.hosts.file, "the same from a file with one host a line: HOST or HOST slots=N")
+  app.add_option("--hostfile", options.hosts.file, "the same, from a file with one host per line: HOST or HOST slots=N")
       ->type_name("FILE")
       ->group(kHosts);
-  app.add_option("--ssh", options.hosts.ssh, "the program that reaches a host, with its options: 'ssh -p 2222'")
+  app.add_option("--ssh", options.hosts.ssh, "the program used to reach a host, with its options: 'ssh -p 2222'")
       ->type_name("COMMAND")
       ->default_str("ssh, without passwords")
       ->group(kHosts);
@@ -145,10 +144,10 @@ void add_host_options(CLI::App& app, RunOptions& options) {
 void add_console_options(CLI::App& app, RunOptions& options) {
   constexpr const char* kOutput = "Output and signals";
   app.add_option("-r,--redirects", options.redirects,
-                 "what goes to the log files only: 1 is stdout, 2 stderr, 3 both; 0:1,1:3 says it for each local rank")
+                 "what goes only to the log files: 1 is stdout, 2 stderr, 3 both; 0:1,1:3 sets it per local rank")
       ->type_name("N|R:N,...")
       ->group(kOutput);
-  app.add_option("-t,--tee", options.tee, "what goes to the console and the log files in spite of --redirects")
+  app.add_option("-t,--tee", options.tee, "what goes to both the console and the log files, despite --redirects")
       ->type_name("N|R:N,...")
       ->group(kOutput);
   app.add_option("--local-ranks-filter", options.local_ranks, "show only these local ranks on the console")
@@ -159,7 +158,7 @@ void add_console_options(CLI::App& app, RunOptions& options) {
                  "the prefix of each line, with ${role_name}, ${local_rank} and ${rank}")
       ->type_name("TEMPLATE")
       ->group(kOutput);
-  app.add_option("--signals-to-handle", options.signals, "the signals that are passed on to the ranks")
+  app.add_option("--signals-to-handle", options.signals, "the signals to forward to the ranks")
       ->type_name("NAMES")
       ->group(kOutput);
 }
@@ -181,7 +180,7 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->group(cli::kRanks);
   add_node_options(app, options.node);
   add_host_options(app, options);
-  app.add_option("--rdzv-backend", options.backend, "static or c10d: both are Lockstep's own store")
+  app.add_option("--rdzv-backend", options.backend, "static or c10d: both mean Lockstep's own store")
       ->type_name("NAME")
       ->group("Several nodes");
   app.add_option("--new-token", options.new_token,
@@ -189,34 +188,34 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->expected(0, 1)
       ->type_name("FILE")
       ->group("Several nodes");
-  app.add_flag("--standalone", options.is_standalone, "run on this node alone, with any free port (the default)")
+  app.add_flag("--standalone", options.is_standalone, "run only on this node, with any free port (the default)")
       ->group("Several nodes");
   app.add_option("--log-dir", options.log_dir,
-                 "write each rank's output to FOLDER/attempt_N/rank-R/stdout.log and stderr.log; /dev/null keeps none")
+                 "write each rank's output to FOLDER/attempt_N/rank-R/stdout.log and stderr.log; /dev/null discards it")
       ->type_name("FOLDER")
       ->default_str("a folder in $TMPDIR, kept if a rank fails");
   app.add_option("--dashboard", options.dashboard,
-                 "serve a live page of the ranks at this address, a free port of the loopback by default; needs "
-                 "--log-dir")
+                 "serve a live page of the ranks at this address (default: a free loopback port); needs --log-dir")
       ->expected(0, 1)
       ->type_name("HOST:PORT");
-  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with Python, as python3 -m does");
+  app.add_flag("-m,--module", options.is_module, "PROGRAM is a Python module: run it with Python, like python3 -m");
   app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
   app.add_flag("--run-path", options.run_path, "run the Python script PROGRAM with runpy.run_path");
   app.add_flag("--virtual-local-rank", options.virtual_local_rank,
                "give each rank LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES")
       ->group(cli::kRanks);
-  app.get_option("--quiet")->description("print only results, warnings and errors, also in ranks that use Lockstep");
+  app.get_option("--quiet")->description(
+      "print only results, warnings and errors, including in ranks that use Lockstep");
   add_console_options(app, options);
   constexpr const char* kCompatible = "Accepted for compatibility with torchrun";
-  app.add_flag("--use-env", options.is_ignored, "ignored: ranks always learn from the environment who they are")
+  app.add_flag("--use-env", options.is_ignored, "ignored: ranks always read their rank from the environment")
       ->group(kCompatible);
   for (const auto& [name, value, why] : kUnneeded) {
     app.add_option(name, options.ignored, fmt::format("ignored: {}", why))->type_name(value)->group(kCompatible);
   }
 }
 
-// As torchrun, reads an environment variable for each option that is not given, such as PET_NNODES for --nnodes.
+// Like torchrun, reads an environment variable for each option not given, such as PET_NNODES for --nnodes.
 void read_torchrun_variables(CLI::App& app) {
   std::vector<std::string> names = {"--nproc-per-node",
                                     "--nnodes",
@@ -257,7 +256,8 @@ void read_torchrun_variables(CLI::App& app) {
   }
 }
 
-// The launcher's own arguments come first. The program begins at the first word that is not an option, or after "--".
+// The launcher's own arguments come first. The program begins at the first argument that is not an option, or after
+// "--".
 struct Split {
   std::vector<std::string> own;
   std::vector<std::string> program;
@@ -340,13 +340,13 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
   if (!options.keeps_logs) options.log_dir.clear();
   if (given.backend != "static" && given.backend != "c10d") {
     throw UsageError(fmt::format("--rdzv-backend is '{}'", given.backend),
-                     "leave it out: nodes meet in a store that node 0 serves, and need no other program");
+                     "omit it: nodes meet in a store that node 0 serves, and need no other program");
   }
   apply(given.node, options);
   if (given.is_standalone) {
     if (options.nodes > 1)
-      throw UsageError("--standalone and --nnodes " + given.node.nodes + " exclude each other",
-                       "leave out --standalone, or --nnodes");
+      throw UsageError("--standalone and --nnodes " + given.node.nodes + " are mutually exclusive",
+                       "omit --standalone or --nnodes");
     options.master_addr = "127.0.0.1";
     options.master_port = 0;
   }
@@ -361,7 +361,7 @@ void tell_of_unneeded(const CLI::App& app) {
 
 void show_page(const RunOptions& given) {
   if (given.log_dir.empty() || given.log_dir == "/dev/null") {
-    throw UsageError("--dashboard needs a folder in which the ranks' logs and flight rings are",
+    throw UsageError("--dashboard needs a folder with the ranks' logs and flight rings",
                      "add --log-dir FOLDER, as in lockstep run --dashboard --log-dir logs -- ./train");
   }
   show_page_of_run(given.dashboard.empty() ? "0" : given.dashboard, given.log_dir);
@@ -371,7 +371,7 @@ void show_page(const RunOptions& given) {
 
 int cmd_run(int argc, char** argv) {
   RunOptions given;
-  // The orders contain the environment, on which the options depend.
+  // The orders contain the environment that the options depend on.
   std::string token;
   if (argc > 1 && argv[1] == std::string_view(kOrdersOnInput)) token = obey_input();
   CLI::App app;
@@ -392,7 +392,7 @@ int cmd_run(int argc, char** argv) {
   }
   AgentOptions options = agent_options(given, std::move(parts.program));
   if (given.has_orders_on_input) {
-    if (token.empty()) throw UsageError(fmt::format("{} has to be the first option", kOrdersOnInput));
+    if (token.empty()) throw UsageError(fmt::format("{} must be the first option", kOrdersOnInput));
     options.token = token;
     options.reports_other_nodes = false;
   }

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 std::string clocks_text(const view::MergedTrace& merged) {
   if (merged.hosts == 1) return "one host, one clock";
-  return fmt::format("{} hosts, whose clocks are off by {:.1f} us at most", merged.hosts, merged.error_us);
+  return fmt::format("{} hosts, whose clocks are off by at most {:.1f} us", merged.hosts, merged.error_us);
 }
 
 int merge(const std::vector<std::string>& arguments) {
@@ -28,9 +28,9 @@ int merge(const std::vector<std::string>& arguments) {
   std::string out;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep trace merge",
-                     .description = "Join the traces of a profiled run's ranks into one, on the clock of rank 0.\n\n"
-                                    "A run with --profile N writes RUN_DIR/trace/rank-R.json for each rank. Each host "
-                                    "has those of its ranks; copy them into one folder first.",
+                     .description = "Join the traces of a profiled run's ranks into one, on rank 0's clock.\n\nA run "
+                                    "with --profile N writes RUN_DIR/trace/rank-R.json for each rank. Each host has "
+                                    "the files of its own ranks; copy them into one folder first.",
                      .examples = {"lockstep train captcha:digits --nproc-per-node 2 --profile 10 --run-dir runs/digits "
                                   "--set data.train=data/train",
                                   "lockstep trace merge runs/digits"}});

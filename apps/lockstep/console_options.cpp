@@ -61,8 +61,8 @@ std::vector<int> signals_of(const std::string& text) {
   for (const std::string& part : text::split(text, ',')) {
     const auto found = std::find(known.begin(), known.end(), part);
     if (found == known.end()) {
-      throw UsageError(fmt::format("--signals-to-handle has '{}'", part),
-                       fmt::format("give some of {}", text::join(known)));
+      throw UsageError(fmt::format("--signals-to-handle contains '{}'", part),
+                       fmt::format("give one or more of {}", text::join(known)));
     }
     numbers.push_back(kSignals[static_cast<std::size_t>(found - known.begin())]);
   }
@@ -74,7 +74,7 @@ std::string prefix_of(const std::string& text) {
     const std::size_t end = text.find('}', at);
     const std::string field = text.substr(at, end == std::string::npos ? end : end + 1 - at);
     if (field != "${role_name}" && field != "${local_rank}" && field != "${rank}") {
-      throw UsageError(fmt::format("--log-line-prefix-template has '{}'", field),
+      throw UsageError(fmt::format("--log-line-prefix-template contains '{}'", field),
                        "its fields are ${role_name}, ${local_rank} and ${rank}");
     }
     at = end;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BatchMode, because no password can be typed. A host that stops answering is detected after 15 s.
+// BatchMode, because no password can be entered. A host that stops answering is detected after 15 s.
 const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "BatchMode=yes",
@@ -66,12 +66,12 @@ std::string token_of(const NodeOptions& node) {
 void require_no_contradiction(const NodeOptions& node, const AgentOptions& checked,
                               const std::vector<HostEntry>& hosts) {
   if (node.node_rank >= 0) {
-    throw UsageError(fmt::format("--hosts and --node-rank {} exclude each other", node.node_rank),
-                     "leave out --node-rank: the hosts' order gives the node ranks");
+    throw UsageError(fmt::format("--hosts and --node-rank {} are mutually exclusive", node.node_rank),
+                     "omit --node-rank: node ranks follow the order of the hosts");
   }
   if (node.nodes != "1" && checked.nodes != static_cast<int>(hosts.size())) {
-    throw UsageError(fmt::format("--nnodes is {}, and {} hosts are listed", node.nodes, hosts.size()),
-                     "leave out --nnodes, or give MIN:MAX with as many hosts as MAX");
+    throw UsageError(fmt::format("--nnodes is {}, but {} hosts are listed", node.nodes, hosts.size()),
+                     "omit --nnodes, or give MIN:MAX with MAX hosts");
   }
 }
 
@@ -81,7 +81,7 @@ bool names_a_place(const std::vector<std::string>& typed) {
   });
 }
 
-// The options for the rendezvous of the nodes, the same for every launcher.
+// The options for the nodes' rendezvous, the same for every launcher.
 std::vector<std::string> meeting_words(const NodeOptions& node, const AgentOptions& checked,
                                        const std::vector<HostEntry>& hosts, bool has_address) {
   std::vector<std::string> words;
@@ -128,13 +128,13 @@ std::vector<std::string> split_words(const std::string& text) {
       word += c == '\\' && quote != '\'' && at + 1 < text.size() ? text[++at] : c;
     }
   }
-  if (quote != 0) throw UsageError(fmt::format("--ssh is '{}', in which a quote does not end", text));
+  if (quote != 0) throw UsageError(fmt::format("--ssh is '{}', which has an unterminated quote", text));
   if (has_word) words.push_back(std::move(word));
   return words;
 }
 
 std::vector<HostEntry> chosen_hosts(const HostChoice& choice) {
-  if (!choice.list.empty() && !choice.file.empty()) throw UsageError("--hosts and --hostfile exclude each other");
+  if (!choice.list.empty() && !choice.file.empty()) throw UsageError("--hosts and --hostfile are mutually exclusive");
   if (!choice.list.empty()) return parse_hosts(choice.list);
   return choice.file.empty() ? std::vector<HostEntry>{} : read_hostfile(choice.file);
 }

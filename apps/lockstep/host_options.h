@@ -32,11 +32,11 @@ struct HostsRun {
 [[nodiscard]] std::vector<HostEntry> chosen_hosts(const HostChoice& choice);
 
 /// Builds the options of run_hosts(). Each host gets its node rank, the rendezvous address (--master-addr, otherwise
-/// the first host) and the environment variables of this process that concern the ranks. Throws: UsageError for options
-/// that contradict the list; DataError if the token file is missing.
+/// the first host) and the environment variables of this process that concern the ranks. Throws: UsageError if options
+/// contradict the list; DataError if the token file is missing.
 [[nodiscard]] HostsOptions hosts_options(const HostChoice& choice, const HostsRun& run);
 
-/// Splits as a shell does, with '...', "..." and \. Throws: UsageError if a quote does not end.
+/// Splits as a shell does, with '...', "..." and \. Throws: UsageError if a quote is unterminated.
 [[nodiscard]] std::vector<std::string> split_words(const std::string& text);
 
 }  // namespace lockstep::apps

@@ -34,7 +34,7 @@ bool has_package(const fs::path& folder) {
   return fs::exists(folder / "cmake/Lockstep/LockstepConfig.cmake", problem);
 }
 
-// True if a CMake package is in a folder that find_package searches below a prefix: lib, lib64, share, and this
+// True if a CMake package is in a folder that find_package searches under a prefix: lib, lib64, share, and this
 // machine's (lib/x86_64-linux-gnu).
 bool is_prefix(const fs::path& prefix) {
   for (const char* folder : {"lib", "lib64", "share"}) {
@@ -60,7 +60,7 @@ std::string python_for(const fs::path& program, const std::optional<std::string>
 fs::path cmake_folder_of(const fs::path& program) {
   fs::path prefix = program.parent_path().parent_path();
   if (is_prefix(prefix)) return prefix;
-  throw ResourceError(fmt::format("no CMake package of Lockstep lies beside {}", program.string()),
+  throw ResourceError(fmt::format("there is no CMake package of Lockstep beside {}", program.string()),
                       "install it: apt install ./liblockstep-dev_*.deb, or cmake --install; a project can also "
                       "add_subdirectory() the sources");
 }

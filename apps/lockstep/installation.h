@@ -15,7 +15,7 @@ namespace lockstep::apps {
 /// whose site-packages contain `program`; otherwise "python3" from PATH.
 [[nodiscard]] std::string python_for(const std::filesystem::path& program, const std::optional<std::string>& chosen);
 
-/// The folder for CMAKE_PREFIX_PATH with which find_package(Lockstep) finds the package installed with `program`.
+/// The folder for CMAKE_PREFIX_PATH that lets find_package(Lockstep) find the package installed with `program`.
 /// Throws: ResourceError if there is no CMake package.
 [[nodiscard]] std::filesystem::path cmake_folder_of(const std::filesystem::path& program);
 

@@ -53,7 +53,7 @@ std::string command_help() {
        .description = "Distributed data-parallel training for C++.",
        .examples = {"lockstep new digits", "lockstep run --nproc-per-node 2 -- ./train --epochs 3",
                     "lockstep train detection:smoke"}},
-      rows, {{"-V, --version", "print the version, and what this build is made of"}, {"-h, --help", cli::kHelp}});
+      rows, {{"-V, --version", "print the version and details of this build"}, {"-h, --help", cli::kHelp}});
 }
 
 /// Prints the versions. The worker, if it is installed, reports libtorch and the kernels.
@@ -66,7 +66,7 @@ int print_version() {
   try {
     return cmd_worker(1, words);
   } catch (const Error& error) {
-    print_to(stdout, "libtorch  not known: {}\n", error.what());
+    print_to(stdout, "libtorch  unknown: {}\n", error.what());
     return 0;
   }
 }

@@ -50,14 +50,14 @@ NodeRange range_of(const std::string& text) {
   const auto count = [&](const std::string& part) {
     const auto number = parse_whole(part, kNodes);
     if (!number) {
-      throw UsageError(fmt::format("--nnodes is '{}'; a number of nodes is {}", text, to_text(kNodes)),
-                       "give N, or MIN:MAX for nodes that come and go: 2:4");
+      throw UsageError(fmt::format("--nnodes is '{}'; the number of nodes must be {}", text, to_text(kNodes)),
+                       "give N, or MIN:MAX if nodes may come and go: 2:4");
     }
     return static_cast<int>(*number);
   };
   const int least = count(text.substr(0, colon));
   const int most = colon == std::string::npos ? least : count(text.substr(colon + 1));
-  if (most < least) throw UsageError(fmt::format("--nnodes is '{}', and {} is less than {}", text, most, least));
+  if (most < least) throw UsageError(fmt::format("--nnodes is '{}', but {} is less than {}", text, most, least));
   return {least, most};
 }
 
@@ -87,7 +87,7 @@ TakeIn take_in_of(const std::string& text) {
   throw UsageError(fmt::format("--take-in is '{}'", text), "give checkpoint or now");
 }
 
-// Applies torchrun's list of KEY=VALUE, of which a single key has an effect here.
+// Applies torchrun's list of KEY=VALUE, of which only one key has an effect here.
 void apply_conf(const std::string& text, AgentOptions& options) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
@@ -96,10 +96,10 @@ void apply_conf(const std::string& text, AgentOptions& options) {
     const std::size_t equals = pair.find('=');
     const auto seconds = parse_whole(equals == std::string::npos ? "" : pair.substr(equals + 1), {.most = 86'400});
     if (pair.substr(0, equals) == "last_call_timeout") {
-      if (!seconds) throw UsageError(fmt::format("--rdzv-conf has '{}'", pair), "give last_call_timeout=SECONDS");
+      if (!seconds) throw UsageError(fmt::format("--rdzv-conf contains '{}'", pair), "give last_call_timeout=SECONDS");
       options.last_call = std::chrono::seconds(*seconds);
     } else {
-      log::note("--rdzv-conf: {} is ignored: of torchrun's settings, last_call_timeout means something here", pair);
+      log::note("--rdzv-conf: {} is ignored: of torchrun's settings, only last_call_timeout has an effect here", pair);
     }
   }
 }
@@ -124,22 +124,22 @@ void apply_wire(const std::string& wire) {
   put_into_environment("LOCKSTEP_WIRE", wire);
 }
 
-// Puts the trusted network into the environment, from which every process of the job reads it.
+// Puts the trusted network into the environment, where every process of the job reads it.
 void trust(const NodeOptions& given, AgentOptions& options) {
   if (given.trust_network.empty() || options.nodes == 1) return;
   const store::TrustedNetwork network(given.trust_network);
   if (!options.token.empty() || env::get("LOCKSTEP_TOKEN")) {
-    throw UsageError("--trust-network beside a secret: with one, only those who know it may join",
-                     "leave one of them out");
+    throw UsageError("--trust-network is given together with a secret: with a secret, only those who know it may join",
+                     "omit one of them");
   }
   if (!network.contains_host(options.master_addr)) {
-    throw UsageError(fmt::format("--trust-network is {}, and the nodes meet at {}, which is elsewhere", network.text(),
+    throw UsageError(fmt::format("--trust-network is {}, but the nodes meet at {}, which is outside it", network.text(),
                                  options.master_addr),
                      "give the network of --master-addr: ip -br address shows those of this machine");
   }
   options.token = network.token();
   put_into_environment("LOCKSTEP_TRUST_NETWORK", network.text());
-  log::warn("this job has no secret: every user of every machine on {} may join it, end it, and run code in it",
+  log::warn("this job has no secret: every user of every machine on {} can join it, end it, and run code in it",
             network.text());
 }
 
@@ -152,7 +152,7 @@ std::string network_around(const std::string& address) {
   }
 }
 
-// The word, quoted for a shell if necessary.
+// The argument, quoted for a shell if necessary.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -223,8 +223,7 @@ void choose_port(NodeOptions& given, AgentOptions& options) {
   const std::uint16_t taken = std::exchange(options.master_port, free_port(options.master_addr));
   given.master_port = options.master_port;
   log::note(
-      "port {} is taken{}: this is a job of its own, at {}:{}. To join a job, type its place: --rdzv-endpoint "
-      "{}:{}",
+      "port {} is taken{}: this is a separate job, at {}:{}. To join a job, give its address: --rdzv-endpoint {}:{}",
       taken, holder.empty() ? "" : " by " + holder, options.master_addr, options.master_port, options.master_addr,
       taken);
 }
@@ -242,7 +241,7 @@ int make_new_token(const std::string& file) {
 void require_token(const AgentOptions& options, const std::vector<std::string>& typed) {
   if (options.nodes == 1 || !options.token.empty() || env::get("LOCKSTEP_TOKEN")) return;
   std::string commands =
-      "make a secret, copy the file to every node, and start every node with it\n          lockstep run --new-token "
+      "create a secret, copy the file to every node, and start every node with it\n          lockstep run --new-token "
       "job.token";
   const bool is_range = options.min_nodes < options.nodes;
   if (is_range) commands += "\n          " + command_of_node(typed, -1);
@@ -252,10 +251,9 @@ void require_token(const AgentOptions& options, const std::vector<std::string>& 
   if (options.nodes > 2 && !is_range)
     commands += fmt::format("\n          and so on, up to node {}", options.nodes - 1);
   throw UsageError(
-      fmt::format(
-          "a run over {} nodes needs a secret: without one, anybody who reaches {}:{} could join it (--rdzv-id is "
-          "not secret)",
-          options.nodes, options.master_addr, options.master_port),
+      fmt::format("a run over {} nodes needs a secret: without one, anybody who can reach {}:{} could join it "
+                  "(--rdzv-id is not secret)",
+                  options.nodes, options.master_addr, options.master_port),
       fmt::format(
           "{}\n          or set LOCKSTEP_TOKEN to the same secret on every node; or, if you trust everybody on that "
           "network, add --trust-network {} on every node",

@@ -34,7 +34,7 @@ struct NodeOptions {
 
 /// Sets the agent's nodes, rendezvous, secret and job name. Puts the TLS files and the wire into this process's
 /// environment for every part of the job. Call it while the process has a single thread. Throws: UsageError; DataError
-/// for a missing token file.
+/// if the token file is missing.
 void apply(const NodeOptions& given, AgentOptions& options);
 
 /// If the user gave no rendezvous endpoint, a job of MIN:MAX nodes takes a free port if the default port is in use, and
@@ -42,10 +42,10 @@ void apply(const NodeOptions& given, AgentOptions& options);
 /// Changes both.
 void choose_port(NodeOptions& given, AgentOptions& options);
 
-/// `lockstep run --new-token [FILE]`: prints a token, or writes it into a new file. Returns the exit code.
+/// `lockstep run --new-token [FILE]`: prints a token, or writes it to a new file. Returns the exit code.
 int make_new_token(const std::string& file);
 
-/// Throws: UsageError if several nodes would meet without a secret, with the commands that make one. `typed`: the
+/// Throws: UsageError if several nodes would meet without a secret; it lists the commands that create one. `typed`: the
 /// command line after "lockstep".
 void require_token(const AgentOptions& options, const std::vector<std::string>& typed);
 

@@ -9,11 +9,12 @@
 
 namespace lockstep::apps {
 
-/// Returns true if a page can be served at `word`: "8080", "127.0.0.1:8080", "[::1]:0"; not "captcha:digits".
+/// Returns true if a page can be served at the address `word`: "8080", "127.0.0.1:8080", "[::1]:0"; not
+/// "captcha:digits".
 [[nodiscard]] bool is_page_address(const std::string& word);
 
 /// Takes --dashboard, --dashboard=ADDRESS or --dashboard ADDRESS out of `words`, up to "--". Returns the address to
-/// listen at; "0" if the option has no address; nothing without the option. Throws: UsageError for a wrong address.
+/// listen on; "0" if the option has no address; nothing without the option. Throws: UsageError for an invalid address.
 [[nodiscard]] std::optional<std::string> take_dashboard(std::vector<std::string>& words);
 
 /// Starts lockstep-dashboard for `folder`, which may still be missing. The dashboard prints its address, has the lowest

@@ -40,7 +40,7 @@ bool is_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// True for names that training itself gives: "captcha-20261121-093000", not "captcha-digits-20261121-093000".
+// True for names that training itself chooses: "captcha-20261121-093000", not "captcha-digits-20261121-093000".
 bool is_default_name(std::string_view folder, std::string_view name) {
   return folder != name && without_time_stamp(folder) == name;
 }
@@ -89,8 +89,8 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
       "give auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
   if (is_folder(files, where)) return run_of(files, where);
   if (files.exists(where)) {
-    throw DataError(fmt::format("--resume {}: this is a file, not a checkpoint: it has no state of a training", where),
-                    fmt::format("a new run starts from its weights: --init-from {}, in short -t", where));
+    throw DataError(fmt::format("--resume {}: this is a file, not a checkpoint: it has no training state", where),
+                    fmt::format("to start a new run from its weights: --init-from {}, or -t for short", where));
   }
   const auto colon = where.rfind(':');
   if (colon != std::string::npos && is_folder(files, where.substr(0, colon))) {
@@ -101,10 +101,10 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
       kWays);
 }
 
-// The time that killed ranks may need to end.
+// The time that killed ranks may need to exit.
 constexpr auto kPatience = std::chrono::seconds(3);
 
-// Takes a shared lock and releases it at once. Shared, so that two processes that only check do not collide.
+// Takes a shared lock and releases it immediately. Shared, so that two processes that only check do not collide.
 void require_free(const fs::path& folder) {
   const fs::path path = folder / ".lock";
   const UniqueFd lock = try_open_regular_file(path);
@@ -116,7 +116,7 @@ void require_free(const fs::path& folder) {
   const std::string holder = FileSystem::system().read(path, 4096);
   throw UsageError(fmt::format("another process{} is training in {}",
                                holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
-                   "wait until it ends, or choose another --run-dir");
+                   "wait until it exits, or choose another --run-dir");
 }
 
 void require_writable(const fs::path& folder) {
@@ -145,7 +145,7 @@ RunChoice run_from_path(const RunRequest& request, FileSystem& files) {
   return choice;
 }
 
-/// Leaves a URL to rank 0, which fetches it: without libtorch this program cannot read checkpoints.
+/// Leaves a URL for rank 0 to fetch: without libtorch this program cannot read checkpoints.
 RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
   if (!request.resume.starts_with("http://") && !request.resume.starts_with("https://")) {
     throw UsageError(fmt::format("--resume {}: only http:// and https:// URLs can be fetched", request.resume),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the run folder of `lockstep train` and the checkpoint from which it resumes, before any rank starts, because
-// the agent writes its logs into that folder.
+// the agent writes its logs to that folder.
 #pragma once
 
 #include <filesystem>
@@ -36,8 +36,8 @@ struct RunChoice {
 /// True if both paths name the same folder, which may be missing.
 [[nodiscard]] bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Creates the run folder, and refuses a folder in which no rank could train with one error, instead of an error per
-/// rank. Another run may still begin before the ranks start: RunFolder (module train) checks again.
+/// Creates the run folder. If no rank could train in it, reports one error instead of one per rank. Another run may
+/// still begin before the ranks start: RunFolder (module train) checks again.
 /// Throws: UsageError naming another process that trains in it; IoError if it cannot be written.
 void require_usable(const std::filesystem::path& run_dir);
 

@@ -50,7 +50,7 @@ Words worker_command(const std::string& verb, const Words& arguments) {
 }
 
 // Returns OpenBLAS's number of threads in a process: the first of these variables that is a number, otherwise one
-// thread for each processor.
+// thread per processor.
 int blas_threads(bool one_by_default) {
   constexpr int kMost = 128;
   for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
@@ -60,7 +60,7 @@ int blas_threads(bool one_by_default) {
   return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
 }
 
-// Requires the address space that the worker's libraries take before main(). If OpenBLAS has no room for a thread's
+// Requires the address space that the worker's libraries reserve before main(). If OpenBLAS has no room for a thread's
 // buffer, it retries forever, and an exception there cannot be caught.
 void require_address_space(int threads) {
   constexpr std::uint64_t kLibraries = 640'000'000;
@@ -75,7 +75,7 @@ void require_address_space(int threads) {
       "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
-// Executes the worker in this process, so that exit code and signals are the worker's.
+// Executes the worker in this process, so that the exit code and signals are the worker's.
 int execute(const std::string& verb, const Words& arguments) {
   require_address_space(blas_threads(false));
   Words command = worker_command(verb, arguments);
@@ -86,7 +86,7 @@ int execute(const std::string& verb, const Words& arguments) {
   const int error = errno;
   if (is_shortage(error)) throw shortage_error(fmt::format("execute {}", command[0]), error);
   throw ResourceError(fmt::format("cannot execute {}: {}", command[0], std::strerror(error)),
-                      "build lockstep-worker, or install it into the folder of lockstep");
+                      "build lockstep-worker, or install it in the same folder as lockstep");
 }
 
 // Applies --quiet and --log-level, which every verb has, and removes them before the verb reads its own options.
@@ -119,29 +119,29 @@ std::string config_file(const Words& arguments) {
   return take_option(copy, "config").value_or("");
 }
 
-// The word that names the recipe; without one, the file of --config.
+// The argument that names the recipe; without one, the file of --config.
 std::string recipe_or_file(const Words& arguments) {
   const std::string word = recipe_word(arguments);
   const std::string file = word.empty() ? config_file(arguments) : word;
   return file.empty() ? "run" : file;
 }
 
-// True for a recipe's name and nothing else. One process is enough for the error that the recipe has no data.
+// True for a recipe's name and nothing else. One process is enough to report that the recipe has no data.
 bool is_bare_recipe(const Words& arguments) {
   const std::string& what = arguments.front();
   return arguments.size() == 1 && what.find(':') == std::string::npos && !what.ends_with(".yml") &&
          !what.ends_with(".yaml");
 }
 
-// True if the command line gives the process its rank: the process then has no launcher and does not launch others.
+// True if the command line gives the process its rank: it then has no launcher and does not launch others.
 bool is_rank_by_address(const Words& arguments) {
   Words copy = arguments;
   const std::string url = take_option(copy, "dist-url").value_or("");
   return !url.empty() && !url.starts_with("env://");
 }
 
-// Under srun, mpirun or the training operator of Kubernetes with one task for each node, --nnodes makes the task a
-// launcher; otherwise it is a rank.
+// Under srun, mpirun or the training operator of Kubernetes with one task per node, --nnodes makes the task a launcher;
+// otherwise it is a rank.
 bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
 }
@@ -152,7 +152,7 @@ std::string run_name(const std::string& what) {
   return what.substr(0, what.find(':'));
 }
 
-// Decides the run folder and the checkpoint to resume from for all ranks. Returns the folder.
+// Chooses the run folder and the checkpoint to resume from for all ranks. Returns the folder.
 fs::path choose_run_dir(Words& arguments) {
   const std::string what = recipe_or_file(arguments);
   RunRequest request{.name = run_name(what),
@@ -176,9 +176,9 @@ fs::path logs_of_another_node(const Words& arguments) {
   return run_dir ? fs::path(*run_dir) / "logs" : fs::path();
 }
 
-// The number of replicas in the settings; 0 if there is none, or if the settings are wrong, which a rank reports.
+// The number of replicas in the settings; 0 if there is none, or if the settings are invalid, which a rank reports.
 std::int64_t replicas_of(const Words& arguments) {
-  constexpr auto kTimeToCount = std::chrono::seconds(60);  // libtorch's libraries for GPUs may come from a slow disk
+  constexpr auto kTimeToCount = std::chrono::seconds(60);  // libtorch's GPU libraries may be on a slow disk
   Words command = worker_command("train", arguments);
   command.insert(std::find(command.begin(), command.end(), "--"), "--count-replicas");
   std::string out = run_child(std::move(command), kTimeToCount).out;
@@ -197,7 +197,7 @@ int restart_budget(const std::optional<std::string>& given) {
   return given ? static_cast<int>(whole_number("--max-restarts", *given, {})) : kTrainRestarts;
 }
 
-// Ranks that are asked to end save the run first. Slurm's own limit (KillWait) is 30 s.
+// Ranks asked to end save the run first. Slurm's own limit (KillWait) is 30 s.
 constexpr auto kTimeToSave = std::chrono::seconds(30);
 
 struct Launch {
@@ -245,7 +245,7 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
       value = *(at + 1);
       arguments.erase(at, at + 2);
     }
-    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "leave it out, or give one");
+    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "omit it, or give one");
   }
   return value;
 }
@@ -265,7 +265,7 @@ int cmd_train(int argc, char** argv) {
   AgentOptions nodes;
   apply(setup.node, nodes);
   if (arguments.empty()) {
-    throw UsageError("lockstep train: no recipe and no settings file is given",
+    throw UsageError("lockstep train: no recipe or settings file was given",
                      "give one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
   }
   require_token(nodes, typed);
@@ -309,9 +309,9 @@ int cmd_worker(int argc, char** argv) {
   const int processes = count ? resolve_process_count(*count).count : 1;
   const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
   if (processes > 1 && !is_for_ranks) {
-    throw UsageError(fmt::format("lockstep {} runs in one process, and --nproc-per-node is {}",
+    throw UsageError(fmt::format("lockstep {} runs in one process, but --nproc-per-node is {}",
                                  verb == "kernels" ? "doctor kernels" : verb, processes),
-                     "leave out --nproc-per-node");
+                     "omit --nproc-per-node");
   }
   if (verb == "bench" && !arguments.empty() && arguments[0] == "startup") {
     return bench_startup(worker_path().string(), processes, {arguments.begin() + 1, arguments.end()});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs that compute: `lockstep`, which starts fast without libtorch, launches one or more processes of
-// lockstep-worker, which is beside it.
+// lockstep-worker, from the same folder.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace lockstep::apps {
 
-/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last occurrence counts. Words after
-/// "--" stay. Throws: UsageError if the value is missing or empty.
+/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last occurrence counts. Arguments
+/// after "--" are kept. Throws: UsageError if the value is missing or empty.
 [[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
 
 /// `lockstep train`: runs ranks of lockstep-worker under the agent, with their logs in the run folder.

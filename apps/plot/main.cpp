@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep plot`: the curves of runs in the terminal, as a picture or as a table. The program lockstep executes it.
+// `lockstep plot`: the curves of runs in the terminal, as an image or as a table. The program lockstep executes it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ CLI::Validator share() {
   return CLI::Validator(
       [](std::string& word) {
         const auto value = text::parse_number(word);
-        return value && *value >= 0 && *value < 1 ? "" : word + " is no number from 0 to below 1";
+        return value && *value >= 0 && *value < 1 ? "" : word + " is not a number from 0 to below 1";
       },
       "");
 }
@@ -41,16 +41,16 @@ CLI::Validator share() {
 bool parse(Arguments& arguments, const std::vector<std::string>& words) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep plot",
-                     .description = "Draw the curves of runs, which may still go on: loss, metrics, learning rate and "
-                                    "images/s. Without --out and --csv they are drawn in the terminal.",
+                     .description = "Draw the curves of runs, finished or in progress: loss, metrics, learning rate "
+                                    "and images/s. Without --out and --csv they are drawn in the terminal.",
                      .examples = {"lockstep plot runs/first", "lockstep plot runs/first runs/second --out curves.png",
                                   "lockstep plot runs/first --csv curves.csv"}});
-  app.add_option("RUN_DIR", arguments.runs, "the folders of runs, or of their log.jsonl")->required();
-  app.add_option("--out", arguments.out, "a picture to write; its name ends with .png or .svg")->type_name("FILE");
-  app.add_option("--csv", arguments.csv, "a table to write: one row for each logged step and each epoch")
+  app.add_option("RUN_DIR", arguments.runs, "run folders, or their log.jsonl files")->required();
+  app.add_option("--out", arguments.out, "image file to write, .png or .svg")->type_name("FILE");
+  app.add_option("--csv", arguments.csv, "CSV file to write: one row for each logged step and each epoch")
       ->type_name("FILE");
   cli::add_number(app, "--smooth", arguments.smooth,
-                  "how much of the past is in each point of loss and speed, as TensorBoard smooths: 0 is nothing")
+                  "smoothing of loss and speed as in TensorBoard: the share of past values in each point; 0: none")
       ->type_name("SHARE")
       ->check(share());
   return cli::parse(app, words);
@@ -67,7 +67,7 @@ std::vector<view::RunCurves> read_runs(const std::vector<std::string>& words) {
     runs.push_back(view::read_run_curves(folder_of(word)));
     const auto damaged = runs.back().damaged;
     if (damaged == 0) continue;
-    log::note("{}: {} {} no JSON object, and {} left out", word, damaged, damaged == 1 ? "line is" : "lines are",
+    log::note("{}: {} {} not a JSON object, and {} skipped", word, damaged, damaged == 1 ? "line is" : "lines are",
               damaged == 1 ? "is" : "are");
   }
   return runs;

@@ -80,7 +80,7 @@ struct Letters {
   bool bold = false;
 };
 
-/// A sheet on which to draw the few shapes that a chart needs.
+/// A sheet on which to draw the few shapes a chart needs.
 class Sheet {
  public:
   explicit Sheet(cairo_t* cairo) : cairo_(cairo) {}
@@ -284,7 +284,7 @@ void draw_sheet(cairo_t* cairo, const std::vector<Chart>& charts) {
 
 void require_drawn(cairo_status_t status) {
   if (status == CAIRO_STATUS_SUCCESS) return;
-  throw ResourceError(fmt::format("the picture cannot be drawn: {}", cairo_status_to_string(status)));
+  throw ResourceError(fmt::format("the image cannot be drawn: {}", cairo_status_to_string(status)));
 }
 
 std::string svg_of(const std::vector<Chart>& charts, const Layout& layout) {
@@ -324,7 +324,7 @@ void take_own_fonts() {
 void require_picture(const std::filesystem::path& file) {
   const std::string ending = file.extension().string();
   if (ending == ".png" || ending == ".svg") return;
-  throw UsageError(fmt::format("--out {}: the name of a picture ends with .png or .svg", file.string()),
+  throw UsageError(fmt::format("--out {}: the name of an image file must end with .png or .svg", file.string()),
                    "--out curves.png");
 }
 

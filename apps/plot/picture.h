@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws charts as a picture with cairo. Module view chooses their contents.
+// Draws charts as an image with cairo. Module view chooses their contents.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers many short commands, such as --help, in one process, because libtorch takes half a second to load. The build
-// asks for the texts of man pages and completion (scripts/build/command_help.py), and tests ask for a verb's errors.
+// uses it for man pages and completions (scripts/build/command_help.py), and tests use it for a verb's errors.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace lockstep::worker {
 
-/// Runs each line of stdin in a fork of this process. A line has the working folder, then the arguments, separated by
-/// tabs. After each answer, stdout gets a form feed and the exit code. Returns 0 when stdin ends.
+/// Runs each line of stdin in a fork of this process. A line holds the working folder and the arguments, separated by
+/// tabs. After each output, a form feed and the exit code follow on stdout. Returns 0 when stdin ends.
 int answer_all(const std::function<int(const std::vector<std::string>&)>& run);
 
 }  // namespace lockstep::worker

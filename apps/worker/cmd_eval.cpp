@@ -38,14 +38,15 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
   app.add_option("--pictures", eval.request.pictures, "draw the worst and the best samples into this folder")
       ->type_name("FOLDER");
   app.add_option("--results", eval.request.results,
-                 "write metrics.json and what the recipe adds (COCO's results in detections.json, captions.json) into "
-                 "this folder")
+                 "write metrics.json and the recipe's own results (COCO results in detections.json, captions.json) "
+                 "into this folder")
       ->type_name("FOLDER");
   app.add_option("--onnx", eval.request.onnx,
-                 "compute the network from this file of `lockstep checkpoint export`, with ONNX Runtime")
+                 "run the network from this file of `lockstep checkpoint export`, with ONNX Runtime")
       ->type_name("FILE");
-  app.add_option("--runtime", eval.request.runtime,
-                 "for --onnx: the Python or Node that has ONNX Runtime (default: python3, else node, if it has one)")
+  app.add_option(
+         "--runtime", eval.request.runtime,
+         "for --onnx: the Python or Node that has ONNX Runtime (default: python3 or node, the first that has it)")
       ->type_name("PROGRAM");
   app.add_flag("--json", eval.request.json, "print one JSON object instead of text");
   cli::describe_processes(app);

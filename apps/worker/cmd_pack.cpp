@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep pack`: packs a data set in any layout that open_source() knows into one file; --check verifies one.
+// `lockstep pack`: packs a data set in any layout that open_source() supports into one file; --check verifies one.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -85,7 +85,7 @@ void print_report(const PackReport& report, const std::string& out, double secon
   print_to(stdout, "{} samples in {} ({}, {})\n", text::thousands(report.samples), out, text::bytes(report.bytes),
            text::duration(seconds));
   if (report.bad.empty()) return;
-  print_to(stdout, "{} left out:\n", report.bad.size());
+  print_to(stdout, "{} skipped:\n", report.bad.size());
   for (const std::string& why : report.bad) cli::print(fmt::format("  {}\n", why));
 }
 
@@ -118,14 +118,14 @@ void add_input_options(CLI::App& app, PackWords& words) {
   constexpr const char* kGroup = "Input";
   app.add_option("INPUT", words.input,
                  "a folder of images, a folder per class, a list, a COCO .json, a VOC folder, tar shards or IDX files");
-  app.add_option("--type", words.type, "what INPUT is")->type_name(cli::kSourceKinds)->group(kGroup);
-  app.add_option("--images", words.images, "the folder of the images that a list or a COCO .json names")
+  app.add_option("--type", words.type, "the layout of INPUT")->type_name(cli::kSourceKinds)->group(kGroup);
+  app.add_option("--images", words.images, "the folder with the images that a list or a COCO .json names")
       ->type_name("FOLDER")
       ->group(kGroup);
   app.add_option("--split", words.split, "for VOC, a list in ImageSets/Main; for IDX, the start of the file names")
       ->type_name("NAME")
       ->group(kGroup);
-  app.add_flag("--lenient", words.lenient, "leave out entries with bad boxes or unknown images, and count them")
+  app.add_flag("--lenient", words.lenient, "skip entries with bad boxes or unknown images, and count them")
       ->group(kGroup);
   app.add_flag("--allow-outside", words.allow_outside, cli::kAllowOutside)->group(kGroup);
   app.add_option("--max-pixels", words.max_pixels, cli::kMaxPixels)
@@ -141,20 +141,20 @@ void add_output_options(CLI::App& app, PackWords& words, PackOptions& options) {
   app.add_option("--format", words.format, "tar writes shards that WebDataset reads")
       ->type_name("packed|tar")
       ->group(kGroup);
-  app.add_option("--shard-size", words.shard_size, "with --format tar, the bytes in a shard, such as 500M")
+  app.add_option("--shard-size", words.shard_size, "with --format tar, the size of a shard, such as 500M")
       ->type_name("SIZE")
       ->default_str("one shard for all")
       ->group(kGroup);
   app.add_flag("--encoded", options.packed.encoded, "keep the bytes of the files instead of decoded pixels")
       ->group(kGroup);
   app.add_flag("--gray", words.gray, "decode to one channel")->group(kGroup);
-  app.add_flag("--skip-bad", options.skip_bad, "leave out images that cannot be read, and list them")->group(kGroup);
+  app.add_flag("--skip-bad", options.skip_bad, "skip images that cannot be read, and list them")->group(kGroup);
   app.add_option("--max-side", options.packed.max_side, "shrink larger images until their longer side has N pixels")
       ->check(cli::whole({0, 65536}))
       ->type_name("N")
       ->default_str("as they are")
       ->group(kGroup);
-  app.add_option("--workers", options.workers, "threads that decode")
+  app.add_option("--workers", options.workers, "decoder threads")
       ->check(cli::whole({0, 4096}))
       ->type_name("N")
       ->group(kGroup);
@@ -168,13 +168,13 @@ int cmd_pack(const Arguments& arguments) {
   PackWords words;
   PackOptions options;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep pack",
-                     .description = "Pack a data set into one file, with every image decoded once and for all.\n\nThe "
-                                    "file also holds labels, boxes, masks and captions, and is read by mapping it "
-                                    "into memory.",
-                     .examples = {"lockstep pack data/bccd --split train --out bccd.pack",
-                                  "lockstep pack annotations.json --images val2017 --max-side 512 --out coco.pack",
-                                  "lockstep pack --check bccd.pack"}});
+  cli::prepare(app,
+               {.name = "lockstep pack",
+                .description = "Pack a data set into one file, with every image decoded once and for all.\n\nThe file "
+                               "also holds labels, boxes, masks and captions, and is memory-mapped for reading.",
+                .examples = {"lockstep pack data/bccd --split train --out bccd.pack",
+                             "lockstep pack annotations.json --images val2017 --max-side 512 --out coco.pack",
+                             "lockstep pack --check bccd.pack"}});
   add_input_options(app, words);
   add_output_options(app, words, options);
   if (!cli::parse(app, arguments)) return 0;

@@ -37,34 +37,35 @@ struct PredictArguments {
 
 bool parse(PredictArguments& predict, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep predict",
-                .description = "Run a trained model on files, and print a line with its answer for each.\n\nThe figure "
-                               "at the end of a line is the confidence: that of the least sure letter or box, or "
-                               "the mean over pixels or words.",
-                .examples = {"lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png",
-                             "lockstep predict detection --checkpoint runs/scenes data/test --pictures drawn",
-                             "lockstep predict detection --checkpoint runs/scenes video --threshold 0.3 --json"}});
+  cli::prepare(
+      app,
+      {.name = "lockstep predict",
+       .description =
+           "Run a trained model on files, and print a line with its prediction for each.\n\nThe number at the end of a "
+           "line is the confidence: that of the least certain character or box, or the mean over pixels or words.",
+       .examples = {"lockstep predict captcha --checkpoint runs/digits data/test/0042_17.png",
+                    "lockstep predict detection --checkpoint runs/scenes data/test --pictures drawn",
+                    "lockstep predict detection --checkpoint runs/scenes video --threshold 0.3 --json"}});
   app.add_option("RECIPE", predict.recipe, kTrainedHelp)->required();
-  app.add_option("FILE", predict.files, "the files to read, or folders of images, in the order of their numbers")
+  app.add_option("FILE", predict.files, "the files to read, or folders of images, which are read in numeric order")
       ->required();
   app.add_option("--checkpoint", predict.checkpoint, kCheckpointHelp)->required()->type_name("PATH");
   app.add_option("--set", predict.sets, kOtherSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  app.add_option("--pictures", predict.pictures, "draw what was found into this folder, as one PNG per file")
+  app.add_option("--pictures", predict.pictures, "draw the predictions into this folder, one PNG per file")
       ->type_name("FOLDER");
   app.add_flag("--json", predict.json,
-               "print one JSON object per line instead of text; of detections with all boxes (x1, y1, x2, y2 in "
+               "print one JSON object per line instead of text; for detections, with all boxes (x1, y1, x2, y2 in "
                "pixels), scores, labels and names");
-  cli::add_number(app, "--threshold", predict.options.threshold, "the least confidence of what is found, 0 .. 1")
+  cli::add_number(app, "--threshold", predict.options.threshold, "the minimum confidence of a prediction, 0 .. 1")
       ->type_name("SCORE")
       ->default_str("the recipe's, 0.5");
-  app.add_option("--batch-size", predict.options.batch_size, "how many files the model sees at once, if it can")
+  app.add_option("--batch-size", predict.options.batch_size, "how many files the model processes at once, if it can")
       ->check(cli::whole({1, 100'000}))
       ->type_name("N");
   app.add_option("--workers", predict.options.workers, "threads that load files ahead; 0: none")
       ->check(cli::whole({0, 1024}))
       ->type_name("N");
-  app.add_option("-d,--device", predict.join.device, "where the model computes")
+  app.add_option("-d,--device", predict.join.device, "the device that runs the model")
       ->type_name("auto|cpu|cuda")
       ->default_str("auto");
   return cli::parse(app, arguments);
@@ -85,7 +86,7 @@ void print(const Prediction& prediction, bool json) {
   }
 }
 
-// The pictures in the folder itself, or below it if it has none. Throws: DataError if there are no pictures.
+// The images in the folder itself, or below it if it has none. Throws: DataError if there are no images.
 std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& folder) {
   try {
     return ImageFiles(folder).files();
@@ -94,7 +95,8 @@ std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& fold
   }
 }
 
-// The files of the arguments. A folder means its pictures in natural order: frame 9 of a film comes before frame 10.
+// The files that the arguments name. A folder means its images in natural order: frame 9 of a film comes before frame
+// 10.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& words) {
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {

@@ -77,9 +77,9 @@ cli::CommandText help() {
                        "lockstep train captcha:digits --nnodes 2 --node-rank 0 --token-file job.token --master-addr "
                        "10.0.0.1 --set data.train=data/train"},
           .lists = {recipe_list()},
-          .notes = {"A setting can be given as an option, too: --epochs 5 is --set epochs=5. `lockstep inspect config "
-                    "RECIPE` shows all settings of a recipe. Options of the program that a recipe re-creates, such as "
-                    "--use-amp, are understood as well."}};
+          .notes = {"A setting can also be given as an option: --epochs 5 means --set epochs=5. `lockstep inspect "
+                    "config RECIPE` shows all settings of a recipe. The options of a recipe's original implementation, "
+                    "such as --use-amp, work as well."}};
 }
 
 // Converts an option with a setting's name to --set, at the same position.
@@ -116,7 +116,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("RECIPE", train.what, kRecipeHelp)->required(file_word(arguments).empty());
   app.add_option("-c,--config", train.file);
   app.add_option("--set", train.sets)->allow_extra_args(false);
-  std::vector<std::string> updates;  // converted to --set before; here for the help
+  std::vector<std::string> updates;  // already converted to --set; here only for the help
   app.add_option("-u,--update", updates);
   // For `lockstep`, which does not read settings itself and must not start more processes than have work.
   app.add_flag("--count-replicas", train.count_replicas)->group("");
@@ -131,7 +131,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   return true;
 }
 
-// True if only the recipe's name was given, and the recipe has a text on getting started.
+// True if only the recipe's name was given, and the recipe has a getting-started text.
 bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
   return train.sets.empty() && settings.config().data.train.empty() && !settings.recipe().getting_started().empty();
 }
@@ -149,8 +149,7 @@ bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
 void take_snapshot(TrainArguments& train, const Settings& settings) {
   const std::filesystem::path weights = settings.recipe().experiment(settings.config(), train.resume()).snapshot;
   if (weights.empty()) return;
-  log::note("--resume {}: {} has weights alone; the run begins with them, at epoch 0", train.resume(),
-            weights.string());
+  log::note("--resume {}: {} has only weights; the run starts from them, at epoch 0", train.resume(), weights.string());
   train.given["--init-from"] = weights.string();
   train.given["--resume"] = "none";
 }
@@ -239,7 +238,7 @@ int run(TrainArguments& train, Settings& settings) {
   });
 }
 
-/// Removes the folder that `lockstep train` made for a new run, if it stayed empty.
+/// Removes the folder that `lockstep train` created for a new run, if it stayed empty.
 class UnusedFolder {
  public:
   explicit UnusedFolder(const Arguments& arguments) {

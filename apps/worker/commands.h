@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs of lockstep-worker, which `lockstep` executes because they compute with libtorch. Each takes the arguments
 // after the verb. cmd_kernels is `lockstep doctor kernels`. The other groups are the verbs of `lockstep checkpoint`
-// that make or remove files, and the sets of `lockstep generate`.
+// that create or remove files, and the data sets of `lockstep generate`.
 #pragma once
 
 #include <string>

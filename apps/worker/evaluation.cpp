@@ -131,7 +131,7 @@ std::vector<std::string> data_settings(const Settings& settings) {
     if (!field.key.starts_with("data.") || field.origin == "default") continue;
     sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
-  // If the test set is a part of data.train, the checkpoint names the folder that it was in.
+  // If the test set is part of data.train, the checkpoint names the folder that it was in.
   if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
   return sets;
 }
@@ -206,7 +206,7 @@ void evaluate_finally(Job& job, const Settings& settings, const TrainResult& res
   if (sets.empty()) return;
   const bool best = settings.config().has_evaluations();
   if (!see_all(job, result.run_dir / "checkpoints")) {
-    if (job.is_main()) log::note("the final test is left out: not every rank sees {}", result.run_dir.string());
+    if (job.is_main()) log::note("the final test is skipped: not every rank sees {}", result.run_dir.string());
     return;
   }
   const Trained trained = [&] {

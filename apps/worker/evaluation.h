@@ -21,8 +21,8 @@ struct EvaluationRequest {
   std::string runtime = {};     ///< Python or Node for the exported file; empty: one that has ONNX Runtime
   std::int64_t batch_size = 0;  ///< samples; 0: the settings' batch size
   bool json = false;            ///< true: prints one JSON object instead of text
-  /// The epoch, from 1, whose weights get a final test; the names of results have its number and "test". 0: no final
-  /// test.
+  /// The epoch, from 1, whose weights get a final test; the result files have its number and "test" in their names. 0:
+  /// no final test.
   std::int64_t final_after = 0;
 };
 
@@ -32,14 +32,14 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
 
 /// `lockstep train ... --test-only`: only the evaluation at the end of a run.
 struct TestOnly {
-  std::string run_dir;     ///< run folder, whose folder `eval` gets the results; empty: the run of `checkpoint`
+  std::string run_dir;     ///< run folder; results go into its folder `eval`; empty: the run of `checkpoint`
   std::string checkpoint;  ///< --resume: a checkpoint with its own settings, or a file of weights
   std::string weights;     ///< --init-from
   bool may_be_partial = false;
 };
 
-/// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings except for given
-/// data settings; a file of weights gets all given settings.
+/// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings except for the data
+/// settings that are given; a file of weights gets all given settings.
 /// Collective: yes. Throws: UsageError if no checkpoint or no data set is given; the errors of evaluate_trained().
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 

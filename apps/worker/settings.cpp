@@ -55,7 +55,7 @@ ConfigTree open_file(const std::string& file, const Recipe& recipe) {
   ConfigTree tree = ConfigTree::from_file(file);
   const auto named = tree.values().find("recipe");
   if (named == tree.values().end() || named->second.yaml == recipe.name()) return tree;
-  throw UsageError(fmt::format("{}: the file is for the recipe {}, and {} is named", named->second.origin,
+  throw UsageError(fmt::format("{}: the file is for the recipe {}, but {} is named", named->second.origin,
                                named->second.yaml, recipe.name()),
                    "leave one of them out");
 }

@@ -17,7 +17,7 @@ class Settings {
   /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names the recipe.
   /// `sets`: a.b=c each, of --set; the last value of a name wins. `file`: the file of -c, which is applied over a
   /// recipe or preset and need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown
-  /// key or a wrong value; DataError for a missing file.
+  /// key or an invalid value; DataError for a missing file.
   Settings(const std::string& what, const std::vector<std::string>& sets, const std::string& file = "");
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;

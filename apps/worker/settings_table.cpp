@@ -15,7 +15,7 @@ namespace {
 
 struct ResumeWords {
   const char* word;
-  const char* text;  ///< text for the tables' column "at resume"
+  const char* text;  ///< text for the tables' column "on resume"
 };
 
 ResumeWords words_of(OnResume resume) {
@@ -117,7 +117,7 @@ SettingRows chosen_settings(const ConfigFields& fields, const std::vector<std::s
 }
 
 std::string markdown_of(const SettingRows& rows, bool rules) {
-  std::string table = rules ? "| key | at resume | on the hosts of a run | `lockstep tune` |\n|---|---|---|---|\n"
+  std::string table = rules ? "| key | on resume | on the hosts of a run | `lockstep tune` |\n|---|---|---|---|\n"
                             : "| key | default | values | meaning |\n|---|---|---|---|\n";
   for (const auto& field : rows) {
     table +=

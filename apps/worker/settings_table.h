@@ -20,7 +20,7 @@ namespace lockstep::worker {
 
 using SettingRows = std::vector<ConfigFields::Field>;
 
-/// The rows that the words select: "epochs", "checkpoint.*", @free (may change at resume), @host (may differ between
+/// The rows that the words select: "epochs", "checkpoint.*", @free (may change on resume), @host (may differ between
 /// the hosts of a run), @tune (tried by `lockstep tune`). Without words it returns all rows.
 /// Throws: UsageError for a word that does not select a setting.
 [[nodiscard]] SettingRows chosen_settings(const ConfigFields& fields, const std::vector<std::string>& words);

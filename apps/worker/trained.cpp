@@ -114,8 +114,9 @@ TorchValue origin_file_of(const std::string& checkpoint, const std::string& stat
   const auto model = trained.task->make_model();
   auto file = trained.task->origin_file(model_states_of(opened.checkpoint, *model, state));
   if (file) return std::move(*file);
-  throw UsageError(fmt::format("the network of {} ({}) is that of no other program", trained.path, trained.recipe),
-                   "leave out --as-origin: the file has the names of this program");
+  throw UsageError(
+      fmt::format("the network of {} ({}) has no original implementation to match", trained.path, trained.recipe),
+      "leave out --as-origin: the file has the names of this program");
 }
 
 Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {

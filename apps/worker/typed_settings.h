@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings given as options beside a verb's own options: --epochs 5, --batchsize 4, -u a=b c=d.
+// Settings given as options in addition to a verb's own options: --epochs 5, --batchsize 4, -u a=b c=d.
 #pragma once
 
 #include <CLI/CLI.hpp>

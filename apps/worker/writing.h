@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The display of every `lockstep generate` while it writes: a progress bar, and at the end the time.
+// The display of every `lockstep generate` while it writes: a progress bar, and at the end the elapsed time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr const char* kSeedOfSetHelp =
     "the seed; the same seed gives the same bytes, so a test set needs another one";
 inline constexpr const char* kNewFolderHelp = "the folder to write, which must be new or empty";
 
-/// Adds --out, --count and --seed, the options of every verb that draws pictures.
+/// Adds --out, --count and --seed, the options of every verb that draws images.
 template <class Options>
 void add_set_options(CLI::App& app, Options& options, std::string& out, const char* folder_help,
                      const char* seed_help) {

@@ -1,4 +1,4 @@
-// Two processes find each other, add up a tensor, and print their values.
+// Two processes find each other, sum a tensor, and print their values.
 #include <lockstep/lockstep.h>
 
 int train(lockstep::Job& job) {
@@ -6,7 +6,7 @@ int train(lockstep::Job& job) {
   fmt::print("rank {} of {} has {}\n", job.rank(), job.world_size(), own[0].item<double>());
   job.group().all_reduce(own).wait();                                      // in place; the default operation is the sum
   job.barrier();                                                           // only so that the lines above come first
-  job.print("every rank has {} after all_reduce", own[0].item<double>());  // rank 0 alone prints
+  job.print("every rank has {} after all_reduce", own[0].item<double>());  // only rank 0 prints
   return 0;
 }
 

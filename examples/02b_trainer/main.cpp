@@ -1,4 +1,4 @@
-// The digits of 02_own_model with the Trainer: the program defines the task, and Lockstep brings the loop.
+// The digits of 02_own_model with the Trainer: the program defines the task, and Lockstep provides the loop.
 #include <lockstep/lockstep.h>
 
 #include "../digits.h"

@@ -1,4 +1,4 @@
-// Measures time and memory of a step: with mixed precision or without, with a whole batch or in parts.
+// Measures a step's time and memory: with mixed precision or without, with a whole batch or in parts.
 #include <lockstep/lockstep.h>
 #include <lockstep/tensor/device_memory.h>
 

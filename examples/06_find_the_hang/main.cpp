@@ -1,4 +1,4 @@
-// Three ways in which one rank makes the others wait: it skips a collective, works too long, or is frozen.
+// Three ways in which one rank makes the others wait: it skips a collective, works for too long, or is frozen.
 #include <lockstep/lockstep.h>
 
 #include <chrono>
@@ -31,7 +31,7 @@ int train(lockstep::Job& job, const std::string& fault) {
     optimizer.zero_grad();
   }
   job.barrier();
-  job.print("{} steps, and no rank waited in vain", optimizer.steps());
+  job.print("{} steps, and no rank hung", optimizer.steps());
   return 0;
 }
 

@@ -1,11 +1,11 @@
-// Hooks that change the gradients on their way: bytes, time and loss of a training with each.
+// Hooks that change how gradients are sent: bytes, time and loss of a training run with each.
 #include <lockstep/base/trace.h>
 #include <lockstep/lockstep.h>
 #include <lockstep/parallel/power_sgd.h>
 
 #include "../digits.h"
 
-// Adds up the bytes of this rank's all-reduces.
+// Sums the bytes of this rank's all-reduces.
 struct ByteCounter : lockstep::trace::Sink {
   void begin(const lockstep::trace::Event& event) noexcept override {
     if (event.name == "all_reduce") bytes += event.bytes;

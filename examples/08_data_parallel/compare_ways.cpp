@@ -1,4 +1,4 @@
-// Runs 08_data_parallel in its four ways, in turn, and prints the medians side by side.
+// Runs 08_data_parallel in its four ways, alternating, and prints the medians side by side.
 #include <lockstep/lockstep.h>
 #include <lockstep/view/table.h>
 
@@ -6,14 +6,14 @@
 
 struct Way {
   std::string argument, title, lines;
-  std::vector<std::vector<double>> runs;  // images/s, a process's least and most memory, sum of the weights
+  std::vector<std::vector<double>> runs;  // images/s, a process's minimum and maximum memory, sum of the weights
 };
 
 std::vector<double> run(const std::string& command) {
   std::vector<double> figures(4);
   FILE* said = popen(command.c_str(), "r");
   for (double& figure : figures)
-    if (fscanf(said, "%lf", &figure) != 1) throw lockstep::DataError(command + " printed no figures");
+    if (fscanf(said, "%lf", &figure) != 1) throw lockstep::DataError(command + " printed no numbers");
   pclose(said);
   return figures;
 }

@@ -16,7 +16,7 @@ struct Net : torch::nn::Cloneable<Net> {  // DP
   torch::nn::Linear out{nullptr};
 };
 
-// Prints: images per second over all ranks; the least and the most memory of a process; the sum of all weights.
+// Prints: images per second over all ranks; the minimum and maximum memory of a process; the sum of all weights.
 template <class Model>
 int train(lockstep::Job& job, Model&& model) {
   constexpr int64_t kBatch = 64, kWarmUp = 3, kSteps = 15;

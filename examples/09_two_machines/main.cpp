@@ -1,4 +1,4 @@
-// A training run for any number of machines: six replicas, on as many ranks as there are.
+// A training run for any number of machines: six replicas, on however many ranks there are.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {

@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-// Returns: all samples of an epoch as one tensor, and the seconds that it took.
+// Returns: all samples of an epoch as one tensor, and the time it took in seconds.
 std::pair<at::Tensor, double> read(const std::shared_ptr<lockstep::Dataset>& set, lockstep::Job& job, int64_t workers) {
   lockstep::DataLoader loader{set, job, {.batch_size = 32, .workers = workers, .shuffle = true, .seed = 7}};
   const auto begin = std::chrono::steady_clock::now();

@@ -32,7 +32,7 @@ int train(lockstep::Job& job, int argc, char** argv) {
   lockstep::TrainConfig config;
   config.epochs = 14;
   config.batch_size = 16;
-  config.optimizer.lr = 3e-2;  // too much on purpose: the weights jump about, but their average does not
+  config.optimizer.lr = 3e-2;  // deliberately too high: the weights fluctuate, but their average does not
   config.ema = {.decay = 0.98, .warmups = 20};
   config.stages = {.stop_epoch = 8, .ema_restart_decay = 0.99, .ema_decay_step = 0.005};
   config.data = {.train = "train", .test = "test"};

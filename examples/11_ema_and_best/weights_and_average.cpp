@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Returns: the share of the points that a network with these weights gets right.
+// Returns: the fraction of points that a network with these weights classifies correctly.
 double accuracy(const lockstep::StateDict& weights) {
   Net net;
   lockstep::load_model_state_dict(net, weights);

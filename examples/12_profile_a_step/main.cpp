@@ -1,4 +1,5 @@
-// A training whose samples are slow to read, as from a far disk: what do the profile and the step report say about it?
+// A training run whose samples are slow to read, as from a remote disk: what do the profile and the step report say
+// about it?
 #include <lockstep/lockstep.h>
 
 #include <thread>
@@ -20,7 +21,7 @@ std::shared_ptr<lockstep::Dataset> samples(const std::string& /*part*/) {
 }
 
 at::Tensor cross_entropy(const at::Tensor& output, const lockstep::Batch& batch) {
-  RECORD_USER_SCOPE("loss");  // a part of your own has a name in the trace
+  RECORD_USER_SCOPE("loss");  // names a section of your code in the trace
   return torch::nn::functional::cross_entropy(output, batch.target);
 }
 

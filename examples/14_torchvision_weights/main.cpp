@@ -16,21 +16,22 @@ struct Config : TrainConfig {
   bool freeze = false;
   void describe(ConfigFields& fields) override {
     TrainConfig::describe(fields);
-    fields.add("outputs", &outputs, "outputs of the last layer; 0: one for each class");
-    fields.add("freeze", &freeze, "only the last layer learns");
+    fields.add("outputs", &outputs, "outputs of the last layer; 0: one per class");
+    fields.add("freeze", &freeze, "train only the last layer");
   }
 };
 
 std::shared_ptr<Dataset> pictures(const std::string& folder) {
-  return image_dataset(std::make_shared<ClassFolders>(folder),
-                       Compose{Resize{{32, 32}}, ToTensor{.normalize = Normalize{}}});  // ImageNet's mean and deviation
+  return image_dataset(
+      std::make_shared<ClassFolders>(folder),
+      Compose{Resize{{32, 32}}, ToTensor{.normalize = Normalize{}}});  // ImageNet's mean and standard deviation
 }
 
 int fine_tune(Job& job, int argc, char** argv) {
   Config config;
   config.epochs = 1;
   config.batch_size = 16;
-  config.drop_last = true;  // batch norm cannot learn from a last batch of one picture
+  config.drop_last = true;  // batch norm cannot learn from a last batch of one image
   config.optimizer.lr = 1e-3;
   config.data.train = "data/train";
   TrainerOptions options{.recipe = "classes"};

@@ -52,7 +52,7 @@ void words(lockstep::Job& job) {
   torch::nn::Embedding table(torch::nn::EmbeddingOptions(1000, 16).sparse(true));
   DistributedDataParallel model{table, job};
   model(torch::tensor({1, 5, 5, job.rank() + 7})).sum().backward();
-  job.print("{} of 1000 rows travelled", table->weight.grad()._nnz());
+  job.print("{} of 1000 rows sent", table->weight.grad()._nnz());
 }
 
 void compressed(lockstep::Job& job, const at::Tensor& x) {

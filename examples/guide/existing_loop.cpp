@@ -26,7 +26,7 @@ int train(lockstep::Job& job) {  // + was main()
   torch::optim::Adam optimizer(model->parameters(), 1e-2);
   for (int epoch = 0; epoch < 5; ++epoch) {
     double sum = 0;
-    sampler.set_epoch(epoch);  // + another order in each epoch; before the loader, which copies the sampler
+    sampler.set_epoch(epoch);  // + a different order in each epoch; before the loader, which copies the sampler
     auto loader = torch::data::make_data_loader(points, sampler, 64);
     for (auto& batch : *loader) {
       optimizer.zero_grad();
@@ -36,7 +36,7 @@ int train(lockstep::Job& job) {  // + was main()
       optimizer.step();
       sum += loss.item<double>();
     }
-    job.print("epoch {} loss {:.4f}", epoch, sum);  // + rank 0 alone prints
+    job.print("epoch {} loss {:.4f}", epoch, sum);  // + only rank 0 prints
   }
   if (job.is_main()) torch::save(model, "model.pt");  // + one rank writes
   return 0;

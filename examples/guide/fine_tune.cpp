@@ -12,10 +12,10 @@ struct Classifier : common::ResNet {
   torch::nn::Linear fc;
 };
 
-// The pictures below `folder`, as torchvision's ImageFolder finds them.
+// The images below `folder`, as torchvision's ImageFolder finds them.
 std::shared_ptr<Dataset> pictures(const std::string& folder, int64_t side, bool is_training) {
   const auto source = std::make_shared<ClassFolders>(folder);
-  const ToTensor to_tensor{.normalize = Normalize{}};  // ImageNet's mean and deviation
+  const ToTensor to_tensor{.normalize = Normalize{}};  // ImageNet's mean and standard deviation
   if (!is_training) return image_dataset(source, Compose{Resize{{side, side}}, to_tensor});
   return image_dataset(source, Compose{RandomResizedCrop{.size = {side, side}, .min_scale = 0.5}, to_tensor});
 }
@@ -25,8 +25,8 @@ struct Config : TrainConfig {
   bool freeze = false;
   void describe(ConfigFields& fields) override {
     TrainConfig::describe(fields);
-    fields.add("side", &side, "width and height of the pictures that the network sees, pixels");
-    fields.add("freeze", &freeze, "only the last layer learns; the others keep the weights they begin with");
+    fields.add("side", &side, "width and height of the images that the network sees, pixels");
+    fields.add("freeze", &freeze, "train only the last layer; the others keep their initial weights");
   }
 };
 

@@ -1,4 +1,4 @@
-// A whole program: it trains on one process, and on many under `lockstep run`.
+// A whole program: it trains on one process, or on many under `lockstep run`.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {
@@ -9,14 +9,14 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-int train(lockstep::Job& job) {  // rank, world and device from the launcher; alone, a world of one
+int train(lockstep::Job& job) {  // rank, world and device come from the launcher; without one, a world of one
   torch::manual_seed(0);
   auto dataset = lockstep::make_dataset(4096, [](int64_t i) {  // a lambda is enough: loader workers are threads
     const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;
     return lockstep::Sample{at::tensor({x, y}, at::kFloat), at::scalar_tensor(x * y > 0 ? 1 : 0, at::kLong)};
   });
   lockstep::DistributedDataParallel model{Net(), job};  // broadcasts rank 0's weights
-  lockstep::AdamW optimizer{model, {.lr = 1e-2}};       // with the names of the parameters
+  lockstep::AdamW optimizer{model, {.lr = 1e-2}};       // knows the parameters by name
   lockstep::DataLoader loader{dataset, job, {.batch_size = 64, .workers = 2, .shuffle = true}};
   for (int epoch = 0; epoch < 5; ++epoch) {
     at::Tensor loss;

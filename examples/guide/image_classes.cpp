@@ -1,8 +1,8 @@
-// Learns the classes of pictures, which worker threads decode and augment. Give it a folder with a folder for each
-// class; without one it draws its own pictures.
+// Learns to classify images, which worker threads decode and augment. Give it a folder with one folder per class;
+// without one it draws its own images.
 #include <lockstep/lockstep.h>
 
-// Squares and discs. A source gives pictures; those for files, COCO, VOC, tar shards and packed files are built in.
+// Squares and discs. A source supplies images; those for files, COCO, VOC, tar shards and packed files are built in.
 struct Shapes final : lockstep::ImageSource {
   int64_t size() const override { return 256; }
   lockstep::AnnotatedImage get(int64_t index) const override {
@@ -30,7 +30,7 @@ torch::nn::Sequential network(int64_t classes) {
 int train(lockstep::Job& job, const std::shared_ptr<lockstep::ImageSource>& source) {
   torch::manual_seed(0);
   using namespace lockstep;
-  // Built-in steps, your own classes and lambdas chain alike; each draws from the sample's own random numbers.
+  // Built-in steps, your own classes and lambdas can be chained; each draws from the sample's own random numbers.
   const Compose transform{RandomResizedCrop{.size = {48, 48}, .min_scale = 0.8}, HorizontalFlip{},
                           ColorJitter{.brightness = 0.2, .contrast = 0.2}, ToTensor{.normalize = Normalize{}},
                           [](Sample& sample, SampleRandom& random) { sample.data.add_(random.uniform(-0.1, 0.1)); }};
@@ -43,7 +43,7 @@ int train(lockstep::Job& job, const std::shared_ptr<lockstep::ImageSource>& sour
   at::Tensor right;
   for (int epoch = 0; epoch < 15; ++epoch) {
     right = at::zeros({}, at::kLong);
-    for (auto& batch : loader.epoch(epoch)) {  // this rank's part of the pictures
+    for (auto& batch : loader.epoch(epoch)) {  // this rank's part of the images
       const auto output = model(batch.data);
       torch::nn::functional::cross_entropy(output, batch.target).backward();
       optimizer.step();
@@ -52,7 +52,7 @@ int train(lockstep::Job& job, const std::shared_ptr<lockstep::ImageSource>& sour
     }
   }
   job.group().all_reduce(right).wait();  // the sum over all ranks
-  job.print("{} classes, {} of {} pictures right", source->class_names().size(), right.item<int64_t>(), source->size());
+  job.print("{} classes, {} of {} images right", source->class_names().size(), right.item<int64_t>(), source->size());
   return 0;
 }
 

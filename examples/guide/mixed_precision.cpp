@@ -1,4 +1,4 @@
-// A loop in mixed precision: bf16 on processors; fp16 on GPUs, with a scaled loss so that no gradient vanishes.
+// A loop in mixed precision: bf16 on CPUs; fp16 on GPUs, with a scaled loss so that no gradient vanishes.
 #include <lockstep/lockstep.h>
 
 int train(lockstep::Job& job) {
@@ -19,7 +19,7 @@ int train(lockstep::Job& job) {
       const lockstep::Autocast autocast{job.device().type(), gpu ? lockstep::Amp::kFp16 : lockstep::Amp::kBf16};
       output = model(x);
     }
-    loss = torch::mse_loss(output.to(torch::kFloat), x.sum(1, /*keepdim=*/true));  // outside: in float32
+    loss = torch::mse_loss(output.to(torch::kFloat), x.sum(1, /*keepdim=*/true));  // outside autocast: in float32
     scaler.scale(loss).backward();
     scaler.unscale_(optimizer);  // before the gradients are clipped
     scaler.step(optimizer, lockstep::clip_factor(optimizer.grad_norm(), 1.0));

@@ -1,4 +1,4 @@
-// Optimizers by name, and parameter groups: no decay on biases, another learning rate for the last layer.
+// Optimizers by name, and parameter groups: no decay on biases, a different learning rate for the last layer.
 #include <lockstep/lockstep.h>
 
 int train(lockstep::Job& job) {
@@ -26,7 +26,7 @@ int train(lockstep::Job& job) {
               group.lr);
   }
   const auto chosen = lockstep::make_optimizer("lion", model, {.lr = 1e-4, .weight_decay = 0.1});
-  job.print("Lion has {} tensors of state", chosen->state_dict().size() - 1);
+  job.print("Lion has {} state tensors", chosen->state_dict().size() - 1);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// Your own loop: it evaluates, saves, resumes, keeps the best weights, and answers with them.
+// Your own loop: it evaluates, saves, resumes, keeps the best weights, and runs inference with them.
 #include <lockstep/lockstep.h>
 
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ const fs::path kCheckpoints = "runs/own/checkpoints";
 
 struct Progress {
   int64_t epochs = 0;  // completed
-  double best = 0;     // the largest share of right answers so far
+  double best = 0;     // the best accuracy so far
 };
 
 // Each point of the test set counts once, on one rank; all ranks get the same number.
@@ -34,22 +34,22 @@ double accuracy(lockstep::Job& job, Model& model) {
   return found.mean();
 }
 
-// One rank saves all that the next epoch depends on: the others have the same.
+// One rank saves everything that the next epoch depends on: the others have the same.
 template <class Model>
 void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, Progress done, bool is_best) {
   if (job.is_main()) {
     auto& files = lockstep::FileSystem::system();
-    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best", done.best}};  // your own numbers and texts
+    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best", done.best}};  // your own numbers and strings
     const fs::path step = lockstep::commit_checkpoint(
         files, kCheckpoints, {.step = done.epochs, .replicas = job.world_size()},
         {{"model", model.state_dict()}, {"optimizer", optimizer.state_dict()}, {"run", run}});
     if (is_best) lockstep::name_checkpoint(files, kCheckpoints, "best", step);
     lockstep::prune_checkpoints(files, kCheckpoints, {.keep_last = 2});
   }
-  job.barrier();  // no rank goes on, or ends, before it is on the disk
+  job.barrier();  // no rank continues, or ends, before it is on disk
 }
 
-// Every rank reads, so that all begin alike.
+// Every rank reads, so that all start the same.
 template <class Model>
 Progress go_on(Model& model, lockstep::AdamW& optimizer) {
   const auto newest = lockstep::find_newest_valid(lockstep::FileSystem::system(), kCheckpoints);
@@ -70,7 +70,7 @@ int train(lockstep::Job& job, int64_t epochs) {
   lockstep::DataLoader loader{
       lockstep::make_dataset(4096, point), job, {.batch_size = 64, .shuffle = true, .device = job.device()}};
   Progress done = go_on(model, optimizer);
-  job.print("begins after {} epochs with {} weights in the first layer", done.epochs, model->hidden->weight.numel());
+  job.print("starts after {} epochs with {} weights in the first layer", done.epochs, model->hidden->weight.numel());
   for (int64_t epoch = done.epochs; epoch < epochs; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
       torch::nn::functional::cross_entropy(model(batch.data), batch.target).backward();

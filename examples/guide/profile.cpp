@@ -21,7 +21,7 @@ int train(lockstep::Job& job) {
   for (auto& batch : loader.epoch(0)) {
     const at::Tensor out = model(batch.data);
     const at::Tensor loss = [&] {
-      RECORD_USER_SCOPE("loss");  // a part of your own has a name in the trace
+      RECORD_USER_SCOPE("loss");  // names a section of your code in the trace
       return torch::nn::functional::cross_entropy(out, batch.target);
     }();
     loss.backward();

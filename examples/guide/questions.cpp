@@ -1,11 +1,11 @@
-// Answers to questions of docs/guide/questions.md, as far as a program can show them: one function for each.
+// Answers to questions in docs/guide/questions.md, as far as a program can show them: one function for each.
 #include <lockstep/lockstep.h>
 
 using lockstep::DistributedDataParallel;
 using lockstep::Job;
 using lockstep::ReduceOp;
 
-// The launcher has given the process its rank. A Job knows it once init() or run_program() has made it.
+// The launcher has given the process its rank. A Job has it once init() or run_program() has created it.
 void before_init() {
   const Job unready;
   try {
@@ -18,7 +18,7 @@ void before_init() {
   }
 }
 
-// Rank 1 is slow. No barrier is needed: no rank ends a backward before rank 1 has brought its gradients.
+// Rank 1 is slow. No barrier is needed: no rank finishes a backward before rank 1 has contributed its gradients.
 void no_barrier(Job& job) {
   DistributedDataParallel model{torch::nn::Linear(4, 1), job};
   torch::optim::SGD optimizer(model.parameters(), 0.1);

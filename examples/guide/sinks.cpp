@@ -1,4 +1,4 @@
-// Your own sink beside the Trainer's: curves.csv with a line for each epoch, and a message when a checkpoint is safe.
+// Your own sink next to the Trainer's: curves.csv with a line for each epoch, and a message when a checkpoint is safe.
 #include <lockstep/lockstep.h>
 
 #include <fstream>
@@ -13,7 +13,7 @@ class CurveSink : public lockstep::RunSink {
   }
 
  private:
-  std::ofstream file_;  // rank 0's; on other ranks it is not open and takes nothing
+  std::ofstream file_;  // open on rank 0; on other ranks it is closed and ignores writes
 };
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// Batch norm over the batches of all ranks: 8 samples on one rank, or 2 on each of 4, train alike.
+// Batch norm over the batches of all ranks: 8 samples on one rank, or 2 on each of 4, train the same way.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {

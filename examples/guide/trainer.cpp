@@ -1,4 +1,4 @@
-// A whole program around the Trainer: it starts its own ranks, and resumes when it is started again.
+// A whole program around the Trainer: it starts its own ranks, and resumes when it is restarted.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {

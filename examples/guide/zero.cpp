@@ -1,4 +1,4 @@
-// AdamW with its state spread over the ranks, saved and loaded as if it were not.
+// AdamW with its state sharded over the ranks, saved and loaded as if it were not.
 #include <lockstep/lockstep.h>
 
 int64_t bytes_of(const lockstep::StateDict& state) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel for an existing training loop: the job, the wrapper and collectives. It compiles in a third
-// of the time of torch/torch.h. The program also includes the libtorch headers that it uses.
+// of the time that torch/torch.h takes. The program also includes the libtorch headers that it uses.
 #pragma once
 
 #if __cplusplus < 202002L

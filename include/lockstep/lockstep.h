@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a program usually needs, in one include. Library code includes the narrow headers instead; for a
-// faster compilation, a program includes lockstep/loop.h and the libtorch headers that it needs.
+// Everything that a program usually needs, in one include. Library code includes the narrow headers instead; to compile
+// faster, a program includes lockstep/loop.h and the libtorch headers that it needs.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -16,12 +16,14 @@ CaptchaConfig::CaptchaConfig() {
 
 void CaptchaConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.at("data.allow_outside").unused = "a set is the files of one folder, and no list names them";
-  fields.add("data.charset", &labels.charset, "the characters of the labels: ranges and single ones");
+  fields.at("data.allow_outside").unused = "a data set is the files of one folder, without a list";
+  fields.add("data.charset", &labels.charset, "the characters that labels may contain: ranges and single characters");
   fields.add("data.length", &labels.length, "characters per image").in({1, 1000}, "characters");
-  fields.add("data.width", &labels.width, "image width in pixels; three poolings need 8").in({8, 16'384}, "pixels");
-  fields.add("data.height", &labels.height, "image height in pixels; three poolings need 8").in({8, 16'384}, "pixels");
-  fields.add("data.label_end", &labels.label_end, "a file's label is its name up to here");
+  fields.add("data.width", &labels.width, "image width in pixels; three pooling layers need at least 8")
+      .in({8, 16'384}, "pixels");
+  fields.add("data.height", &labels.height, "image height in pixels; three pooling layers need at least 8")
+      .in({8, 16'384}, "pixels");
+  fields.add("data.label_end", &labels.label_end, "the label is the file name up to this string");
   fields.add("model.type", &model_type, "conv7: 7 convolutions; conv3: 3 convolutions", {"conv7", "conv3"});
 }
 

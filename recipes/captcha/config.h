@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recipe's own settings, for the form of an image and its label and for the network, and its presets.
+// The captcha recipe's own settings (image and label format, network) and its presets.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct CaptchaConfig final : TrainConfig {
   [[nodiscard]] std::string characters() const;
 };
 
-/// Returns the recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
+/// Returns the recipe's presets, compiled in from *.yml: the YAML text of each, keyed by file name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
 }  // namespace lockstep::captcha

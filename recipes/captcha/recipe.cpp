@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recogniser for the command line: its presets and its use of files.
+// The captcha recogniser for the command line: its presets and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -29,15 +29,16 @@ class CaptchaRecipe final : public Recipe {
                                                 const std::vector<std::filesystem::path>& files) const override;
 };
 
-// The last layer has a weight for each position in the picture, so the network works for one size only.
+// The last layer has a weight for each position in the image, so the network works for one size only.
 std::string other_size_remedy(const std::filesystem::path& file, const Labels& labels) {
   return fmt::format(
-      "scale the image: convert {} -resize '{}x{}!' scaled.png; or train a model of its size: lockstep "
-      "train captcha --set data.train=FOLDER",
+      "scale the image: convert {} -resize '{}x{}!' scaled.png; or train a model for its size: lockstep train captcha "
+      "--set data.train=FOLDER",
       file.string(), labels.width, labels.height);
 }
 
-// Reads the characters of an image and their smallest probability: a string is as sure as its least sure letter.
+// Reads the characters of an image and their smallest probability: a string is only as certain as its least certain
+// character.
 Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
   const auto& labels = task.config().labels;
   const Image image = read_image(file, ColorMode::kGray);

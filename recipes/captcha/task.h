@@ -20,7 +20,7 @@ class CaptchaTask : public Task {
 
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Accepts weights under the names of the origin's model.pkl.
+  /// Accepts weights under the names in the original model.pkl.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Returns logits N(L*C).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captioning recipe's own settings, its presets, and the experiments of its origin.
+// The captioning recipe's own settings, its presets, and the original project's experiments.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct CaptioningConfig final : TrainConfig {
     std::int64_t max_words = 16;
     std::int64_t captions_per_image = 5;
     std::int64_t max_features = -1;
-    std::int64_t height = 128;  ///< height in pixels of the pictures that the network reads
+    std::int64_t height = 128;  ///< height in pixels of the network's input images
     std::int64_t width = 128;
   } sets;
 
@@ -49,13 +49,13 @@ struct CaptioningConfig final : TrainConfig {
     double label_smoothing = 0;  ///< share of a target spread over other words; 0: cross entropy
   } loss;
 
-  /// The probability that a word is the network's own instead of the caption's. It rises by inc_prob every inc_every
+  /// The probability that a word is the network's own rather than the caption's. It rises by inc_prob every inc_every
   /// epochs from `start`, up to max_prob.
   struct ScheduledSampling {
     std::int64_t start = 0;  ///< epoch, counted from 0; the probability is 0 until start + inc_every
     std::int64_t inc_every = 5;
     double inc_prob = 0.05;
-    double max_prob = 0;  ///< largest probability; 0: no scheduled sampling
+    double max_prob = 0;  ///< maximum probability; 0: no scheduled sampling
   } scheduled_sampling;
 
   struct SelfCritical {
@@ -79,24 +79,24 @@ struct CaptioningConfig final : TrainConfig {
   /// Returns the options for a vocabulary of `ids` ids and, without a backbone, for features of width `feature_width`.
   [[nodiscard]] ModelOptions model_options(std::int64_t ids, std::int64_t feature_width) const;
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
-  /// Returns the settings with which the final test replaces those of data.test; empty if there is no final test.
+  /// Returns the settings that replace those of data.test for the final test; empty if there is no final test.
   [[nodiscard]] std::vector<std::string> settings_of_final_test() const override;
   /// Returns the probability of scheduled sampling in an epoch, counted from 0.
   [[nodiscard]] double scheduled_sampling_at(std::int64_t epoch) const;
 };
 
-/// The recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
+/// The recipe's presets, compiled in from *.yml: the YAML of each, by file name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// Reads an experiment in the form of the origin: a config.yml with sections in capitals. They become this program's
+/// Reads an experiment in its original form: a config.yml with sections in capitals. They become this program's
 /// settings, each with its file and line.
 ///
-/// Keys in capitals are the origin's (X-LAN's and PureT's lib/config.py); all other keys are this program's own, may be
-/// in the same file, and take precedence. A key that the file lacks keeps this program's default. One note lists the
-/// keys that have no effect here. Pickles are not read: captions and document frequencies in .pkl files are left out,
-/// with a note that names the setting to use instead.
+/// Keys in capitals are the original ones (lib/config.py of X-LAN and PureT); all other keys are this program's own,
+/// may be in the same file, and take precedence. A key that the file lacks keeps this program's default. One note lists
+/// the keys that have no effect here. Pickles are not read: captions and document frequencies in .pkl files are
+/// skipped, with a note that names the setting to use instead.
 ///
-/// Throws: DataError if the file is missing; UsageError naming file and line of a key that the origin does not have
+/// Throws: DataError if the file is missing; UsageError naming file and line of a key that the original does not have
 ///         (with the nearest one), of a value of another type, or of a value without a counterpart here.
 [[nodiscard]] ConfigTree read_experiment(const std::filesystem::path& file);
 

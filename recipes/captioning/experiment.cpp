@@ -53,7 +53,7 @@ constexpr std::array kFixed = {Fixed{Fixed::kBoth, "MODEL.ATT_FEATS_EMBED_ACT", 
                                Fixed{Fixed::kBoth, "DATA_LOADER.VAL_GV_FEAT", ""},
                                Fixed{Fixed::kBoth, "DATA_LOADER.TEST_GV_FEAT", ""}};
 
-/// Keys that these two networks do not use in the origin either.
+/// Keys that these two networks do not use in the original code either.
 constexpr std::array<std::string_view, 11> kUnusedThere = {"SOLVER.MAX_ITER",
                                                            "MODEL.GVFEAT_DIM",
                                                            "MODEL.DROPOUT_GV_EMBED",
@@ -71,11 +71,11 @@ bool is_same(const std::string& a, const std::string& b) {
   return a == b || (number && number == text::parse_number(b)) || (b.empty() && a == "\"\"");
 }
 
-/// Refuses networks other than the two of this recipe, before any other message about the file.
+/// Rejects networks other than the two in this recipe, before any other message about the file.
 void require_known_network(const ConfigTree& file) {
   const auto type = file.values().find("MODEL.TYPE");
   if (type == file.values().end() || type->second.yaml == "PureT" || type->second.yaml == "XLAN") return;
-  throw UsageError(fmt::format("{}: MODEL.TYPE is '{}', and that network is not here: PureT and XLAN are",
+  throw UsageError(fmt::format("{}: MODEL.TYPE is '{}', but only PureT and XLAN are available here",
                                type->second.origin, type->second.yaml));
 }
 
@@ -84,7 +84,8 @@ bool is_picture(const std::string& file) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".JPG";
 }
 
-/// True if a folder given for features holds pictures, by the list of their files or by the first file in the folder.
+/// True if a folder given for features holds images, judging by the list of their files or by the first file in the
+/// folder.
 bool names_pictures(const std::string& folder, const std::string& ids) {
   namespace fs = std::filesystem;
   std::error_code problem;
@@ -97,7 +98,7 @@ bool names_pictures(const std::string& folder, const std::string& ids) {
   return std::any_of(files.begin(), files.end(), is_picture);
 }
 
-/// Translates the values of an origin's file into this program's settings.
+/// Translates the values of an original file into this program's settings.
 class OriginSettings {
  public:
   explicit OriginSettings(const ConfigTree& capitals) { keys_.read(capitals); }
@@ -121,17 +122,17 @@ class OriginSettings {
     }
     refuse(keys_, key, value, "there is " + text::join(known));
   }
-  /// Translates a file that is read here, unless it is a pickle.
+  /// Translates a file that this program reads, unless it is a pickle.
   void file(const std::string& from, const std::string& to, const std::string& value, const char* instead) {
     if (!keys_.has(from) || value.empty()) return;
     if (!value.ends_with(".pkl")) return set(to, value, from);
     log::note("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead);
   }
 
-  /// Adds a note on a probability that must equal another one in this program.
+  /// Adds a note on a probability that must equal another in this program.
   void same_as(const std::string& key, double value, const std::string& other, double here) {
     if (!keys_.has(key) || !keys_.has(other) || value == here) return;
-    different_.push_back(fmt::format("{}: {} is {}, and the result is another: here it is that of {}, {}",
+    different_.push_back(fmt::format("{}: {} is {}, which changes the result: here it is that of {}, {}",
                                      keys_.origin(key), key, value, other, here));
   }
 
@@ -142,14 +143,14 @@ class OriginSettings {
     for (const Fixed& fixed : kFixed) {
       const bool counts = fixed.of == Fixed::kBoth || (fixed.of == Fixed::kXLan) == is_x_lan();
       if (!counts || !keys_.has(fixed.key) || is_same(keys_.text_of(fixed.key), fixed.here)) continue;
-      log::note("{}: {} is {}, and the result is another: here it is always {}", keys_.origin(fixed.key), fixed.key,
+      log::note("{}: {} is {}, which changes the result: here it is always {}", keys_.origin(fixed.key), fixed.key,
                 quoted(keys_.text_of(fixed.key)), quoted(fixed.here));
     }
     for (const std::string& note : different_) log::note("{}", note);
     for (const std::string& key : keys_.others()) {
       const bool fixed = std::any_of(kFixed.begin(), kFixed.end(), [&](const Fixed& each) { return key == each.key; });
       const bool unused = std::find(kUnusedThere.begin(), kUnusedThere.end(), key) != kUnusedThere.end();
-      if (!fixed && !unused) log::note("without a meaning here: {}", key);
+      if (!fixed && !unused) log::note("without effect here: {}", key);
     }
   }
   static std::string quoted(const std::string& text) { return text.empty() ? "''" : text; }
@@ -167,7 +168,8 @@ class NetworkSettings : public OriginSettings {
  protected:
   void model() {
     if (keys_.has("MODEL.SEQ_LEN")) {
-      if (keys_.seq_len < 2) refuse(keys_, "MODEL.SEQ_LEN", std::to_string(keys_.seq_len), "a word and the end need 2");
+      if (keys_.seq_len < 2)
+        refuse(keys_, "MODEL.SEQ_LEN", std::to_string(keys_.seq_len), "a word and the end mark need 2");
       set("data.max_words", std::to_string(keys_.seq_len - 1), "MODEL.SEQ_LEN");
     }
     take("MODEL.VOCAB_SIZE", "data.vocabulary_size", keys_.vocab_size);
@@ -227,12 +229,12 @@ class NetworkSettings : public OriginSettings {
     }
     const std::string decoder = "MODEL.BILINEAR.DECODE_ATT_MID_DIM";
     if (keys_.has(decoder) && keys_.decode_att_mid_dim != keys_.encode_att_mid_dim) {
-      refuse(keys_, decoder, text::join(keys_.decode_att_mid_dim), "it must be those of the encoder");
+      refuse(keys_, decoder, text::join(keys_.decode_att_mid_dim), "it must match the encoder's");
     }
     set("model.middle_dim", keys_.encode_att_mid_dim[1], key);
   }
 
-  /// Refuses a second width: this program has one width for a whole network.
+  /// Rejects a second width: this program has one width for the whole network.
   void same_width(const std::string& key, std::int64_t width) {
     if (!keys_.has(key) || !keys_.has("MODEL.BILINEAR.DIM") || width == keys_.bilinear_dim) return;
     refuse(keys_, key, std::to_string(width), fmt::format("it must be MODEL.BILINEAR.DIM, {}", keys_.bilinear_dim));
@@ -268,7 +270,7 @@ class Translation final : public NetworkSettings {
     set("stages.roll_back", "false", start);
   }
 
-  /// Translates scheduled sampling. If one of its keys is set, the other keys get the origin's defaults.
+  /// Translates scheduled sampling. If one of its keys is set, the other keys get the original defaults.
   void scheduled_sampling() {
     const std::string section = "TRAIN.SCHEDULED_SAMPLING.";
     for (const char* key : {"START", "INC_EVERY", "INC_PROB", "MAX_PROB"}) {
@@ -281,7 +283,7 @@ class Translation final : public NetworkSettings {
     }
   }
 
-  /// Translates the folder of features, or of pictures if the origin's own backbone computes the features.
+  /// Translates the folder of features, or of images if the original backbone computes the features.
   void features() {
     if (!names_pictures(keys_.train_features, keys_.train_id)) {
       take("DATA_LOADER.TRAIN_ATT_FEATS", "data.features", keys_.train_features);
@@ -291,7 +293,7 @@ class Translation final : public NetworkSettings {
     const std::string from = "DATA_LOADER.TRAIN_ATT_FEATS";
     if (keys_.val_features != keys_.train_features) {
       refuse(keys_, "DATA_LOADER.VAL_ATT_FEATS", keys_.val_features,
-             fmt::format("the pictures of both sets lie in one folder here: {}", keys_.train_features));
+             fmt::format("the images of both sets are in one folder here: {}", keys_.train_features));
     }
     set("data.images", keys_.train_features, from);
     for (const auto& [key, value] :
@@ -300,8 +302,8 @@ class Translation final : public NetworkSettings {
       set(key, value, from);
     }
     different_.push_back(
-        fmt::format("{}: {} holds pictures, which the origin shows to a frozen Swin-L, and the result is another: here "
-                    "a ResNet-50 is trained along in its place (model.backbone); with Swin's features it is the same "
+        fmt::format("{}: {} holds images, which the original passes to a frozen Swin-L, so the result differs: here a "
+                    "ResNet-50 is trained with the rest instead (model.backbone); with Swin's features it is the same "
                     "network: --set data.features=FOLDER of ID.npz",
                     keys_.origin(from), keys_.train_features));
   }
@@ -310,7 +312,8 @@ class Translation final : public NetworkSettings {
     take("DATA_LOADER.NUM_WORKERS", "workers", keys_.num_workers);
     take("DATA_LOADER.PIN_MEMORY", "pin_memory", keys_.pin_memory);
     take("DATA_LOADER.DROP_LAST", "drop_last", keys_.drop_last);
-    if (!keys_.shuffle) refuse(keys_, "DATA_LOADER.SHUFFLE", "false", "training always draws a new order each epoch");
+    if (!keys_.shuffle)
+      refuse(keys_, "DATA_LOADER.SHUFFLE", "false", "training always draws a new order in each epoch");
     features();
     take("DATA_LOADER.TRAIN_ID", "data.train_ids", keys_.train_id);
     take("DATA_LOADER.VAL_ID", "data.test_ids", keys_.val_id);
@@ -324,7 +327,7 @@ class Translation final : public NetworkSettings {
     if (keys_.seq_per_img > 1) take("DATA_LOADER.SEQ_PER_IMG", "self_critical.samples", keys_.seq_per_img);
     take("DATA_LOADER.MAX_FEAT", "data.max_features", keys_.max_feat);
     file("DATA_LOADER.INPUT_SEQ_PATH", "data.train", keys_.input_seq_path,
-         "captions come from data.train, COCO's JSON or text");
+         "captions come from data.train: COCO's JSON or text");
   }
 
   void solver() {
@@ -344,7 +347,7 @@ class Translation final : public NetworkSettings {
     if (keys_.solver_type == "SGD") take("SOLVER.SGD.MOMENTUM", "optimizer.momentum", keys_.momentum);
     if (keys_.bias_lr_factor != 1 && keys_.has("SOLVER.BIAS_LR_FACTOR")) {
       refuse(keys_, "SOLVER.BIAS_LR_FACTOR", fmt::format("{}", keys_.bias_lr_factor),
-             "it must be 1; optimizer.groups gives parameters a rate of their own");
+             "it must be 1; use optimizer.groups to give parameters their own rate");
     }
     clipping();
     policy();
@@ -355,7 +358,7 @@ class Translation final : public NetworkSettings {
     const std::vector<std::pair<std::string, std::string>> kinds = {
         {"Clamp", "clip_value"}, {"Norm", "clip_norm"}, {"None", ""}};
     const std::string chosen = one_of("SOLVER.GRAD_CLIP_TYPE", keys_.grad_clip_type, kinds);
-    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other one
+    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other
       set(key, key == chosen ? fmt::format("{}", keys_.grad_clip) : "0", "SOLVER.GRAD_CLIP");
     }
   }
@@ -396,13 +399,14 @@ class Translation final : public NetworkSettings {
       const std::string none = one_of("LOSSES.XE_TYPE", keys_.xe_type, kinds);
       set("loss.label_smoothing", none.empty() ? fmt::format("{}", keys_.label_smoothing) : none, "LOSSES.XE_TYPE");
     }
-    if (keys_.rl_type != "RewardCriterion") refuse(keys_, "LOSSES.RL_TYPE", keys_.rl_type, "there is RewardCriterion");
+    if (keys_.rl_type != "RewardCriterion")
+      refuse(keys_, "LOSSES.RL_TYPE", keys_.rl_type, "only RewardCriterion is available");
     for (const std::string& scorer : keys_.scorers) {
       if (scorer != "CIDEr" && scorer != "Cider")
         refuse(keys_, "SCORER.TYPES", scorer, "the reward is CIDEr (CIDEr-D)");
     }
     file("SCORER.CIDER_CACHED", "self_critical.document_frequencies", keys_.cider_cached,
-         "document frequencies are counted in the training captions");
+         "document frequencies are counted from the training captions");
   }
 
   void inference() {
@@ -410,7 +414,7 @@ class Translation final : public NetworkSettings {
     take("INFERENCE.VAL_ANNFILE", "data.test", keys_.val_annfile);
     take("INFERENCE.BEAM_SIZE", "eval.beam_size", keys_.beam_size);
     if (!keys_.greedy_decode)
-      refuse(keys_, "INFERENCE.GREEDY_DECODE", "false", "captions of an evaluation are not drawn");
+      refuse(keys_, "INFERENCE.GREEDY_DECODE", "false", "captions are not sampled in an evaluation");
   }
 };
 
@@ -428,7 +432,7 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   if (capitals.values().empty()) return own;
   require_known_network(capitals);
   ConfigTree ours = Translation(capitals).run();
-  // Lockstep's own key for one kind of clipping turns off the other kind.
+  // Lockstep's own key for one kind of clipping turns off the other.
   for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {
     if (own.values().count(named) != 0) ours.set(std::string(other) + "=0", file.string());
   }

@@ -13,7 +13,7 @@ OriginKeys::OriginKeys() {
   add_scores();
 }
 
-void OriginKeys::add(const char* key, ConfigFields::Target target) { fields_.add(key, target, "of the origin"); }
+void OriginKeys::add(const char* key, ConfigFields::Target target) { fields_.add(key, target, "of the original"); }
 
 template <class T>
 void OriginKeys::without_meaning(const std::vector<const char*>& keys) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys in the config.yml of the origin's experiments, with their types and the origin's defaults.
+// The keys in the original experiments' config.yml, with their types and original defaults.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class OriginKeys {
   OriginKeys(const OriginKeys&) = delete;
   OriginKeys& operator=(const OriginKeys&) = delete;
 
-  /// Throws: UsageError naming file and line of an unknown key, with the nearest one, or of a value of another type.
+  /// Throws: UsageError naming file and line of an unknown key, with the nearest one, or of a value of the wrong type.
   void read(const ConfigTree& file);
 
   /// True if `key` was in the file.
@@ -121,7 +121,7 @@ class OriginKeys {
   void add_model();
   void add_solver();
   void add_scores();
-  /// Adds keys that are accepted, but have no effect here.
+  /// Adds keys that are accepted but have no effect here.
   template <class T>
   void without_meaning(const std::vector<const char*>& keys);
 

@@ -24,10 +24,10 @@ constexpr Ink kReferenceInk{150, 150, 158};
 constexpr Ink kScoreInk{255, 196, 84};
 constexpr int kLetterPixels = 13;
 constexpr std::int64_t kMargin = 8;        // pixels around cells
-constexpr std::int64_t kAboveWords = 4;    // pixels between picture and words
-constexpr std::int64_t kLeastWidth = 240;  // smallest width of a single picture in pixels
+constexpr std::int64_t kAboveWords = 4;    // pixels between image and words
+constexpr std::int64_t kLeastWidth = 240;  // minimum width of a single image in pixels
 
-/// The words below a picture, broken into lines.
+/// The words below an image, broken into lines.
 struct Words {
   std::string score;
   std::vector<std::string> said;  ///< lines of the network's caption; the first begins after the score
@@ -39,7 +39,7 @@ struct Words {
   }
 };
 
-/// A scaled picture with its words.
+/// A scaled image with its words.
 struct PageCell {
   Image picture;
   Words words;
@@ -50,7 +50,7 @@ void check_picture(const Image& picture) {
   const bool whole = size.width > 0 && size.height > 0 && (picture.channels == 1 || picture.channels == 3) &&
                      picture.pixels.size() == static_cast<std::size_t>(size.width * size.height * picture.channels);
   if (whole) return;
-  throw UsageError(fmt::format("a picture of {} x {} pixels, {} channels and {} bytes cannot be drawn", size.width,
+  throw UsageError(fmt::format("an image of {} x {} pixels, {} channels and {} bytes cannot be drawn", size.width,
                                size.height, picture.channels, picture.pixels.size()));
 }
 
@@ -71,7 +71,7 @@ void paste_picture(Image& page, const Image& picture, std::int64_t left, std::in
 Words words_below(const CaptionedPicture& picture, const common::Lettering& letters, std::int64_t width) {
   Words words;
   if (picture.cider_d) words.score = fmt::format("{:.2f}", *picture.cider_d);
-  // When lines are broken, the score is the caption's first word; it is then drawn in its own colour.
+  // For line breaking, the score counts as the caption's first word; it is then drawn in its own colour.
   words.said = letters.lines(words.score.empty() ? picture.caption : words.score + " " + picture.caption, width);
   words.reference = letters.lines(picture.reference, width);
   return words;
@@ -94,7 +94,7 @@ void write_words(Image& page, const Words& words, const common::Lettering& lette
   }
 }
 
-/// Writes as much of the legend as fits into the page's width.
+/// Writes as much of the legend as fits in the page's width.
 void write_legend(Image& page, const common::Lettering& letters, std::int64_t top) {
   std::int64_t left = kMargin;
   for (const auto& [words, ink] : {std::pair{"CIDEr-D", kScoreInk}, std::pair{"what the model says", kSaidInk},
@@ -117,9 +117,9 @@ PageCell cell_for(const CaptionedPicture& picture, const common::Lettering& lett
 }  // namespace
 
 Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOptions& options) {
-  if (pictures.empty()) throw UsageError("a page of no pictures");
+  if (pictures.empty()) throw UsageError("a page without images");
   if (options.columns < 1 || options.cell < 1) {
-    throw UsageError(fmt::format("a page of {} columns and cells of {} pixels", options.columns, options.cell));
+    throw UsageError(fmt::format("a page with {} columns and cells of {} pixels", options.columns, options.cell));
   }
   const common::Lettering letters(kLetterPixels);
   std::vector<PageCell> cells;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captioning for the command line: its presets, experiments in the origin's form, and its captions for files.
+// Captioning for the command line: its presets, experiments in their original form, and its captions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
@@ -23,15 +23,15 @@ namespace {
 constexpr const char* kGettingStarted = R"(lockstep train captioning --folder FOLDER [options]
 lockstep train captioning[:PRESET] --set data.train=SET [--set data.test=SET] [options]
 
-Learns to say what is in pictures: cross entropy with people's captions, then, in a second stage, self-critical
+Learns to describe images: cross entropy with people's captions, then, in a second stage, self-critical
 training with CIDEr-D as its reward.
 
   --folder FOLDER        an experiment: FOLDER/config.yml has the settings (sections TRAIN, DATA_LOADER, MODEL,
-                         SOLVER, LOSSES, SCORER, INFERENCE, or this program's own keys); the run goes into it, with
+                         SOLVER, LOSSES, SCORER, INFERENCE, or this program's own keys); the run is written there, with
                          snapshot/ and result/
-  --resume auto          go on from the folder's newest checkpoint
-  --resume N             begin with the origin's FOLDER/snapshot/caption_model_N.pth
-  --init-from RUN:best   start from the weights of another run, as a self-critical one does
+  --resume auto          continue from the folder's newest checkpoint
+  --resume N             start from the original FOLDER/snapshot/caption_model_N.pth
+  --init-from RUN:best   start from the weights of another run, as self-critical runs do
   --set key=value        any setting; `lockstep inspect config captioning` lists them all
   --nproc-per-node N     processes
 
@@ -58,7 +58,8 @@ class CaptioningRecipe final : public Recipe {
     if (folder == typed.values().end() || folder->second.yaml.empty()) return {};
     if (folder->second.origin != "--set") {
       throw UsageError(
-          fmt::format("{}: an experiment's folder is typed, as the run goes into it", folder->second.origin),
+          fmt::format("{}: give an experiment's folder on the command line, since the run is written there",
+                      folder->second.origin),
           fmt::format("lockstep train captioning --folder {}", folder->second.yaml));
     }
     return read_experiment(std::filesystem::path(folder->second.yaml) / "config.yml");
@@ -80,7 +81,7 @@ class CaptioningRecipe final : public Recipe {
                                           const std::filesystem::path& file) const override;
 };
 
-/// A set of one file, without captions.
+/// A set with one file, without captions.
 std::shared_ptr<CaptionDataset> set_of(const CaptioningTask& task, const std::filesystem::path& file) {
   SetOptions options = task.config().set_options("", false);
   if (!task.config().has_features()) options.features.clear();
@@ -88,7 +89,7 @@ std::shared_ptr<CaptionDataset> set_of(const CaptioningTask& task, const std::fi
                               task.vocabulary(), false);
 }
 
-/// Returns the caption, and the geometric mean of its words' probabilities.
+/// Returns the caption and the geometric mean of its words' probabilities.
 Prediction say(const CaptioningTask& task, Captioner& model, CaptionDataset& set, const std::filesystem::path& file) {
   const NoGrad no_grad;
   SampleContext context(0, 0, 0);
@@ -116,7 +117,7 @@ std::vector<Prediction> CaptioningRecipe::predict(Task& task, torch::nn::Module&
   return predictions;
 }
 
-/// The picture with its caption below; none for features.
+/// The image with its caption below; none for features.
 std::optional<Image> CaptioningRecipe::draw(Task& task, torch::nn::Module& model,
                                             const std::filesystem::path& file) const {
   auto& captioning = dynamic_cast<CaptioningTask&>(task);

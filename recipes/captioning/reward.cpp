@@ -31,9 +31,10 @@ std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& 
   if (!cache.empty() && FileSystem::system().exists(cache)) {
     auto kept = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::from_file(cache));
     if (kept->source() == DocumentFrequencies::source_of(references)) return kept;
-    throw DataError(fmt::format("{} holds document frequencies of {} images with other captions or another vocabulary",
-                                cache.string(), text::thousands(kept->images())),
-                    "remove it, and it is made again; or name another file");
+    throw DataError(
+        fmt::format("{} holds document frequencies of {} images with different captions or a different vocabulary",
+                    cache.string(), text::thousands(kept->images())),
+        "remove it to have it recreated, or name another file");
   }
   auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
   // Several ranks may write the file at the same time: they write the same bytes, each atomically.

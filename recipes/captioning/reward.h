@@ -15,9 +15,9 @@
 
 namespace lockstep::captioning {
 
-/// The document frequencies of a training set's references, each cut as in training and with its final 0.
-/// cache: the file from which they are read, or to which they are written if it is missing; empty: no file.
-/// Throws: UsageError if the set is empty; DataError if the file is not valid, or belongs to other captions or ids;
+/// The document frequencies of a training set's references, each truncated as in training and with its final 0. cache:
+/// the file they are read from, or written to if it is missing; empty: no file.
+/// Throws: UsageError if the set is empty; DataError if the file is not valid, or belongs to different captions or ids;
 ///         IoError.
 [[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,
                                                                         const std::filesystem::path& cache);
@@ -28,8 +28,8 @@ class Reward {
  public:
   explicit Reward(std::shared_ptr<const DocumentFrequencies> frequencies) : cider_(std::move(frequencies)) {}
 
-  /// Returns the rewards. Shapes: words int64 [B * S, T], picture by picture, on any device; to float32 [B * S] on the
-  /// CPU. Cost: docs/design/captioning.md.
+  /// Returns the rewards. Shapes: words int64 [B * S, T], image by image, on any device; to float32 [B * S] on the CPU.
+  /// Cost: docs/design/captioning.md.
   [[nodiscard]] at::Tensor operator()(const at::Tensor& words, const CaptionBatch& batch) const;
 
  private:

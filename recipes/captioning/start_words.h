@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of an experiment's folder, as in the origins.
+// The settings for an experiment's folder, as in the original code.
 #pragma once
 
 #include "common/start_words.h"

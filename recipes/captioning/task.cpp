@@ -34,12 +34,12 @@ constexpr const char* kFeatureWidth = "feature_width";
 
 const CaptionBatch& captions_of(const Batch& batch) {
   const auto* captions = std::any_cast<CaptionBatch>(&batch.extra);
-  if (captions == nullptr) throw InternalError("a batch without captions: the loader has to use the task's collate()");
+  if (captions == nullptr) throw InternalError("a batch without captions: the loader must use the task's collate()");
   return *captions;
 }
 
 /// Turns dropout off during its lifetime, so that captions are drawn from, and scored under, the same distribution. The
-/// encoder has run before, in the model's own mode, with the norms and dropout of training.
+/// encoder has already run, in the model's own mode, with the norms and dropout of training.
 class DecoderAtRest {
  public:
   explicit DecoderAtRest(Captioner& model) : model_(model), was_training_(model.is_training()) { model_.eval(); }
@@ -82,8 +82,8 @@ void CaptioningTask::make_vocabulary(const std::vector<CaptionedImage>& images) 
   const std::int64_t words = vocabulary.size() - 1;
   if (sets.vocabulary_size > 0 && words != sets.vocabulary_size) {
     throw UsageError(
-        fmt::format("the vocabulary has {} words, and data.vocabulary_size is {}", words, sets.vocabulary_size),
-        "data.vocabulary: the file with those words");
+        fmt::format("the vocabulary has {} words, but data.vocabulary_size is {}", words, sets.vocabulary_size),
+        "set data.vocabulary to the file with those words");
   }
   vocabulary_ = std::make_shared<const Vocabulary>(std::move(vocabulary));
 }
@@ -101,7 +101,7 @@ std::shared_ptr<Dataset> CaptioningTask::make_training_set(const std::string& fo
   return set;
 }
 
-/// Refuses a missing file before the training, rather than after it.
+/// Rejects a missing file before training rather than after it.
 void CaptioningTask::require_final_test() const {
   if (config_.sets.final_test.empty()) return;
   const auto& sets = config_.sets;
@@ -138,14 +138,14 @@ void CaptioningTask::check_model_state(const StateDict& state) {
   }
   const std::string difference = vocabulary_->difference(*theirs);
   if (difference.empty()) return;
-  throw DataError(fmt::format("the vocabulary is not that of the checkpoint: {}", difference),
-                  "train with the checkpoint's words: data.vocabulary=FILE, one a line in their order");
+  throw DataError(fmt::format("the vocabulary is not the checkpoint's: {}", difference),
+                  "train with the checkpoint's words: data.vocabulary=FILE, one per line, in order");
 }
 
 void CaptioningTask::check_feature_width(std::int64_t theirs) {
   if (feature_width_ > 0 && feature_width_ != theirs) {
-    throw DataError(fmt::format("the features are {} wide, and the checkpoint's were {}", feature_width_, theirs),
-                    "data.features: those that it was trained with");
+    throw DataError(fmt::format("the features are {} wide, but the checkpoint's were {}", feature_width_, theirs),
+                    "set data.features to those it was trained with");
   }
   feature_width_ = theirs;
 }
@@ -158,7 +158,7 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   return model;
 }
 
-/// Requires data.vocabulary with the weights' number of words: its word ids are lines of the origin's vocabulary.
+/// Requires data.vocabulary with the weights' number of words: its word ids are lines of the original vocabulary.
 void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
   const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
                                                                                      : "decoder.word_embed.weight";
@@ -167,13 +167,14 @@ void CaptioningTask::require_origins_words(const StateDict& weights, const Named
       std::find_if(model.begin(), model.end(), [](const auto& item) { return item.first == "words.weight"; });
   if (theirs == nullptr || ours == model.end()) return;
   if (theirs->size(0) != ours->second.size(0)) {
-    throw DataError(fmt::format("the weights are of {} words, and the vocabulary has {}", theirs->size(0) - 1,
+    throw DataError(fmt::format("the weights are for {} words, but the vocabulary has {}", theirs->size(0) - 1,
                                 ours->second.size(0) - 1),
-                    "data.vocabulary: the origin's file of words (INFERENCE.VOCAB)");
+                    "set data.vocabulary to the original vocabulary file (INFERENCE.VOCAB)");
   }
   if (config_.sets.vocabulary.empty()) {
-    throw DataError("the weights know words by their lines in the origin's vocabulary, and data.vocabulary is not set",
-                    "data.vocabulary: the origin's file of words (INFERENCE.VOCAB)");
+    throw DataError(
+        "the weights identify words by their lines in the original vocabulary, but data.vocabulary is not set",
+        "set data.vocabulary to the original vocabulary file (INFERENCE.VOCAB)");
   }
 }
 
@@ -194,7 +195,7 @@ std::int64_t CaptioningTask::feature_rows() const {
   if (config_.model.grid_height > 0) return config_.model.grid_height * config_.model.grid_width;
   if (config_.sets.max_features > 0) return config_.sets.max_features;
   throw UsageError(
-      "an exported network takes one number of rows of features, and no setting says which",
+      "an exported network takes a fixed number of feature rows, but no setting defines it",
       fmt::format("{} {} for 49", setting_words("model.grid_height=7"), setting_words("model.grid_width=7")));
 }
 
@@ -275,7 +276,7 @@ Outputs CaptioningTask::run_exported(const nn::TensorFunction& network, const Ba
   for (const std::int64_t rows : captions_of(batch).lengths) {
     if (rows == feature_rows()) continue;
     throw UsageError(
-        fmt::format("the exported network takes {} rows of features, and a picture has {}", feature_rows(), rows),
+        fmt::format("the exported network takes {} rows of features, but an image has {}", feature_rows(), rows),
         "evaluate the checkpoint itself");
   }
   return {{"words", network({batch.data}).at(0)}};

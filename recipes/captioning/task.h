@@ -17,7 +17,7 @@
 namespace lockstep::captioning {
 
 /// The model holds the vocabulary as the buffer "vocabulary" (uint8, Vocabulary::to_text()) and the width of features
-/// as "feature_width", so that a checkpoint alone is enough for captions.
+/// as "feature_width", so that a checkpoint is all that captioning needs.
 ///
 /// Lifetime: `config` outlives the task.
 class CaptioningTask final : public Task {
@@ -30,12 +30,12 @@ class CaptioningTask final : public Task {
   /// Compares the vocabulary of `state` with this task's, or takes it if the task has none yet.
   void check_model_state(const StateDict& state) override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Accepts the origin's snapshots, whose word ids refer to the origin's own vocabulary.
-  /// Throws: DataError if data.vocabulary is not set, or has another number of words.
+  /// Accepts the original snapshots, whose word ids refer to the original vocabulary.
+  /// Throws: DataError if data.vocabulary is not set, or has a different number of words.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// Returns the state dict alone, like the origin's snapshot/caption_model_N.pth.
+  /// Returns just the state dict, like the original snapshot/caption_model_N.pth.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Maps pictures [N, 3, H, W] in 0..1, or features [N, L, D], to the result of greedy search: "words" [N, T] and
+  /// Maps images [N, 3, H, W] in 0..1, or features [N, L, D], to the result of greedy search: "words" [N, T] and
   /// "log_probs" [N, T - 1], as in Said.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   void begin_epoch(const EpochInfo& info) override;
@@ -47,7 +47,7 @@ class CaptioningTask final : public Task {
   /// Returns the term "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
-  /// Returns a key only for batches of pictures with annotators' words alone: drawing words needs the host.
+  /// Returns a key only for batches of images with only annotators' words: drawing words needs the host.
   [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;

@@ -12,9 +12,9 @@ namespace lockstep::common {
 inline void describe_held_out(ConfigFields& fields, double& fraction, std::int64_t& seed) {
   fields
       .add("data.val_fraction", &fraction,
-           "part of data.train's pictures that is kept for the test instead of a data.test; 0: none")
+           "share of data.train's images held out as the test set, instead of data.test; 0: none")
       .in({.least = 0, .most = 1, .below = true});
-  fields.add("data.split_seed", &seed, "seed that picks data.val_fraction's pictures by their names").in({0, 1e15});
+  fields.add("data.split_seed", &seed, "seed for choosing data.val_fraction's images, by name").in({0, 1e15});
 }
 
 }  // namespace lockstep::common

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts batches of pictures [N, 3, H, W] between 0..1 and the normalised values that networks take.
+// Converts batches of images [N, 3, H, W] between 0..1 and the normalised values that networks expect.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

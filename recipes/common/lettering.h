@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes words on pictures for users, broken into lines. No torch header.
+// Draws text on images for users, broken into lines. No torch header.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace lockstep::common {
 
-/// Letters of one size, by FreeType and the font of Debian's fonts-dejavu-core. Without the font nothing is drawn, and
-/// texts have no lines. Texts are UTF-8; invalid bytes count as '?'. Thread-safe: no.
+/// Letters of one size, drawn with FreeType and the font of Debian's fonts-dejavu-core. Without the font nothing is
+/// drawn, and text has no lines. Text is UTF-8; invalid bytes count as '?'. Thread-safe: no.
 class Lettering {
  public:
   explicit Lettering(int pixels);
@@ -25,9 +25,9 @@ class Lettering {
   /// Returns the distance from one line to the next.
   [[nodiscard]] std::int64_t line_height() const noexcept;
   [[nodiscard]] std::int64_t width(const std::string& text) const;
-  /// Returns lines of at most `width` pixels, broken at blanks; a word that is wider is broken anywhere.
+  /// Returns lines of at most `width` pixels, broken at spaces; a wider word is broken anywhere.
   [[nodiscard]] std::vector<std::string> lines(const std::string& text, std::int64_t width) const;
-  /// Writes `text` from its upper left corner; parts outside the image are left out.
+  /// Writes `text` from its upper left corner; parts outside the image are clipped.
   /// Shapes: an image of 3 channels.
   void write(Image& image, std::array<std::int64_t, 2> left_top, const std::string& text,
              const std::array<std::uint8_t, 3>& ink) const;

@@ -58,7 +58,7 @@ std::string with_parts(std::string_view pattern, const Parts& parts) {
   return pattern.ends_with('.') ? name + parts.back() : name;
 }
 
-/// Returns the names of the origin's entries that form one tensor here.
+/// Returns the names of the original entries that form one tensor here.
 std::vector<std::string> all_theirs(const OriginName& row, const Parts& parts) {
   std::vector<std::string> names;
   names.reserve(row.theirs.size());
@@ -83,8 +83,7 @@ at::Tensor put_together(const StateDict& weights, const std::vector<std::string>
     const bool fits = tensor != nullptr && tensor->dim() > 0 &&
                       (tensors.empty() || tensor->sizes().slice(1) == tensors.front().sizes().slice(1));
     if (!fits)
-      throw DataError(
-          fmt::format("{} have shapes that do not fit together: they are one tensor of the model", text::join(names)));
+      throw DataError(fmt::format("{} have incompatible shapes: they form one tensor of the model", text::join(names)));
     tensors.push_back(*tensor);
   }
   return tensors.size() == 1 ? tensors.front() : at::cat(tensors);
@@ -127,7 +126,7 @@ std::vector<std::string> OriginNames::take(StateDict& weights, const NamedTensor
   const std::size_t made = taken.size();
   weights.merge(taken);
   if (made == 0) return {};
-  return {fmt::format("{} entries with the names of {} are {} here", used.size(), origin_, made)};
+  return {fmt::format("{} entries named as in {} are {} here", used.size(), origin_, made)};
 }
 
 StateDict OriginNames::give(const StateDict& model) const {

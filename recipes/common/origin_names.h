@@ -13,10 +13,10 @@
 namespace lockstep::common {
 
 /// A row of the table. A name that ends in '.' matches all names that begin with it, and each '*' matches text without
-/// a dot: the n-th '*' on one side is the same text as the n-th on the other.
+/// a dot: the n-th '*' is the same text on both sides.
 struct OriginName {
-  std::vector<std::string> theirs;  ///< the origin's names; several are the rows of one tensor here, in this order
-  std::string here;                 ///< the network's name; empty: it computes the tensor, and the entry is dropped
+  std::vector<std::string> theirs;  ///< the original names; several are the rows of one tensor here, in this order
+  std::string here;  ///< the network's name; empty: it computes the tensor itself, and the entry is dropped
 };
 
 /// The table of a network. The first row that matches a name is used.
@@ -25,12 +25,13 @@ class OriginNames {
   /// `origin`: the name of the program, for notes.
   OriginNames(std::string origin, std::vector<OriginName> rows);
 
-  /// Renames entries of `weights` to the network's names; entries that `model` has already keep theirs. Returns a
+  /// Renames entries of `weights` to the network's names; entries that are already in `model` keep theirs. Returns a
   /// sentence about the change, for a note; nothing if nothing changed.
   /// Throws: DataError naming the entries if parts of one tensor cannot be joined.
   std::vector<std::string> take(StateDict& weights, const NamedTensors& model) const;
 
-  /// Returns the network's entries under the origin's names, cutting a joined tensor equally. Others keep their names.
+  /// Returns the network's entries under the original names, splitting a joined tensor into equal parts. Others keep
+  /// their names.
   [[nodiscard]] StateDict give(const StateDict& model) const;
 
  private:

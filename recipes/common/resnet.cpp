@@ -35,7 +35,7 @@ Depth depth_of(std::int64_t layers) {
     case 152:
       return {{3, 8, 36, 3}, true};
     default:
-      throw UsageError(fmt::format("there is no ResNet of {} layers", layers), "take 18, 34, 50, 101 or 152");
+      throw UsageError(fmt::format("there is no ResNet with {} layers", layers), "take 18, 34, 50, 101 or 152");
   }
 }
 
@@ -56,7 +56,7 @@ struct Kernel {
   std::int64_t dilation = 1;
 };
 
-/// Makes a convolution without bias that keeps the size, except for its stride.
+/// Creates a convolution without bias that keeps the size, except for its stride.
 nn::Conv2d convolution(std::int64_t in, std::int64_t out, Kernel kernel) {
   nn::Conv2d conv(torch::nn::Conv2dOptions(in, out, kernel.size)
                       .stride(kernel.stride)
@@ -72,7 +72,7 @@ nn::BatchNormReLU2d norm_relu(std::int64_t channels) {
   return nn::BatchNormReLU2d(torch::nn::BatchNormOptions(channels));
 }
 
-/// Makes the shortcut of a block if the shape changes; null: the shortcut is the input itself.
+/// Creates the shortcut of a block if the shape changes; null: the shortcut is the input itself.
 torch::nn::Sequential way_around(const BlockShape& shape) {
   if (shape.stride == 1 && shape.in == shape.out) return nullptr;
   return torch::nn::Sequential(convolution(shape.in, shape.out, {.stride = shape.stride}), nn::BatchNorm2d(shape.out));

@@ -18,11 +18,11 @@ namespace lockstep::common {
 
 struct ResNetOptions {
   std::int64_t layers = 50;         ///< 18, 34, 50, 101 or 152
-  std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the picture per pixel of layer4; below 32, by dilation
+  std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the image per pixel of layer4; below 32, by dilation
   bool stride_in_1x1 = false;       ///< a bottleneck's stride is in its first 1x1 (Caffe), else in its 3x3
                                     ///< (torchvision)
   bool multi_grid = false;          ///< the dilations of layer4's blocks are 1, 2 and 4 times the stage's
-  bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up; false: down, as torchvision
+  bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up; false: down, as in torchvision
 };
 
 /// The outputs of layer1 (stride 4) and layer4.
@@ -37,10 +37,11 @@ class ResidualBlock : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 };
 
-/// Registers conv1, bn1, layer1 to layer4. Convolutions start from N(0, sqrt(2 / (k k out))), batch norms from 1 and 0.
+/// Registers conv1, bn1, layer1 to layer4. Convolutions are initialised from N(0, sqrt(2 / (k k out))), batch norms
+/// from 1 and 0.
 ///
 /// The layers are from lockstep::nn: on a CPU they are fused in channels-last, and sync_batch_norm() finds the norms.
-/// Sizes that do not divide are rounded up; with output stride 8, 465 pixels become 59.
+/// Sizes that do not divide evenly are rounded up; with output stride 8, 465 pixels become 59.
 /// Throws: UsageError for a depth or stride that does not exist.
 /// Source: He et al., Deep Residual Learning, 2016; Chen et al., Rethinking Atrous Convolution, 2017.
 class ResNet : public torch::nn::Module {

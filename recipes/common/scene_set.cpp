@@ -16,7 +16,7 @@ constexpr std::string_view kPrefix = "scenes:";
 constexpr std::int64_t kMost = 10'000'000;
 
 UsageError no_scenes(const std::string& path, const std::string& why) {
-  return UsageError(fmt::format("'{}' names no scenes: {}", path, why),
+  return UsageError(fmt::format("'{}' is not a valid set of scenes: {}", path, why),
                     "write it as scenes:COUNT, scenes:COUNT:SEED or scenes:COUNT:SEED:few, such as scenes:200:7");
 }
 
@@ -25,7 +25,7 @@ Number number_of(const std::string& text, const std::string& path) {
   Number number{};
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (fault == std::errc() && end == text.data() + text.size()) return number;
-  throw no_scenes(path, fmt::format("'{}' is no number", text));
+  throw no_scenes(path, fmt::format("'{}' is not a number", text));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses the name of a set of pictures that are drawn in memory. No torch header.
+// Parses the name of a set of images drawn in memory. No torch header.
 #pragma once
 
 #include <cstdint>

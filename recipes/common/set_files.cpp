@@ -35,7 +35,7 @@ class IndexWork {
     try {
       for (std::int64_t i = 1; i < std::min(wanted, loop_.count); ++i) helpers.emplace_back([this] { take_all(); });
     } catch (const std::system_error&) {
-      // The system refuses another thread: the threads that run do the work.
+      // The system cannot start another thread: the running threads do the work.
     }
     take_all();
     for (std::thread& helper : helpers) helper.join();
@@ -88,7 +88,7 @@ void write_set_picture(const PixelView& pixels, const std::filesystem::path& fil
 void refuse_file(const std::filesystem::path& folder) {
   std::error_code fault;
   if (std::filesystem::exists(folder, fault) && !std::filesystem::is_directory(folder, fault)) {
-    throw UsageError(fmt::format("{} is no folder", folder.string()));
+    throw UsageError(fmt::format("{} is not a folder", folder.string()));
   }
 }
 
@@ -107,8 +107,8 @@ SideRange parse_sides(const std::string& text, const SideRange& limits) {
     const auto read = std::from_chars(begin, end, value);
     if (read.ec != std::errc() || read.ptr != end || value < limits.least || value > limits.most) {
       throw UsageError(
-          fmt::format("'{}' is no size", text),
-          fmt::format("a side, or a range such as 128-192, of {} .. {} pixels", limits.least, limits.most));
+          fmt::format("'{}' is not a size", text),
+          fmt::format("give a side or a range such as 128-192, within {} .. {} pixels", limits.least, limits.most));
     }
     return value;
   };
@@ -117,7 +117,7 @@ SideRange parse_sides(const std::string& text, const SideRange& limits) {
   const char* first_end = dash == std::string::npos ? end : text.data() + dash;
   SideRange range{number(text.data(), first_end), 0};
   range.most = dash == std::string::npos ? range.least : number(first_end + 1, end);
-  if (range.most < range.least) throw UsageError(fmt::format("size '{}' runs backwards", text), "for example 128-192");
+  if (range.most < range.least) throw UsageError(fmt::format("size '{}' is reversed", text), "for example 128-192");
   return range;
 }
 
@@ -129,7 +129,7 @@ void require_within(std::string_view name, std::int64_t value, std::int64_t low,
 void require_scene_size(ImageSize size) {
   for (const std::int64_t side : {size.width, size.height}) {
     if (side < 32 || side > 4096)
-      throw UsageError(fmt::format("a scene of {} pixels, must be 32 .. 4096 a side", side));
+      throw UsageError(fmt::format("a side of a scene is {} pixels, must be 32 .. 4096", side));
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the commands that make sets of pictures: a loop over their indices on several threads, folders, PNG files
-// and the sizes of pictures. No torch header.
+// Shared by the commands that create image sets: a loop over their indices on several threads, folders, PNG files and
+// image sizes. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace lockstep::common {
 
-/// Called from time to time and at the end, with the number done and the total; one call at a time, from any thread.
+/// Called periodically and at the end, with the number done and the total; one call at a time, from any thread.
 using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>;
 
 struct IndexLoop {
   std::int64_t count = 0;
-  std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system refuses more
+  std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system cannot start more
   /// Called once on each thread; its result is called with the indices that the thread takes, in any order.
   std::function<std::function<void(std::int64_t index)>()> make_worker;
   IndexProgress progress = nullptr;
@@ -26,7 +26,7 @@ struct IndexLoop {
 
 /// Calls a worker for each of 0 .. count - 1. The first error stops all workers and is rethrown. Blocks: yes.
 void run_indices(const IndexLoop& loop);
-/// Does the same, but all threads share one worker.
+/// The same, but with one worker shared by all threads.
 void run_indices(std::int64_t count, std::int64_t threads, const std::function<void(std::int64_t index)>& work,
                  const IndexProgress& progress = nullptr);
 
@@ -39,16 +39,16 @@ inline void write_set_picture(const Image& image, const std::filesystem::path& f
 /// Throws: UsageError if `folder` exists and is not a folder.
 void refuse_file(const std::filesystem::path& folder);
 
-/// Makes the folder. Throws: UsageError if it holds files already, or if a file has its name.
+/// Creates the folder. Throws: UsageError if it already contains files, or if a file has its name.
 void make_empty_folder(const std::filesystem::path& folder);
 
-/// The range from which the sides of each picture are drawn, both ends included. Units: pixels.
+/// The range from which the sides of each image are drawn, both ends included. Units: pixels.
 struct SideRange {
   std::int64_t least = 0;
   std::int64_t most = 0;
 };
 
-/// Reads "160" or "128-192". Throws: UsageError for another text, and for a side outside `limits`.
+/// Reads "160" or "128-192". Throws: UsageError for any other text, or a side outside `limits`.
 [[nodiscard]] SideRange parse_sides(const std::string& text, const SideRange& limits);
 
 /// Throws: UsageError, as in "generate captcha: count is 0, must be 1 .. 100".

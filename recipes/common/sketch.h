@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture under construction, on which all recipes paint their synthetic scenes. No torch header.
+// An image under construction, on which all recipes paint their synthetic scenes. No torch header.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,8 @@ class Sketch {
   }
   [[nodiscard]] Tint& at(std::int64_t x, std::int64_t y) noexcept { return tints_[index(x, y)]; }
 
-  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); (dx, dy) leads to the pixel's centre.
+  /// Calls work(index, dx, dy) for the pixels of the square around (x, y); (dx, dy) is the offset of the pixel's
+  /// centre.
   template <class Work>
   void each_near(double x, double y, double reach, const Work& work) {
     const auto low = [&](double middle) { return std::max<std::int64_t>(0, std::llround(middle - reach) - 1); };

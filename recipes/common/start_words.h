@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a recipe that `lockstep train` must know before a rank reads them: the folder of the run. A recipe
-// states them in its start_words.h. Header-only, without libtorch.
+// The settings of a recipe that `lockstep train` must know before a rank reads them: the run's folder. A recipe
+// declares them in its start_words.h. Header-only, without libtorch.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace lockstep::common {
 /// Keys of settings, given on the command line or in the settings file; empty: the recipe has no such setting.
 struct StartWords {
   std::string_view run_folder = {};      ///< the run's folder, like --run-dir
-  std::string_view folder_of_runs = {};  ///< the folder in which the run's folder is made, instead of runs
+  std::string_view folder_of_runs = {};  ///< the folder in which the run's folder is created, instead of runs
   std::string_view experiment = {};      ///< a folder with the user's own config.yml for the run
   std::string_view snapshot = {};        ///< file in that folder with the weights after an epoch; {} is the epoch
 };
 
-/// Returns the file that `--resume 27` means in an experiment's folder: the weights that the origin kept after its
+/// Returns the file that `--resume 27` means in an experiment's folder: the weights that the original code saved after
 /// epoch 27. Empty if `resume` is not a number or there is no such file.
 [[nodiscard]] inline std::filesystem::path snapshot_of(const StartWords& words, const std::filesystem::path& folder,
                                                        const std::string& resume) {

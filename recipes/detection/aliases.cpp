@@ -25,7 +25,7 @@ bool is_true(const std::string& value) { return lower(value) == "true" || lower(
 
 std::string amp_name(const std::string& value) { return is_true(value) ? "bf16" : "none"; }
 
-/// `use_ema: false` turns the average off; `true` leaves the decay to its own key.
+/// `use_ema: false` turns the average off; with `true`, the decay has its own key.
 std::string decay_of_use(const std::string& value) { return is_true(value) ? "" : "0"; }
 
 std::string scheduler_name(const std::string& value) { return value == "MultiStepLR" ? "multi_step" : value; }
@@ -43,7 +43,7 @@ std::string side_of(const std::string& value) {
   std::erase(numbers, "");
   if (numbers.size() == 2 && numbers[0] == numbers[1]) return numbers[0];
   throw UsageError(fmt::format("eval_spatial_size is {}; it must be two equal numbers", value),
-                   "pictures become squares: --set image_size=PIXELS");
+                   "images become square: --set image_size=PIXELS");
 }
 
 /// A key whose `values` describe what this recipe always does; the note reports other values.
@@ -104,7 +104,7 @@ std::vector<ConfigAlias> of_training() {
           always("find_unused_parameters", {"False"})};
 }
 
-/// The options of the origin's train.py, which its files have as keys.
+/// The options of the original train.py, which appear as keys in its files.
 std::vector<ConfigAlias> of_the_command() {
   return {{"output_dir", "--run-dir"},
           {"resume", "--resume"},
@@ -162,7 +162,7 @@ std::vector<ConfigAlias> of_loaders() {
     all.push_back(must_be(loader + "dataset.type", {"CocoDetection"}));
     all.push_back(must_be(loader + transforms + "type", {"Compose"}));
     all.push_back(always(loader + "dataset.return_masks", {"False"}));
-    // The origin has both spellings.
+    // The original code has both spellings.
     all.push_back(must_be(loader + "collate_fn.type", {"BatchImageCollateFunction", "BatchImageCollateFuncion"}));
   }
   return all;
@@ -179,7 +179,7 @@ std::string levels_of(const std::string& value) {
   throw UsageError(fmt::format("HGNetv2.return_idx is {}; it must be [1, 2, 3] or [2, 3]", value));
 }
 
-// The sections of the network. Each row has a key and its setting; always() is for keys that follow from others.
+// The sections of the network. Each row has a key and its setting; always() is for keys that are determined by others.
 
 std::vector<ConfigAlias> of_the_backbone() {
   const std::string backbone = "HGNetv2.";
@@ -261,7 +261,7 @@ std::vector<ConfigAlias> of_the_matcher(const std::string& matcher) {
           must_be(matcher + "use_focal_loss", {"True"})};
 }
 
-/// The class of each part. In this recipe numbers of channels and strides follow from the other parts.
+/// The class of each part. In this recipe, channel counts and strides are determined by the other parts.
 std::vector<ConfigAlias> of_the_parts() {
   std::vector<ConfigAlias> all;
   for (const std::string model : {"DEIM.", "DFINE."}) {

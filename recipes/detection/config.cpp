@@ -22,7 +22,7 @@ std::int64_t whole_number(const std::string& key, const std::string& text) {
   std::int64_t number = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (fault == std::errc() && end == text.data() + text.size()) return number;
-  throw UsageError(fmt::format("{} has '{}', which is no whole number", key, text));
+  throw UsageError(fmt::format("{} has '{}', which is not a whole number", key, text));
 }
 
 std::int64_t size_of(const std::string& key, const std::string& text) {
@@ -86,31 +86,35 @@ void describe_augment(ConfigFields& fields, DetectionConfig& config) {
       .add("augment.policy", &config.policy,
            "epochs e0, e1, e2: Mosaic and MixUp from e0 to e1, strong operations from e0 to e2")
       .in({0, 1e8}, "epochs");
-  fields.add("augment.mosaic_prob", &augment.mosaic_prob, "of four pictures in one").in(kShare);
-  fields.add("augment.mixup_prob", &augment.mixup_prob, "of two pictures blended").in(kShare);
-  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour").in(kShare);
-  fields.add("augment.zoom_out_prob", &augment.zoom_out_prob, "of the picture on a larger canvas").in(kShare);
-  fields.add("augment.iou_crop_prob", &augment.iou_crop_prob, "of a crop that keeps objects").in(kShare);
-  fields.add("augment.flip_prob", &augment.flip_prob, "of a horizontal flip").in(kShare);
-  fields.add("augment.zoom_out_max", &augment.zoom_out_max, "side of the canvas, in sides of the picture").in({1, 100});
-  fields.add("augment.iou_crop_min", &augment.iou_crop_min, "smallest side of a crop, in sides of the picture")
+  fields.add("augment.mosaic_prob", &augment.mosaic_prob, "probability of Mosaic (four images in one)").in(kShare);
+  fields.add("augment.mixup_prob", &augment.mixup_prob, "probability of MixUp (two images blended)").in(kShare);
+  fields.add("augment.photometric_prob", &augment.photometric_prob, "probability of each photometric change")
+      .in(kShare);
+  fields.add("augment.zoom_out_prob", &augment.zoom_out_prob, "probability of placing the image on a larger canvas")
+      .in(kShare);
+  fields.add("augment.iou_crop_prob", &augment.iou_crop_prob, "probability of a crop that keeps objects").in(kShare);
+  fields.add("augment.flip_prob", &augment.flip_prob, "probability of a horizontal flip").in(kShare);
+  fields.add("augment.zoom_out_max", &augment.zoom_out_max, "maximum side of the canvas, relative to the image's")
+      .in({1, 100});
+  fields.add("augment.iou_crop_min", &augment.iou_crop_min, "minimum side of a crop, relative to the image's")
       .in({.least = 0, .most = 1, .above = true});
-  fields
-      .add("augment.mosaic_side", &augment.mosaic_side,
-           "pixels of a picture's shorter side in a mosaic; 0: half of image_size")
+  fields.add("augment.mosaic_side", &augment.mosaic_side, "shorter side of an image in a mosaic; 0: half of image_size")
       .in({0, kLargestSide}, "pixels");
-  fields.add("augment.mosaic_min_scale", &augment.mosaic_min_scale, "of a whole mosaic")
+  fields.add("augment.mosaic_min_scale", &augment.mosaic_min_scale, "minimum scale of a whole mosaic")
       .in({.least = 0, .most = 100, .above = true});
-  fields.add("augment.mosaic_max_scale", &augment.mosaic_max_scale, "of a whole mosaic")
+  fields.add("augment.mosaic_max_scale", &augment.mosaic_max_scale, "maximum scale of a whole mosaic")
       .in({.least = 0, .most = 100, .above = true});
-  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "of a mosaic's rotation, in either direction")
+  fields.add("augment.mosaic_degrees", &augment.mosaic_degrees, "maximum rotation of a mosaic, in either direction")
       .in({0, 180}, "degrees");
-  fields.add("augment.mosaic_translate", &augment.mosaic_translate, "by which it is moved, in its sides").in(kShare);
-  fields.add("augment.min_box", &augment.min_box, "pixels of the network's picture: smaller boxes are dropped")
+  fields
+      .add("augment.mosaic_translate", &augment.mosaic_translate,
+           "maximum translation of a mosaic, relative to its side")
+      .in(kShare);
+  fields.add("augment.min_box", &augment.min_box, "boxes smaller than this in the network's input are dropped")
       .in({0, kLargestSide}, "pixels");
   fields
       .add("augment.base_size_repeat", &augment.base_size_repeat,
-           "multi-scale: times that image_size is among the sizes around it; 0: one size")
+           "multi-scale: how often image_size itself is among the sizes around it; 0: one size")
       .in({0, 1000});
 }
 
@@ -118,45 +122,51 @@ void describe_model(ConfigFields& fields, DetectionConfig& config) {
   ModelOptions& model = config.model;
   fields.add("model.type", &config.network,
              "lockstep: the small network of model.*; dfine: the published one of dfine.*", {"lockstep", "dfine"});
-  fields.add("model.stem", &config.stem, "channels of the stem's middle and end").in(kWidth, "channels");
+  fields.add("model.stem", &config.stem, "channels in the middle and at the end of the stem").in(kWidth, "channels");
   fields.add("model.stages", &config.stages_of_backbone,
-             "of the backbone from stride 4 on: maps of middle, out, blocks, layers, kernel, light");
+             "backbone stages from stride 4: maps of middle, out, blocks, layers, kernel, light");
   fields.add("model.lab", &model.lab, "a learnable scale and bias after each activation of the backbone");
   fields.add("model.hidden", &model.hidden, "channels of encoder and decoder").in({4, 65536}, "channels");
-  fields.add("model.heads", &model.heads, "of attention").in({1, 1024});
+  fields.add("model.heads", &model.heads, "attention heads").in({1, 1024});
   fields.add("model.encoder_layers", &model.encoder_layers, "transformer layers on the coarsest scale")
       .in(kLayers, "layers");
-  fields.add("model.encoder_feedforward", &model.encoder_feedforward, "their inner width").in(kWidth);
-  fields.add("model.expansion", &model.expansion, "channels within a fusion block, in parts of model.hidden")
+  fields.add("model.encoder_feedforward", &model.encoder_feedforward, "inner width of the encoder's transformer layers")
+      .in(kWidth);
+  fields.add("model.expansion", &model.expansion, "channels within a fusion block, relative to model.hidden")
       .in({.least = 0, .most = 100, .above = true});
   fields.add("model.fusion_depth", &model.fusion_depth, "3x3 convolutions of a fusion block").in(kLayers, "layers");
-  fields.add("model.decoder_layers", &model.decoder_layers, "each refines the boxes").in({1, 100}, "layers");
-  fields.add("model.decoder_feedforward", &model.decoder_feedforward, "their inner width").in(kWidth);
-  fields.add("model.queries", &model.queries, "objects that can be found at most").in({1, 100'000});
-  fields.add("model.points", &config.points, "that a head samples of each scale, the finest first").in({0, 1024});
-  fields.add("model.reg_max", &model.reg_max, "bins of a side's distribution, less one").in({4, 1024});
-  fields.add("model.reg_scale", &model.reg_scale, "of the distribution's bins");
-  fields.add("model.up", &model.up, "of the distribution's ends");
-  fields.add("model.denoising", &model.denoising, "noisy objects an image that training rebuilds; 0: none")
-      .in({0, 100'000});
-  fields.add("model.label_noise", &model.label_noise, "half of it is the probability of another label").in(kShare);
-  fields.add("model.box_noise", &model.box_noise, "of a noisy box, in halves of its size").in(kWeight);
+  fields.add("model.decoder_layers", &model.decoder_layers, "decoder layers, each of which refines the boxes")
+      .in({1, 100}, "layers");
+  fields.add("model.decoder_feedforward", &model.decoder_feedforward, "inner width of the decoder layers").in(kWidth);
+  fields.add("model.queries", &model.queries, "maximum number of objects that can be found").in({1, 100'000});
+  fields.add("model.points", &config.points, "points that a head samples at each scale, finest first").in({0, 1024});
+  fields.add("model.reg_max", &model.reg_max, "bins in a side's distribution, minus one").in({4, 1024});
+  fields.add("model.reg_scale", &model.reg_scale, "scale of the distribution's bins");
+  fields.add("model.up", &model.up, "scale of the distribution's outermost bins");
+  fields.add("model.denoising", &model.denoising, "noisy objects per image for denoising; 0: none").in({0, 100'000});
+  fields.add("model.label_noise", &model.label_noise, "twice the probability of changing a label").in(kShare);
+  fields.add("model.box_noise", &model.box_noise, "maximum shift of a noisy box, relative to half its size")
+      .in(kWeight);
 }
 
 void describe_losses(ConfigFields& fields, CriterionOptions& loss) {
-  fields.add("loss.classification", &loss.classification, "vfl or mal", {"vfl", "mal"});
-  fields.add("loss.class_weight", &loss.class_weight, "of the classes").in(kWeight);
-  fields.add("loss.bbox_weight", &loss.bbox_weight, "of the boxes' L1").in(kWeight);
-  fields.add("loss.giou_weight", &loss.giou_weight, "of the boxes' GIoU").in(kWeight);
-  fields.add("loss.fgl_weight", &loss.fgl_weight, "of the sides' distributions").in(kWeight);
-  fields.add("loss.ddf_weight", &loss.ddf_weight, "of the layers' learning from the last one").in(kWeight);
+  fields.add("loss.classification", &loss.classification, "classification loss: vfl or mal", {"vfl", "mal"});
+  fields.add("loss.class_weight", &loss.class_weight, "weight of the classification loss").in(kWeight);
+  fields.add("loss.bbox_weight", &loss.bbox_weight, "weight of the boxes' L1 loss").in(kWeight);
+  fields.add("loss.giou_weight", &loss.giou_weight, "weight of the boxes' GIoU loss").in(kWeight);
+  fields.add("loss.fgl_weight", &loss.fgl_weight, "weight of the loss on the sides' distributions").in(kWeight);
+  fields.add("loss.ddf_weight", &loss.ddf_weight, "weight of the distillation from the last layer to the others")
+      .in(kWeight);
   fields.add("loss.alpha", &loss.alpha, "vfl: weight of predictions without an object");
-  fields.add("loss.gamma", &loss.gamma, "vfl: 2; mal: 1.5");
-  fields.add("loss.union_matching", &loss.union_matching, "boxes learn from the pairs of all layers");
-  fields.add("loss.temperature", &loss.temperature, "of the distributions that layers learn from the last one");
-  fields.add("matcher.class_weight", &loss.matcher.class_weight, "in the cost of a pair").in(kWeight);
-  fields.add("matcher.bbox_weight", &loss.matcher.bbox_weight, "in the cost of a pair").in(kWeight);
-  fields.add("matcher.giou_weight", &loss.matcher.giou_weight, "in the cost of a pair").in(kWeight);
+  fields.add("loss.gamma", &loss.gamma, "exponent; usually 2 for vfl, 1.5 for mal");
+  fields.add("loss.union_matching", &loss.union_matching, "boxes learn from the matches of all layers");
+  fields.add("loss.temperature", &loss.temperature, "temperature of the distillation from the last layer");
+  fields.add("matcher.class_weight", &loss.matcher.class_weight, "weight of the class in the matching cost")
+      .in(kWeight);
+  fields.add("matcher.bbox_weight", &loss.matcher.bbox_weight, "weight of the boxes' L1 in the matching cost")
+      .in(kWeight);
+  fields.add("matcher.giou_weight", &loss.matcher.giou_weight, "weight of the boxes' GIoU in the matching cost")
+      .in(kWeight);
 }
 
 }  // namespace
@@ -178,21 +188,22 @@ DetectionConfig::DetectionConfig() {
 
 void DetectionConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; auto: as many classes as data.train has")
+  fields.add("num_classes", &num_classes, "labels are 0 .. num_classes - 1; auto: the number of classes in data.train")
       .in({1, 100'000}, "classes");
-  fields.add("class_names", &class_names, "by label, for readers; empty: those of data.train");
-  fields.add("image_size", &image_size, "pixels of the network's picture, each way").in({1, kLargestSide}, "pixels");
-  fields.add("data.kind", &sets.kind, "auto, coco or voc");
-  fields.add("data.train_images", &sets.train_images, "COCO: folder of the pictures; empty: beside the JSON file");
-  fields.add("data.test_images", &sets.test_images, "COCO: folder of the pictures; empty: beside the JSON file");
+  fields.add("class_names", &class_names, "class names to display, by label; empty: those of data.train");
+  fields.add("image_size", &image_size, "side of the network's square input").in({1, kLargestSide}, "pixels");
+  fields.add("data.kind", &sets.kind, "format of the data: auto, coco or voc");
+  fields.add("data.train_images", &sets.train_images, "COCO: image folder; empty: beside the JSON file");
+  fields.add("data.test_images", &sets.test_images, "COCO: image folder; empty: beside the JSON file");
   fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/Main");
   fields.add("data.test_split", &sets.test_split, "VOC: a list in ImageSets/Main");
   common::describe_held_out(fields, sets.val_fraction, sets.split_seed);
   fields.add("data.class_names", &sets.class_names,
-             "the data's own names, by label; VOC: gives the order of the labels; empty: all of data.train, sorted");
+             "the data's own class names, by label; VOC: determines the order of the labels; empty: all of data.train, "
+             "sorted");
   fields.add("data.remap", &sets.remap,
-             "COCO: labels 0 .. n - 1 in the order of the ids; false: the ids are the labels");
-  fields.add("data.strict", &sets.strict, "false: entries without a good picture or box are left out and counted");
+             "COCO: use labels 0 .. n - 1 in the order of the ids; false: use the ids as labels");
+  fields.add("data.strict", &sets.strict, "false: entries with a bad image or box are skipped and counted");
   describe_augment(fields, *this);
   describe_model(fields, *this);
   describe_dfine(fields, published, published_points);
@@ -210,8 +221,8 @@ void DetectionConfig::validate() const {
     }
   }
   if (sets.val_fraction > 0 && !data.test.empty() && data.test != data.train) {
-    throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
-                     "each of them sets the test set: leave the other out");
+    throw UsageError(fmt::format("data.val_fraction is {}, but data.test is {}", sets.val_fraction, data.test),
+                     "both define the test set: omit one of them");
   }
   const std::int64_t stride = network_choice().coarsest_stride;
   if (image_size < stride || image_size % stride != 0) {

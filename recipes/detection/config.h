@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection recipe's own settings and presets, and the translation of its origin's files into these settings. A
-// setting has its origin's name or describes its effect.
+// The detection recipe's own settings and presets, and the translation of the original project's files into these
+// settings. A setting has its original name or one that describes its effect.
 #pragma once
 
 #include <cstdint>
@@ -22,34 +22,34 @@ namespace lockstep::detection {
 
 /// The network of model.type, and the settings that depend on it.
 struct NetworkChoice {
-  std::int64_t coarsest_stride = 0;  ///< pixels; the sides of a picture must be multiples of it
+  std::int64_t coarsest_stride = 0;  ///< pixels; the sides of an image must be multiples of it
   double reg_scale = 0;
   double up = 0;
-  bool as_published = false;  ///< losses and matching as in the published sources
+  bool as_published = false;  ///< losses and matching as in the published code
   std::function<std::string()> name;
   std::function<std::shared_ptr<torch::nn::Module>()> make;
   /// Task::fit_weights() for this network. May be empty, like fuse.
   std::function<std::vector<std::string>(StateDict&, const NamedTensors&)> fit_weights = {};
-  std::function<void(torch::nn::Module&)> fuse = {};  ///< drops the layers that only training needs
+  std::function<void(torch::nn::Module&)> fuse = {};  ///< drops the layers needed only in training
 };
 
 struct DetectionConfig final : TrainConfig {
   AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() takes the number of classes from the set
-  std::vector<std::string> class_names = {};   ///< names for reports, by label; empty: the set's own names
-  std::int64_t image_size = 160;               ///< side in pixels of the pictures that the network reads
+  std::vector<std::string> class_names = {};   ///< class names to display, by label; empty: the set's own names
+  std::int64_t image_size = 160;               ///< side in pixels of the network's input images
 
   struct Sets {
     std::string kind = "auto";  ///< layout of both sets, as in open_source()
-    std::string train_images;   ///< COCO: the folder of the pictures; empty: beside the JSON file
+    std::string train_images;   ///< COCO: the folder of the images; empty: beside the JSON file
     std::string test_images;
     std::string train_split;  ///< VOC: name of a list in ImageSets
     std::string test_split;
-    double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
-    std::int64_t split_seed = 0;  ///< seed for choosing these pictures
+    double val_fraction = 0;      ///< share of data.train's images used as the test set; 0: the test set is data.test
+    std::int64_t split_seed = 0;  ///< seed for choosing these images
     /// The data's own names of the classes, by label, stored by settle(). The labels of a VOC set follow this list.
     std::vector<std::string> class_names;
     bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: labels are the ids
-    bool strict = true;  ///< false: entries with a bad picture or box are left out and counted
+    bool strict = true;  ///< false: entries with a bad image or box are skipped and counted
   } sets;
 
   std::vector<std::string> policy = {"4", "29", "50"};  ///< augment.policy
@@ -67,7 +67,7 @@ struct DetectionConfig final : TrainConfig {
   DetectionConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
-  /// Returns data.train if val_fraction holds out a part of it for the test.
+  /// Returns data.train if val_fraction holds out a part of it for testing.
   [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
   /// The options of the network, including those it shares with other parts. Throws: UsageError naming the key.
@@ -79,15 +79,15 @@ struct DetectionConfig final : TrainConfig {
   [[nodiscard]] DatasetOptions set_options(const std::string& path, bool training) const;
 };
 
-/// The recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
+/// The recipe's presets, compiled in from *.yml: the YAML of each, by file name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// The settings of the recipe's origin (D-FINE, DEIM) that can be translated one by one, and their names here.
+/// The settings of the original project (D-FINE, DEIM) that can be translated one by one, and their names here.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 
-/// Translates keys of a D-FINE or DEIM file that have a meaning only together: operations on pictures, losses, the
-/// schedule, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line. A
-/// key of the recipe stays, unless it came from a file and the origin's key from the command line.
+/// Translates keys of a D-FINE or DEIM file that only have a meaning together: image operations, losses, the schedule,
+/// the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line. A key of
+/// the recipe stays, unless it came from a file and the original key from the command line.
 /// Throws: UsageError naming file and line of an entry without a counterpart.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 

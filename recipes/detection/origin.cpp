@@ -25,7 +25,7 @@ const std::string kVal = "val_dataloader.";
 const std::string kTransforms = "dataset.transforms.";
 const std::string kCollate = "train_dataloader.collate_fn.";
 
-/// An operation's argument and its setting here. Source: the constructors of the origin's transforms.
+/// An operation's argument and its setting here. Source: the constructors of the original transforms.
 struct Argument {
   const char* operation;
   const char* name;
@@ -42,11 +42,11 @@ constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "au
                                    Argument{"Mosaic", "output_size", "augment.mosaic_side", "320"},
                                    Argument{"Mosaic", "rotation_range", "augment.mosaic_degrees", ""}};
 
-/// The probabilities that become 0 if their operation is not in the list.
+/// The probabilities that become 0 if their operation is not listed.
 constexpr std::array kProbabilities = {"augment.photometric_prob", "augment.zoom_out_prob", "augment.iou_crop_prob",
                                        "augment.flip_prob"};
 
-/// Arguments that describe what this recipe does anyway, or that only save the origin time.
+/// Arguments that describe what this recipe does anyway, or that only save the original code time.
 constexpr std::array kSilent = {"type",  "use_cache", "max_cached_images", "random_pop", "dtype",
                                 "scale", "fmt",       "normalize"};
 
@@ -67,12 +67,12 @@ const Words kOperations = {"Mosaic",
 const Words kNotHere = {"Normalize", "RandomCrop", "PadToSize"};
 const Words kStrong = {"Mosaic", "RandomPhotometricDistort", "RandomZoomOut", "RandomIoUCrop"};
 
-/// A value of the tree as a list; errors name the origin's file and line.
+/// A value of the tree as a list; errors name the original file and line.
 template <class List>
 List list_of(const std::string& key, const ConfigValue& value) {
   List list;
   ConfigFields fields;
-  fields.add(key, &list, "of the origin");
+  fields.add(key, &list, "of the original");
   ConfigTree tree;
   tree.set(key + "=" + value.yaml, value.origin);
   fields.bind(tree);
@@ -130,7 +130,7 @@ class Keys {
   ConfigTree to_;
 };
 
-/// Translates FlatCosine's settings if it is named, otherwise MultiStepLR's settings with its linear warm-up.
+/// Translates FlatCosine's settings if named, otherwise MultiStepLR's settings with its linear warm-up.
 void choose_schedule(Keys& keys) {
   if (keys.says("lrsheduler")) {
     keys.drop_all("lr_scheduler.");
@@ -140,14 +140,14 @@ void choose_schedule(Keys& keys) {
   }
 }
 
-/// The side of the network's pictures; empty: not set.
+/// The side of the network's input; empty: not set.
 std::string picture_side(const Keys& keys) {
   const ConfigValue* value = keys.find("eval_spatial_size");
   if (value == nullptr) return "";
   const Words sides = list_of<Words>("eval_spatial_size", *value);
   if (sides.size() == 2 && sides[0] == sides[1]) return sides[0];
   throw UsageError(fmt::format("{}: eval_spatial_size is {}; it must be two equal numbers", value->origin, value->yaml),
-                   "pictures become squares: --set image_size=PIXELS");
+                   "images become square: --set image_size=PIXELS");
 }
 
 /// Translates the sizes into this recipe's single size. A key with another size stays in the tree, for the note.
@@ -246,7 +246,7 @@ class Operations {
     if (sides.size() == 2) keys_.set("augment.zoom_out_max", sides[1], origin_);
   }
 
-  /// Leaves an argument without a counterpart in the tree, for the note.
+  /// Leaves an argument that has no counterpart in the tree, for the note.
   void leave_over(const std::string& type, const std::string& name, const std::string& value) {
     static const Words kRanges = {"translation_range", "scaling_range", "side_range"};
     const bool known = std::any_of(kArguments.begin(), kArguments.end(), [&](const Argument& argument) {
@@ -272,7 +272,7 @@ void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   if (list_of<Words>(key, *value) == Words{epochs[0], epochs[1]}) keys.drop(key);
 }
 
-/// Reads the phases' epochs. A single number is the end of the strong operations; no phase then has Mosaic and MixUp.
+/// Reads the phases' epochs. A single number is the end of the strong operations; then no phase has Mosaic and MixUp.
 Words epochs_of(const std::string& key, const ConfigValue& epoch) {
   Words epochs = epoch.is_sequence ? list_of<Words>(key, epoch) : Words{"0", "0", epoch.yaml};
   if (epochs.size() == 3) return epochs;
@@ -302,7 +302,7 @@ void read_policy(Keys& keys, const Words& strong) {
   }
 }
 
-/// Translates the resizing of the test set's pictures. Other operations stay in the tree, for the note.
+/// Translates the resizing of test images. Other operations stay in the tree, for the note.
 void read_evaluation(Keys& keys) {
   const std::string key = kVal + kTransforms + "ops";
   const auto list = operations_of(keys, key);
@@ -343,8 +343,9 @@ void read_losses(Keys& keys, const std::string& criterion) {
   const Words losses = list_of<Words>(key, *value);
   const char* classes = has(losses, "mal") ? "mal" : has(losses, "vfl") ? "vfl" : nullptr;
   if (classes == nullptr) {
-    throw UsageError(fmt::format("{}: {} has no loss of the classes that is here: {}", value->origin, key, value->yaml),
-                     "here they are 'mal' and 'vfl', with 'boxes' and 'local'");
+    throw UsageError(
+        fmt::format("{}: {} has no classification loss that exists here: {}", value->origin, key, value->yaml),
+        "the ones here are 'mal' and 'vfl', with 'boxes' and 'local'");
   }
   keys.set("loss.classification", classes, value->origin);
   read_class_weight(keys, criterion, classes);
@@ -362,7 +363,7 @@ void choose_criterion(Keys& keys) {
   }
 }
 
-/// Allows groups that match no parameter: the origin's optimizer ignores them, and there are files with such groups.
+/// Allows groups that match no parameter: the original optimizer ignores them, and there are files with such groups.
 void allow_empty_groups(Keys& keys) {
   const std::string key = "optimizer.params";
   const ConfigValue* value = keys.find(key);
@@ -382,7 +383,7 @@ void read_network(Keys& keys) {
                                        [&name = key](const std::string& section) { return name.starts_with(section); });
     if (describes) keys.set("model.type", "dfine", value.origin);
   }
-  // Here numbers of channels follow from the earlier parts.
+  // Here, channel counts are determined by the earlier parts.
   for (const char* key :
        {"HybridEncoder.in_channels", "DFINETransformer.feat_channels", "DEIMTransformer.feat_channels"}) {
     keys.drop(key);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detector for the command line: its presets, its origin's options, and its predictions for files.
+// The detector for the command line: its presets, the original options, and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 
@@ -49,7 +49,7 @@ class DetectionRecipe final : public Recipe {
                                           const std::filesystem::path& file) const override;
 };
 
-/// The detections in one file with at least a given score, the most certain first.
+/// The detections in one file with at least a given score, most certain first.
 struct Looked {
   std::string file;
   ImageSize size;
@@ -130,7 +130,7 @@ BoxMark mark_of(const FoundObject& object, std::int64_t thick, std::string text)
           .text = std::move(text)};
 }
 
-/// Twice the size, but at most kMostDrawn pixels a side, because letters and lines have a fixed size in pixels.
+/// Twice the size, but at most kMostDrawn pixels per side, because letters and lines have a fixed size in pixels.
 ImageSize drawn_size(ImageSize size) {
   constexpr double kMostDrawn = 1920;
   const double factor = std::min(2.0, kMostDrawn / static_cast<double>(std::max(size.width, size.height)));
@@ -140,7 +140,7 @@ ImageSize drawn_size(ImageSize size) {
   return {side(size.width), side(size.height)};
 }
 
-/// The enlarged picture, with a frame around each detection, or a thin frame around the best guess if there is none.
+/// The enlarged image, with a frame around each detection, or a thin frame around the best guess if there is none.
 Image picture_of(const DetectionTask& task, const Looked& looked) {
   std::vector<BoxMark> marks;
   for (const FoundObject& object : looked.found) marks.push_back(mark_of(object, 2, name_and_score(task, object)));
@@ -166,10 +166,10 @@ Prediction prediction_of(const DetectionTask& task, const Looked& looked, const 
   prediction.text = text::join(words, "; ");
   if (words.empty()) {
     prediction.text =
-        fmt::format("nothing found with a confidence of {} or more", options.threshold.value_or(kConfident));
+        fmt::format("nothing found with a confidence of at least {}", options.threshold.value_or(kConfident));
     if (looked.guess) prediction.text += "; the best guess: " + words_of(task, *looked.guess);
   }
-  if (words.size() > 1) prediction.sure_of = "least sure box";
+  if (words.size() > 1) prediction.sure_of = "least certain box";
   prediction.json = json_of(task, looked);
   prediction.seconds = looked.seconds;
   if (options.pictures) prediction.picture = picture_of(task, looked);

@@ -37,7 +37,7 @@ std::vector<FoundObject> objects_of(const Found& found, const ImageSize& size) {
   return objects;
 }
 
-/// Removes a length and that number of bytes from the front, and returns the bytes.
+/// Removes a length and that many bytes from the front, and returns the bytes.
 std::string_view take_part(std::string_view& bytes) {
   const auto length = static_cast<std::size_t>(std::stoull(std::string(bytes.substr(0, kLengthDigits))));
   const std::string_view part = bytes.substr(kLengthDigits, length);
@@ -88,7 +88,7 @@ void DetectionTally::add(const Outputs& outputs, const Batch& batch) {
   }
 }
 
-/// The bytes of the results, then of the detections, each after its length, then the bytes of the gallery.
+/// The bytes of the results, then of the detections, each preceded by its length, then the bytes of the gallery.
 std::string DetectionTally::bytes() const {
   const std::string results = to_bytes(results_);
   const std::string detections = detection_bytes(detections_);

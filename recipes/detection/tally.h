@@ -23,12 +23,12 @@ namespace lockstep::detection {
 /// The 100 most certain detections of each image of a batch, in pixels of the original pictures.
 [[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
 
-/// The part of a box that is inside the picture: a model's boxes may reach beyond its edge. Units: pixels.
+/// The part of a box that is inside the image: a model's boxes may extend beyond its edge. Units: pixels.
 [[nodiscard]] CocoBox cut_at_edges(const CocoBox& box, ImageSize size);
 
 class DetectionTally final : public Tally {
  public:
-  /// `class_names`: names by label. `source`: the pictures of the samples, by index; null: no pictures are drawn.
+  /// `class_names`: names by label. `source`: the images of the samples, by index; null: no images are drawn.
   /// `category_ids`: as in DetectionSet.
   DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source,
                  std::vector<std::int64_t> category_ids = {})
@@ -49,9 +49,9 @@ class DetectionTally final : public Tally {
   std::shared_ptr<const ImageSource> source_;
   std::vector<std::int64_t> category_ids_;
   bool keeps_all_ = false;
-  std::vector<ImageDetections> detections_;  ///< of this rank if keep_all(); after metrics(), of all ranks
+  std::vector<ImageDetections> detections_;  ///< this rank's, if keep_all(); after metrics(), those of all ranks
   std::vector<ImageResult> results_;         ///< results of this rank
-  Gallery gallery_;                          ///< images of this rank; after metrics(), of all ranks
+  Gallery gallery_;                          ///< this rank's images; after metrics(), those of all ranks
   CocoNumbers numbers_;                      ///< metrics of all ranks, after metrics()
 };
 

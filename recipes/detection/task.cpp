@@ -26,7 +26,7 @@ namespace {
 
 const Targets& targets_of(const Batch& batch) {
   const auto* targets = std::any_cast<Targets>(&batch.extra);
-  if (targets == nullptr) throw InternalError("a batch without targets: the loader has to use the task's collate()");
+  if (targets == nullptr) throw InternalError("a batch without targets: the loader must use the task's collate()");
   return *targets;
 }
 
@@ -40,27 +40,27 @@ std::string counted_names(std::int64_t classes, const std::vector<std::string>& 
   return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
 }
 
-/// Throws if the sets differ in their classes: each set numbers its own labels, so labels would differ in meaning.
+/// Throws if the sets differ in their classes: each set numbers its own labels, so labels would mean different things.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;
   const auto [a, b] = std::mismatch(training.begin(), training.end(), here.begin(), here.end());
   throw DataError(
-      fmt::format("{} has other classes than the model was trained on: class {} is {} there and {} here; "
+      fmt::format("{} has different classes from those the model was trained on: class {} is {} there and {} here; "
                   "there they are {}, here {}",
                   path, a - training.begin(), a == training.end() ? "none" : *a, b == here.end() ? "none" : *b,
                   counted_names(std::ssize(training), training), counted_names(std::ssize(here), here)),
       "both sets need the same list of classes");
 }
 
-/// Does the same if only the model's names are known, which may be a user's own names for the classes: a name in both
-/// lists must have the same label in both.
+/// Like require_same_classes(), if only the model's names are known, which may be the user's own names for the classes:
+/// a name in both lists must have the same label in both.
 void require_same_labels(const std::vector<std::string>& model, const std::vector<std::string>& here,
                          const std::string& path) {
   for (auto name = here.begin(); name != here.end(); ++name) {
     const auto known = std::find(model.begin(), model.end(), *name);
     if (known == model.end() || known - model.begin() == name - here.begin()) continue;
-    throw DataError(fmt::format("{} numbers its classes otherwise than the model: {} is class {} there and {} here",
+    throw DataError(fmt::format("{} numbers its classes differently from the model: {} is class {} there and {} here",
                                 path, *name, known - model.begin(), name - here.begin()),
                     fmt::format("the model's classes are {}", text::join(model)));
   }
@@ -70,9 +70,9 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
 void require_no_other_order(const std::vector<std::string>& words, const std::vector<std::string>& names) {
   if (words.empty() || words == names || !std::is_permutation(words.begin(), words.end(), names.begin(), names.end()))
     return;
-  throw UsageError(fmt::format("class_names has the names of the data in another order: {} for {}", text::join(words),
+  throw UsageError(fmt::format("class_names has the data's names in a different order: {} for {}", text::join(words),
                                text::join(names)),
-                   "data.class_names gives the labels of Pascal VOC an order");
+                   "data.class_names sets the order of Pascal VOC labels");
 }
 
 NetworkChoice small_network(const ModelOptions& model) {
@@ -81,7 +81,7 @@ NetworkChoice small_network(const ModelOptions& model) {
           .up = model.up,
           .name =
               [model] {
-                return fmt::format("detector of {} channels, {} queries, {} decoder layers", model.hidden,
+                return fmt::format("detector with {} channels, {} queries, {} decoder layers", model.hidden,
                                    model.queries, model.decoder_layers);
               },
           .make = [model] { return std::make_shared<Detector>(model); }};
@@ -94,7 +94,7 @@ NetworkChoice published_network(const dfine::Options& model, std::int64_t side) 
           .as_published = true,
           .name =
               [model, side] {
-                return fmt::format("D-FINE of HGNetv2 {}, {} queries, {} decoder layers, in evaluation {}",
+                return fmt::format("D-FINE with HGNetv2 {}, {} queries, {} decoder layers, in evaluation {}",
                                    model.backbone, model.queries, model.layers,
                                    dfine::to_text(dfine::cost_of(model, side), side));
               },
@@ -140,9 +140,9 @@ void DetectionTask::settle(DetectionConfig& config) {
   if (config.num_classes.is_auto()) {
     config.num_classes = count_classes(*opened_);
   } else if (!names.empty() && std::ssize(names) != config.num_classes) {
-    throw UsageError(fmt::format("num_classes is {}, and {} has {}", config.num_classes.value(), config.data.train,
+    throw UsageError(fmt::format("num_classes is {}, but {} has {}", config.num_classes.value(), config.data.train,
                                  counted_names(std::ssize(names), names)),
-                     "leave num_classes out: it follows the data");
+                     "omit num_classes: it follows the data");
   }
   require_no_other_order(config.class_names, names);
   config.sets.class_names = names;
@@ -186,7 +186,7 @@ std::optional<nn::NetworkFunction> DetectionTask::network_function(torch::nn::Mo
     return {at::rand({batch, 3, size, size})};
   };
   function.run = [&detector](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
-    const Outputs outputs = detector.forward(arguments[0], nullptr);  // outputs of the last layer only
+    const Outputs outputs = detector.forward(arguments[0], nullptr);  // only the outputs of the last layer
     return {outputs.at("logits").select(0, 0), outputs.at("boxes").select(0, 0)};
   };
   for (std::int64_t label = 0; label < config_.num_classes; ++label) function.names.push_back(class_name(label));
@@ -227,7 +227,7 @@ Outputs DetectionTask::run_exported(const nn::TensorFunction& network, const Bat
 }
 
 std::vector<LossTerm> DetectionTask::loss_terms(const Outputs& outputs, const Batch& batch) {
-  // Outside of a run (`lockstep tune`, tests) there is no replica, and the batch's own counts stay.
+  // Outside a run (`lockstep tune`, tests) there is no replica, and the batch's own counts stay.
   return criterion(outputs, targets_of(batch), config_.criterion_options(), [](const at::Tensor& counts) {
     if (Replica* replica = find_replica()) replica->all_reduce(counts);
   });

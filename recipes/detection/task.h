@@ -26,21 +26,22 @@ class DetectionTask final : public Task {
   void settle(DetectionConfig& config);
   [[nodiscard]] Collate collate() const override;
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Accepts weights with the published names, including heads for other classes and backbones alone (dfine/weights.h).
+  /// Accepts weights with the published names, including heads for other classes and standalone backbones
+  /// (dfine/weights.h).
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// Returns the published networks' weights, whose names are the origin's; nothing for the small detector, which has
-  /// no counterpart in another program.
+  /// Returns the published networks' weights, under the original names; nothing for the small detector, which has no
+  /// counterpart in another program.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Drops the layers that only training needs.
+  /// Drops the layers needed only in training.
   void prepare_inference(torch::nn::Module& model) override;
   /// Maps images [N, 3, S, S] in 0..1 to logits [N, Q, C] and boxes [N, Q, 4].
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// Maps images and orig_target_sizes [N, 2] (width, height) to labels, boxes and scores (decode_together()).
   std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& model) override;
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
-  /// In training adds denoising queries that are made from the batch's objects.
+  /// In training, adds denoising queries built from the batch's objects.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// Divides by the mean number of boxes over all replicas, which takes one small all-reduce in every batch.
+  /// Divides by the mean number of boxes over all replicas, which takes one small all-reduce per batch.
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] StateDict batch_state(const Batch& batch) const override;
@@ -55,7 +56,7 @@ class DetectionTask final : public Task {
   std::vector<std::string> names_of_training_;
   std::shared_ptr<const ImageSource> opened_;       ///< data.train, between settle() and make_training_set()
   std::vector<std::string> names_of_set_;           ///< class names of the last make_dataset()
-  std::shared_ptr<const ImageSource> test_source_;  ///< pictures of the last make_dataset()
+  std::shared_ptr<const ImageSource> test_source_;  ///< images of the last make_dataset()
   std::vector<std::int64_t> category_ids_;          ///< COCO's id of each label in that set
   LayersAtOnce layers_;                             ///< layers of the network in training
 };

@@ -19,16 +19,17 @@ std::string lower_case(const std::string& value) {
   return text;
 }
 
-/// The depth in the origin's name is ignored: --layers sets it.
+/// The depth in the original name is ignored: --layers sets it.
 std::string model_name_of(const std::string& value) { return value == "res50_ASPP_lorm" ? "aspp_lorm" : value; }
 
-/// The labels for the origin's data set name. Other words in it select maps; this recipe does so itself.
+/// The labels for the original data set name. The rest of the name selects maps, which this recipe does itself.
 std::string labels_of_set(const std::string& value) {
   const std::string name = lower_case(value);
   if (name.find("scribble") != std::string::npos) return "scribbles";
   if (name == "voc2012") return "masks";
   throw UsageError(
-      fmt::format("dataset is '{}'; known are the sets with scribbles (ScribblePseudoDsDc) and VOC2012", value),
+      fmt::format("dataset '{}' is not supported; valid are the sets with scribbles (ScribblePseudoDsDc) and VOC2012",
+                  value),
       "data.labels=scribbles or data.labels=masks");
 }
 
@@ -73,7 +74,7 @@ ConfigTree from_origin(const ConfigTree& tree) {
   const auto path = tree.values().find(key);
   if (path == tree.values().end() || path->second.yaml != "None") return tree;
   log::note(
-      "model_path is None, for which the origin fetches ImageNet's weights; here, give a file of your own: "
+      "model_path is None, for which the original code downloads ImageNet weights; here, give a file of your own: "
       "--init-from");
   return tree.filtered([&](const std::string& each) { return each != key; });
 }

@@ -24,7 +24,7 @@ constexpr double kLargestSide = 65536;
 
 double number_of(const std::string& key, const std::string& text) {
   if (const auto value = text::parse_number(text); value && std::isfinite(*value)) return *value;
-  throw UsageError(fmt::format("{} has '{}', which is no number", key, text));
+  throw UsageError(fmt::format("{} has '{}', which is not a number", key, text));
 }
 
 std::vector<std::int64_t> rates_of(const std::vector<std::string>& texts) {
@@ -84,46 +84,50 @@ MaskValues values_of_masks(const std::vector<ConfigMap>& maps) {
 }
 
 void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
-  fields.add("data.labels", &sets.labels, "labels of training: scribbles, or masks with every pixel",
+  fields.add("data.labels", &sets.labels, "training labels: scribbles, or masks that label every pixel",
              {"scribbles", "masks"});
-  fields.add("data.train_split", &sets.train_split, "VOC: a list in ImageSets/SegmentationAug or Segmentation");
+  fields.add("data.train_split", &sets.train_split, "VOC: name of a list in ImageSets/SegmentationAug or Segmentation");
   fields.add("data.test_split", &sets.test_split, "the same for data.test");
-  fields.add("data.masks", &sets.masks, "folder of full masks, in the set's or a path of its own; empty: the layout's");
+  fields.add("data.masks", &sets.masks, "folder of full masks, relative to the set or absolute; empty: the layout's");
   fields.add("data.mask_values", &sets.mask_values,
-             "values of full masks that are no class ids, such as {0: 0, 255: 1}; 255 is none otherwise");
-  fields.add("data.scribbles", &sets.scribbles, "folder of scribbles (class ids, 255: none)");
-  fields.add("data.pseudo_labels", &sets.pseudo_labels, "folder of pseudo-labels (class ids, 255: none)");
-  fields.add("data.distance_scribble", &sets.distance_scribble, "folder of distances to scribbles (255: on one)");
+             "class ids for values of full masks, such as {0: 0, 255: 1}; other values are ids, 255: unlabelled");
+  fields.add("data.scribbles", &sets.scribbles, "folder of scribbles (class ids, 255: unlabelled)");
+  fields.add("data.pseudo_labels", &sets.pseudo_labels, "folder of pseudo-labels (class ids, 255: unlabelled)");
+  fields.add("data.distance_scribble", &sets.distance_scribble,
+             "folder of distances to scribbles (255: on a scribble)");
   fields.add("data.distance_class", &sets.distance_class,
-             "folder of distances to contours of pseudo-labels (0: on one)");
-  fields.add("data.strict", &sets.strict, "false: pictures without a mask or map are left out and counted");
+             "folder of distances to contours of pseudo-labels (0: on a contour)");
+  fields.add("data.strict", &sets.strict, "false: images without a mask or map are skipped and counted");
   common::describe_held_out(fields, sets.val_fraction, sets.split_seed);
 }
 
 void describe_losses(ConfigFields& fields, LossOptions& loss) {
-  fields.add("loss.segmentation", &loss.segmentation, "weight of cross entropy with the labels; 255 counts nowhere")
+  fields.add("loss.segmentation", &loss.segmentation, "weight of the cross entropy with the labels (255 is ignored)")
       .in(kWeight);
-  fields.add("loss.pseudo", &loss.pseudo, "weight of cross entropy with the pseudo-labels; 0: left out").in(kWeight);
-  fields.add("loss.distance_scribble", &loss.distance_scribble, "weight of the entropy near scribbles; 0: left out")
+  fields.add("loss.pseudo", &loss.pseudo, "weight of the cross entropy with the pseudo-labels; 0: not computed")
       .in(kWeight);
-  fields.add("loss.distance_class", &loss.distance_class, "weight of the entropy away from contours; 0: left out")
+  fields.add("loss.distance_scribble", &loss.distance_scribble, "weight of the entropy near scribbles; 0: not computed")
       .in(kWeight);
-  fields.add("loss.lorm", &loss.lorm, "weight of the localization rectification module (types *_lorm); 0: left out")
+  fields.add("loss.distance_class", &loss.distance_class, "weight of the entropy away from contours; 0: not computed")
       .in(kWeight);
-  fields.add("loss.label_smoothing", &loss.label_smoothing, "of the pseudo-labels").in(kShare);
+  fields.add("loss.lorm", &loss.lorm, "weight of the localization rectification module (types *_lorm); 0: not computed")
+      .in(kWeight);
+  fields.add("loss.label_smoothing", &loss.label_smoothing, "label smoothing of the pseudo-labels").in(kShare);
 }
 
 void describe_augment(ConfigFields& fields, AugmentOptions& augment) {
-  fields.add("augment.crop", &augment.crop, "pixels of the network's picture in training, each way")
-      .in({1, 8192}, "pixels");
-  fields.add("augment.scale_min", &augment.scale_min, "of the whole picture before the crop").in(kScale);
-  fields.add("augment.scale_max", &augment.scale_max, "of the whole picture before the crop").in(kScale);
-  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "of a rotation, in either direction")
+  fields.add("augment.crop", &augment.crop, "width and height of a training crop in pixels").in({1, 8192}, "pixels");
+  fields.add("augment.scale_min", &augment.scale_min, "smallest scale factor of the whole image before the crop")
+      .in(kScale);
+  fields.add("augment.scale_max", &augment.scale_max, "largest scale factor of the whole image before the crop")
+      .in(kScale);
+  fields.add("augment.rotate_degrees", &augment.rotate_degrees, "largest rotation, in either direction")
       .in({0, 180}, "degrees");
-  fields.add("augment.rotate_prob", &augment.rotate_prob, "of a turn").in(kShare);
-  fields.add("augment.blur_prob", &augment.blur_prob, "of a Gaussian blur of 5 x 5 pixels").in(kShare);
-  fields.add("augment.photometric_prob", &augment.photometric_prob, "of each change of light and colour").in(kShare);
-  fields.add("augment.flip_prob", &augment.flip_prob, "of a horizontal flip").in(kShare);
+  fields.add("augment.rotate_prob", &augment.rotate_prob, "probability of a rotation").in(kShare);
+  fields.add("augment.blur_prob", &augment.blur_prob, "probability of a Gaussian blur of 5 x 5 pixels").in(kShare);
+  fields.add("augment.photometric_prob", &augment.photometric_prob, "probability of each photometric distortion")
+      .in(kShare);
+  fields.add("augment.flip_prob", &augment.flip_prob, "probability of a horizontal flip").in(kShare);
 }
 
 constexpr std::array<std::int64_t, 5> kLayers = {18, 34, 50, 101, 152};
@@ -135,7 +139,7 @@ SegmentationConfig::SegmentationConfig() {
   batch_size = 8;
   epochs = 50;
   workers = 4;
-  drop_last = true;  // the pooled branch's batch norm needs two pictures
+  drop_last = true;  // the pooled branch's batch norm needs two images
   optimizer = {.type = "sgd", .lr = 1e-3, .weight_decay = 5e-4, .lr_scaling = "replicas"};
   optimizer.momentum = "0.9";
   schedule.type = "cosine";
@@ -145,36 +149,36 @@ SegmentationConfig::SegmentationConfig() {
 
 void SegmentationConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.at("data.allow_outside").unused = "a list names files in the set's own folders only";
+  fields.at("data.allow_outside").unused = "a list can only name files in the set's own folders";
   fields
       .add("num_classes", &num_classes,
-           "labels are 0 .. num_classes - 1, 255 is none; auto: as many classes as data.train has")
+           "labels are 0 .. num_classes - 1, 255 is unlabelled; auto: the number of data.train's classes")
       .in({2, kMostClasses}, "classes");
-  fields.add("class_names", &class_names, "by label, for readers; empty: those of data.train");
+  fields.add("class_names", &class_names, "class names by label, for reports; empty: those of data.train");
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm",
              {"aspp_lorm", "deeplabv2", "deeplabv3p", "deeplabv3p_lorm"});
-  fields.add("model.layers", &model.backbone.layers, std::string("of the ResNet: ") + kLayersText)
+  fields.add("model.layers", &model.backbone.layers, std::string("depth of the ResNet: ") + kLayersText)
       .in({18, 152}, "layers");
-  fields
-      .add("model.output_stride", &model.backbone.output_stride,
-           "pixels per value of the last features, each way: 8 or 16")
+  fields.add("model.output_stride", &model.backbone.output_stride, "stride of the last feature map in pixels: 8 or 16")
       .in({8, 16}, "pixels");
   fields.add("model.stride_in_1x1", &model.backbone.stride_in_1x1,
-             "a bottleneck's stride in its first convolution; false: in its 3x3, as in torchvision");
-  fields.add("model.rates", &rates, "three dilations of the pyramid; empty: 12, 18, 24, and 6, 12, 18 of deeplabv3p")
+             "a bottleneck's stride is in its first convolution; false: in its 3x3, as in torchvision");
+  fields.add("model.rates", &rates, "three dilations of the pyramid; empty: 12, 18, 24, or 6, 12, 18 for deeplabv3p")
       .in({1, 1024});
-  fields.add("model.dropout", &model.dropout, "before the last layer of deeplabv3p")
+  fields.add("model.dropout", &model.dropout, "dropout before the last layer of deeplabv3p")
       .in({.least = 0, .most = 1, .below = true});
   describe_losses(fields, loss);
   describe_augment(fields, augment);
-  fields.add("eval.window", &eval.window, "pixels each way that the network sees at once; 0: the whole picture")
+  fields
+      .add("eval.window", &eval.window,
+           "side of the window that the network sees at once, in pixels; 0: the whole image")
       .in({0, kLargestSide}, "pixels");
-  fields.add("eval.overlap", &eval.overlap, "of neighbouring windows, in windows")
+  fields.add("eval.overlap", &eval.overlap, "overlap of neighbouring windows, as a share of a window")
       .in({.least = 0, .most = 1, .below = true});
-  fields.add("eval.scales", &eval_scales, "of the picture; the shares of classes are averaged").in(kScale);
-  fields.add("eval.flip", &eval.flip, "mirrored as well");
-  fields.add("eval.base_size", &eval.base_size, "pixels of the longer side at scale 1; 0: the picture's own")
+  fields.add("eval.scales", &eval_scales, "scales of the image; the class probabilities are averaged").in(kScale);
+  fields.add("eval.flip", &eval.flip, "evaluate each window mirrored as well");
+  fields.add("eval.base_size", &eval.base_size, "longer side in pixels at scale 1; 0: the image's own")
       .in({0, kLargestSide}, "pixels");
 }
 
@@ -186,18 +190,18 @@ void SegmentationConfig::validate() const {
         fmt::format("augment.scale_max {} is below augment.scale_min {}", augment.scale_max, augment.scale_min));
   }
   if (sets.val_fraction > 0 && !data.test.empty() && data.test != data.train) {
-    throw UsageError(fmt::format("data.val_fraction is {}, and data.test is {}", sets.val_fraction, data.test),
-                     "each of them sets the test set: leave the other out");
+    throw UsageError(fmt::format("data.val_fraction is {}, but data.test is {}", sets.val_fraction, data.test),
+                     "each of them defines the test set: set only one");
   }
   if (sets.val_fraction > 0 && common::names_scenes(data.train)) {
-    throw UsageError("data.val_fraction is set, and data.train are scenes that are drawn",
+    throw UsageError("data.val_fraction is set, but data.train is a set of generated scenes",
                      "data.test=scenes:COUNT:SEED");
   }
   require_a_loss(loss_options(), full());
   (void)model_options();
   (void)values_of_masks(sets.mask_values);
   if (!batch_size.is_auto() && batch_size < 2 && !sync_batchnorm) {
-    throw UsageError("batch_size is 1: the pooled branch's batch norm needs two pictures",
+    throw UsageError("batch_size is 1: the pooled branch's batch norm needs two images",
                      "batch_size=2, or sync_batchnorm=true with several replicas");
   }
   const WindowOptions windows = window_options();

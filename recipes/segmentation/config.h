@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segmentation recipe's own settings, its presets, and the names from its origin.
+// The segmentation recipe's own settings, its presets, and the option names of the original code.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct SegmentationConfig final : TrainConfig {
     std::string train_split = "train";  ///< VOC: name of a list in ImageSets
     std::string test_split = "val";
     std::vector<ConfigMap> mask_values = {};  ///< maps from mask value to class id; other values are ids themselves
-    std::string masks;                        ///< folder in the set's, or a path; empty: the layout's; the same below
+    std::string masks;  ///< folder relative to the set, or absolute; empty: the layout's; likewise below
     std::string scribbles;
     std::string pseudo_labels;
     std::string distance_scribble;
     std::string distance_class;
-    bool strict = true;           ///< false: pictures without a mask or map are left out and counted
-    double val_fraction = 0;      ///< share of data.train's pictures used as the test set; 0: the test set is data.test
-    std::int64_t split_seed = 0;  ///< seed for choosing these pictures
+    bool strict = true;           ///< false: images without a mask or map are skipped and counted
+    double val_fraction = 0;      ///< share of data.train's images used as the test set; 0: the test set is data.test
+    std::int64_t split_seed = 0;  ///< seed for choosing these images
   } sets;
 
   std::string model_type = "aspp_lorm";
@@ -64,10 +64,10 @@ struct SegmentationConfig final : TrainConfig {
   [[nodiscard]] SetOptions set_options(const std::string& path, bool training) const;
 };
 
-/// The recipe's presets, compiled in from *.yml: the YAML text of each, by the file's name without .yml.
+/// The recipe's presets, compiled in from *.yml: the YAML text of each, keyed by file name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// The arguments of the origin's train.py and their names here: `--layers 50 --model_type res50_ASPP_lorm ...`, as
+/// The arguments of the original train.py and their names here: `--layers 50 --model_type res50_ASPP_lorm ...`, as
 /// options after `train segmentation` or under --set.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 /// Removes an entry that aliases() cannot translate, with a note: `--model_path None`.

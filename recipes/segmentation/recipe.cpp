@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation for the command line: its presets, its origin's options, and its predictions for files.
+// Segmentation for the command line: its presets, the original code's options, and its predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ std::vector<Prediction> SegmentationRecipe::predict(Task& task, torch::nn::Modul
   return predictions;
 }
 
-/// The picture, overlaid with the colours of its classes.
+/// The image, overlaid with the colours of its classes.
 std::optional<Image> SegmentationRecipe::draw(Task& task, torch::nn::Module& model,
                                               const std::filesystem::path& file) const {
   const at::Tensor shares = shares_of_file(dynamic_cast<SegmentationTask&>(task), model, file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same names as the origin's options.
+// The names of the original code's options.
 #pragma once
 
 #include "common/start_words.h"

@@ -72,7 +72,7 @@ std::string SegmentationTally::report() const {
   for (std::int64_t c = 0; c < confusion_.classes(); ++c) {
     const std::string& name = class_names_[static_cast<std::size_t>(c)];
     if (!confusion_.has(c)) {
-      text += fmt::format(" {:<16} nowhere: left out of the mean\n", name);
+      text += fmt::format(" {:<16} absent: excluded from the mean\n", name);
       continue;
     }
     text += fmt::format(" {:<16} IoU {:.4f}   precision {:.4f}   recall {:.4f}\n", name, confusion_.iou(c),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and the best pictures.
+// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and the best images.
 #pragma once
 
 #include <filesystem>
@@ -15,11 +15,11 @@
 namespace lockstep::segmentation {
 
 /// Requires the output "classes", uint8 [B, H, W], and batches with std::vector<EvalPicture> in `extra`. Pixels outside
-/// of a picture's own size are not counted.
+/// an image's own size are not counted.
 /// Metrics: miou, pixel_accuracy, and iou_<class> for each class that is in a mask or was predicted.
 class SegmentationTally final : public Tally {
  public:
-  /// `class_names`: one per class, by label. `source`: the pictures, with the mask in maps[0]; null: no drawings.
+  /// `class_names`: one per class, by label. `source`: the images, with the mask in maps[0]; null: no drawings.
   SegmentationTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source);
 
   void add(const Outputs& outputs, const Batch& batch) override;

@@ -25,7 +25,7 @@ namespace {
 
 const std::vector<EvalPicture>& pictures_of(const Batch& batch) {
   const auto* pictures = std::any_cast<std::vector<EvalPicture>>(&batch.extra);
-  if (pictures == nullptr) throw InternalError("a batch without pictures: the loader has to use the task's collate()");
+  if (pictures == nullptr) throw InternalError("a batch without images: the loader must use the task's collate()");
   return *pictures;
 }
 
@@ -35,19 +35,19 @@ LogitsOf logits_of(torch::nn::Module& model) {
   };
 }
 
-/// The origin's name for the network if it has one, as in "res50_ASPP_lorm".
+/// The original name of the network if it has one, as in "res50_ASPP_lorm".
 std::string name_of(const ModelOptions& model) {
   const std::int64_t layers = model.backbone.layers;
   if (model.type == ModelType::kAsppLorm) return fmt::format("res{}_ASPP_lorm", layers);
   return fmt::format("{} with ResNet-{}", to_string(model.type), layers);
 }
 
-/// Refuses settings that make a last batch of one picture, which would end the run with an error after a whole epoch.
+/// Rejects settings that leave a last batch of one image, which would make the run fail after a whole epoch.
 void require_no_single_picture(const SegmentationConfig& config, std::int64_t pictures) {
   if (config.drop_last || config.sync_batchnorm || config.batch_size.is_auto() || config.replicas < 1) return;
   const std::int64_t of_replica = (pictures + config.replicas - 1) / config.replicas;
   if (of_replica % config.batch_size != 1) return;
-  throw UsageError(fmt::format("{} pictures in batches of {} on {} replicas leave a last batch of one, and the pooled "
+  throw UsageError(fmt::format("{} images in batches of {} on {} replicas leave a last batch of one, but the pooled "
                                "branch's batch norm needs two",
                                pictures, config.batch_size.value(), config.replicas),
                    "drop_last=true, another batch_size, or sync_batchnorm=true with several replicas");
@@ -77,9 +77,9 @@ void SegmentationTask::settle(SegmentationConfig& config) {
   const SetClasses set = classes_of(config.set_options(config.data.train, true));
   if (config.num_classes.is_auto()) config.num_classes = set.count;
   if (set.count != config.num_classes) {
-    throw UsageError(fmt::format("num_classes is {}, and {} has {} classes ({})", config.num_classes.value(),
+    throw UsageError(fmt::format("num_classes is {}, but {} has {} classes ({})", config.num_classes.value(),
                                  config.data.train, set.count, text::join(set.names)),
-                     "leave num_classes out: it follows the data");
+                     "omit num_classes: it follows the data");
   }
   config.class_names = set.names;
   config.validate();
@@ -148,11 +148,11 @@ Outputs SegmentationTask::classes_of_batch(const Batch& batch, const LogitsOf& l
 Outputs SegmentationTask::run_exported(const nn::TensorFunction& network, const Batch& batch) {
   return classes_of_batch(batch, [&, side = exported_side(), values = ImageNetValues()](const at::Tensor& views) {
     if (views.size(2) != side || views.size(3) != side) {
-      throw UsageError(fmt::format("the exported network sees {0} x {0} pixels at once, and this evaluation {1} x {2}",
+      throw UsageError(fmt::format("the exported network sees {0} x {0} pixels at once, but this evaluation {1} x {2}",
                                    side, views.size(3), views.size(2)),
-                       "export and evaluate with --set eval.window=N, at most the shorter side of each picture");
+                       "export and evaluate with --set eval.window=N, at most the shorter side of each image");
     }
-    // The network applies softmax itself; the softmax of the logarithms of its outputs gives the outputs again.
+    // The network applies softmax itself; the softmax of the logarithms of its outputs gives the outputs back.
     return network({values.restored(views)}).at(0).log();
   });
 }

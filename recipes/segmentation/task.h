@@ -17,9 +17,9 @@ class SegmentationTask final : public Task {
  public:
   explicit SegmentationTask(const SegmentationConfig& config) : config_(config) {}
 
-  /// Opens pictures with full masks. `folder`: a path for open_test_set().
+  /// Opens images with full masks. `folder`: a path for open_test_set().
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
-  /// Opens pictures with the maps that the losses need.
+  /// Opens images with the maps that the losses need.
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
   /// Sets the number and the names of the classes in `config` from data.train, unless they are set, and sets the test
   /// set.
@@ -27,17 +27,17 @@ class SegmentationTask final : public Task {
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
-  /// Accepts the origin's files (model_best.pth) and ImageNet backbones, whose classifier is dropped.
+  /// Accepts the original code's files (model_best.pth) and ImageNet backbones, whose classifier is dropped.
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
-  /// Returns {epoch, state_dict}, the format of the origin's evaluate.py.
+  /// Returns {epoch, state_dict}, the format of the original evaluate.py.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
-  /// Maps pictures [N, 3, S, S] in 0..1 to the classes' probabilities [N, C, S, S], from a single view at one scale. S
-  /// is the evaluation's window, or the training's crop if that window is the whole picture.
+  /// Maps images [N, 3, S, S] in 0..1 to the classes' probabilities [N, C, S, S], from a single view at one scale. S is
+  /// the evaluation's window, or the training's crop if that window is the whole image.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
-  /// Returns the outputs of Segmenter in training; in evaluation "classes", uint8 [B, H, W], with each picture computed
-  /// alone according to the settings eval.*, and 255 outside the picture.
+  /// Returns the outputs of Segmenter in training; in evaluation "classes", uint8 [B, H, W], with each image computed
+  /// on its own according to the settings eval.*, and 255 outside the image.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// Throws: UsageError if a view's size differs from the function's pictures.
+  /// Throws: UsageError if a view's size differs from the function's images.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
@@ -49,7 +49,7 @@ class SegmentationTask final : public Task {
   [[nodiscard]] const SegmentationConfig& config() const noexcept { return config_; }
   /// The names by label: from the settings, otherwise from the set, otherwise class_0 and so on.
   [[nodiscard]] std::vector<std::string> class_names() const;
-  /// The classes' probabilities [C, H, W] for a normalised picture [3, H, W].
+  /// The classes' probabilities [C, H, W] for a normalised image [3, H, W].
   [[nodiscard]] at::Tensor look_at(torch::nn::Module& model, const at::Tensor& picture) const;
 
  private:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The same launch without another launcher: `lockstep train` starts its ranks itself, restarts them from the last checkpoint
+# The same launch without a separate launcher: `lockstep train` starts its ranks itself, restarts them from the last checkpoint
 # when one dies, and puts their logs into the run's folder. Arguments after the script take precedence.
 set -euo pipefail
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the --help of `lockstep` and of every verb, for scripts/build/man_pages and scripts/build/completions.
 
-A line that it does not understand is an error, so that no option gets lost when a text changes. Alone, it prints the verbs with
+A line that it does not understand is an error, so no option gets lost when the help changes. On its own, it prints the verbs and
 their options.
 Example: scripts/build/command_help.py --programs build/release/bin
 """
@@ -18,7 +18,7 @@ import sys
 
 @dataclasses.dataclass
 class Option:
-    """An option, or with `names` of one word without dashes a positional argument."""
+    """An option, or a positional argument if `names` is one word without dashes."""
     names: list
     value: str       # "FILE", "auto|cpu|cuda", ...; empty: a switch
     default: str
@@ -29,7 +29,7 @@ class Option:
 
     @property
     def choices(self):
-        """The words that may be typed: the lowercase ones in "none|auto|PATH"."""
+        """The words that can be typed: the lowercase ones in "none|auto|PATH"."""
         return [word for word in self.value.split("|") if re.fullmatch(r"[a-z]\w*", word)]
 
 
@@ -135,7 +135,7 @@ def parse_section(command, title, lines, column):
 
 
 def parse_command(command, text):
-    """The text of every --help (apps/common/help.cpp): a description, the usage, sections, paragraphs between them."""
+    """The text of every --help (apps/common/help.cpp): a description, the usage, sections, and paragraphs between them."""
     match = re.fullmatch(r"(.*?)\n\nUsage: ([^\n]+)\n(.*)", text, re.S)
     first = re.search(r"^ {2}-h, --help +", text, re.M)
     if match is None or first is None:
@@ -151,7 +151,7 @@ def parse_command(command, text):
 
 
 class Worker:
-    """A lockstep-worker that answers many questions: each start loads libtorch, half a second of a core."""
+    """A lockstep-worker that answers many questions: each start loads libtorch, which costs half a second of CPU time."""
 
     def __init__(self, program, environment):
         self.process = subprocess.Popen([program, "answers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -173,7 +173,7 @@ class Worker:
 
 
 class Programs:
-    """Asks the built command; for the verbs of lockstep-worker, that program, which the command would become."""
+    """Asks the built command; or lockstep-worker for its verbs, which the command would exec."""
 
     def __init__(self, folder: pathlib.Path):
         self.program = folder.resolve() / "lockstep"
@@ -196,7 +196,7 @@ class Programs:
 
 
 class Texts:
-    """The earlier answers of the command: asking takes half a minute, because each answer loads libtorch."""
+    """The command's cached answers: asking takes half a minute, because each answer loads libtorch."""
 
     def __init__(self, file: pathlib.Path):
         self.texts = json.loads(file.read_text())
@@ -224,7 +224,7 @@ def read_version(source):
 
 
 def read_settings(source, recipe):
-    """Setting -> its allowed words (none for numbers and paths), for 'base' or a recipe."""
+    """Setting -> its allowed values (none for numbers and paths), for 'base' or a recipe."""
     result = {}
     for line in source.said("inspect", "config", recipe, "--json").splitlines():
         row = json.loads(line)
@@ -256,7 +256,7 @@ def source_of(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_source_options(parser)
-    parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="write all that the command said, as JSON")
+    parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="write all of the command's answers, as JSON")
     arguments = parser.parse_args()
     source = source_of(arguments)
     root = read_commands(source)

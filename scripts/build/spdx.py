@@ -6,7 +6,7 @@ import re
 import subprocess
 
 DEBIAN_PACKAGES = pathlib.Path(__file__).with_name("packages.txt")
-# Headers alone, or static: their code is inside our files. All others of packages.txt are linked, or only used to build.
+# Header-only or static: their code is inside our files. All others in packages.txt are linked, or only used to build.
 COMPILED_IN = ("libcli11-dev", "nlohmann-json3-dev", "libasio-dev", "libprotozero-dev")
 
 
@@ -39,12 +39,12 @@ def is_elf(path: pathlib.Path) -> bool:
 
 
 def libraries_of(path: pathlib.Path) -> list[str]:
-    """The names of the shared libraries that a program or library asks for (DT_NEEDED)."""
+    """The names of the shared libraries that a program or library needs (DT_NEEDED)."""
     return re.findall(r"^\s*NEEDED\s+(\S+)", output("objdump", "-p", path), re.M)
 
 
 def package_that_has(library: str) -> str:
-    """The Debian package of a shared library; "" for one of the artifact's own, or of torch's wheel."""
+    """The Debian package of a shared library; "" for the artifact's own libraries and those of torch's wheel."""
     done = subprocess.run(["dpkg-query", "-S", f"*/{library}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     found = sorted({line.split(":")[0] for line in done.stdout.splitlines() if line.split("/")[-1] == library and "/debug/" not in line})
     return found[0] if found else ""
@@ -72,7 +72,7 @@ class Document:
         return name
 
     def add_foreign(self, name: str, version: str, supplier: str) -> str:
-        """A package of others, once."""
+        """A third-party package, added once."""
         entry = spdx_id(supplier.split()[-1], name)
         if entry not in self.known:
             self.known.add(entry)
@@ -82,7 +82,7 @@ class Document:
         return entry
 
     def add_files(self, artifact: str, tree: pathlib.Path) -> None:
-        """The files of an unpacked artifact, and what the binaries among them link."""
+        """The files of an unpacked artifact, and the libraries that its binaries link."""
         files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
         own = {path.name for path in tree.rglob("*")}
         for path in files:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that foreign bytes are read within limits.
+"""Checks that untrusted bytes are read within limits.
 
-  - only src/base/json.cpp calls nlohmann's parser, which has no limit of depth or size: parse, sax_parse, accept, from_cbor
+  - only src/base/json.cpp calls nlohmann's parser, which has no limit on depth or size: parse, sax_parse, accept, from_cbor
     and the like, a stream's >> into a JSON value, the literal _json. Other files call lockstep/base/json.h.
   - only src/base/yaml_text.cpp calls yaml-cpp's
-  - a file of unknown size is read by FileSystem::read(), which asks for the size before it takes memory. A stream to its
-    end (rdbuf, istreambuf_iterator, getline of std::ifstream) is for the kernel's files in /proc and /sys.
+  - a file of unknown size is read by FileSystem::read(), which checks the size before it allocates memory. A stream to its
+    end (rdbuf, istreambuf_iterator, getline of std::ifstream) is only for the kernel's files in /proc and /sys.
 
 Prints file:line for each; exit code 1 if there is one.
 Example: scripts/check/bounds.py --root .
@@ -28,7 +28,7 @@ JSON_INSIDE = re.compile(r"nlohmann/detail/|nlohmann/thirdparty/")
 YAML = re.compile(r"\bYAML::(Load\w*|Parser)\b")
 YAML_READER = "src/base/yaml_text.cpp"
 STREAM = re.compile(r"std::(?:basic_)?ifstream\b|\bfopen\s*\(|istreambuf_iterator|\brdbuf\s*\(")
-# Files of the kernel, and those that their reader bounds.
+# The kernel's files, and those whose reader limits them.
 KERNEL = {
     "src/base/control_group.cpp", "src/base/resources.cpp", "src/comm/backends/shm/segment.cpp",
     "src/comm/wiring/select.cpp", "src/dashboard/process.cpp", "src/launch/doctor/machine_facts.cpp",
@@ -38,7 +38,7 @@ KERNEL = {
     "src/train/report/process_counters.cpp",
 }
 BOUNDED = {
-    "src/launch/hosts/host_list.cpp": "a pipe too, of 1 MB",
+    "src/launch/hosts/host_list.cpp": "also a pipe, up to 1 MB",
     "src/launch/output/log_folder.cpp": "the last 64 KiB",
 }
 
@@ -50,9 +50,9 @@ def faults(name, text):
         return code.count("\n", 0, match.start()) + 1
     if name != JSON_READER:
         for match in JSON.finditer(code):
-            yield line(match), "nlohmann's parser has no limits: parse_json() and its kin of lockstep/base/json.h have"
+            yield line(match), "nlohmann's parser has no limits: parse_json() and its kin in lockstep/base/json.h have"
         for match in JSON_INSIDE.finditer(text):
-            yield text.count("\n", 0, match.start()) + 1, "includes the inside of nlohmann's library"
+            yield text.count("\n", 0, match.start()) + 1, "includes internals of nlohmann's library"
     if name != YAML_READER:
         for match in YAML.finditer(code):
             yield line(match), "yaml-cpp's parser has no limits: base::load_yaml() has"
@@ -71,11 +71,11 @@ def offenders(root):
                     yield f"{name}:{number}: {why}"
     for name in sorted(KERNEL | set(BOUNDED)):
         if not (root / name).is_file():
-            yield f"scripts/check/bounds.py:1: {name} is no file of this project"
+            yield f"scripts/check/bounds.py:1: {name} is not a file of this project"
 
 
 def self_test():
-    """Each bad line alone must be an offender; the clean ones must not."""
+    """Each bad line by itself must be an offender; the clean ones must not."""
     bad = ["auto a = nlohmann::json::parse(text);", "auto a = Json::parse(text, nullptr, false);",
            "json::sax_parse(text, &reader);", "if (json::accept(text)) return;", "auto a = nlohmann::json::from_cbor(bytes);",
            "auto a = nlohmann::ordered_json::parse(text);", "file >> some_json;", "const json rest = json :: parse ( text );",
@@ -89,7 +89,7 @@ def self_test():
         (pathlib.Path(folder) / "src").mkdir()
         (pathlib.Path(folder) / "src/a.cpp").write_text(bad[0])
         if not any(found.startswith("src/a.cpp:1:") for found in offenders(folder)):
-            failures.append("a file of the tree is not looked at")
+            failures.append("a file of the tree is not checked")
     return failures
 
 

@@ -4,9 +4,9 @@
 
   - include/lockstep/M, internal/lockstep/M and src/M include only the modules in M's row; src/M's headers are its own;
     a public header includes none of internal/
-  - the folders inside a module, a recipe and a program form no cycle; every row of the table is a module that exists
+  - the folders inside a module, a recipe or a program form no cycle; every row of the table is an existing module
   - recipes never include each other; <torch/torch.h> and the umbrella lockstep/lockstep.h stay out of the modules
-  - programs that must start without libtorch, and parsers of foreign bytes, reach no torch header, however far away
+  - programs that must start without libtorch, and parsers of untrusted bytes, reach no torch header, even indirectly
 
 Prints file:line and the forbidden arrow for each offender; exit code 1 if there is one.
 Example: scripts/check/layers.py --root .
@@ -22,9 +22,9 @@ import tempfile
 
 FOLDERS = ("include", "internal", "src", "recipes", "apps", "examples")
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
-COMPUTING = ("optim", "nn", "recipes")  # whose loops run on libtorch's threads
+COMPUTING = ("optim", "nn", "recipes")  # their loops run on libtorch's threads
 HEAVY = ("torch/torch.h", "torch/all.h", "lockstep/lockstep.h")
-# They include cublas_v2.h, or are missing in builds for GPUs: Python's packages bring neither.
+# They include cublas_v2.h, or are missing in GPU builds: Python's packages contain neither.
 UNKNOWN_TO_PIP = ("ATen/cuda/CUDAContext.h", "ATen/cuda/CUDAContextLight.h", "ATen/cuda/CUDAEvent.h", "ATen/cuda/Exceptions.h",
                   "cublas_v2.h", "nccl.h")
 # Only for liblockstep-cuda.so: any other file that included them would link CUDA's libraries.
@@ -37,7 +37,7 @@ UMBRELLAS = (UMBRELLA, "include/lockstep/loop.h", "include/lockstep/trainer.h", 
 # Folders whose programs and libraries are linked without libtorch.
 TORCH_FREE = tuple(f"{base}/{m}/*" for m in ("base", "store", "wire", "simulate", "view", "launch", "http", "dashboard")
                    for base in ("src", "include/lockstep", "internal/lockstep")) + ("apps/lockstep/*", "apps/common/*", "apps/dashboard/*")
-# Parsers of foreign bytes.
+# Parsers of untrusted bytes.
 PARSERS = ("src/*/*_parse*", "src/*/decode_*", "src/*/*_header.*", "src/*/*_sax.*", "src/*/*_json.*", "src/*/wire.*",
            "src/data/codec.*", "src/data/png.*", "src/data/jpeg.*", "recipes/*/*_parse*")
 
@@ -98,7 +98,7 @@ class House:
                         for m in INCLUDE.finditer(text)]
 
     def resolve(self, file, include):
-        """The project's file that `include` in `file` means; None for a foreign one."""
+        """The project's file that `include` in `file` refers to; None for any other."""
         here = file.rsplit("/", 1)[0]
         roots = [here, "include", "internal", "src", "recipes", "apps"]
         if file.startswith("apps/"):
@@ -124,7 +124,7 @@ class House:
         module, part = self.owner(file)
         to_module, to_part = self.owner(target)
         if file.startswith("include/") and target.startswith("internal/"):
-            return "a public header includes public ones only: others are not installed"
+            return "a public header may only include public ones: others are not installed"
         if target in UMBRELLAS:
             to_module = "user"
         elif to_module == "user":
@@ -132,7 +132,7 @@ class House:
         if module == "user":
             # The recipes' headers are installed too.
             is_public = target.startswith("include/") or to_module == "recipes"
-            return "" if is_public else "a user's program includes public headers only"
+            return "" if is_public else "a user's program may only include public headers"
         if to_module == "user":
             return "" if module in ("recipes", "apps") else f"{module} -> the umbrella header"
         if module == to_module:
@@ -190,7 +190,7 @@ class House:
         for module in sorted(self.layers):
             if not any(file.startswith((f"src/{module}/", f"include/lockstep/{module}/", f"internal/lockstep/{module}/", f"{module}/"))
                        for file in self.files):
-                yield f"cmake/layers.txt:1: {module} is no module of this project"
+                yield f"cmake/layers.txt:1: {module} is not a module of this project"
 
     def check_includes(self, file):
         module = self.owner(file)[0]
@@ -199,13 +199,13 @@ class House:
             return
         for line, include, quoted in self.files[file]:
             if include in HEAVY[:2] and module not in ("recipes", "user"):
-                yield line, f"{module} -> {include}: narrow headers only"
+                yield line, f"{module} -> {include}: only narrow headers"
             if include in UNKNOWN_TO_PIP:
                 yield line, f"{module} -> {include}: pip's packages for CUDA lack it, or cublas_v2.h, which it needs"
             if not quoted and CUDA.match(include) and not file.startswith(CUDA_ROOM):
-                yield line, f"{module} -> {include}: CUDA's headers in {CUDA_ROOM} only"
+                yield line, f"{module} -> {include}: CUDA's headers only in {CUDA_ROOM}"
             if include == "ATen/Parallel.h" and module in COMPUTING:
-                yield line, f"{module} -> {include}: tensor::parallel_for() has the threads that at::parallel_for lacks here"
+                yield line, f"{module} -> {include}: use tensor::parallel_for(): at::parallel_for has no threads here"
             target = self.resolve(file, include)
             if target is not None:
                 why = self.arrow(file, target)
@@ -221,14 +221,14 @@ class House:
             for line, why in self.check_includes(file):
                 yield f"{file}:{line}: {why}"
             kind = ("is linked without libtorch" if matches(file, TORCH_FREE) else
-                    "parses foreign bytes" if matches(file, PARSERS) else "")
+                    "parses untrusted bytes" if matches(file, PARSERS) else "")
             path = self.torch_path(file, set()) if kind else None
             if path:
                 yield f"{file}:1: {kind}, but reaches {' -> '.join(path[1:])}"
 
 
 def self_test():
-    """Builds small houses and checks that it finds each fault, and none in a clean house."""
+    """Builds small trees and checks that it finds each fault, and none in a clean tree."""
     layers = "base 0\ntensor 1 base\nview 2 base\ncomm 2 tensor base\nrecipes 5 comm tensor view base\napps 6 recipes comm base\n"
     clean = {
         "include/lockstep/base/a.h": "", "internal/lockstep/base/i.h": "", "src/tensor/cuda/g.cpp": "#include <c10/cuda/CUDAStream.h>\n", "include/lockstep/tensor/t.h": "#include <ATen/core/Tensor.h>\n",
@@ -249,17 +249,17 @@ def self_test():
         "src/comm/y.cpp": ("#include <torch/torch.h>\n", "comm -> torch/torch.h"),
         "src/comm/z.cpp": ('#include <lockstep/lockstep.h>\n', "comm -> the umbrella header"),
         "src/tensor/u.cpp": ('  #  include "comm/x.h"\n', "tensor -> comm"),
-        "src/comm/hello_parse.cpp": ('#include "lockstep/tensor/t.h"\n', "parses foreign bytes, but reaches"),
+        "src/comm/hello_parse.cpp": ('#include "lockstep/tensor/t.h"\n', "parses untrusted bytes, but reaches"),
         "src/view/t.cpp": ("#include <c10/util/Half.h>\n", "is linked without libtorch, but reaches c10/util/Half.h"),
         "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
         "src/unknown/n.cpp": ("", "no row for unknown"),
-        "examples/guide/f.cpp": ('#include "comm/x.h"\n', "public headers only"),
-        "examples/guide/g.cpp": ('#include <lockstep/base/i.h>\n', "public headers only"),
+        "examples/guide/f.cpp": ('#include "comm/x.h"\n', "only include public headers"),
+        "examples/guide/g.cpp": ('#include <lockstep/base/i.h>\n', "only include public headers"),
         "include/lockstep/view/p.h": ('#include "lockstep/base/i.h"\n', "others are not installed"),
         "recipes/a/loop.cpp": ("#include <ATen/Parallel.h>\n", "recipes -> ATen/Parallel.h"),
         "src/tensor/g.cpp": ("#include <ATen/cuda/CUDAEvent.h>\n", "tensor -> ATen/cuda/CUDAEvent.h: pip's packages"),
-        "src/comm/g.cpp": ("#include <c10/cuda/CUDAStream.h>\n", "comm -> c10/cuda/CUDAStream.h: CUDA's headers in"),
-        "src/comm/r.cpp": ("#include <cuda_runtime_api.h>\n", "comm -> cuda_runtime_api.h: CUDA's headers in"),
+        "src/comm/g.cpp": ("#include <c10/cuda/CUDAStream.h>\n", "comm -> c10/cuda/CUDAStream.h: CUDA's headers only in"),
+        "src/comm/r.cpp": ("#include <cuda_runtime_api.h>\n", "comm -> cuda_runtime_api.h: CUDA's headers only in"),
         "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
     clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'
@@ -274,7 +274,7 @@ def self_test():
             return list(House(root).offenders())
 
     failures = [f"clean house: {o}" for o in run(clean)]
-    if not any("ghost is no module" in o for o in run({**clean, "cmake/layers.txt": layers + "ghost 1 base\n"})):
+    if not any("ghost is not a module" in o for o in run({**clean, "cmake/layers.txt": layers + "ghost 1 base\n"})):
         failures.append("a row without a module is not found")
     for name, (text, expected) in bad.items():
         found = run({**clean, name: text})
@@ -286,7 +286,7 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parents[2]), help="the checkout")
-    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
+    parser.add_argument("--self-test", action="store_true", help="verify that the check fails on bad input")
     options = parser.parse_args()
     found = self_test() if options.self_test else list(House(options.root).offenders())
     for line in found:

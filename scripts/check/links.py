@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the links between the pages of this project: the file exists, and so does the heading. A program of bench/ in a page
-exists, with the path at which the preset "bench" builds it.
+"""Checks the links between this project's pages: the file must exist, and so must the heading. A bench/ program named in a page
+must exist, under the path at which the preset "bench" builds it.
 
 Prints page:line and the link for each that does not; exit code 1 if there is one.
 Example: scripts/check/links.py --root .
@@ -43,7 +43,7 @@ def unbuilt_programs(root, page, text):
         name = match.group(1) or match.group(2)
         if match.group(0) != f"build/bench/bin/bench_{name}" or not (root / f"bench/{name}.cpp").is_file():
             line = text[:match.start()].count("\n") + 1
-            yield f"{page.relative_to(root)}:{line}: {match.group(0)} is no build/bench/bin/bench_NAME of bench/NAME.cpp"
+            yield f"{page.relative_to(root)}:{line}: {match.group(0)} is not build/bench/bin/bench_NAME of bench/NAME.cpp"
 
 
 def offenders(root):

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no number is read or written in the process's locale, and that JSON gets only numbers that it has.
+"""Checks that no number is read or written in the process's locale, and that JSON only gets numbers that it supports.
 
 A program that links Lockstep may have set a locale with a decimal comma, in which strtod, printf and streams read 0.001
-as 0 and write 1.000 for a thousand. text::parse_number(), parse_whole(), std::from_chars and fmt::format have no locale.
+as 0 and write 1.000 for a thousand. text::parse_number(), parse_whole(), std::from_chars and fmt::format ignore the locale.
 
-  - strtod, stod, atof, scanf, printf and the like; std::to_string of a floating number; as<double> of YAML; CLI11's own
-    conversion of a floating number (cli::add_number() has none); {:L} of fmt
-  - a stream that takes anything but texts, or gives a floating number, without imbue(std::locale::classic())
-  - a call that sets a locale: the programs of this project stay in the classic one
-  - "key": {:.3f} in a text of JSON: text::json_number() writes null for NaN
+  - strtod, stod, atof, scanf, printf and the like; std::to_string of a floating-point number; as<double> of YAML; CLI11's own
+    conversion of a floating-point number (use cli::add_number()); {:L} of fmt
+  - a stream that writes anything but strings, or reads a floating-point number, without imbue(std::locale::classic())
+  - a call that sets a locale: this project's programs stay in the classic one
+  - "key": {:.3f} in JSON text: text::json_number() writes null for NaN
 
-It knows the types of a file's declarations by name, without a compiler: at a stream, an unknown name is an offender. Prints
+It finds the types of a file's declarations by name, without a compiler: at a stream, an unknown name is an offender. Prints
 file:line for each; exit code 1 if there is one.
 Example: scripts/check/number_locale.py --root .
 """
@@ -25,12 +25,12 @@ import tree_check
 from sizes import NOISE, blank
 
 FOLDERS = ("include", "src", "recipes", "apps", "bench", "fuzz")  # examples and tests are separate programs
-# Exceptions: a file, and the words of its line.
+# Exceptions: a file, and the text of the line.
 ALLOWED = {
     "src/nn/script/torchscript.cpp": ("std::locale::global(",),       # libtorch's own writer obeys the locale
     "src/base/yaml_text.cpp": (),
     "src/dashboard/process.cpp": ("words >> use.state",),             # a letter
-    "src/launch/doctor/links.cpp": ("words >> host.address",),   # texts and a port
+    "src/launch/doctor/links.cpp": ("words >> host.address",),   # strings and a port
     "src/launch/doctor/machine_facts.cpp": (">> clock.source",),      # a text
     "src/launch/doctor/network_facts.cpp": (">> ports.ephemeral_low",),  # whole numbers
 }
@@ -57,7 +57,7 @@ TEXT_END = re.compile(r"(?:\.|->)(?:rdbuf|str|c_str|what|string|name)\(\)$")
 
 
 def declared(code, types):
-    """(place, name) of a file's declarations with one of the types."""
+    """(position, name) of a file's declarations with one of the types."""
     names = rf"(?<![\w:<]){types}\s*(?:const\s*)?[&*]?\s*(\w+)\s*(?=[=;,){{\[:(])"
     yield from ((match.start(), match.group(1)) for match in re.finditer(names, code))
     for several in re.finditer(rf"(?<![\w:<]){types}\s+(\w+(?:\s*,\s*\w+)+)\s*[;:]", code):
@@ -109,7 +109,7 @@ class File:
     def __init__(self, name, text):
         self.name, self.text = name, text
         self.code = NOISE.sub(blank, text)
-        self.types = collections.defaultdict(list)  # by name: (place, kind) of each declaration
+        self.types = collections.defaultdict(list)  # name -> (position, kind) of each declaration
         for kind, types in KINDS.items():
             for place, declares in declared(self.code, types):
                 self.types[declares].append((place, kind))
@@ -118,13 +118,13 @@ class File:
         return self.code.count("\n", 0, at) + 1
 
     def kind(self, name, at):
-        """The kind of a name at a place: by the nearest declaration before it, else by the first one; None: unknown."""
+        """The kind of a name at a position: by the nearest declaration before it, else by the first one; None: unknown."""
         places = sorted(self.types[name])
         before = [kind for place, kind in places if place < at]
         return before[-1] if before else places[0][1] if places else None
 
     def is_floating(self, words, at):
-        """True if an expression has a floating number, as far as names show."""
+        """True if an expression contains a floating-point number, as far as names show."""
         if re.search(r"(?<![\w.])\d+\.\d*|\b\.\d|item<(?:double|float)>|static_cast<(?:double|float)>", words):
             return True
         return any(self.kind(name, at) == "floating" for name in re.findall(r"[A-Za-z_]\w*(?!\w*\s*[(:])", words))
@@ -140,14 +140,14 @@ class File:
             if not FMT_CALL.search(self.code[:match.start()]) and "fmt::" not in match.group(0):
                 yield match.start(), f"{match.group(1)}() obeys the locale: text::parse_number() or fmt::format()"
         for match in LOCALE.finditer(self.code):
-            yield match.start(), "sets or takes the locale of the process"
+            yield match.start(), "sets or uses the process's locale"
         for match in YAML_AS.finditer(self.code) if "YAML::" in self.code else ():
             yield match.start(), "yaml-cpp converts numbers in the locale: base::yaml_number()"
         for match in LEXICAL.finditer(self.code):
             yield match.start(), "lexical_cast obeys the locale: text::parse_number()"
         for match in TO_STRING.finditer(self.code):
             if self.is_floating(arguments(self.code, match.end()), match.start()):
-                yield match.start(), "std::to_string of a floating number obeys the locale: fmt::format()"
+                yield match.start(), "std::to_string of a floating-point number obeys the locale: fmt::format()"
         for match in CLI.finditer(self.code):
             words = arguments(self.code, match.end()).split(",")
             last = re.findall(r"\w+", words[1])[-1:] if len(words) > 1 and not match.group(1) else []
@@ -168,7 +168,7 @@ class File:
     def operands(self, at):
         for operator, operand in split(statement(self.code, at)):
             if not self.is_harmless(operator, operand, at):
-                yield at, f"'{operator} {operand}': a stream obeys the locale where this is a number"
+                yield at, f"'{operator} {operand}': a stream obeys the locale if this is a number"
 
     def formats(self):
         for number, line in enumerate(self.text.splitlines(), 1):
@@ -217,8 +217,8 @@ BAD = {
     "x = atof(line);": "atof() obeys",
     'std::sscanf(text, "%lf", &x);': "sscanf() obeys",
     'std::snprintf(text, 9, "%f", x);': "snprintf() obeys",
-    "std::locale::global(std::locale(\"\"));": "the locale of the process",
-    'setlocale(LC_ALL, "");': "the locale of the process",
+    "std::locale::global(std::locale(\"\"));": "the process's locale",
+    'setlocale(LC_ALL, "");': "the process's locale",
     "x = YAML::Load(text).as<double>();": "yaml-cpp",
     "x = YAML::Load(text).as<std::int64_t>();": "yaml-cpp",
     "*x = YAML::Load(text).as<std::remove_pointer_t<decltype(x)>>();": "yaml-cpp",

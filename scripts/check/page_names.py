@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds names in pages that the tree lacks: files, `Name::member` and `function()`, between backticks.
 
-It knows the words of the sources, not their meaning: a member exists if a file that declares its class has the word.
+It only knows which words the sources contain: a member exists if a file that declares its class contains the word.
 """
 import pathlib
 import re
@@ -20,9 +20,9 @@ DECLARES = re.compile(r"\b(?:class|struct|enum(?:\s+class)?|namespace|concept|us
 QUALIFIED = re.compile(r"\b(\w+)::(~?\w+)")
 FOREIGN_SCOPES = {"torch", "std", "at", "c10", "c10d", "cv", "asio", "nn", "optim", "data", "chrono", "filesystem", "fs", "cuda", "aten"}
 FOREIGN_PATHS = re.compile(r"^(?:torch|ATen|c10|hwy|nlohmann|asio|peers)/")
-# Pages about another program, whose functions are not ours.
+# Pages about other programs, whose functions are not ours.
 ABOUT_PYTHON = ("coming_from_python.md", "moving_over.md", "questions.md")
-# Scripts of the recipes' origins; peers/ has PyTorch's side of the benchmarks and is not in this tree.
+# Scripts of the recipes' original repositories; peers/ has PyTorch's side of the benchmarks and is not in this tree.
 FOREIGN_FILES = {"main_multi_gpu.py", "evaluate.py", "train.py"}
 GENERATED = {"lockstep/base/version.h"}  # by CMake
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the English of the project: the comments of C++ and Python, and the text of pages, as blocks of lines.
+"""Finds the project's English: the comments in C++ and Python, and the text of pages, as blocks of lines.
 
-A block is a paragraph, one run of sentences: so a rule can look at the beginning of a sentence.
+A block is a paragraph, one run of sentences: so a rule can check the beginning of a sentence.
 """
 import ast
 import io
@@ -23,7 +23,7 @@ WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 
 class Block:
-    """One paragraph: the text of its lines, joined by spaces, and the number of the line of every place in it."""
+    """One paragraph: the text of its lines, joined by spaces, and the line number of every position in it."""
 
     def __init__(self, number, line, is_title=False):
         self.text, self.starts, self.is_title = line.strip(), [(0, number)], is_title
@@ -40,7 +40,7 @@ class Block:
 
 
 def join(lines, titles=()):
-    """Blocks from (number, text, continues): a line that continues belongs to the block before."""
+    """Blocks from (number, text, continues): a line that continues belongs to the previous block."""
     blocks = []
     for number, text, continues in lines:
         if NO_PROSE.search(text) or not text.strip():
@@ -53,7 +53,7 @@ def join(lines, titles=()):
 
 
 def line_numbers(text):
-    """A function from a place in the text to its line; the places only grow."""
+    """A function from a position in the text to its line; positions must not decrease."""
     state = [0, 1]
 
     def line(at):
@@ -95,7 +95,7 @@ def python_comments(text):
 
 
 def paragraphs(text, number=1):
-    """The blocks of a page or a docstring: items, headings and the cells of tables begin one."""
+    """The blocks of a page or a docstring: items, headings and table cells begin one."""
     lines, open_block, titles, all_lines = [], False, set(), text.splitlines()
     for at, line in enumerate(all_lines, number):
         if line.startswith("#") or re.match(r"\s*\|[-:| ]+\|\s*$", (all_lines + [""])[at - number + 1]):

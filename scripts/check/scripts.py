@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every script documents its call, and that every named script exists.
+"""Checks that every script documents its usage, and that every named script exists.
 
-The --help of a script has its own path and an example; a path below scripts/ in any file of the project exists (except in
+A script's --help contains its own path and an example; a path below scripts/ in any file of the project exists (except in
 CHANGELOG.md, which names old ones).
 Prints one offender per line; exit code 1 if there is one.
 Example: scripts/check/scripts.py --root .
@@ -21,7 +21,7 @@ BINARY = (".png", ".jpg", ".gz", ".xz", ".pth", ".safetensors", ".ttf", ".woff2"
 
 
 def files(root: pathlib.Path) -> list[pathlib.Path]:
-    """The files that git knows; all files if there is no git."""
+    """The files known to git; all files if there is no git."""
     known = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=False)
     paths = known.stdout.splitlines() if known.returncode == 0 else [
         str(path.relative_to(root)) for path in root.rglob("*") if path.relative_to(root).parts[0] != "build"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the hard limits on sizes: file 600 lines, public header 300, function 80, parameters 5, class 15 methods,
-folder 40 sources; and the lines of C++ of whole folders against scripts/check/lines.txt, to notice growth.
+"""Checks the hard size limits: file 600 lines, public header 300, function 80, parameters 5, class 15 methods,
+folder 40 sources; and the lines of C++ in whole folders against scripts/check/lines.txt, to notice growth.
 
 Constructors, operators, friends, static functions and overrides do not count as methods; overloads count once. tests/ may
-have more, and so may the few classes with names of PyTorch and Lightning.
+have more, and so may the few classes that mirror PyTorch and Lightning.
 
 It reads C++ with a scanner for comments, strings and braces, not with a compiler: it does not understand braces hidden in
 macros. Prints file:line for each offender; exit code 1 if there is one.
@@ -24,8 +24,8 @@ HEADER_LINES = 300
 FUNCTION_LINES = 80
 PARAMETERS = 5
 METHODS = 15        # of a class, outside tests
-FOLDER_SOURCES = 40  # side by side
-# Users call these: the names are PyTorch's and Lightning's, and a guide teaches each.
+FOLDER_SOURCES = 40  # in one folder
+# User-facing classes: the names are PyTorch's and Lightning's, and a guide explains each.
 PUBLIC_CLASSES = ("Job", "ProcessGroup", "DistributedDataParallel", "Task")
 FOREIGN = re.compile(r"nccl[A-Z]")  # functions that the tests define in place of NCCL's, with its parameters
 SOURCES = (".h", ".cpp", ".cu", ".hpp")
@@ -42,7 +42,7 @@ CONTROL = ("if", "for", "while", "switch", "catch", "return", "static_assert", "
 
 
 def blank(match):
-    """Keeps the noise's line ends, for the line numbers; a text becomes empty."""
+    """Keeps the noise's newlines, for the line numbers; a string becomes empty."""
     text = match.group(0)
     lines = "\n" * text.count("\n")
     if text.startswith(("//", "/*")):
@@ -126,11 +126,11 @@ class Scanner:
     def __init__(self, text, methods=METHODS):
         self.text = NOISE.sub(blank, text)
         self.most_methods = methods
-        self.methods = []  # of each open type: its name, and the names of its methods
+        self.methods = []  # for each open type: its name, and its methods' names
         self.offenders = []
         self.stack = []
         self.start = 0
-        self.inside = 0   # open functions and values: no declarations are read in there
+        self.inside = 0   # open functions and values: no declarations are read inside them
         self.brackets = 0
 
     def line(self, at):
@@ -160,7 +160,7 @@ class Scanner:
         if not self.stack or self.stack[-1][0] != "type" or re.match(r"\s*friend\b", head):
             return
         if re.search(r"\boverride\b", head) or re.match(r"\s*static\b", head):
-            return  # the interface counts it, or it has no object
+            return  # the interface counts it, or it has no `this`
         own, names = self.methods[-1]
         if name != own and not name.startswith(("~", "operator")):
             names.add(name)
@@ -234,9 +234,9 @@ def growth(root, lines):
         folder, allowed = row.split()[:2]
         most = int(allowed.replace(",", ""))
         if lines[folder] > most:
-            yield f"{BUDGET}: {folder} has {lines[folder]:,} lines of C++, and its row says {most:,}: raise it, with the reason"
+            yield f"{BUDGET}: {folder} has {lines[folder]:,} lines of C++, but its row says {most:,}: raise it, with the reason"
         elif lines[folder] < most - SLACK:
-            yield f"{BUDGET}: {folder} has {lines[folder]:,} lines of C++, and its row says {most:,}: lower it"
+            yield f"{BUDGET}: {folder} has {lines[folder]:,} lines of C++, but its row says {most:,}: lower it"
 
 
 def offenders(root):
@@ -251,7 +251,7 @@ def offenders(root):
                 yield from check_file(str(path.relative_to(root)), text)
         for name, count in sorted(folders.items()):
             if count > FOLDER_SOURCES:
-                yield f"{name}: {count} sources side by side, at most {FOLDER_SOURCES}: give them rooms"
+                yield f"{name}: {count} sources in one folder, at most {FOLDER_SOURCES}: split it into subfolders"
     yield from growth(root, lines)
 
 
@@ -283,7 +283,7 @@ METHODS_15 = "".join(f"  int f{i}();\n" for i in range(15))
 
 
 def self_test():
-    """Small sources with one fault each, and one without."""
+    """Small sources with one fault each, and a clean one."""
     filler = "  x = 1;\n"
     cases = [
         ("src/a.cpp", CLEAN, None),
@@ -326,7 +326,7 @@ def self_test():
             failures.append("a long file under recipes/ is not found")
         for i in range(FOLDER_SOURCES + 1):
             (pathlib.Path(folder) / f"recipes/x/file_{i}.cpp").write_text("")
-        if not any("42 sources side by side" in line for line in offenders(folder)):
+        if not any("42 sources in one folder" in line for line in offenders(folder)):
             failures.append("a full folder is not found")
         (pathlib.Path(folder) / BUDGET).parent.mkdir(parents=True)
         for row, expected in (("recipes 601  x", None), ("recipes 600  x", "raise it"), ("recipes 802", "lower it")):

@@ -21,7 +21,7 @@ HEADING = re.compile(r"^(#+) (.*)$", re.M)
 ROW = re.compile(r"^ {0,3}\|", re.M)
 GUIDE_LINK = re.compile(r"\]\(\.\./guide/([\w.]+)")
 ONLY_CHINESE = ("glossary.md",)
-# The program writes the tables of this page in English. They would be most of the page, so the translation only names them.
+# The program generates the tables of this page in English. They would be most of the page, so the translation only names them.
 WITHOUT_TABLES = ("settings.md",)
 
 
@@ -34,7 +34,7 @@ def first_line(block):
 
 
 def compared(what, english, chinese):
-    """Says where two lists of texts differ first."""
+    """Says where two lists of strings first differ."""
     for number, (here, there) in enumerate(zip(english, chinese), 1):
         if here != there:
             lines = zip(here.split("\n"), there.split("\n"))
@@ -54,13 +54,13 @@ def page_differences(name, english, chinese):
     headings = [HEADING.findall(prose(text)) for text in (english, chinese)]
     for (here, title), (there, translated) in zip(*headings):
         if here != there:
-            yield f"'{here} {title}' in English stands against '{there} {translated}'"
+            yield f"'{here} {title}' in English corresponds to '{there} {translated}'"
             break
     if len(headings[0]) != len(headings[1]):
         yield f"{len(headings[0])} headings in English, {len(headings[1])} here"
     rows = [len(ROW.findall(prose(text))) for text in (english, chinese)]
     if rows[0] != rows[1]:
-        yield f"{rows[0]} rows of tables in English, {rows[1]} here"
+        yield f"{rows[0]} table rows in English, {rows[1]} here"
 
 
 def offenders(root):
@@ -80,7 +80,7 @@ def offenders(root):
             yield f"docs/zh/{name}: {difference}"
         for link in GUIDE_LINK.findall(text):
             if (chinese / link).exists() and name not in WITHOUT_TABLES:
-                yield f"docs/zh/{name}: links to the English {link}, and there is a Chinese one"
+                yield f"docs/zh/{name}: links to the English {link}, but there is a Chinese one"
 
 
 SAMPLE = """# One
@@ -104,13 +104,13 @@ lockstep run
 
 <!-- /settings -->
 """
-# Faults of a translation: a change of it, and a word of the expected message.
+# Faults of a translation: the change, and a word of the expected message.
 MUTATIONS = {
     "a missing page": (None, "is missing"),
     "a missing heading": (lambda page: page.replace("## Two\n", ""), "headings"),
-    "a heading of another level": (lambda page: page.replace("## Two", "### Two"), "stands against"),
+    "a heading with another level": (lambda page: page.replace("## Two", "### Two"), "corresponds to"),
     "a changed block": (lambda page: page.replace("lockstep run", "lockstep walk"), "lockstep walk"),
-    "another language of a block": (lambda page: page.replace("```sh", "```text"), "code block"),
+    "a block in another language": (lambda page: page.replace("```sh", "```text"), "code block"),
     "a missing block": (lambda page: FENCE.sub("", page), "of code block"),
     "a changed message": (lambda page: page.replace("an error", "a mistake"), "a mistake"),
     "a missing row": (lambda page: page.replace("| 1 | 2 |\n", ""), "rows"),
@@ -132,7 +132,7 @@ def self_test():
     found = []
     with tempfile.TemporaryDirectory() as folder:
         faithful = written(pathlib.Path(folder, "same"), SAMPLE.replace("# One", "# 一").replace("## Two", "## 二"))
-        found += [f"a faithful translation is refused: {line}" for line in faithful]
+        found += [f"a faithful translation is rejected: {line}" for line in faithful]
         for number, (mutation, (change, word)) in enumerate(MUTATIONS.items()):
             lines = written(pathlib.Path(folder, str(number)), change(SAMPLE) if change else None)
             if not any(word in line for line in lines):
@@ -141,7 +141,7 @@ def self_test():
         (extra / "other.md").write_text("# 三\n")
         (extra / "glossary.md").write_text("# 四\n")
         if [line.split(":")[0] for line in offenders(extra.parents[1])] != ["docs/zh/other.md"]:
-            found.append("a page of docs/zh alone is not noticed, or the glossary is")
+            found.append("a page that only docs/zh has is not noticed, or the glossary is")
     return found
 
 

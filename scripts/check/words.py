@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts habits of our English that docs/style.md gives up, in comments and pages, and names in pages that the tree lacks.
+"""Counts habits of our English that docs/style.md rules out, in comments and pages, and names in pages that the tree lacks.
 
-scripts/check/words.txt has the counts of each module and folder. A count that rises is a fault; one that falls is written
+scripts/check/words.txt holds the counts of each module and folder. A count that rises is a fault; one that falls is recorded
 with --lower. The rules:
   opener   a sentence that opens with a clause: `What ...`, `Which ...`, `Whether ...`, `Who ...`; a heading may
   where    `where` for a condition, as in `empty where it has none`
@@ -18,7 +18,7 @@ examples:
   scripts/check/words.py --root .
   scripts/check/words.py --list where comm        # the places of a rule, in one folder
   scripts/check/words.py --rates                  # per 1,000 words
-  scripts/check/words.py --lower                  # writes what has fallen
+  scripts/check/words.py --lower                  # records what has fallen
 """
 import argparse
 import collections
@@ -40,7 +40,7 @@ START = re.compile(r"^[\W_]*(what|which|whether|who)\b", re.I)
 SIMPLE = {"tell": re.compile(r"\b(?:tells?|told)\b", re.I), "stand": re.compile(r"\b(?:stands?|stood)\b(?!-)", re.I),
           "nobody": re.compile(r"\b(?:nobody|somebody)\b", re.I)}
 WHERE = re.compile(r"\bwhere\b", re.I)
-# `where` is right after a place, and after a word of knowing or showing.
+# `where` is right after a place, and after a verb of knowing or showing.
 PLACE = re.compile(r"\b(?:from|to|that|is|are|place|point|position|folder|director(?:y|ie)|file|line|page|row|column|cell|table|region|pixel|part|node|host"
                    r"|machine|address|offset|memory|segment|branch|loop|graph|block|window|box|edge|corner|world|mode|program|process"
                    r"|knows?|known|shows?|shown|says?|sees?|seen|finds?|found|names?|prints?|lists?|looks?|remembers?|decides?|learns?|asks?"
@@ -94,7 +94,7 @@ def broken_code(text, blocks):
 
 
 def folder_of(path):
-    """The row that a file counts in: a module, a recipe, or a folder of pages."""
+    """The row in which a file counts: a module, a recipe, or a folder of pages."""
     parts = path.parts
     if path.suffix == ".md":
         kind = "/".join(parts[:2]) if parts[0] == "docs" and len(parts) > 2 else parts[0] if parts[0] == "docs" else "."
@@ -175,7 +175,7 @@ def offenders(root):
 
 
 def lower(root, found):
-    """Writes what has fallen. A row that words.txt lacks has today's numbers only if there is no file yet."""
+    """Records what has fallen. A row that words.txt lacks gets today's numbers only if there is no file yet."""
     allowed = read_table(root)
     first = not allowed
     rows = {}
@@ -186,7 +186,7 @@ def lower(root, found):
 
 
 def rates(found):
-    """Lines with the counts per 1,000 words, of comments and of pages."""
+    """Lines with the counts per 1,000 words, for comments and for pages."""
     for kind in ("comments", "pages"):
         rows = [row for row in found.rows() if row[0] == kind]
         words = sum(found.words[row] for row in rows)
@@ -228,7 +228,7 @@ def self_test():
 
 
 def more_of_each(root):
-    """Each rule, broken once more: the check must say so, of that rule alone, and --lower must not write it."""
+    """Each rule, broken once more: the check must report that rule and no other, and --lower must not record it."""
     more = {"opener": "// What comes next.\n", "where": "// Empty where it has none.\n", "tell": "// It tells.\n", "stand": "// It stands.\n",
             "nobody": "// It meets nobody.\n", "returns": "/// Returns it.\n[[x]] void f();\n", "name": "int f(int by);\n"}
     source, page = root / "src/a/a.cpp", root / "README.md"
@@ -251,10 +251,10 @@ def more_of_each(root):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", default=str(pathlib.Path(__file__).resolve().parents[2]), help="the checkout")
-    parser.add_argument("--self-test", action="store_true", help="prove that the check fails on bad input")
+    parser.add_argument("--self-test", action="store_true", help="verify that the check fails on bad input")
     parser.add_argument("--list", nargs="+", metavar=("RULE", "FOLDER"), help="print the places of a rule")
     parser.add_argument("--rates", action="store_true", help="print the counts per 1,000 words")
-    parser.add_argument("--lower", action="store_true", help="write the counts that fell")
+    parser.add_argument("--lower", action="store_true", help="record the counts that fell")
     options = parser.parse_args()
     root = pathlib.Path(options.root).resolve()
     if options.self_test:

@@ -5,7 +5,7 @@ import subprocess
 
 
 class Hosts:
-    """Network namespaces that see each other through a bridge in another one; removed at the end."""
+    """Network namespaces connected by a bridge in another one; removed at the end."""
 
     def __init__(self, count: int):
         self.tag = f"lk{os.getpid()}"

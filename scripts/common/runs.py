@@ -1,4 +1,4 @@
-"""The common parts of the scripts that try whole runs: a small captcha set, settings, one run, its digest, a results file."""
+"""Common parts of the scripts that test whole runs: a small captcha set, settings, one run, its digest, a results file."""
 import contextlib
 import json
 import os
@@ -13,13 +13,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def add_arguments(parser, results: str, programs=ROOT / "build/release/bin", work=ROOT / "build/trials") -> None:
-    parser.add_argument("--bin", type=pathlib.Path, default=programs, help=f"where lockstep lies (default: {programs.relative_to(ROOT)})")
+    parser.add_argument("--bin", type=pathlib.Path, default=programs, help=f"where lockstep is (default: {programs.relative_to(ROOT)})")
     parser.add_argument("--work", type=pathlib.Path, default=work, help=f"folder for runs and results (default: {work.relative_to(ROOT)})")
-    parser.add_argument("--results", default=results, help=f"the file in it: what it has is not done again (default: {results})")
+    parser.add_argument("--results", default=results, help=f"the file in it: what it already has is not repeated (default: {results})")
 
 
 def settings(work: pathlib.Path, small: bool, **changes) -> pathlib.Path:
-    """Writes settings with all that a digest depends on: dropout, batch norm, bf16, AdamW, clipping, loader workers."""
+    """Writes settings with everything that a digest depends on: dropout, batch norm, bf16, AdamW, clipping, loader workers."""
     values = {
         "recipe": "captcha", "data.train": str(work / "data"), "data.charset": "0-9", "model.type": "conv7",
         "replicas": 4, "batch_size": 4, "clip_norm": 1.0, "workers": 2, "max_steps": 50, "epochs": 1000,
@@ -88,7 +88,7 @@ def free_port() -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below pid, itself first."""
+    """All processes below pid, starting with itself."""
     found = [pid]
     for parent in found:
         for task in pathlib.Path(f"/proc/{parent}/task").glob("*/children"):
@@ -98,14 +98,14 @@ def descendants(pid: int) -> list[int]:
 
 
 def stands_by(pid: int) -> bool:
-    """True if a process with a rank's number only waits, reading from a pipe, until that rank has to start again."""
+    """True if a process with a rank's number is only waiting, reading from a pipe, until that rank has to restart."""
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/fd/3").startswith("pipe:")
     return False
 
 
 def send(pids: list[int], number: int) -> None:
-    """Sends a signal to each that still exists."""
+    """Sends a signal to each process that still exists."""
     for each in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, number)
@@ -136,7 +136,7 @@ def bound95(failures: int, trials: int) -> str:
     """The 95 % upper bound of the failure rate (rule of three if there was none)."""
     if trials == 0:
         return "nothing tried"
-    # Without a failure the rule of three; else the normal approximation, a little wide.
+    # The rule of three if there was no failure; else the normal approximation, slightly wide.
     spread = 1.64 * (failures * (1 - failures / trials)) ** 0.5 + 1.35
     rate = 3 / trials if failures == 0 else (failures + spread) / trials
     return f"{failures} of {trials} failed; at 95 % fewer than {min(rate, 1):.2%} fail"

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the experiments behind the figures in the recipes' READMEs with several seeds, and checks that the figures still hold.
+"""Trains the experiments behind the figures in the recipes' READMEs with several seeds, and checks that those figures still hold.
 
-Each experiment is a README's own command, on 2 processes. A figure that was measured once with one seed holds if it lies within
+Each experiment is a command from a README, on 2 processes. A figure that was measured once with one seed holds if it lies within
 2 standard deviations of the seeds' mean. Results are appended to a file; a later call continues from there, so the night can be
-cut into pieces. Weakly labelled nuclei have a separate script: nuclei_seeds.py.
+split into pieces. Weakly labelled nuclei have a separate script: nuclei_seeds.py.
 
 examples:
-  scripts/measure/accuracy_seeds.py --data ../shared/data                       # all, some four hours on two cores
+  scripts/measure/accuracy_seeds.py --data ../shared/data                       # all, about four hours on two cores
   scripts/measure/accuracy_seeds.py --data ../shared/data --only nlvr --seeds 0 1 2
   scripts/measure/accuracy_seeds.py --report
 
-exit code: 0 every figure that can be judged holds, 1 one does not, 64 wrong arguments
+exit code: 0 every figure that can be checked holds, 1 one does not, 64 wrong arguments
 """
 import argparse
 import dataclasses
@@ -27,7 +27,7 @@ import runs  # noqa: E402
 
 @dataclasses.dataclass
 class Figure:
-    """A number of a README: a key of the evaluations' metrics, the stage, and if the best or the last counts."""
+    """A number in a README: a key of the evaluation metrics, the stage, and whether the best or the last counts."""
     name: str
     key: str
     before: float
@@ -42,7 +42,7 @@ class Experiment:
     settings: dict  # "{data}", "{work}": folders
     figures: list[Figure]
     needs: str = ""  # a folder of --data
-    makes: tuple = ()  # sets to generate: folder in --work, words of `lockstep generate`
+    makes: tuple = ()  # sets to generate: folder in --work, arguments of `lockstep generate`
 
 
 EXPERIMENTS = [
@@ -71,15 +71,15 @@ def make_sets(given, experiment: Experiment) -> None:
 
 
 def figure_of(figure: Figure, events: list[dict]) -> float:
-    """Reads it from a run's log; the second stage begins with the event "refresh"."""
+    """Reads it from a run's log; the second stage starts at the event "refresh"."""
     switches = [at for at, event in enumerate(events) if event["event"] == "refresh"]
     if figure.stage and not switches:
-        raise ValueError("the log has no change of stages")
+        raise ValueError("the log has no stage switch")
     part = {0: events, 1: events[:switches[0]] if switches else [], 2: events[switches[0]:] if switches else []}[figure.stage]
     values = [event["metrics"][figure.key] for event in part if event["event"] == "epoch" and event.get("metrics")]
-    numbers = [value for value in values if value is not None]  # null: a metric that was not a number
+    numbers = [value for value in values if value is not None]  # null: the metric was not a number
     if not numbers or (values[-1] is None and not figure.best):
-        raise ValueError(f"{figure.key} is no number")
+        raise ValueError(f"{figure.key} is not a number")
     return max(numbers) if figure.best else values[-1]
 
 
@@ -96,7 +96,7 @@ def train(given, experiment: Experiment, seed: int) -> dict:
 
 
 def holds(before: float, found: list[float]) -> bool | None:
-    """Within 2 standard deviations of the seeds' mean; None for two seeds or fewer: they do not show the spread."""
+    """Within 2 standard deviations of the seeds' mean; None for two seeds or fewer, which cannot show the spread."""
     if len(found) < 3:
         return None
     return abs(statistics.mean(found) - before) <= 2 * statistics.stdev(found)
@@ -130,7 +130,7 @@ def self_test() -> None:
     assert figure_of(Figure("", "cider", 0, 1), events) == 2.0
     try:
         figure_of(Figure("", "cider", 0, 1), events[:3])
-        raise AssertionError("a log without a second stage was taken")
+        raise AssertionError("a log without a second stage was accepted")
     except ValueError:
         pass
     assert holds(0.9, [0.91, 0.89]) is None
@@ -149,7 +149,7 @@ def parse_arguments():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     names = [experiment.name for experiment in EXPERIMENTS]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=f"of {', '.join(names)}")
-    parser.add_argument("--report", action="store_true", help="print the table and train nothing")
+    parser.add_argument("--report", action="store_true", help="only print the table, without training")
     parser.add_argument("--self-test", action="store_true", help="test this program")
     parser.error = lambda message: (print(f"error: {message}", file=sys.stderr), sys.exit(64))
     given = parser.parse_args()
@@ -169,7 +169,7 @@ def main() -> int:
             if done or experiment.name not in given.only:
                 continue
             if experiment.needs and not (given.data / experiment.needs).is_dir():
-                print(f"{experiment.name} is left out: {given.data / experiment.needs} is missing")
+                print(f"{experiment.name} is skipped: {given.data / experiment.needs} is missing")
                 continue
             results.add(experiment=experiment.name, seed=seed, **train(given, experiment, seed))
     return 0 if report(results.rows) else 1

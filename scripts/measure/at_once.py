@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs a command several times at once and prints one JSON line with the mean of a figure that each run prints.
+"""Runs a command several times at once and prints one JSON line with the mean of a figure printed by each run.
 
-This shows a machine's speed for programs that share only the machine: the yardstick for the scaling of ranks that work
+This shows a machine's speed for programs that share nothing but the machine: the yardstick for the scaling of ranks that work
 together.
 
 example:
@@ -17,7 +17,7 @@ import sys
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--key", required=True, help="the JSON key of the figure")
+    parser.add_argument("--key", required=True, help="the figure's JSON key")
     parser.add_argument("--runs", type=int, default=2, help="how many at once (default: 2)")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times the training step of each recipe and PyTorch's forms of it, in turn, and writes the table of docs/benchmarks.md.
+"""Times each recipe's training step and PyTorch's variants of it alternately, and writes the table of docs/benchmarks.md.
 
-A round runs Lockstep, PyTorch eager, torch.compile, and torch.compile with max-autotune, one after the other; the ratio of a
-round is the fastest form of PyTorch over Lockstep. The bound is the multiplications of a step at the rate of matrix products on
-all ranks at once (`--profile`). Each measurement is a line of the results file, and a call continues after the last one.
+A round runs Lockstep, PyTorch eager, torch.compile, and torch.compile with max-autotune, one after the other; a round's
+ratio is PyTorch's fastest variant over Lockstep. The bound is a step's multiplications at the rate of matrix products on
+all ranks at once (`--profile`). Each measurement is a line of the results file; a later call continues after the last one.
 
 example:
   scripts/measure/beside_pytorch.py --peers peers --python venv/bin/python --rounds 5 --only captcha:bf16
@@ -36,10 +36,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="Lockstep's programs")
     parser.add_argument("--peers", type=pathlib.Path, required=True, help="the folder of the peer programs")
-    parser.add_argument("--python", default="python3", help="the python with the peer's PyTorch")
+    parser.add_argument("--python", default="python3", help="the Python with the peer's PyTorch")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=9, help="steps that a measurement takes the median of")
-    parser.add_argument("--rounds", type=int, default=5, help="how many there shall be in all")
+    parser.add_argument("--repeats", type=int, default=9, help="steps per measurement, of which the median counts")
+    parser.add_argument("--rounds", type=int, default=5, help="how many rounds in total")
     parser.add_argument("--only", nargs="+", help="RECIPE:TYPE, such as captcha:bf16", metavar="CASE")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
     parser.add_argument("--results", type=pathlib.Path, default=ROOT / "build/beside_pytorch.jsonl")
@@ -116,7 +116,7 @@ def cell(values: list) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """One row per case. The ratio says how many times as fast as PyTorch's fastest form Lockstep is in that round."""
+    """One row per case. The ratio says how many times as fast Lockstep is as PyTorch's fastest variant in that round."""
     lines = ["| step | Lockstep, ms | eager, ms | torch.compile, ms | max-autotune, ms | times as fast as the best | bound, ms |",
              "|---|---|---|---|---|---|---|"]
     for case in dict.fromkeys(row["case"] for row in rows):

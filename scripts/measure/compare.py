@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs two commands in turn, A B A B, and compares a figure in their JSON lines.
+"""Runs two commands alternately, A B A B, and compares a figure in their JSON lines.
 
 Matches the lines of both in order. For each line: the median of A, of B, and of the ratios A / B pair by pair.
 
@@ -21,9 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def equal_kernels() -> dict[str, str]:
-    """The environment that gives both sides the kernels that Lockstep's programs choose for themselves.
+    """The environment that gives both sides the kernels that Lockstep's programs select.
 
-    OpenBLAS takes a processor younger than itself for an old one; that would make a peer several times slower.
+    OpenBLAS mistakes a processor newer than itself for an old one, which would make a peer several times slower.
     """
     for preset in ("release", "test"):
         program = ROOT / "build" / preset / "bin/lockstep"
@@ -43,7 +43,7 @@ def figures(command: str, key: str) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--key", required=True, help="the JSON key of the figure")
+    parser.add_argument("--key", required=True, help="the figure's JSON key")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--a", required=True, help="the first command")
     parser.add_argument("--b", required=True, help="the second command")

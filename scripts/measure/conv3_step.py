@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training step of the captcha network with 3 convolutions in PyTorch with DistributedDataParallel, to compare `lockstep
-bench step captcha --amp none --model conv3` with. Prints one JSON line on rank 0.
+"""A training step of the captcha network with 3 convolutions in PyTorch with DistributedDataParallel, to compare with `lockstep
+bench step captcha --amp none --model conv3`. Prints one JSON line on rank 0.
 
 example (2 ranks):
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 WORLD_SIZE=2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times PyTorch's DataLoader on samples of one number each, to compare `lockstep bench loader noop` with.
+"""Times PyTorch's DataLoader on samples of one number each, to compare with `lockstep bench loader noop`.
 
 Prints JSON lines with the same keys, one per epoch.
 

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Measures the cost of many ranks, up to 256 on a few processors, and checks that the decisions about them stay right.
+"""Measures the cost of many ranks, up to 256 on a few processors, and checks that decisions about them stay correct.
 
-  group   ranks on one host, and on several that share memory only within each: seconds until the group has formed, an
-          all-reduce of 4 KiB (wall and processor time of a rank), memory of a rank. The ranks are forks of one process
+  group   ranks on one host, and on several with memory shared only within each: seconds until the group has formed, an
+          all-reduce of 4 KiB (wall and CPU time per rank), memory per rank. The ranks are forks of one process
           that has loaded libtorch; every sum is checked.
   nodes   launchers in 8 network namespaces that start shells as ranks: seconds until all ranks run; after one launcher
           is killed, seconds until all ranks of the others run again, with fewer; memory of node 0's launcher, which
-          serves the store. Every launcher has to end with 0 and to name the lost node and no other.
-  rank    one launcher, one of whose ranks is killed: seconds until it has ended; its last message must name that rank.
+          serves the store. Every launcher has to end with 0 and name only the lost node.
+  rank    one launcher, one of whose ranks is killed: seconds until the launcher has ended; its last message must name that rank.
 
-Results are appended to a file; the newest of each size are printed as a table. nodes needs root and `ip`.
+Results are appended to a file; the newest for each size are printed as a table. nodes needs root and `ip`.
 
 example:
   sudo scripts/measure/many_ranks.py --bin build/test/bin
 
-exit code: 0 all well, or no namespaces here; 1 not
+exit code: 0 success, or no namespaces here; 1 failure
 """
 import argparse
 import contextlib
@@ -36,7 +36,7 @@ from hosts import Hosts, can_make_hosts  # noqa: E402
 NODES = 8
 SHAPES = ["1x2", "1x8", "1x32", "1x64", "4x1", "8x1", "16x1", "32x1", "8x2", "8x8", "8x16", "8x32"]
 PORT = 29500
-# A rank that lives until it is stopped; in a later round it only leaves its mark.
+# A rank that lives until it is stopped; in a later round it only leaves its marker.
 RANK = 'touch "$1/$TORCHELASTIC_RESTART_COUNT-$RANK"; [ "$TORCHELASTIC_RESTART_COUNT" != 0 ] || exec sleep 600'
 
 
@@ -140,7 +140,7 @@ def parse_arguments():
     parser.add_argument("--parts", nargs="+", choices=["group", "nodes", "rank"], default=["group", "nodes", "rank"],
                         metavar="PART", help="default: all")
     parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="HOSTSxRANKS", help="of group")
-    parser.add_argument("--ranks", nargs="+", type=int, default=[8, 64, 256], help="of nodes and rank (default: 8 64 256)")
+    parser.add_argument("--ranks", nargs="+", type=int, default=[8, 64, 256], help="for nodes and rank (default: 8 64 256)")
     given = parser.parse_args()
     given.bin, given.work = given.bin.resolve(), given.work.resolve()
     return given
@@ -156,9 +156,9 @@ def main() -> None:
         for size in given.shapes if part == "group" else given.ranks:
             results.add(part=part, size=str(size), **globals()[part](given, size))
     table(results.rows, "group", {"ranks": "ranks", "formed_s": "formed, s", "all_reduce_us": "all-reduce, us",
-                                  "processor_us": "of it processor, us", "mib": "MiB a rank"})
+                                  "processor_us": "CPU time, us", "mib": "MiB a rank"})
     table(results.rows, "nodes", {"started_s": "all run, s", "restarted_s": "all others run again, s",
-                                  "launcher_mib": "launcher of node 0, MiB"})
+                                  "launcher_mib": "node 0's launcher, MiB"})
     table(results.rows, "rank", {"started_s": "all run, s", "ended_s": "job has ended, s"})
     sys.exit(1 if any(row["wrong"] for row in results.rows) else 0)
 

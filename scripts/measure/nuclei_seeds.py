@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains segmentation:nuclei with several seeds to measure the worth of scribbles, LoRM and the distance losses.
+"""Trains segmentation:nuclei with several seeds to measure the benefit of scribbles, LoRM and the distance losses.
 
-Ways: masks (every pixel is labelled), all (scribbles with every loss, with the preset's weights), ones (each with weight 1, as
-in the origin), plain (scribbles and pseudo-labels, without LoRM
-and distance losses), scribbles (cross entropy with the scribbles alone). Each run ends with an evaluation of the
-validation set with full masks; the figure is its nuclei IoU at the end of training, not that of the best epoch. Results are
+Modes: masks (every pixel is labelled), all (scribbles with every loss, with the preset's weights), ones (each with weight 1, as
+in the original), plain (scribbles and pseudo-labels, without LoRM
+and distance losses), scribbles (cross entropy with only the scribbles). Each run ends with an evaluation of the
+validation set with full masks; the figure is its nuclei IoU at the end of training, not the best epoch's. Results are
 appended to a file; a later call continues from there. The weak labels are derived once, with --label-seed.
 
 example:
@@ -77,14 +77,14 @@ def main() -> int:
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with train and val")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=["masks", "all", "plain"])
-    parser.add_argument("--label-seed", type=int, default=1, help="of the derived scribbles")
-    parser.add_argument("--method", default="watershed", choices=["watershed", "coarse"], help="of the pseudo-labels")
-    parser.add_argument("--set", nargs="*", default=[], help="more settings of every run, as key=value")
+    parser.add_argument("--label-seed", type=int, default=1, help="seed for the derived scribbles")
+    parser.add_argument("--method", default="watershed", choices=["watershed", "coarse"], help="method for the pseudo-labels")
+    parser.add_argument("--set", nargs="*", default=[], help="more settings for every run, as key=value")
     given = parser.parse_args()
     if not (given.data / "train").is_dir():
         sys.exit(f"{given.data} has no folder train: the nuclei set is not part of the project")
     results = runs.Results(given)
-    # The settings of a run: rows with other settings in the same file are other experiments.
+    # The settings of a run: rows with other settings in the same file belong to other experiments.
     settings = {"labels": f"{given.method} {given.label_seed}", "set": " ".join(given.set)}
     rows = [row for row in results.rows if settings.items() <= row.items()]
     for seed in given.seeds:

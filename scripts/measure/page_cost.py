@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the processor time of the live page during a run with a browser that shows it.
+"""Measures the live page's processor time during a run while a browser shows it.
 
-Headless Chromium opens the page of a run of two ranks with --dashboard. After some seconds of warm-up, this counts the
-processor time of the page's server and of the ranks. If every core is busy with ranks, a run is slower by at most the page's
-share of all cores. Without a browser (--closed) only the reading of the run's files is left.
+Headless Chromium opens the page of a run of two ranks with --dashboard. After a few seconds of warm-up, this counts the
+processor time of the page's server and of the ranks. If every core is busy with ranks, the run slows down by at most the page's
+share of all cores. Without a browser (--closed) only reading the run's files is left.
 
 example:
   scripts/measure/page_cost.py --seconds 60
@@ -34,7 +34,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def named(pids: list[int], name: str) -> list[int]:
-    """The processes whose program name begins so: the kernel keeps 15 letters."""
+    """The processes whose program name starts with this: the kernel keeps 15 letters."""
     found = []
     for pid in pids:
         path = pathlib.Path(f"/proc/{pid}/comm")
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=60, help="to count (default: 60)")
     parser.add_argument("--warm-up", type=float, default=15, help="seconds before (default: 15)")
-    parser.add_argument("--closed", action="store_true", help="no browser opens the page")
+    parser.add_argument("--closed", action="store_true", help="do not open the page in a browser")
     given = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as name:
@@ -103,7 +103,7 @@ def main() -> None:
                 process.terminate()
                 process.wait()
     share = found["page"] / (found["page"] + found["ranks"])
-    print(f"{found['wall']:.0f} s on {cores} cores: the page took {found['page']:.2f} s of a processor and the ranks {found['ranks']:.1f} s; "
+    print(f"{found['wall']:.0f} s on {cores} cores: the page took {found['page']:.2f} s of processor time and the ranks {found['ranks']:.1f} s; "
           f"the page's share is {100 * share:.2f} % of both, {100 * found['page'] / found['wall'] / cores:.2f} % of the cores")
 
 

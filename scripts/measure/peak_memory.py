@@ -2,7 +2,7 @@
 """Runs a command and prints the peak memory of all its processes together.
 
 It counts the proportional set size (PSS) of every descendant, ten times a second: pages that several processes share, such as
-the gradients of ranks on one host, count once. Ends with the command's code.
+the gradients of ranks on one host, count once. Exits with the command's code.
 
 example:
   scripts/measure/peak_memory.py build/release/bin/lockstep train segmentation:voc --nproc-per-node 2 --batchsize 2 \\

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a peer program at its best with this python's PyTorch: the fused optimizer, kept memory, autotuned kernels.
+"""Runs a peer program at its best with this Python's PyTorch: fused optimizer, retained memory, autotuned kernels.
 
-Peers were written for PyTorch 1.13 on processors. This adds the features of newer versions: the fused optimizers (on processors
-from 2.4 on), with PEER_AUTOTUNE=1 torch.compile's mode max-autotune, and on a GPU NumPy arrays from the host, because
-`.numpy()` refuses a tensor of the device. With PEER_CAPTURED=1 the whole step, with the optimizer's, is one CUDA graph, as on
+Peers were written for PyTorch 1.13 on CPUs. This adds the features of newer versions: the fused optimizers (on CPUs
+since 2.4), with PEER_AUTOTUNE=1 torch.compile's mode max-autotune, and on a GPU NumPy arrays from the host, because
+`.numpy()` rejects a device tensor. With PEER_CAPTURED=1 the whole step, including the optimizer's, is one CUDA graph, as on
 PyTorch's page on CUDA graphs; the step may not query the GPU.
 
 examples:
@@ -20,7 +20,7 @@ INT_MAX = 2**31 - 1
 
 
 def keep_freed_memory() -> None:
-    """Sets malloc like Lockstep: freed memory stays with the process. See docs/design/step.md."""
+    """Configures malloc like Lockstep: freed memory stays with the process. See docs/design/step.md."""
     for name, value in ((-4, 0), (-1, INT_MAX), (-2, 64 << 20), (-8, 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD, M_ARENA_MAX
         ctypes.CDLL(None).mallopt(name, value)
 
@@ -42,7 +42,7 @@ def fuse_optimizers(torch, captured: bool) -> None:
 
 
 def capture_steps(torch) -> None:
-    """The peers' common.median_seconds, for a graph's replay and the wait for it instead of the step."""
+    """The peers' common.median_seconds, for a graph replay and the wait for it instead of the step."""
     import common
     plain, wait = common.median_seconds, torch.cuda.synchronize
 

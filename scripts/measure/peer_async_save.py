@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Saves the captcha network and its AdamW with torch.distributed.checkpoint: a step's wait for async_save, and the time of a
+"""Saves the captcha network and its AdamW with torch.distributed.checkpoint: how long a step waits for async_save, and the time of a
 load.
 
-The first save makes the staging buffers and does not count. Each save ends before the next begins.
+The first save allocates the staging buffers and does not count. Each save ends before the next begins.
 
 example:
   scripts/measure/peer_async_save.py --peers peers FOLDER"""
@@ -20,8 +20,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--peers", type=pathlib.Path, required=True)
-    parser.add_argument("--process", action="store_true", help="write in a process of its own instead of a thread")
-    parser.add_argument("--keep", action="store_true", help="copy into buffers that stay, in shared memory")
+    parser.add_argument("--process", action="store_true", help="write in a separate process instead of a thread")
+    parser.add_argument("--keep", action="store_true", help="copy into persistent buffers in shared memory")
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     sys.path.insert(0, str(args.peers.resolve()))

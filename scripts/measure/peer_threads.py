@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads images like peers/loader.py, but with threads of one process: decoding and torchvision's loops release the GIL.
+"""Reads images like peers/loader.py, but with the threads of one process: decoding and torchvision's loops release the GIL.
 
-The DataLoader of PyTorch 2.14 lacks this form. The asking thread collates the batches, with two batches per thread in flight.
+PyTorch 2.14's DataLoader lacks this mode. The requesting thread collates the batches, with two batches per thread in flight.
 
 example:
   scripts/measure/peer_threads.py FOLDER --workers 2 --gray"""

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares the predictions of `lockstep plan` with real runs: 1, 2 and 4 ranks over links of limited rate and delay.
 
-For each setting, a step is measured on this machine's loopback, with buckets of 1 MiB. From it the setting is predicted, then
-measured between two network namespaces joined by tests/support/link.py; both in turn, --rounds times. One rank needs no link;
-it is predicted like `lockstep plan RECIPE`, from two ranks and from one that the plan measures itself. The last but one column
-is the prediction from the limited run's own computation: the error of the simulation without changes of the machine's speed;
+For each setting, a step is measured on this machine's loopback, with buckets of 1 MiB. The setting is predicted from it, then
+measured between two network namespaces joined by tests/support/link.py; both alternately, --rounds times. One rank needs no link;
+it is predicted like `lockstep plan RECIPE`, from two ranks and from one that the plan itself measures. The second-to-last column
+is the prediction from the limited run's own computation: the simulation's error without changes in the machine's speed;
 for one rank, against its steps without the time in which other programs had its core. The last is the load before each round.
-Results that the file has already are not measured again. Needs root, for the namespaces.
+Results already in the file are not measured again. Needs root, for the namespaces.
 
 example:
   sudo scripts/measure/plan_check.py --bin build/release/bin
@@ -25,7 +25,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 END = "DistributedDataParallel::end_backward"
 
-# recipe, batch, machines, ranks of each, backend, Mbit/s, ms of one way, MiB of a bucket
+# recipe, batch, machines, ranks per machine, backend, Mbit/s, one-way ms, MiB per bucket
 SETTINGS = [
     ("detection:smoke", 2, 1, 1, "tcp", 0, 0, 25),
     ("captcha:conv3", 4, 1, 1, "tcp", 0, 0, 25),
@@ -39,10 +39,10 @@ SETTINGS = [
     ("detection:smoke", 2, 2, 2, "tcp", 50, 5, 8),
     ("detection:smoke", 2, 2, 2, "shm+tcp", 50, 10, 25),
     ("captioning:smoke", 8, 2, 2, "shm+tcp", 20, 2, 4),
-    # Settings 9 and 14 showed that parameters were divided among buckets; the others after 12 were added then.
+    # Settings 9 and 14 showed that parameters were split across buckets; the others after 12 were added then.
     ("segmentation:smoke", 2, 2, 1, "tcp", 100, 2, 2),
     ("captcha:conv3", 4, 2, 1, "tcp", 200, 5, 4),
-    # Not more than 200 Mb/s: at 300 and 400, plain sockets reached 145 to 276 and 220 to 373 over the line on two cores.
+    # Not more than 200 Mb/s: at 300 and 400, plain sockets reached only 145 to 276 and 220 to 373 over the link on two cores.
     ("segmentation:smoke", 2, 2, 1, "tcp", 200, 5, 16),
     ("captioning:smoke", 8, 2, 2, "tcp", 50, 10, 2),
 ]
@@ -50,7 +50,7 @@ NAMES = ("recipe", "batch", "machines", "gpus", "backend", "mbit", "delay_ms", "
 # The presets' networks behind the table in docs/design/plan.md.
 NETWORKS = {"detection:smoke": ["image_size=128", "model.queries=100", "model.denoising=60"], "captioning:smoke": ["model.dim=64"],
             "segmentation:smoke": ["augment.crop=96"]}
-STEPS = {"captioning:smoke": 40, "captcha:conv3": 9, "segmentation:smoke": 7}  # counted ones; others: 12
+STEPS = {"captioning:smoke": 40, "captcha:conv3": 9, "segmentation:smoke": 7}  # measured steps; others: 12
 
 
 def bench(given, setting: dict, bucket: int) -> list[str]:
@@ -73,8 +73,8 @@ def run(words: list[str], **options) -> str:
 
 
 def steps_ms(given, logs: pathlib.Path) -> list[tuple[float, float]]:
-    """For each rank's steps except the first ones: the time from one end of a synced backward to the next, and the part in
-    which the main thread waited for a core."""
+    """For each rank's steps except the first few: the time from one end of a synced backward to the next, and the part in
+    which the main thread was waiting for a core."""
     text = run([str(given.bin / "lockstep"), "inspect", "flight", str(logs), "--json"])
     ends: dict[int, list[tuple[int, int]]] = {}
     for line in text.splitlines():
@@ -86,7 +86,7 @@ def steps_ms(given, logs: pathlib.Path) -> list[tuple[float, float]]:
 
 @contextlib.contextmanager
 def link(setting: dict):
-    """Two namespaces and a wire between them; yields their names."""
+    """Two namespaces and a link between them; yields their names."""
     names = [f"lp{end}{os.getpid()}" for end in "ab"]
     wire = None
     try:
@@ -96,7 +96,7 @@ def link(setting: dict):
                                  "10.79.0.2", "--delay-ms", str(setting["delay_ms"]), "--mbit", str(setting["mbit"])],
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if wire.stdout.readline().strip() != "up":
-            sys.exit("tests/support/link.py has made no link")
+            sys.exit("tests/support/link.py did not create a link")
         yield names
     finally:
         if wire:
@@ -145,7 +145,7 @@ def predict_from_recipe(given, setting: dict) -> float:
 
 
 def predict(given, setting: dict, source: pathlib.Path, bucket: bool = True) -> float:
-    """Predicted milliseconds of a step; without `bucket` the buckets stay as in the source."""
+    """Predicted milliseconds of a step; without `bucket` the source's buckets are used."""
     words = [str(given.bin / "lockstep"), "plan", str(source), "--gpus", str(setting["gpus"]), "--nodes",
              str(setting["machines"]), "--backend", setting["backend"], "--json"]
     if setting["machines"] > 1:
@@ -156,7 +156,7 @@ def predict(given, setting: dict, source: pathlib.Path, bucket: bool = True) -> 
 
 
 def one_round(given, setting: dict, folder: pathlib.Path) -> dict:
-    """A source and a target right after it."""
+    """A source measurement and its target right after it."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "target").mkdir(parents=True)
     found = {"load": round(os.getloadavg()[0], 1)}
@@ -198,7 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where lockstep lies")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/plan_check", help="for runs and results")
-    parser.add_argument("--rounds", type=int, default=2, help="sources and targets in turn")
+    parser.add_argument("--rounds", type=int, default=2, help="alternating sources and targets")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 1")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))

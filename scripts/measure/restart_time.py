@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Measures the time from SIGKILL of a rank to the next finished step: Lockstep's captcha job on 2 ranks, and another
-launcher's, in turn.
+launcher's, alternately.
 
 The other job is any command that restarts its ranks by itself and prints a line for each finished step. The killed rank is the
 process below the launcher whose environment has RANK=1.
@@ -26,7 +26,7 @@ import runs  # noqa: E402
 
 
 def rank_process(launcher: int, rank: int) -> int:
-    """The youngest process below the launcher with this RANK."""
+    """The newest process below the launcher with this RANK."""
     found = 0
     for pid in runs.descendants(launcher):
         with contextlib.suppress(OSError):
@@ -39,14 +39,14 @@ def rank_process(launcher: int, rank: int) -> int:
 
 
 def wait_for_another(launcher: int, victim: int) -> None:
-    """Returns once another process is rank 1. Steps finished from now on belong to the restarted group."""
+    """Returns once a new process is rank 1. Steps finished from now on belong to the restarted group."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         with contextlib.suppress(RuntimeError):
             if rank_process(launcher, 1) != victim and not os.path.exists(f"/proc/{victim}/fd/0"):
                 return
         time.sleep(0.002)
-    raise RuntimeError("rank 1 was not started again within 120 s")
+    raise RuntimeError("rank 1 was not restarted within 120 s")
 
 
 class Output:
@@ -73,8 +73,8 @@ class Output:
 
 
 class LogFile:
-    """The steps in a run's log.jsonl. A resumed run first drops the lines of steps after its checkpoint and does those steps
-    again: a line is new if the file differs from before."""
+    """The steps in a run's log.jsonl. A resumed run first drops the lines of steps after its checkpoint and repeats those
+    steps: a line is new if the file differs from before."""
 
     def __init__(self, path: pathlib.Path):
         self.path, self.seen = path, []
@@ -101,7 +101,7 @@ class LogFile:
 
 
 def measure(command: list[str], steps_of, kills: int, settle: float) -> list[float]:
-    """Seconds from the kill to the next step, once for each restart of one job; `settle` seconds lie before each kill."""
+    """Seconds from the kill to the next step, for each restart of one job, with `settle` seconds before each kill."""
     seconds = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
                           env=runs.environment(OMP_NUM_THREADS="1")) as job:
@@ -139,8 +139,8 @@ def peer(given) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     runs.add_arguments(parser, "restart_time.jsonl")
-    parser.add_argument("--repeats", type=int, default=5, help="jobs of each kind, in turn (default: 5)")
-    parser.add_argument("--kills", type=int, default=2, help="kills in a job (default: 2)")
+    parser.add_argument("--repeats", type=int, default=5, help="jobs of each kind, alternating (default: 5)")
+    parser.add_argument("--kills", type=int, default=2, help="kills per job (default: 2)")
     parser.add_argument("--settle", type=float, default=6, help="seconds of training before each kill (default: 6)")
     parser.add_argument("--options", nargs="*", default=[], help="more options of lockstep train, such as no-standby")
     parser.add_argument("--peer", help="the other launcher's command")

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures the scaling of training: the captcha step on 1, 2, 4 and 8 ranks, as far as there are cores or GPUs.
+"""Measures the scaling of training: the captcha step on 1, 2, 4 and 8 ranks, as far as cores or GPUs allow.
 
   weak    each rank has the whole batch: N ranks have N times the work
   strong  the ranks share one batch: N ranks have the same work
-  DDP     a process for each rank, DistributedDataParallel
-  DP      one process with a thread for each replica, DataParallel (on cores only)
+  DDP     a process per rank, DistributedDataParallel
+  DP      one process with a thread per replica, DataParallel (only on cores)
 
 All runs take turns, round by round. A speed is the median over the rounds of a run's images per second, divided by those of one
-rank in the same round; the efficiency is that speed divided by the number of ranks. More ranks than cores are measured only
-with --oversubscribe, and marked: they share cores and so show no scaling.
+rank in the same round; the efficiency is that speed divided by the number of ranks. More ranks than cores are only measured
+with --oversubscribe, and marked: they share cores, so they show no scaling.
 
 example:
   scripts/measure/scaling.py --amp bf16 --update docs/benchmarks.md
@@ -30,7 +30,7 @@ BEGIN, END = "<!-- scaling -->\n", "<!-- /scaling -->\n"
 
 
 def command(given, ranks: int, way: str, kind: str) -> list[str]:
-    """The bench of `ranks` ranks or replicas; with one rank all ways are the same bench."""
+    """The bench with `ranks` ranks or replicas; with one rank all variants are the same bench."""
     batch = given.batch if kind == "weak" else given.batch // ranks
     width = ["--nproc-per-node", str(ranks)] if way == "ddp" or ranks == 1 else ["--data-parallel", str(ranks)]
     return [str(given.bin / "lockstep"), "bench", "step", "captcha", *width, "--batch", str(batch), "--model", given.model,
@@ -65,7 +65,7 @@ def cell(rounds: list[dict], ranks: int, way: str, kind: str) -> str:
 
 
 def table(rounds: list[dict], places: int) -> str:
-    titles = ["ranks", *(f"{way.upper()}, {kind}" for way, kind in COLUMNS), "tutorials say, for GPUs"]
+    titles = ["ranks", *(f"{way.upper()}, {kind}" for way, kind in COLUMNS), "tutorials claim, for GPUs"]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for ranks in sorted({ranks for ranks, _, _ in rounds[0]}):
         mark = "" if ranks <= places else "*"
@@ -75,14 +75,14 @@ def table(rounds: list[dict], places: int) -> str:
 
 
 def honest_words(ranks: list[int], places: int, kind: str) -> str:
-    """The claims that this machine can and cannot show."""
+    """The claims that this machine can and cannot verify."""
     unseen = [number for number in CLAIMS if number > places]
     words = []
     if unseen:
-        words.append(f"A machine of {places} {kind}s shows the speed of up to {places} ranks and says nothing of "
+        words.append(f"A machine of {places} {kind}s shows the speed of up to {places} ranks and says nothing about "
                      f"{' or '.join(map(str, unseen))}: the claims there stay unmeasured.")
     if any(number > places for number in ranks):
-        words.append(f"`*`: more ranks than {kind}s; they share them, so that the row shows what sharing costs.")
+        words.append(f"`*`: more ranks than {kind}s; they share them, so the row shows what sharing costs.")
     if kind == "core":
         words.append("Cores of one processor also share its memory and caches, which GPUs do not.")
     return " ".join(words) + "\n"
@@ -130,14 +130,14 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where lockstep lies")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8], help="default: 1 2 4 8")
-    parser.add_argument("--oversubscribe", action="store_true", help="also more ranks than cores or GPUs")
-    parser.add_argument("--batch", type=int, default=64, help="of a rank (weak) or of all (strong); default: 64")
+    parser.add_argument("--oversubscribe", action="store_true", help="also measure more ranks than cores or GPUs")
+    parser.add_argument("--batch", type=int, default=64, help="per rank (weak) or over all (strong); default: 64")
     parser.add_argument("--model", choices=("conv7", "conv3"), default="conv7")
     parser.add_argument("--amp", choices=("none", "bf16"), default="none")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--repeats", type=int, default=7, help="steps that count in a run (default: 7)")
+    parser.add_argument("--repeats", type=int, default=7, help="measured steps per run (default: 7)")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--update", type=pathlib.Path, help="a page whose part between the scaling marks is replaced")
+    parser.add_argument("--update", type=pathlib.Path, help="a page whose section between the scaling marks is replaced")
     parser.add_argument("--self-test", action="store_true", help="test this program")
     return parser.parse_args()
 
@@ -152,12 +152,12 @@ def main() -> None:
     places, kind = (len(cards), "GPU") if cards else (len(os.sched_getaffinity(0)), "core")
     given.ranks = sorted({1, *(ranks for ranks in given.ranks if given.oversubscribe or ranks <= places)})
     if any(ranks < 1 or given.batch % ranks for ranks in given.ranks):
-        sys.exit(f"--batch {given.batch} cannot be shared by each of {given.ranks} ranks: give a multiple")
+        sys.exit(f"--batch {given.batch} cannot be split evenly for all of {given.ranks} ranks: give a multiple")
     rounds = []
     for number in range(given.rounds):
         rounds.append(one_round(given))
         print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
-    words = (f"Images a second, speed beside one rank ({given.rounds} rounds: median, least to most), efficiency. Captcha "
+    words = (f"Images per second, speed relative to one rank ({given.rounds} rounds: median, minimum to maximum), efficiency. Captcha "
              f"{given.model}, batch {given.batch}, {'float32' if given.amp == 'none' else given.amp}, one thread a rank; "
              f"{places} {kind}s of {cards[0] if cards else processor()}.\n")
     options = [f"--{name} {getattr(given, name)}" for name, usual in

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the accuracy that the points of a Winograd convolution cost: a simulation of forward with 3x3 weights, in numpy.
+"""Measures how much accuracy a Winograd convolution's points cost: a simulation of forward with 3x3 weights, in NumPy.
 
-For float32: the norm of the error relative to the results'; points, products and sums are float32. For bfloat16: the norm of
-the error relative to that of a direct sum; inputs, weights, their points and the results are rounded to 8 bits, and all else is
-exact. Figures of docs/design/convolutions.md; the kernels are in src/nn/conv.
+For float32: the norm of the error relative to that of the results; points, products and sums are float32. For bfloat16: the norm
+of the error relative to that of a direct sum; inputs, weights, their points and the results are rounded to 8 bits, and everything
+else is exact. These are the figures of docs/design/convolutions.md; the kernels are in src/nn/conv.
 
 example:
   scripts/measure/winograd_points.py
@@ -78,8 +78,8 @@ def errors(tile: int, points: tuple, channels: int = 64, tiles: int = 400) -> tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tile", type=int, choices=(2, 3, 4), help="results on a tile's side (all candidates)")
-    parser.add_argument("--points", type=float, nargs="+", help="tile + 1 points, all different; infinity is one more")
+    parser.add_argument("--tile", type=int, choices=(2, 3, 4), help="results per tile side (tries all candidates)")
+    parser.add_argument("--points", type=float, nargs="+", help="tile + 1 distinct points; infinity is added")
     parser.error = lambda message: (print(f"error: {message}", file=sys.stderr), sys.exit(64))
     given = parser.parse_args()
     if np is None:
@@ -87,7 +87,7 @@ def main() -> None:
     if (given.tile is None) != (given.points is None):
         parser.error("--tile and --points go together")
     if given.points and (len(given.points) != given.tile + 1 or len(set(given.points)) != len(given.points)):
-        parser.error(f"{given.tile} results on a side take {given.tile + 1} different points")
+        parser.error(f"{given.tile} results per side take {given.tile + 1} different points")
     print("| results | points | float32: error | bfloat16: times the direct one |\n|---|---|---|---|")
     for tile, points in [(given.tile, tuple(given.points))] if given.tile else CANDIDATES:
         in_float, in_bfloat16 = errors(tile, points)

@@ -1,8 +1,8 @@
-"""Packs the libraries that Lockstep uses into one folder, for a machine where no package can be installed.
+"""Packs the libraries that Lockstep uses into one folder, for a machine on which no packages can be installed.
 
-dependencies.tar.xz mirrors Debian's own folders (usr/include, usr/lib/<machine>, usr/share/cmake), so that the packages'
-CMake files find what they name: unpack it and give cmake -D LOCKSTEP_DEPENDENCIES=FOLDER. It has neither libtorch nor the files
-of the compiler.
+dependencies.tar.xz mirrors Debian's own folders (usr/include, usr/lib/<machine>, usr/share/cmake), so that the packages' CMake
+files find what they name: unpack it and pass cmake -D LOCKSTEP_DEPENDENCIES=FOLDER. It contains neither libtorch nor the files of
+the compiler.
 """
 import pathlib
 import re
@@ -16,19 +16,19 @@ LIMIT_MB = 40
 ARCHIVE = "dependencies.tar.xz"
 MACHINE = "x86_64-linux-gnu"
 
-# Every -dev package of scripts/build/packages.txt except these: the other machine has its own, or does not need them.
+# Every -dev package of scripts/build/packages.txt except these: the target machine has its own, or does not need them.
 LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libucx-dev", "libopenblas0-openmp",
             "fonts-dejavu-core", "python3", "python3-torch", "iproute2", "clang-format-14", "clang-tidy-14", "clang-14"}
-# The packages whose headers those include: apt installs them, too.
+# The packages whose headers those include: apt installs them too.
 ALSO = ["libbrotli-dev"]
-# The files of g++ and glibc: the other machine's are newer.
+# The files of g++ and glibc: the target machine's are newer.
 NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|mvec|dl|rt|pthread|util|resolv|nsl|anl|nss_\w+|stdc\+\+|gcc_s|gomp)\.so)")
-# OpenCV asks for a LAPACK and never calls it for us: take the small one, whichever this machine has chosen.
+# OpenCV links a LAPACK but never calls it in our use: take the small one, whichever this machine has selected.
 SMALL = {"libblas.so.3": ("libblas3", "blas"), "liblapack.so.3": ("liblapack3", "lapack")}
 
 
 class Missing(Exception):
-    """Something that the folder needs is not on this machine."""
+    """Something that the folder needs is missing on this machine."""
 
 
 def output(*words: str, **options) -> str:
@@ -58,7 +58,7 @@ def is_wanted(path: pathlib.Path) -> bool:
 
 
 class Folder:
-    """The folder under construction. `scratch`: for packages that are only inspected."""
+    """The folder under construction. `scratch` is for packages that are only inspected."""
 
     def __init__(self, path: pathlib.Path, scratch: pathlib.Path):
         self.path = path
@@ -81,7 +81,7 @@ class Folder:
                 self.copy(path, self.path / path.relative_to("/"))
 
     def add_library(self, path: pathlib.Path) -> None:
-        """Copies it with its full name, the links that linker and loader use, and all that it needs."""
+        """Copies it with its full name, the links that linker and loader use, and everything that it needs."""
         real = path.resolve()
         if b"\x7fELF" != real.read_bytes()[:4]:  # a linker script
             self.copy(path, self.libraries / path.name)
@@ -119,7 +119,7 @@ class Folder:
 
 
 def copy_peers(folder: pathlib.Path) -> bool:
-    """The Python programs to compare with, if the checkout has them beside it."""
+    """The Python programs to compare with, if they lie next to the checkout."""
     peers = ROOT.parent / "shared/peers"
     if not peers.is_dir():
         return False
@@ -152,7 +152,7 @@ def unpack(gathered: pathlib.Path, into: pathlib.Path) -> None:
 
 
 def gather(path: pathlib.Path) -> None:
-    """Makes `path` anew; it appears whole or not at all."""
+    """Recreates `path` atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     work = pathlib.Path(tempfile.mkdtemp(prefix=path.name + ".", dir=path.parent))
     try:
@@ -171,4 +171,4 @@ def gather(path: pathlib.Path) -> None:
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
-    print(f"{path}: {size:.1f} MB" + ("" if peers else "; no peers beside the checkout, so nothing to compare with"))
+    print(f"{path}: {size:.1f} MB" + ("" if peers else "; no peers next to the checkout, so nothing to compare with"))

@@ -1,7 +1,7 @@
-"""A virtual environment with PyTorch of PyPI in a folder, for the scripts that build with it.
+"""A virtual environment with PyPI's PyTorch in a folder, for the scripts that build with it.
 
-Of torch's dependencies it installs only those that a C++ program needs to start on a machine without a GPU ("cpu"), or to be
-built for GPUs there ("headers"), unless asked for all ("cuda"). Steps that the folder has already are not repeated.
+Of torch's dependencies it installs only those that a C++ program needs to start on a machine without a GPU ("cpu") or to be
+built for GPUs there ("headers"), or all of them ("cuda"). Completed steps are not repeated.
 """
 import contextlib
 import fcntl
@@ -15,9 +15,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TORCH = "2.14.1"  # the default version
 MARK = "lockstep-pip"
 FOR_THE_CPU = r"nvidia-cuda-(runtime|cupti)\b"  # libraries that libtorch_cpu.so loads: readelf -d
-NOT_NEEDED = r"(triton|cuda-bindings)\b"  # for torch.compile, and Python's own way to CUDA
+NOT_NEEDED = r"(triton|cuda-bindings)\b"  # for torch.compile, and Python's own CUDA bindings
 EXTRAS_FOR_THE_CPU = "cudart,cupti"
-HEADERS = "crt,cccl"  # included by the headers of the CUDA runtime and of NCCL; torch does not ask for these packages
+HEADERS = "crt,cccl"  # included by the CUDA runtime's and NCCL's headers; torch does not require these packages
 
 
 class Failure(Exception):
@@ -49,11 +49,11 @@ def find_python(version: str) -> pathlib.Path:
         done = subprocess.run([place, "-c", script], capture_output=True, text=True, check=False)
         if done.stdout.strip() == version:
             return pathlib.Path(place)
-    raise Failure(69, f"there is no python{version} that can make a virtual environment: apt-get install python{version}-venv")
+    raise Failure(69, f"there is no python{version} that can create a virtual environment: apt-get install python{version}-venv")
 
 
 def needed_packages(requirements: list[str], kind: str) -> list[str]:
-    """Those of torch's requirements that are wanted here. A C++ program needs none of a wheel for the CPU alone."""
+    """Those of torch's requirements that are needed here. A C++ program needs none from a CPU-only wheel."""
     found = []
     for line in requirements:
         package = line.split(";")[0].replace(" ", "")
@@ -65,7 +65,7 @@ def needed_packages(requirements: list[str], kind: str) -> list[str]:
                       "cuda": f"{toolkit[1]},{HEADERS}"}[kind]
             found.append(f"cuda-toolkit[{extras}]{toolkit[2]}")
         elif kind == "headers" and package.startswith("nvidia-cuda-runtime"):
-            found += [package, package.replace("runtime", "nvcc", 1)]  # CUDA 12's package of headers
+            found += [package, package.replace("runtime", "nvcc", 1)]  # CUDA 12's header package
         elif re.match(FOR_THE_CPU, package) or (kind == "cuda" and not re.match(NOT_NEEDED, package)):
             found.append(package)
     return found
@@ -86,7 +86,7 @@ class Environment:
     def pip(self, log: str, *words: str) -> None:
         path = self.logs / log
         if run([self.python, "-m", "pip", "install", "--disable-pip-version-check", *words], path):
-            raise Failure(69, f"pip failed: is the network there, and is there such a package?\n{last_lines(path)}")
+            raise Failure(69, f"pip failed: is the network up, and does the package exist?\n{last_lines(path)}")
 
     def create(self, python: str) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
@@ -94,12 +94,12 @@ class Environment:
             raise Failure(69, f"no virtual environment in {self.root}")
 
     def prepare(self, python: str, torch: str, kind: str) -> None:
-        """`kind`: the wanted part of torch's packages: cpu, headers or cuda."""
+        """`kind`: the required part of torch's packages: cpu, headers or cuda."""
         mark = self.root / MARK
         wanted = f"python {python}, torch {torch}"
         had = mark.read_text().splitlines() if mark.exists() else []
         if had and had[0] != wanted:
-            raise Failure(64, f"{self.root} has {had[0]}, and not {wanted}: name another --folder, or remove this one")
+            raise Failure(64, f"{self.root} has {had[0]}, not {wanted}: name another --folder, or remove this one")
         if not had:
             self.create(python)
             self.pip("pip_torch.log", "--no-deps", f"torch=={torch}")
@@ -117,16 +117,16 @@ class Environment:
 
 @contextlib.contextmanager
 def held(folder: pathlib.Path):
-    """Makes and locks the folder. Fails if another script is working there."""
+    """Creates and locks the folder. Fails if another script is working there."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failure(75, f"{folder}: another script is at work there") from None
+            raise Failure(75, f"{folder}: another script is working there") from None
         if any(folder.iterdir()) and not (folder / MARK).exists():
-            raise Failure(64, f"{folder} is not empty, and was not made by scripts/platforms/pip")
+            raise Failure(64, f"{folder} is not empty, and was not created by scripts/platforms/pip")
         (folder / MARK).touch()
         yield
     finally:

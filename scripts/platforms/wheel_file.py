@@ -1,4 +1,4 @@
-"""The Python wheel as a file: the bundled libraries of this system, its metadata, and the archive."""
+"""The Python wheel as a file: the system libraries that it bundles, its metadata, and the archive."""
 import base64
 import gzip
 import hashlib
@@ -15,8 +15,8 @@ PACKAGE = "lockstep"
 PROGRAMS = ("lockstep", "lockstep-worker", "lockstep-dashboard", "lockstep-plot")
 FONTS = pathlib.Path("/usr/share/fonts/truetype/dejavu")
 HEADERS = {"libfmt-dev": "fmt", "nlohmann-json3-dev": "nlohmann"}  # included by our public headers
-# OpenCV's files name them, but none of the functions that we call uses them: 5 MB of the archive for names that an empty
-# function can have.
+# OpenCV's files link them, but none of the functions that we call uses them: 5 MB of the archive for names that stubs can
+# provide.
 NEVER_CALLED = ("liblapack.so.3", "libblas.so.3", "libGLX.so.0")
 TEXTS = gather.ROOT / "packaging/wheel"
 
@@ -35,9 +35,9 @@ def needed(binary: pathlib.Path) -> list[str]:
 
 
 def bundle(package: pathlib.Path, torch: pathlib.Path) -> list[pathlib.Path]:
-    """Copies libraries into lib/ that the package's binaries need, except those of torch, glibc and the compiler's runtime.
+    """Copies into lib/ the libraries that the package's binaries need, except those of torch, glibc and the compiler's runtime.
 
-    Returns the copied files of this system."""
+    Returns the copied system files."""
     copied, never_called, todo = [], set(), binaries(package)
     while todo:
         for name in needed(todo.pop()):
@@ -57,13 +57,13 @@ def bundle(package: pathlib.Path, torch: pathlib.Path) -> list[pathlib.Path]:
 
 
 def names_in(binary: pathlib.Path, kind: str) -> set[str]:
-    """The names that a binary exports, or imports from others."""
+    """The symbols that a binary exports, or imports from others."""
     lines = gather.output("nm", "-D", "--format=posix", f"--{kind}-only", str(binary)).splitlines()
     return {line.split()[0].split("@")[0] for line in lines}
 
 
 def write_empty_library(target: pathlib.Path) -> None:
-    """Replaces the system's library of that name: it has the names that the package's libraries import, which end the
+    """Replaces the system's library of that name with stubs for the symbols that the package's libraries import, which abort the
     program."""
     asked = set().union(*(names_in(binary, "undefined") for binary in binaries(target.parent)))
     names = sorted(asked & names_in(system_library(target.name), "defined"))
@@ -80,7 +80,7 @@ def system_library(name: str) -> pathlib.Path:
 
 
 def glibc_of(package: pathlib.Path) -> tuple[int, int]:
-    """The newest version of glibc that a binary needs a symbol of."""
+    """The newest glibc version from which a binary needs a symbol."""
     versions = [(0, 0)]
     for binary in binaries(package):
         words = gather.output("objdump", "-p", str(binary))
@@ -89,7 +89,7 @@ def glibc_of(package: pathlib.Path) -> tuple[int, int]:
 
 
 def package_of(file: pathlib.Path) -> str:
-    """The Debian package that has a file; "" if none has it."""
+    """The Debian package that contains a file; "" if none does."""
     for name in (str(file), str(file).removeprefix("/usr")):
         done = subprocess.run(["dpkg", "-S", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if done.returncode == 0:
@@ -110,7 +110,7 @@ def add_licences(folder: pathlib.Path, files: list[pathlib.Path]) -> None:
 
 
 def add_shared_files(package: pathlib.Path) -> None:
-    """Fonts, and foreign headers that our headers include."""
+    """Fonts, and third-party headers that our headers include."""
     shutil.copytree(FONTS, package / "share/fonts/truetype/dejavu")
     shutil.copyfile(TEXTS / "fonts.conf", package / "share/fonts/fonts.conf")
     for name in HEADERS.values():
@@ -142,7 +142,7 @@ def write_metadata(tree: pathlib.Path, version: str, torch_version: str, tag: st
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {version}\n"
-        "Summary: Distributed data-parallel training for C++, beside the environment's torch\n"
+        "Summary: Distributed data-parallel training for C++, with the environment's torch\n"
         "License: Apache-2.0\nRequires-Python: >=3.9\n"
         f"Requires-Dist: torch >={major}.{minor},<{major}.{minor + 1}\n"
         f"Description-Content-Type: text/markdown\n\n{filled('description.md', version)}")
@@ -150,7 +150,7 @@ def write_metadata(tree: pathlib.Path, version: str, torch_version: str, tag: st
 
 
 def write_archive(tree: pathlib.Path, version: str, file: pathlib.Path) -> None:
-    """RECORD goes last. Nothing in the archive depends on the time or the author of the build."""
+    """RECORD goes last. Nothing in the archive depends on when or by whom it was built."""
     record = f"{stem(version)}.dist-info/RECORD"
     lines = []
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:

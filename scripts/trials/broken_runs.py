@@ -1,4 +1,4 @@
-"""The common parts of the trials that break runs: starting, killing, waiting, and reading a run's traces."""
+"""Common parts of the trials that break runs: starting, killing, waiting, and reading what a run left behind."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ import runs
 
 
 def test_program(given, name: str) -> pathlib.Path:
-    """A program of the tests, beside the command's folder."""
+    """A test program, next to the command's folder."""
     path = given.bin.parent / "tests" / name
     if not path.exists():
         print(f"error: {path} is missing: run ./test, or give --bin", file=sys.stderr)
@@ -29,14 +29,14 @@ def make_slow_disk(given) -> pathlib.Path:
 
 
 def start(given, words, output: pathlib.Path, **variables) -> subprocess.Popen:
-    """Starts `lockstep` with `words`; appends its output to `output`."""
+    """Starts `lockstep` with `words` as arguments; appends its output to `output`."""
     with output.open("a") as log:
         return subprocess.Popen([str(given.bin / "lockstep"), *words], stdout=log, stderr=subprocess.STDOUT,
                                 env=runs.environment(**variables))
 
 
 def unbroken(given, settings: pathlib.Path, world: int) -> pathlib.Path:
-    """The folder of an undisturbed run, trained once for all rows of a results file."""
+    """The folder of an undisturbed run, trained once for all rows in a results file."""
     run_dir = given.work / f"unbroken/{settings.stem}-{world}"
     if not (run_dir / "summary.json").exists():
         runs.lockstep(given, *runs.train_words(settings, world, runs.fresh(run_dir)))
@@ -44,7 +44,7 @@ def unbroken(given, settings: pathlib.Path, world: int) -> pathlib.Path:
 
 
 def events(run_dir: pathlib.Path) -> list[dict]:
-    """The whole lines of log.jsonl."""
+    """The complete lines of log.jsonl."""
     try:
         lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
     except OSError:
@@ -72,8 +72,8 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
 
 
 def left_over(run_dir: pathlib.Path) -> list[str]:
-    """Files that a finished run does not need."""
-    # os.walk: a folder may vanish during the look, or be missing.
+    """Files that should not remain after a run."""
+    # os.walk: a folder may vanish during the walk, or be missing.
     return [str(pathlib.Path(top) / name) for top, folders, files in os.walk(run_dir) for name in folders + files
             if ".tmp" in name or ".bad-" in name]
 
@@ -91,7 +91,7 @@ def left_on_machine(given) -> list[str]:
 
 
 def wait_until(process: subprocess.Popen, has_come, seconds: float) -> bool:
-    """Waits for a condition; False if it does not come in time, or the process ends before."""
+    """Waits for a condition; False if it does not hold in time, or if the process ends first."""
     deadline = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < deadline:
         if has_come():
@@ -115,7 +115,7 @@ def ranks_of(pid: int) -> dict[int, int]:
 
 
 def kill(process: subprocess.Popen, victim: str, draw: random.Random) -> str:
-    """Sends SIGKILL to all processes of the run, to its launcher, or to one rank. Returns: the killed part, in words."""
+    """Sends SIGKILL to all processes of the run, to its launcher, or to one rank. Returns: a description of what was killed."""
     ranks = ranks_of(process.pid)
     if victim == "rank" and ranks:
         rank = draw.choice(sorted(ranks))
@@ -129,7 +129,7 @@ def kill(process: subprocess.Popen, victim: str, draw: random.Random) -> str:
 
 
 def end_within(process: subprocess.Popen, seconds: float) -> bool:
-    """Waits for its end. If it does not come, kills all its processes."""
+    """Waits for it to end. If it does not, kills all its processes."""
     try:
         process.wait(seconds)
         return True

@@ -2,8 +2,8 @@
 
 At random moments, about every --every seconds, one of these happens to a random rank: it is killed, it is stopped (and hangs
 until the launcher ends it), it gets SIGSEGV, all ranks are killed at once, or it is stopped only for a moment. The run restarts
-its ranks each time (--max-restarts) from its newest checkpoint. When the time is over, SIGTERM ends it with a last checkpoint,
-and a resumed run trains 20 more steps undisturbed. The digest must be that of an undisturbed run of as many steps, and no
+its ranks each time (--max-restarts) from its newest checkpoint. When time is up, SIGTERM ends it with a last checkpoint,
+and a resumed run trains 20 more steps undisturbed. The digest must be that of an undisturbed run with as many steps, and no
 process, port, shared memory or temporary file may be left.
 
 example:
@@ -21,13 +21,13 @@ import driver
 import runs
 
 RANKS = 3
-STOPPED = 128 + signal.SIGTERM  # the exit code of a run that SIGTERM asked to save and end
+STOPPED = 128 + signal.SIGTERM  # the exit code of a run that SIGTERM asked to save and exit
 FAULTS = ("kill", "stop", "crash", "kill all", "pause")
 SETTINGS = {"checkpoint.every_steps": 100, "log_every_steps": 50, "ema.decay": 0.9, "epochs": 10**8, "schedule.type": "constant"}
 
 
 def left_behind(given) -> set[str]:
-    """Possible leftovers of a run: segments, temporary files, processes. Other runs may train beside it."""
+    """Possible leftovers of a run: segments, temporary files, processes. Other runs may be training at the same time."""
     found = set(broken_runs.left_on_machine(given))
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -71,7 +71,7 @@ def train(given, settings, run_dir, draw: random.Random) -> tuple[int, dict]:
 
 
 def settle_and_stop(process: subprocess.Popen) -> None:
-    """Ends the run normally: SIGTERM, once all ranks are back from the last fault."""
+    """Ends the run normally: SIGTERM, once all ranks have recovered from the last fault."""
     broken_runs.wait_until(process, lambda: len(broken_runs.ranks_of(process.pid)) == RANKS, 60)
     time.sleep(10)
     if process.poll() is None:
@@ -82,7 +82,7 @@ class Trial(driver.Trial):
     COUNT = 1
     OPTIONS = {
         "--minutes": (30.0, "of faults"),
-        "--every": (30.0, "seconds between two faults, on average"),
+        "--every": (30.0, "average seconds between two faults"),
     }
 
     def prepare(self, given) -> None:
@@ -99,9 +99,9 @@ class Trial(driver.Trial):
         newest = json.loads(runs.lockstep(given, "checkpoint", "inspect", str(run_dir), "--json").stdout)["step"]
         settings = self.settings(newest + 20)
         runs.lockstep(given, *runs.train_words(settings, RANKS, run_dir, "auto"))
-        # The digest does not depend on the number of processes, and one is the fastest on few cores.
+        # The digest does not depend on the number of processes, and one is fastest on few cores.
         is_same = runs.digest(given, run_dir) == runs.digest(given, broken_runs.unbroken(given, settings, 1))
-        wrong = [f"exit code {code} in place of {STOPPED}"] if code != STOPPED else []
-        wrong += [] if is_same else ["another digest than the undisturbed run"]
+        wrong = [f"exit code {code} instead of {STOPPED}"] if code != STOPPED else []
+        wrong += [] if is_same else ["the digest differs from the undisturbed run's"]
         wrong += [f"left behind: {left}"] if left else []
         return {"minutes": given.minutes, "code": code, "steps": newest + 20, "faults": counts, "wrong": wrong}

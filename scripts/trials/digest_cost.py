@@ -1,7 +1,7 @@
-"""Measures the cost of step digests for a captcha step: at most 0.5 %, by updates with and without them in turn.
+"""Measures the cost of step digests for a captcha step: at most 0.5 %, from updates alternately with and without them.
 
-A run is wrong if even the low end of its 95 % interval is above the limit. On a busy machine the interval is wide; together the
-runs are wrong if the median of their figures is above the limit.
+A run fails if even the low end of its 95 % interval is above the limit. On a busy machine the interval is wide; together the
+runs fail if the median of their figures is above the limit.
 
 example:
   scripts/trials/trial digest_cost --count 5
@@ -17,7 +17,7 @@ import runs
 
 class Trial(driver.Trial):
     COUNT = 3
-    OPTIONS = {"--limit": (0.5, "per cent of a step"), "--pairs": (200, "pairs of updates"), "--processes": (1, "ranks"),
+    OPTIONS = {"--limit": (0.5, "percent of a step"), "--pairs": (200, "pairs of updates"), "--processes": (1, "ranks"),
                "--batch": (64, "images of a rank")}
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:

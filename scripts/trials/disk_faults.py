@@ -1,9 +1,8 @@
-"""Real training runs on disks that fail: full, read-only, with torn checkpoints, in a folder that another run holds.
+"""Real training runs on disks that fail: full, read-only, with damaged checkpoints, in a folder that another run holds.
 
-Each fault must be one clear error with its exit code, lose nothing that was saved, and leave a run that continues to the digest
-of an unbroken one. Each is tried on 1 and on 2 processes if that matters. Disks are mounted and processes started in namespaces
-of this program, so that nothing stays even if it is killed. If the machine permits none, the faults that need a disk are
-skipped.
+Each fault must give one clear error with its exit code, lose nothing saved, and leave a run that continues to the digest of an
+unbroken one. Each is tested on 1 and on 2 processes if that matters. Disks are mounted and processes started in this program's
+namespaces, so nothing remains even if it is killed. If the machine permits none, the faults that need a disk are skipped.
 
 example:
   scripts/trials/trial disk_faults --small
@@ -33,7 +32,7 @@ READ_ONLY = ("Read-only file system", "make it writable, or choose another --run
 
 
 class Wrong(Exception):
-    """A run did what it should not have done."""
+    """A run did something that it should not have done."""
 
 
 class Run:
@@ -52,25 +51,25 @@ class Run:
         return re.findall(r"^error: .*(?:\n  .*)*", self.text, re.M)
 
     def require_one_error(self, code: int, *words: str) -> None:
-        """Requires one error for each attempt of the launcher, the first with all of `words`; the launcher's report comes
+        """Requires one error for each launcher attempt, the first with all of `words`; the launcher's report comes
         last."""
-        self.require(self.code == code, f"exit code {code} is missing")
+        self.require(self.code == code, f"the exit code is not {code}")
         attempts = 1 + len(re.findall(r"^warn: rank \d+ failed .*: restart", self.text, re.M))
         errors = self.errors()
         self.require(len(errors) == attempts, f"{len(errors)} errors in {attempts} attempts")
         for word in words:
-            self.require(word in errors[0], f"'{word}' is missing in the error")
+            self.require(word in errors[0], f"'{word}' is missing from the error")
         others = re.findall(r"^\[\d+\]: error: rank 0 ", self.text, re.M)
         self.require(len(others) <= attempts, f"{len(others)} errors of the other rank in {attempts} attempts")
         report = self.text.find("lockstep: rank ")
         self.require(self.text.count("lockstep: rank ") <= 1, "the launcher reports twice")
         self.require(report < 0 or "error: " not in re.sub(r"^  .*", "", self.text[report:], flags=re.M),
-                     "the launcher's report is not the last thing said")
+                     "the launcher's report is not the last output")
 
     def require_said_before_ranks(self, code: int, *words: str) -> None:
         """Requires one error, for any number of processes."""
         self.require_one_error(code, *words)
-        self.require("rank 0" not in self.text.split("error: ", 1)[1], "a rank speaks of it too")
+        self.require("rank 0" not in self.text.split("error: ", 1)[1], "a rank reports it too")
 
 
 def check(is_right: bool, what: str) -> None:
@@ -79,7 +78,7 @@ def check(is_right: bool, what: str) -> None:
 
 
 class Disk:
-    """A small disk in memory at `path`, inside the `with`."""
+    """A small in-memory disk at `path`, for the duration of the `with`."""
 
     def __init__(self, path: pathlib.Path, options: str):
         self.path = path
@@ -91,11 +90,11 @@ class Disk:
         return self
 
     def __exit__(self, *_):
-        # Mounts on it go with it.
+        # Mounts on it are unmounted with it.
         subprocess.run(["umount", "--recursive", "--lazy", str(self.path)], check=True)
 
     def remount(self, options: str) -> None:
-        # If the source is named, its present options are not read and given again: a user namespace refuses some.
+        # Naming the source keeps mount from reading and passing its present options again: a user namespace refuses some of them.
         mount("-t", "tmpfs", "-o", f"remount,{options}", "tmpfs", str(self.path))
 
 
@@ -104,7 +103,7 @@ def mount(*words: str) -> None:
 
 
 def reason_for_no_mounts() -> str:
-    """Executes this program again in its own namespaces; returns only if that has failed or is done."""
+    """Executes this program again in its own namespaces; returns only if that failed or is already done."""
     inside = os.environ.pop("LOCKSTEP_DISK_FAULTS_NAMESPACE", None)
     if inside is not None:
         return inside
@@ -113,7 +112,7 @@ def reason_for_no_mounts() -> str:
         words += ["--user", "--map-root-user"]
     if shutil.which("unshare") is None:
         return "unshare is not installed"
-    # A trial mount shows if the machine permits it.
+    # A trial mount shows whether the machine permits it.
     probe = subprocess.run([*words, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True,
                            check=False)
     if probe.returncode != 0:
@@ -142,7 +141,7 @@ def flip_a_byte(path: pathlib.Path) -> None:
 
 
 class Faults:
-    """The faults; each method is one, on `world` processes."""
+    """The faults: each method is one, on `world` processes."""
 
     def __init__(self, given):
         self.given = given
@@ -170,7 +169,7 @@ class Faults:
         return self.end(self.start(world, run_dir, resume, **how))
 
     def start_until_first_checkpoint(self, world: int, run_dir) -> subprocess.Popen:
-        """A run at rest, with all its processes stopped and at least one checkpoint."""
+        """A suspended run, with all its processes stopped and at least one checkpoint."""
         for _ in range(3):  # on a busy machine it may end before we see the first one
             process = self.start(world, runs.fresh(run_dir))
             while process.poll() is None and not step_folder(run_dir, EVERY).exists():
@@ -183,12 +182,12 @@ class Faults:
         raise Wrong("each of 3 runs has ended before it could be stopped")
 
     def require_whole_checkpoints(self, run_dir, *steps: int) -> None:
-        """Requires the checkpoints of `steps` and no others, each with the bytes that the unbroken run saved."""
+        """Requires exactly the checkpoints of `steps`, each with the bytes that the unbroken run saved."""
         names = sorted(path.name for path in (run_dir / "checkpoints").glob("step-*"))
         check(names == [step_folder(run_dir, step).name for step in steps], f"{run_dir}/checkpoints holds {names}")
         for step in steps:
             same = contents(step_folder(run_dir, step)) == contents(step_folder(self.whole, step))
-            check(same, f"{step_folder(run_dir, step)} is not what the unbroken run has saved")
+            check(same, f"{step_folder(run_dir, step)} is not what the unbroken run saved")
         self.require_verifies(run_dir)
 
     def require_verifies(self, path) -> None:
@@ -198,15 +197,15 @@ class Faults:
     def require_goes_on(self, world: int, run_dir) -> Run:
         """Requires that the resumed run ends like the unbroken one."""
         run = self.train(world, run_dir, "auto")
-        run.require(run.code == 0, "the run does not go on")
+        run.require(run.code == 0, "the run does not continue")
         self.require_unbroken(run_dir)
         return run
 
     def require_unbroken(self, run_dir) -> None:
         """Equal bytes in the last checkpoint imply the same digest."""
         same = contents(step_folder(run_dir, STEPS)) == contents(step_folder(self.whole, STEPS))
-        check(same, f"{run_dir} has not the digest of the unbroken run")
-        check(training(run_dir) == self.log, f"{run_dir}/log.jsonl is not that of the unbroken run")
+        check(same, f"{run_dir} does not have the unbroken run's digest")
+        check(training(run_dir) == self.log, f"{run_dir}/log.jsonl is not the unbroken run's")
         require_nothing_half_written(run_dir)
 
     def copy_of_whole(self) -> pathlib.Path:
@@ -228,7 +227,7 @@ class Faults:
             self.require_goes_on(world, run_dir)
 
     def no_room_for_another_file(self, world: int) -> None:
-        """The disk takes one file less than the whole run has: the last one is summary.json."""
+        """The disk takes one file fewer than the whole run has: the last one is summary.json."""
         entries = len([self.disk, self.whole, *self.whole.rglob("*")])
         with Disk(self.disk, f"size=1g,nr_inodes={entries - 1}") as disk:
             run_dir = disk.path / "run"
@@ -240,9 +239,9 @@ class Faults:
             self.require_goes_on(world, run_dir)
 
     def no_room_for_the_log(self, world: int) -> None:
-        """log.jsonl lies on a disk of one page, which the lines of 7 or 8 steps fill.
+        """log.jsonl is on a one-page disk, which 7 or 8 steps' lines fill.
 
-        By then the second checkpoint has begun, so the first is whole. The second is dropped unless it is durable.
+        By then the second checkpoint has begun, so the first is complete. The second is dropped unless it is durable.
         """
         page = os.sysconf("SC_PAGESIZE")
         run_dir = runs.fresh(self.given.work / "log")
@@ -267,7 +266,7 @@ class Faults:
             shutil.rmtree(step_folder(disk.path / "run", STEPS))
             disk.remount("ro")
             run = self.train(world, disk.path / "new")
-            run.require_said_before_ranks(74, f"cannot make folder {disk.path}/new: ", *READ_ONLY)
+            run.require_said_before_ranks(74, f"cannot create folder {disk.path}/new: ", *READ_ONLY)
             run = self.train(world, disk.path / "run", "auto")
             run.require_said_before_ranks(74, f"cannot open {disk.path}/run/.lock: ", *READ_ONLY)
             disk.remount("rw")
@@ -275,7 +274,7 @@ class Faults:
             self.require_goes_on(world, disk.path / "run")
 
     def read_only_in_the_middle(self, world: int) -> None:
-        """Fails each open from the first checkpoint on: a disk with files open for writing cannot become read-only."""
+        """Fails every open after the first checkpoint: a disk with files open for writing cannot become read-only."""
         with Disk(self.disk, "size=1g") as disk:
             run_dir = disk.path / "run"
             process = self.start_until_first_checkpoint(world, run_dir)
@@ -285,12 +284,12 @@ class Faults:
             run = self.end(process)
             run.require_one_error(74, f"the checkpoint of step {saved[-1] + EVERY} is not saved: ",
                                   f"{run_dir}/checkpoints/.tmp-", "Read-only file system",
-                                  "make sure that this folder is writable; --resume auto goes on from the checkpoint")
+                                  "make sure that this folder is writable; --resume auto continues from the checkpoint")
             subprocess.run(["umount", str(run_dir)], check=True)
             self.require_whole_checkpoints(run_dir, *saved)
             self.require_goes_on(world, run_dir)
 
-    # Torn folders of the same name.
+    # Damaged folders of the same name.
 
     def torn_folders_are_skipped(self, world: int) -> None:
         run_dir = self.copy_of_whole()
@@ -304,10 +303,10 @@ class Faults:
                               (6, "model.safetensors is torn: XXH3-128 ")):
             folder = step_folder(run_dir, step)
             run.require(f"note: {folder} is skipped: {folder}/{problem}" in run.text, f"no note on {folder}")
-            run.require(note_of_torn(folder, problem) in run.text, f"{folder} is not put aside")
+            run.require(note_of_torn(folder, problem) in run.text, f"{folder} is not set aside")
             check(pathlib.Path(f"{folder}.bad-1").is_dir(), f"{folder}.bad-1 is gone")
         check(pathlib.Path(f"{torn.parent}.bad-1/{torn.name}").read_bytes() == kept, f"{torn} was changed")
-        run.require(not run.errors(), "an error is said")
+        run.require(not run.errors(), "an error was printed")
 
     def all_torn(self, world: int) -> None:
         run_dir = self.copy_of_whole()
@@ -318,23 +317,23 @@ class Faults:
         torn = step_folder(run_dir, STEPS)
         run.require_one_error(65, f"no checkpoint in {run_dir}/checkpoints verifies (4 looked at)",
                               f"{torn}/model.safetensors is torn: ", f"lockstep checkpoint verify {torn} ")
-        run.require("restart 1" not in run.text, "what would come again is tried again")
+        run.require("restart 1" not in run.text, "an error that would recur was retried")
         check(contents(run_dir / "checkpoints") == before, "checkpoints were changed")
 
     def a_torn_folder_is_written_again(self, world: int) -> None:
-        """Resumes by name from the step before it, so that training reaches it by itself."""
+        """Resumes by name from the step before it, so that training itself reaches it."""
         run_dir = self.copy_of_whole()
         shutil.rmtree(step_folder(run_dir, 12))
         truncate(step_folder(run_dir, 9) / "run.safetensors")
         run = self.train(world, run_dir, str(step_folder(run_dir, 6)))
-        run.require(run.code == 0, "the run does not go on")
+        run.require(run.code == 0, "the run does not continue")
         folder = step_folder(run_dir, 9)
         run.require(note_of_torn(folder, "run.safetensors is torn: ") in run.text, "no note on what is wrong with it")
         check(pathlib.Path(f"{folder}.bad-1").is_dir(), f"{folder}.bad-1 is gone")
         self.require_verifies(folder)
         self.require_unbroken(run_dir)
 
-    # A taken folder.
+    # A folder in use.
 
     def a_second_run(self, world: int) -> None:
         run_dir = runs.fresh(self.given.work / "taken")
@@ -348,7 +347,7 @@ class Faults:
         finally:
             runs.send(runs.descendants(first.pid), signal.SIGCONT)
             run = self.end(first)
-        run.require(run.code == 0, "the first run has not come to its end")
+        run.require(run.code == 0, "the first run did not finish")
         self.require_unbroken(run_dir)
 
     # Paths that are not a folder, or cannot become one.
@@ -363,7 +362,7 @@ class Faults:
             run = self.train(world, path / "file", resume)
             run.require_said_before_ranks(64, f"the run folder {path}/file is a file", "choose another --run-dir")
         run = self.train(world, path / "file/run")
-        run.require_said_before_ranks(74, f"cannot make folder {path}/file/run: Not a directory", "choose another")
+        run.require_said_before_ranks(74, f"cannot create folder {path}/file/run: Not a directory", "choose another")
         run = self.train(world, path / "run", "auto")
         run.require_one_error(64, f"the checkpoints folder {path}/run/checkpoints is a file", "choose another")
         check((path / "file").read_text() == (path / "run/checkpoints").read_text() == "mine", "a file was changed")
@@ -382,23 +381,23 @@ class Faults:
         if probe.returncode != 0:
             raise driver.CannotRun(f"another user than root cannot run the command: {probe.stderr.strip()}")
         run = self.train(world, path / "run", **how)
-        run.require_said_before_ranks(74, f"cannot make folder {path}/run: Permission denied", READ_ONLY[1])
+        run.require_said_before_ranks(74, f"cannot create folder {path}/run: Permission denied", READ_ONLY[1])
 
 
-# Each fault in words, True if it mounts, and the numbers of processes to try it on.
+# Each fault's description, True if it mounts, and the numbers of processes to test it on.
 FAULTS = {
     "no_room_for_the_third_checkpoint": ("the disk is full at the third checkpoint", True, (1, 2)),
-    # With the launcher, its own files would make the count differ from run to run: these are tried without it.
+    # The launcher's own files would make the count differ from run to run: these are tested without it.
     "no_room_for_another_file": ("the disk takes no more files when the summary is written", True, (1,)),
     "no_room_for_the_log": ("the disk is full when a line of the log is written", True, (1,)),
     "read_only_before_the_start": ("the disk is read-only before the start", True, (1, 2)),
     "read_only_in_the_middle": ("the disk becomes read-only after the first checkpoint", True, (1, 2)),
-    "torn_folders_are_skipped": ("three of four checkpoints are torn", False, (1, 2)),
-    "all_torn": ("all checkpoints are torn", False, (1, 2)),
-    "a_torn_folder_is_written_again": ("a torn folder of a step that comes again", False, (1,)),
+    "torn_folders_are_skipped": ("three of four checkpoints are damaged", False, (1, 2)),
+    "all_torn": ("all checkpoints are damaged", False, (1, 2)),
+    "a_torn_folder_is_written_again": ("a damaged folder of a step that is repeated", False, (1,)),
     "a_second_run": ("a second run in the same folder", False, (1, 2)),
     "a_file_in_its_place": ("a file where a folder should be", False, (1, 2)),
-    "no_permission": ("the parent of the run folder cannot be written", False, (1, 2)),
+    "no_permission": ("the run folder's parent is not writable", False, (1, 2)),
 }
 
 

@@ -1,4 +1,4 @@
-"""The driver of every trial: arguments, a results file that later calls continue, the loop, the count of failures."""
+"""The driver of every trial: arguments, a results file that later calls continue, the loop, the failure count."""
 import argparse
 import fnmatch
 import os
@@ -13,13 +13,13 @@ TRIALS = ("chaos", "collective_programs", "digest_cost", "disk_faults", "exactne
           "kill_resume", "kill_rings", "kill_saving", "kill_stages", "kill_switch", "kill_writer", "node_changes",
           "node_faults", "onnx_networks", "provoke", "replays", "worlds")
 FAILED, USAGE, CANNOT_RUN = 1, 64, 77
-EPILOG = """Results are appended to a file; a later call goes on from there.
+EPILOG = """Results are appended to a file; a later call continues from there.
 
-exit code: 0 all well; 1 something was wrong; 64 wrong arguments; 77 this machine cannot do it, with the reason"""
+exit code: 0 success; 1 something failed; 64 wrong arguments; 77 this machine cannot run it, with the reason"""
 
 
 class CannotRun(Exception):
-    """The reason why this machine cannot do a trial, or one kind of its runs."""
+    """The reason why this machine cannot run a trial, or one kind of its runs."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,25 +30,25 @@ class Parser(argparse.ArgumentParser):
 
 
 class Trial:
-    """One kind of trial. A run's row has a list of words `wrong`, empty if all is well; it may count for `count` runs."""
+    """One kind of trial. A run's row has a list of strings `wrong`, empty on success; it may count for `count` runs."""
 
     COUNT = 20     # the default of --count
-    KINDS = ("",)  # names of kinds, each tried --count times, in turns
+    KINDS = ("",)  # names of kinds, each run --count times, taking turns
     SMALL = False  # True if there is a --small
-    OPTIONS: dict[str, tuple] = {}  # more of them: default and help; False becomes a flag
+    OPTIONS: dict[str, tuple] = {}  # further options: default and help; False becomes a flag
 
     def __init__(self, given, rows: list[dict]):
         self.given, self.rows = given, rows
         self.prepare(given)
 
     def prepare(self, given) -> None:
-        """Prepares the needs of all runs; CannotRun if this machine lacks one."""
+        """Prepares what all runs need; CannotRun if this machine lacks something."""
 
     def kinds(self) -> list[str]:
         return list(self.KINDS)
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
-        """Does run `number`, from 0 on, of a kind; returns its row. CannotRun: the kind is left out."""
+        """Does run `number`, from 0, of a kind; returns its row. CannotRun: the kind is skipped."""
         raise NotImplementedError
 
     def closing(self, rows: list[dict]) -> list[str]:
@@ -63,10 +63,10 @@ def parse(trial, name: str, page: str, words: list[str]):
     several = trial.KINDS != ("",)
     parser.add_argument("--count", type=int, default=trial.COUNT,
                         help=f"how many{' of each' if several else ' in all'} (default: {trial.COUNT})")
-    parser.add_argument("--seed", type=int, help="of the random moments and victims (default: another one each time, in the results)")
+    parser.add_argument("--seed", type=int, help="for the random moments and victims (default: a new one each time, recorded in the results)")
     parser.set_defaults(small=True, only=[])
     if several:
-        parser.add_argument("--only", nargs="+", metavar="WHAT", help="these only; NAME* stands for several")
+        parser.add_argument("--only", nargs="+", metavar="WHAT", help="only these; NAME* matches several")
     if trial.SMALL:
         parser.add_argument("--small", action="store_true", default=False, help="a small network on small images")
     for option, (default, text) in trial.OPTIONS.items():
@@ -74,7 +74,7 @@ def parse(trial, name: str, page: str, words: list[str]):
         parser.add_argument(option, help=text.replace("%", "%%") + ("" if default is False else f" (default: {default})"), **how)
     given = parser.parse_args(words)
     if given.count < 1:
-        parser.error(f"--count is {given.count}; it is 1 or more")
+        parser.error(f"--count is {given.count}; it must be 1 or more")
     if not (given.bin / "lockstep").exists():
         parser.error(f"{given.bin} holds no lockstep: run ./test, or give --bin")
     given.bin, given.work = given.bin.resolve(), given.work.resolve()
@@ -91,7 +91,7 @@ def chosen(kinds: list[str], only: list[str]) -> list[str]:
 
 
 def run_missing(trial, given, kinds: list[str], results: runs.Results) -> None:
-    """Runs until each kind has enough rows; removes from `kinds` those that cannot run here."""
+    """Runs until each kind has enough rows; removes kinds that cannot run here from `kinds`."""
     rows_of = lambda kind: [row for row in results.rows if row["kind"] == kind]
     done = lambda kind: sum(row.get("count", 1) for row in rows_of(kind))
     while kinds and done(kind := min(kinds, key=done)) < given.count:
@@ -131,7 +131,7 @@ def drive(trial, name: str, text: str, words: list[str]) -> int:
     results = runs.Results(given)
     results.rows = [row for row in results.rows if {"kind", "wrong"} <= row.keys()]  # other rows do not know how they ended
     if not results.rows:
-        runs.fresh(given.work / "unbroken")  # the reference of the runs
+        runs.fresh(given.work / "unbroken")  # the runs' reference
     try:
         one = trial(given, results.rows)
         kinds = chosen(one.kinds(), given.only)

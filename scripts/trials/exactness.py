@@ -1,12 +1,12 @@
 """Trains the same 50 steps of the captcha recogniser in many ways that must not matter, and compares digests.
 
-Digests are of the checkpoint, and of all steps that led to it.
+Digests cover the checkpoint, and all steps that led to it.
 
-Replicas: 4. Ways: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
-four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three ways that must matter:
+Replicas: 4. Variants: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
+four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three variants that must matter:
 another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
-accumulation (each with its own digest), all three at once, and the same interrupted and resumed on other numbers of processes.
-Last come the three other recipes, each through both of its stages on scenes made up in memory, in bfloat16 and in float32, on
+accumulation (each with its own digest), all three at once, also interrupted and resumed on other numbers of processes.
+Last come the three other recipes, each through both of its stages on scenes generated in memory, in bfloat16 and in float32, on
 1, 2 and 4 processes.
 
 examples:
@@ -26,7 +26,7 @@ from hosts import Hosts, can_make_hosts
 
 
 def train_on_hosts(given, settings, hosts: int, per_host: int, run_dir) -> None:
-    """Each host starts its own part of the ranks, as on real machines."""
+    """Each host starts its own share of the ranks, as on real machines."""
     if not can_make_hosts():
         raise driver.CannotRun("hosts in network namespaces need root and iproute2")
     lockstep = str(given.bin / "lockstep")
@@ -72,7 +72,7 @@ def save_every(given) -> int:
 
 
 def go_on_with_other_worlds(given, settings, run_dir) -> None:
-    """Runs two processes to the end, then four from two saves before it, then one from one save before it."""
+    """Runs two processes to the end, then four from two saves earlier, then one from one save earlier."""
     place = lambda leg, saves: f"{leg}/checkpoints/step-{given.steps - saves * save_every(given):08}"
     legs = [runs.fresh(given.work / f"leg-{number}") for number in (1, 2)]
     train(given, settings, 2, legs[0])
@@ -81,7 +81,7 @@ def go_on_with_other_worlds(given, settings, run_dir) -> None:
 
 
 class Case(NamedTuple):
-    """`family`: its first case has the digest; `same`: True if this case must have it, too."""
+    """`family`: its first case has the digest; `same`: True if this case must have it too."""
     family: str
     same: bool
     way: Callable
@@ -112,7 +112,7 @@ def cases(given) -> dict[str, Case]:
 
 
 def shared_state_cases(given, make) -> dict[str, Case]:
-    """State that replicas share beside gradients: batch statistics, the optimizer's state; with and without accumulation."""
+    """State that replicas share besides gradients: batch statistics, the optimizer's state; with and without accumulation."""
     zero, synced, twice = {"optimizer.zero": True}, {"sync_batchnorm": True}, {"accumulate_steps": 2}
     ways = [("plain", "zero", zero, (1, 2, 3, 4)), ("sync_batchnorm", "sync_batchnorm", synced, (2, 1, 3, 4)),
             ("accumulation", "accumulation", twice, (2, 1, 3)), ("accumulation", "accumulation, zero", twice | zero, (4,)),
@@ -156,13 +156,13 @@ class Trial(driver.Trial):
     SMALL = True
     OPTIONS = {
         "--steps": (50, "of a run"),
-        "--short": (False, "19 of the 52 ways, one of each kind but the other recipes"),
+        "--short": (False, "19 of the 52 variants, one of each kind except the other recipes"),
     }
 
     def prepare(self, given) -> None:
         runs.make_data(given, given.small)
         self.cases = cases(given)
-        assert all(name in self.cases for name in SHORT), "SHORT names a way that there is not"
+        assert all(name in self.cases for name in SHORT), "SHORT names a variant that does not exist"
 
     def kinds(self) -> list[str]:
         return [name for name in self.cases if name in SHORT or not self.given.short]
@@ -175,10 +175,10 @@ class Trial(driver.Trial):
         return {"family": family, "digest": digest, "wrong": self.wrong(family, same, digest)}
 
     def wrong(self, family: str, same: bool, digest: str) -> list[str]:
-        """The first way of a family has its digest, which must be unique among families."""
+        """A family's first variant has its digest, which must be unique among families."""
         firsts = {row["family"]: row["digest"] for row in reversed(self.rows)}
         if family not in firsts:
             return [f"the digest of {other}" for other, known in firsts.items() if known == digest]
         if (digest == firsts[family]) != same:
-            return [f"{'another' if same else 'the same'} digest {'than' if same else 'as'} {family}'s first way"]
+            return [f"{'another' if same else 'the same'} digest {'than' if same else 'as'} {family}'s first variant"]
         return []

@@ -1,11 +1,11 @@
-"""Flips one bit in one of 4 processes on 2 hosts, and checks the rank that the guard names.
+"""Flips one bit in one of 4 processes on 2 hosts, and checks which rank the guard names.
 
-A trial orders a flip (LOCKSTEP_FAULT) of a batch, an activation, a gradient, a weight or the optimizer's state, of a random rank at a step that
-guards its replica. The guard must name that rank and no other, the ranks must start again from what was proved, and the run must end with the
-digests of an undisturbed run; or nothing is named and the digests are the same, if the flip was lost in a rounding. Of all flips but the
-batch's at least half must be named. The undisturbed run has the guard in every step and must end well. The hosts are
-network namespaces, which need root and iproute2; --one-host does without. A fault of the kind "lasting" flips a bit in every step; the group
-may do without its host, must leave it out, and finish with the same digests.
+A trial requests a flip (LOCKSTEP_FAULT) in a batch, an activation, a gradient, a weight or the optimizer's state, on a random
+rank at a step that guards its replica. The guard must name only that rank, the ranks must restart from a verified checkpoint, and
+the run must end with the digests of an undisturbed run; or nothing is named and the digests are the same, if the flip was lost to
+rounding. Of all flips except the batch's at least half must be named. The undisturbed run has the guard in every step and must
+succeed. The hosts are network namespaces, which need root and iproute2; --one-host does without. A fault of the kind "lasting"
+flips a bit in every step; the group may continue without its host, must exclude it, and finish with the same digests.
 
 example:
   scripts/trials/trial guard --count 40
@@ -47,7 +47,7 @@ class Trial(driver.Trial):
         return f"{runs.digest(self.given, self.work_run)} {runs.step_digests(self.work_run)}"
 
     def train(self, order: str, nodes: str = "") -> tuple[int, str]:
-        """`nodes`: --nnodes; none: 2 if there are two hosts, else without separate agents."""
+        """`nodes`: --nnodes; if omitted, 2 with two hosts, else no separate agents."""
         given, folder = self.given, runs.fresh(self.work_run)
         env = runs.environment(LOCKSTEP_TOKEN=secrets.token_hex(32), **({"LOCKSTEP_FAULT": order} if order else {}))
         if given.one_host and not nodes:
@@ -73,11 +73,11 @@ class Trial(driver.Trial):
         return max(self.codes), "".join(log.read_text() for log in logs)
 
     def run_lasting(self, step: int) -> dict:
-        """Rank 3 errs in every step, and the group may do without its host: the host is left out, and the others finish."""
+        """Rank 3 errs in every step, and the group may continue without its host: the host is excluded, and the others finish."""
         step = step // WORLD * WORLD + WORLD - 1
         _, said = self.train(f"flip:activation:rank=3:step={step}:bit=20:always", nodes="1:2")
         wrong = [] if sorted(self.codes) == [0, 77] else [f"exit codes {self.codes}: {said[-400:]}"]
-        wrong += [] if "is left out: its rank 3 computed wrong numbers" in said else ["nobody says that the host is left out"]
+        wrong += [] if "is left out: its rank 3 computed wrong numbers" in said else ["no message says that the host is left out"]
         wrong += [] if wrong or self.digests() == self.expected else ["other digests"]
         return {"rank": 3, "step": step, "seen": "left out", "wrong": wrong}
 
@@ -97,7 +97,7 @@ class Trial(driver.Trial):
         return {"rank": rank, "step": step, "bit": bit, "seen": "named" if named else "no effect", "wrong": wrong}
 
     def closing(self, rows: list[dict]) -> list[str]:
-        """A trial without any named rank shows nothing."""
+        """A trial without any named rank proves nothing."""
         counts = {kind: [row["seen"] for row in rows if row["kind"] == kind] for kind in self.KINDS if kind != "lasting"}
         print("named: " + ", ".join(f"{kind} {seen.count('named')} of {len(seen)}" for kind, seen in counts.items()))
         tried = [seen for kind in counts if kind != "batch" for seen in counts[kind]]

@@ -1,7 +1,7 @@
-"""Trains each recipe under the guard, without an error: does the guard raise an alarm?
+"""Trains each recipe under the guard, without a fault: does the guard raise an alarm?
 
-A run guards every step of a recipe's smoke preset (of the small captcha set) over 2 processes, in float32 or bfloat16, with another seed each time. It must end well,
-without a restart and without a word about a rank that differs. A row is one run of --steps steps.
+A run guards every step of a recipe's smoke preset (or the small captcha set) over 2 processes, in float32 or bfloat16, with a new
+seed each time. It must succeed, without a restart and without a report of a rank that differs. A row is one run of --steps steps.
 
 example:
   scripts/trials/trial guard_quiet --count 20

@@ -6,26 +6,26 @@
   exit0      it exits with 0 in the middle of a step   "left: its program has ended"
   early      it leaves its loop and ends               "left: its program has ended"
   exception  it throws                                 "no luck"
-  skip       it leaves out a collective                "called barrier", and the others' collective; if no call has a majority, the different
+  skip       it skips a collective                     "called barrier", and the others' collective; if no call has a majority, the different
              calls of two ranks
   loop       it computes forever                       "it computes in backward"
   data       its data never comes                      "it waits for data"
-  alone      it computes forever, longer than its section's time limit; the others have a longer time limit for their wait
-  long       it saves for 3 s, longer than the others would wait for a step: this is no fault
+  alone      it computes forever, longer than its section's time limit; the others have a longer limit for their wait
+  long       it saves for 3 s, longer than the others would wait for a step: this is not a fault
   stop_reduce, stop_barrier, stop_wait, stop_copy, stop_message
              it is stopped inside a large all-reduce, in a barrier or an all-reduce before the others come, in a broadcast,
              in send and recv around the ring of ranks, or right after one of these   "stopped by SIGSTOP"
-  suspend    all processes of the job, launchers included, are stopped for longer than any limit, then continued: this is no fault
+  suspend    all processes of the job, launchers included, are stopped for longer than any limit, then continued: this is not a fault
   suspend_save  the same while it saves and the others wait
   suspend_start the same in the first second, while the ranks meet
   meet       without a launcher, one rank is never started, two wait for it, and one of the two is killed: the other ends at once
 
-If a rank is stopped, lockstep doctor must say so meanwhile. Of ten trials of a fault eight use shm, one uses tcp, and one uses shm and
-tcp on two hosts; of five trials of a stop_* or suspend* fault two use shm, two the hosts, and one tcp. The hosts are network namespaces,
-which need root and ip, and both of their launchers must say the same. With --gpus each rank has a make-believe GPU and reduces over NCCL,
-on one host or on two. The last message must name rank and cause, the exit code must fit, and nothing may be left behind. A
-hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs an otherwise idle machine, so only
---on-time checks it.
+If a rank is stopped, lockstep doctor must say so in the meantime. Of ten trials of a fault, eight use shm, one uses tcp, and one
+uses shm and tcp on two hosts; of five trials of a stop_* or suspend* fault, two use shm, two the hosts, and one tcp. The hosts
+are network namespaces, which need root and ip, and both of their launchers must say the same. With --gpus each rank has a
+simulated GPU and reduces over NCCL, on one host or on two. The last message must name rank and cause, the exit code must match,
+and nothing may be left behind. A hang (stop, loop, data, skip) must be named within the limit plus 10 %; that needs an otherwise
+idle machine, so only --on-time checks it.
 
 example:
   scripts/trials/trial hangs --count 200
@@ -63,9 +63,9 @@ SAID["kill_reduce"] = SAID["kill"]
 CODES = {"kill": 137, "kill_reduce": 137, "stop": 76, "exit": 1, "exception": 71, "skip": 64, "loop": 76, "data": 76, "alone": 76, "long": 0, "exit0": 75, "early": 75,
          "suspend": 0, "suspend_save": 0, "suspend_start": 0, "meet": 75} | {fault: 76 for fault in INSIDE}
 HANGS = ("stop", "loop", "data", "skip")
-ALIVE = ("stop", "loop", "data", "alone")  # the rank's stacks are shown
+ALIVE = ("stop", "loop", "data", "alone")  # faults for which the rank's stacks are shown
 STACK = re.compile(r"\n  stack   thread \d+ hanging_ranks \(main\)\n( +#\d+ .*\n)* +#\d+ .*train\(lockstep::Job&\)")
-STOPPED = ("stop", *INSIDE)  # the doctor says so
+STOPPED = ("stop", *INSIDE)  # faults that the doctor reports
 SUSPENDED = ("suspend", "suspend_save", "suspend_start")
 BACKENDS_INSIDE = ("shm", "hosts", "tcp", "shm", "hosts")
 BACKENDS = ("shm", "shm", "shm", "shm", "shm", "shm", "shm", "shm", "hosts", "tcp")
@@ -81,7 +81,7 @@ def words_of(given, logs: pathlib.Path, *options: str) -> list[str]:
 
 
 def gpus_of(given) -> dict[str, str]:
-    """Variables that give each rank its make-believe GPU, and NCCL."""
+    """Variables that give each rank its simulated GPU, and NCCL."""
     library = broken_runs.test_program(given, "liblockstep_nccl_double.so")
     return {"LOCKSTEP_DEVICE": "cuda", "LOCKSTEP_DOUBLE_GPUS": str(RANKS), "LOCKSTEP_NCCL": str(library)}
 
@@ -122,7 +122,7 @@ def launchers_of(given, logs: list[pathlib.Path], backend: str, environment: dic
 
 
 def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int]) -> list[str]:
-    """The faults in the last message and the exit code of each launcher."""
+    """The faults in each launcher's last message and exit code."""
     wrong = []
     last = [("\n" + text)[("\n" + text).rfind("\nlockstep: "):] for text in said]
     for text, code, whole in zip(last, codes, said):
@@ -136,9 +136,9 @@ def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int
 
 
 def suspend(launchers: list[Launcher], draw: random.Random, seconds: float) -> None:
-    """Stops every process of the job, one after the other like a batch system, and continues them in another order."""
+    """Stops every process of the job, one after another like a batch system, and continues them in another order."""
     stopped: list[int] = []
-    for _ in range(2):  # the second round is for processes started meanwhile
+    for _ in range(2):  # the second round catches processes started in the meantime
         processes = [pid for launcher in launchers for pid in runs.descendants(launcher.process.pid) if pid not in stopped]
         draw.shuffle(processes)
         runs.send(processes, signal.SIGSTOP)
@@ -193,7 +193,7 @@ def meet(given, draw: random.Random) -> dict:
 
 def run_once(given, fault: str, backend: str, draw: random.Random, network: Hosts | None, patience: int) -> dict:
     rank, step = draw.randrange(RANKS), draw.randint(2, 300)
-    limit = patience * (3 * given.limit if backend == "hosts" else given.limit)  # two launchers meet first
+    limit = patience * (3 * given.limit if backend == "hosts" else given.limit)  # two launchers have to meet first
     environment = runs.environment(FAULT=fault, FAULT_RANK=str(rank), FAULT_STEP=str(step), TMPDIR=str(given.work),
                                    LOCKSTEP_TIMEOUT=str(30 if fault == "alone" else limit))
     if fault == "alone":
@@ -218,7 +218,7 @@ def run_once(given, fault: str, backend: str, draw: random.Random, network: Host
     wrong = doctor + faults_in(fault, rank, step, said, [launcher.process.returncode for launcher in launchers])
     for folder in logs:
         shutil.rmtree(folder, ignore_errors=True)
-    named_after = 0.0  # if there was no fault, as when the ranks failed before
+    named_after = 0.0  # if there was no fault, as when the ranks failed earlier
     judged_at = max(launcher.judged_at() for launcher in launchers)
     reached = CODES[fault] == 0 or moment.exists()
     if moment.exists() and judged_at > 0:
@@ -234,12 +234,12 @@ class Trial(driver.Trial):
     KINDS = tuple(SAID)
     OPTIONS = {
         "--limit": (1.0, "LOCKSTEP_TIMEOUT, in seconds"),
-        "--gpus": (False, "the ranks have make-believe GPUs and reduce over NCCL"),
+        "--gpus": (False, "the ranks have simulated GPUs and reduce over NCCL"),
         "--on-time": (False, "fail if a hang is named later than the limit plus 10 %"),
     }
 
     def prepare(self, given) -> None:
-        if given.gpus:  # a rank that waits for its GPU is in no collective itself
+        if given.gpus:  # a rank waiting for its GPU is not in a collective itself
             SAID.update({fault: SAID[fault].replace("; rank", "; (other ranks gave up waiting|rank") + ")" for fault in INSIDE})
         # One run without a fault, so that the first trial does not wait for the disk.
         subprocess.run([given.bin / "lockstep", "run", "--", program(given)],
@@ -254,7 +254,7 @@ class Trial(driver.Trial):
         return "shm" if self.given.gpus else backend
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
-        """Runs a trial. If the run ends before its fault, it proves nothing: the machine may be so busy that the ranks do not meet in
+        """Runs a trial. If the run ends before its fault, it proves nothing: the machine may be too busy for the ranks to meet in
         time. It is then repeated with twice the limit."""
         if kind == "meet":
             return meet(self.given, draw)

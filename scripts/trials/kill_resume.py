@@ -1,8 +1,8 @@
 """Kills training runs with SIGKILL at random steps, resumes each on a random number of processes, compares digests.
 
-The runs have a moving average of the weights, a scaled loss, a schedule with a warm-up, and checkpoints that a thread
-writes. Each trial is a run of --steps steps on 1 to 4 processes, killed once it has logged a random step (the agent or one
-rank, at random), resumed on 1 to 4 processes until it is done. Its digest must be the one of an unbroken run.
+The runs have a moving average of the weights, a scaled loss, a schedule with a warm-up, and checkpoints written by a
+thread. Each trial is a run of --steps steps on 1 to 4 processes, killed once it has logged a random step (the agent or one
+rank, at random), resumed on 1 to 4 processes until it is done. Its digest must be that of an unbroken run.
 
 example:
   scripts/trials/trial kill_resume --count 20 --small
@@ -42,5 +42,5 @@ class Trial(driver.Trial):
             runs.lockstep(given, *runs.train_words(self.settings, second, run_dir, "auto"))
         digests = self.digests(run_dir)
         return {"killed": killed, "at_step": step, "worlds": f"{first}->{second}", "code": process.returncode, "digest": digests[0],
-                "wrong": [f"another {what} than the unbroken run's" for what, own, expected in
+                "wrong": [f"the {what} differs from the unbroken run's" for what, own, expected in
                           zip(("digest", "digests.bin"), digests, self.expected) if own != expected]}

@@ -1,9 +1,9 @@
 """Kills one of three ranks with SIGKILL at random moments: is its flight ring readable, and when do its peers notice?
 
-  ring    under lockstep run: the killed rank's ring must be readable with its events numbered without a gap, the launcher must
+  ring    under lockstep run: the killed rank's ring must be readable, with its events numbered without gaps, the launcher must
           name the rank and its signal, and nothing may be left behind
-  notice  without a launcher, which would end the peers too early: a peer notices when its collective fails; its own ring has
-          that moment on the same clock; 99 of 100 notice within 0.1 s
+  notice  without a launcher, which would end the peers too early: a peer notices when its collective fails; its own ring
+          records that moment on the same clock; 99 of 100 notice within 0.1 s
 
 example:
   scripts/trials/trial kill_rings --count 500
@@ -28,7 +28,7 @@ NOTICE_LIMIT = 0.1  # seconds, at the 99th percentile
 
 
 def pid_in(ring: pathlib.Path) -> int:
-    """The process id in the ring of a rank that trains, else 0 (internal/lockstep/flight/ring.h has the layout)."""
+    """The process id in a training rank's ring, else 0 (internal/lockstep/flight/ring.h has the layout)."""
     try:
         head = ring.open("rb").read(200)
     except OSError:
@@ -87,7 +87,7 @@ class Trial(driver.Trial):
         said = process.communicate(timeout=60)[1]
         wrong, ended = [], (time.time_ns() - killed_ns) * 1e-9
         numbers = [row["number"] for row in events_of(self.given, folder) if row["rank"] == victim]
-        # A thread killed inside an event leaves that one out.
+        # A thread killed inside an event omits that event.
         if not numbers or numbers[-1] - numbers[0] + 1 - len(numbers) > 2:
             wrong.append(f"the ring of rank {victim} has {len(numbers)} events")
         if f"rank {victim} failed first: killed by signal 9 (SIGKILL)" not in said:

@@ -1,10 +1,10 @@
 """Kills a real training run at random moments while it saves after every step; each time it must resume.
 
-After each kill, the newest checkpoint verifies, the run resumes on 1 to 4 processes, and nothing is left in /dev/shm, in the
-folder for temporary files, or in the run folder once it runs again.
+After each kill, the newest checkpoint must verify, the run must resume on 1 to 4 processes, and nothing may be left in /dev/shm,
+in the folder for temporary files, or in the run folder once it runs again.
 
-Every third run has a far too large learning rate: its weights become infinite and NaN at some step, often with a finite loss.
-Killed or ended by itself (with 65), its newest checkpoint is finite, and stays so after a resume.
+Every third run has a far too large learning rate: its weights become infinite or NaN at some step, often with a finite loss.
+After a kill or its own end (with 65), its newest checkpoint must be finite, and stay so after a resume.
 
 example:
   scripts/trials/trial kill_saving --count 40 --small
@@ -89,7 +89,7 @@ class Trial(driver.Trial):
         process.wait()
         time.sleep(0.3)  # the ranks end with their agent
         verified = runs.lockstep(given, "checkpoint", "verify", str(run_dir), check=False)
-        wrong = [] if went_on else ["it did not go on"]
+        wrong = [] if went_on else ["it did not continue"]
         wrong += [f"the newest checkpoint does not verify: {verified.stdout[-500:]}"] if verified.returncode != 0 else []
         wrong += [f"left over: {left}"] if left else []
         return {"world": world, "moment": moment, "newest": newest(run_dir), "wrong": wrong}
@@ -105,7 +105,7 @@ class Trial(driver.Trial):
         return {"lr": rate, "ends": ends, "newest": newest(run_dir), "wrong": wrong}
 
     def leg_into_nan(self, settings, run_dir, draw: random.Random) -> int | str:
-        """Trains until the run ends or is killed at some moment. Returns the exit code."""
+        """Trains until the run ends or is killed at some point. Returns the exit code."""
         process, _ = self.start(settings, draw.randint(1, 4), run_dir)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(draw.random() * self.given.longest if draw.random() < 0.5 else 15)

@@ -2,7 +2,7 @@
 
 The runs have 4 replicas, batch norm, a moving average, Mosaic, several image sizes, denoising and a checkpoint every 2
 steps. First the digest has to be the same on 1, 2 and 4 processes. Then in each trial the run is killed (all of its
-processes, or one rank) in stage 1, around the switch at stop_epoch, or in stage 2, in turns; some runs up to three
+processes, or one rank) in stage 1, around the switch at stop_epoch, or in stage 2, alternately; some runs up to three
 times. --resume auto continues it until it is done: its digest, its losses and its metrics must be those of the unbroken run.
 
 example:
@@ -26,13 +26,13 @@ class Trial(driver.Trial):
     COUNT = 7
     KINDS = ("stage_1", "switch", "stage_2")
     SMALL = True
-    OPTIONS = {"--longest": (300.0, "seconds after which a run is taken to hang")}
+    OPTIONS = {"--longest": (300.0, "seconds after which a run counts as hanging")}
 
     def prepare(self, given) -> None:
         self.settings = stage_runs.settings(given.work / f"stages-{'small' if given.small else 'large'}.yml", given.small, {
             "data": {"train": f"scenes:{8 * PER_EPOCH}:1", "test": "scenes:8:2"}, "replicas": 4, "batch_size": 2,
             "epochs": EPOCHS, "stop_epoch": SWITCH, "checkpoint": {"every_steps": 2},
-            # Mosaic and MixUp before and after the switch, and none in the first epoch.
+            # Mosaic and MixUp before and after the switch, but none in the first epoch.
             "augment": {"policy": [1, 4, 5], "mosaic_prob": 0.5, "mixup_prob": 0.5, "base_size_repeat": 2},
         })
         self.log = given.work / "last-run.log"
@@ -53,7 +53,7 @@ class Trial(driver.Trial):
         code = process.returncode if broken_runs.end_within(process, given.longest) else "none, it hangs"
         wrong = [f"resumed, it ends with exit code {code}"] if code != 0 else []
         if code != 0 or runs.digest(given, run_dir) != self.digest:
-            wrong.append("another digest than the unbroken run")
+            wrong.append("the digest differs from the unbroken run's")
         if broken_runs.training(run_dir) != broken_runs.training(self.whole):
             wrong.append("losses or metrics differ")
         return {"kills": kills, "resumed_on": world, "code": code, "wrong": wrong + stage_runs.signs_of_tearing(run_dir, self.log)}
@@ -69,12 +69,12 @@ class Trial(driver.Trial):
                 return run_dir, [each for each in kills if each is not None]
 
     def break_once(self, stage: str, place: int, run_dir, draw: random.Random) -> str | None:
-        """Returns: the break and the end of the run, in words; none if it ended first."""
+        """Returns: a description of the run's interruption and end; none if it ended first."""
         what, has_come = self.moment_in(stage, run_dir, draw)
         world = draw.randint(1, 4)
         process = self.start(run_dir, world, "auto" if place else "none", "--max-restarts", draw.choice("03"))
         if broken_runs.wait_until(process, has_come, self.given.longest) and place:
-            # The moment may have passed before this part of the run: then it is killed anywhere.
+            # The moment may have passed before this part of the run: then it is killed at any time.
             time.sleep(draw.random() * 3)
         time.sleep(draw.random() * 0.15)
         if process.poll() is not None:
@@ -84,7 +84,7 @@ class Trial(driver.Trial):
         return f"{what} on {world}: {victim} at {at}, code {process.returncode if ended else 'none, it hangs'}"
 
     def moment_in(self, stage: str, run_dir, draw: random.Random):
-        """The condition for the kill, in words and as a function."""
+        """The condition for the kill, as text and as a function."""
         last = SWITCH * PER_EPOCH
         if stage == "switch":
             return draw.choice(list(stage_runs.moments_of_switch(run_dir, last).items()))

@@ -3,14 +3,14 @@
 Each run saves every step to a randomly slow disk (a preloaded library sleeps before writes, fsync and rename below the run
 folder), so that the checkpoint for stage 2 is often still being written when it is needed. That checkpoint is the one just
 saved, or an older one; states are saved whole, or in parts written by each rank. In every second run a random rank is killed
-with SIGKILL at a random moment around the switch: the launcher starts all of them again (restarts), or ends and the run is
+with SIGKILL at a random moment around the switch: the launcher restarts all of them (restarts), or ends and the run is
 resumed (resume), or there is no launcher and the other ranks have to end by themselves with exit code 75 (alone), and the run
 is resumed.
 
-Each run must not mention a torn checkpoint, must end within --soon seconds after a kill and within --longest in all, and must
-not have a rank with other weights than the rest. The test for the latter: every checkpoint after the switch has the bytes of a
-run without a kill on a fast disk, and the digest of one on one process.
-Parts come from all three ranks; and a rank with other weights computes other gradients, which change the next weights of all
+No run may mention a torn checkpoint, each must end within --soon seconds after a kill and within --longest overall, and none may
+have a rank whose weights differ from the others'. To test the latter, every checkpoint after the switch must have the bytes of a
+run without a kill on a fast disk, and the digest of a single-process one.
+Parts come from all three ranks; and a rank with different weights computes different gradients, which change the next weights of all
 ranks. (A weight without effect on any gradient shows only in its rank's part.)
 
 example:
@@ -29,19 +29,19 @@ import stage_runs
 
 RANKS = 3
 PER_EPOCH = 2  # steps
-# The others notice a rank's end by its connection; the launcher's exit code is the signal's.
+# The others notice a rank's end from its connection; the launcher's exit code is the signal's.
 BROKEN = 75
 KILLED = 128 + signal.SIGKILL
 
 
 class Case:
-    """A kind of run: stage 2 begins with the "fresh" base or an "older" one; checkpoints in parts or not."""
+    """A kind of run: stage 2 begins with the "fresh" base or an "older" one; checkpoints in parts or whole."""
 
     def __init__(self, given, base: str, sharded: bool):
         self.given = given
         self.base = base
         self.sharded = sharded
-        # Such a small network finds nothing after so few steps: the first evaluation stays the best.
+        # A network this small finds nothing after so few steps: the first evaluation stays the best.
         self.stop_epoch = 1 if base == "fresh" else 2
         self.last = self.stop_epoch * PER_EPOCH  # step of stage 1
         self.end = self.last + PER_EPOCH
@@ -62,7 +62,7 @@ class Case:
         refresh = [event for event in broken_runs.events(run_dir) if event["event"] == "refresh"]
         is_older = refresh[0]["from_step"] < self.last
         if len(refresh) != 1 or is_older != (self.base == "older"):
-            raise SystemExit(f"the second stage of {run_dir} does not begin as meant: {refresh}")
+            raise SystemExit(f"the second stage of {run_dir} does not begin as intended: {refresh}")
         if self.sharded:
             self.require_digests_of(Case(self.given, self.base, False).reference(), run_dir)
         return run_dir
@@ -71,11 +71,11 @@ class Case:
         for step in (self.last + 1, self.end):
             one, all_ranks = (runs.digest(self.given, broken_runs.step_folder(each, step)) for each in (alone, run_dir))
             if one != all_ranks:
-                raise SystemExit(f"step {step} of {run_dir} has another digest than on one process")
+                raise SystemExit(f"step {step} of {run_dir} has a different digest from one process")
 
 
 class Switch:
-    """One run over the switch; `wrong` gathers its faults."""
+    """One run across the switch; `wrong` collects its faults."""
 
     def __init__(self, given, slow_disk: pathlib.Path, number: int, draw: random.Random):
         self.given, self.slow_disk, self.draw = given, slow_disk, draw
@@ -140,12 +140,12 @@ class Switch:
         self.row |= {"ended_s": round(time.time() - begin, 2), "codes": codes}
         expected = {"restarts": [0], "resume": [KILLED]}.get(
             self.how, [-signal.SIGKILL if each == rank else BROKEN for each in range(RANKS)])
-        self.check(codes == expected, f"exit codes {codes} in place of {expected}")
+        self.check(codes == expected, f"exit codes {codes} instead of {expected}")
 
     def require_end(self, processes: list[subprocess.Popen], seconds: float) -> None:
         deadline = time.time() + seconds
         ended = [broken_runs.end_within(process, max(0.1, deadline - time.time())) for process in processes]
-        self.check(all(ended), f"it hangs for {seconds:.0f} s")
+        self.check(all(ended), f"it has been hanging for {seconds:.0f} s")
 
     def resume(self) -> None:
         process = self.start(runs.train_words(self.case.settings, RANKS, self.run_dir, "auto"))
@@ -175,10 +175,10 @@ class Switch:
 class Trial(driver.Trial):
     COUNT = 500
     OPTIONS = {
-        "--slowest": (20.0, "milliseconds of the disk's pauses, most of them"),
-        "--spread": (0.3, "seconds over which a kind of moment is spread"),
+        "--slowest": (20.0, "most of the disk's pauses, in milliseconds"),
+        "--spread": (0.3, "seconds over which each kind of moment is spread"),
         "--soon": (20.0, "seconds within which all end after a kill"),
-        "--longest": (180.0, "seconds after which a run is taken to hang"),
+        "--longest": (180.0, "seconds after which a run counts as hanging"),
     }
 
     def prepare(self, given) -> None:

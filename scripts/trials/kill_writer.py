@@ -1,7 +1,7 @@
 """Kills a small process that saves checkpoints at random moments, and checks the remains.
 
-Each kill takes tens of milliseconds. The ways: one process; a thread that writes while the state changes; two ranks that
-write one checkpoint. The program is the kill test of module checkpoint, which reports its findings.
+Each kill takes tens of milliseconds. The kinds: one process; a thread that writes while the state changes; two ranks that
+write one checkpoint. The program is the checkpoint module's kill test, which reports its findings.
 
 example:
   scripts/trials/trial kill_writer --count 1000
@@ -32,6 +32,6 @@ class Trial(driver.Trial):
         found = re.search(r"^kills: (\d+)$", run.stdout, re.M)
         kills, left = int(found.group(1)) if found else 0, broken_runs.left_on_machine(self.given)
         wrong = [] if run.returncode == 0 else [f"said: {run.stdout[-2000:]}"]
-        wrong += [f"{kills} kills in place of {ROUNDS}"] if kills != ROUNDS else []
+        wrong += [f"{kills} kills instead of {ROUNDS}"] if kills != ROUNDS else []
         wrong += [f"left behind: {left}"] if left else []
         return {"way": way, "count": max(kills, 1), "wrong": wrong}

@@ -1,14 +1,14 @@
 """Trains on up to 4 nodes, each a network namespace with one rank, while nodes leave and join: does the job end as if none had?
 
-  kill    a node's launcher is killed, as if its machine went down; the others go on
+  kill    a node's launcher is killed, as if its machine went down; the others continue
   cut     a node's link goes down
-  freeze  a node's launcher and rank are stopped, and go on 9 s later
+  freeze  a node's launcher and rank are stopped, and continued 9 s later
   two     two nodes are killed at once
   store   node 0's launcher, which serves the store, is killed and restarted a second later
-  add     three nodes train, and the fourth is started
+  add     three nodes train, and a fourth is started
   spare   the run has three replicas: one of four nodes waits as a spare, and replaces a killed one
 
-Every other run has no setting `replicas`: it must get one for each node that may come.
+Every other run has no setting `replicas`: it must get one for each node that may join.
 Every remaining launcher must end with 0, name the lost node and blame no other, and the run must have the digest of an
 undisturbed one. Needs root and `ip`.
 
@@ -48,7 +48,7 @@ def disturb(job: Job, kind: str, draw: random.Random) -> list[int]:
 
 
 def wrong_words(job: Job, kind: str, victims: list[int], node: int) -> list[str]:
-    """The faults in the words of a remaining node."""
+    """The faults in a remaining node's output."""
     wrong, said = [], job.said(node)
     blamed = set(re.findall(r"(node \d+ \([^)]*\)) is lost", said))
     names = [f"host-{victim}," for victim in victims] + ([MASTER] if kind == "store" else [])
@@ -68,7 +68,7 @@ class Trial(NodeTrial):
     OPTIONS = {
         "--steps": (300, "of a run"),
         "--after": (25, "steps before the change"),
-        "--limit": (120.0, "seconds in which a disturbed run has to end"),
+        "--limit": (120.0, "seconds within which a disturbed run has to end"),
     }
 
     def settings(self, replicas: int, is_said: bool = True) -> pathlib.Path:
@@ -96,15 +96,15 @@ class Trial(NodeTrial):
             wrong = self.judge(job, kind, victims)
             seconds = round(time.monotonic() - begin, 2)
         if kind == "spare" and sum(SPARE in job.said(node) for node in range(NODES)) != 1:
-            wrong.append("not one node says that it is a spare")
+            wrong.append("no node says that it is a spare")
         if not wrong and runs.digest(self.given, folder / "run-0") != runs.digest(self.given, undisturbed):
-            wrong.append("another digest than the undisturbed run")
+            wrong.append("the digest differs from the undisturbed run's")
         if not wrong:
             shutil.rmtree(folder)
         return {"victims": victims, "step": before, "seconds": seconds, "wrong": wrong}
 
     def judge(self, job: Job, kind: str, victims: list[int]) -> list[str]:
-        """The faults in the end of the job."""
+        """The faults in how the job ended."""
         wrong = []
         for node, code in self.ends(job, sorted({*range(NODES)} - {*([] if kind == "store" else victims)}), self.given.limit):
             if code is None:

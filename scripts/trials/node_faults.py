@@ -1,7 +1,7 @@
 """Trains on 4 nodes, each a network namespace with one rank, and removes nodes: are the right ones blamed, and when?
 
   kill    the node's launcher is killed, as if its machine went down
-  store   the same of node 0, which serves the store
+  store   the same for node 0, which serves the store
   cut     the node's link goes down
   freeze  the node's launcher and rank are stopped
   two     two nodes are killed at once
@@ -23,7 +23,7 @@ from node_runs import MASTER, NODES, PORT, Job, NodeTrial
 
 class Trial(NodeTrial):
     KINDS = ("kill", "store", "cut", "freeze", "two")
-    OPTIONS = {"--soon": (12.0, "seconds in which the others have to end")}
+    OPTIONS = {"--soon": (12.0, "seconds within which the others have to end")}
 
     def prepare(self, given) -> None:
         super().prepare(given)
@@ -47,7 +47,7 @@ class Trial(NodeTrial):
         return {"victims": victims, "seconds": slowest, "wrong": wrong}
 
     def judge(self, job: Job, victims: list[int]) -> tuple[float, list[str]]:
-        """The longest time until one of the others ended; the faults in their ends."""
+        """The longest time until one of the others ended; and the faults in how they ended."""
         begin, slowest, wrong = time.monotonic(), 0.0, []
         for node, code in self.ends(job, sorted({*range(NODES)} - {*victims}), self.given.soon):
             if code is None:

@@ -1,4 +1,4 @@
-"""The common parts of the trials that remove nodes: a job of one launcher and one rank on each of 4 network namespaces."""
+"""Common parts of the trials that remove nodes: a job of one launcher and one rank in each of 4 network namespaces."""
 import contextlib
 import pathlib
 import secrets
@@ -16,7 +16,7 @@ MASTER = Hosts.address(0)
 
 
 class Job:
-    """The launchers of one run, each with a log file. `options`: the words of a node."""
+    """The launchers of one run, each with a log file. `options`: a node's arguments."""
 
     def __init__(self, given, network: Hosts, folder: pathlib.Path, settings: pathlib.Path, options):
         self.given, self.network, self.folder, self.settings, self.options = given, network, folder, settings, options
@@ -64,7 +64,7 @@ class Job:
 
 
 class NodeTrial(driver.Trial):
-    """Trials of such jobs. The folder of one is kept if something was wrong."""
+    """Trials of such jobs. A trial's folder is kept if something went wrong."""
 
     def prepare(self, given) -> None:
         if not can_make_hosts():
@@ -80,7 +80,7 @@ class NodeTrial(driver.Trial):
             yield job
 
     def ends(self, job: Job, nodes, seconds: float):
-        """Waits for each of the launchers, `seconds` in all. Yields: the node, and its exit code, or none if it still runs."""
+        """Waits for each of the launchers, `seconds` in total. Yields: the node, and its exit code, or none if it still runs."""
         begin = time.monotonic()
         for node in nodes:
             try:

@@ -1,4 +1,4 @@
-"""Draws networks of layers and operators, writes each as ONNX and compares it in ONNX Runtime, or checks why it is refused.
+"""Generates networks of layers and operators, exports each as ONNX and compares it in ONNX Runtime, or checks why it is rejected.
 
 example:
   scripts/trials/trial onnx_networks --count 10000
@@ -13,7 +13,7 @@ import runs
 
 class Trial(driver.Trial):
     COUNT = 10000
-    OPTIONS = {"--batch": (100, "how many networks one process draws"),
+    OPTIONS = {"--batch": (100, "how many networks one process generates"),
                "--node-path": (str(runs.ROOT / "build/test/onnx/node_modules"), "where npm's onnxruntime-node is")}
 
     def prepare(self, given) -> None:

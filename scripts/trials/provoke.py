@@ -1,4 +1,4 @@
-"""Starts short trainings that are slow for a chosen reason: does the step report name that reason, and nothing else?
+"""Starts short training runs that are slow for a chosen reason: does the step report name that reason, and nothing else?
 
   healthy       1 or 2 ranks, nothing is wrong           no advice
   captcha, detection  a recipe on 1 or 2 ranks           no advice
@@ -10,12 +10,12 @@
   busy_core     a process computes on one rank's core    "rank R ...: its core is shared"
   more_work     one rank's forward takes twice as long   "rank R computes ... more CPU time"
   tiny_buckets  24 MiB of gradients in buckets of 1 MiB  "bucket_cap_mb=25 (it is 1)"
-  memory        a control group is nearly full           "memory is near its limit"
+  memory        a cgroup is nearly full                  "memory is near its limit"
 
-All of it is real: the reads sleep in a preloaded library, cores and control groups are the system's. Each run's last report, in
-summary.json, must have exactly the expected cause, and `lockstep doctor` and the console its sentence. memory needs root and
-control groups of version 1 or 2; hosts are network namespaces, which need root and ip. As root, runs get a higher priority than
-other programs; a second `trial provoke` waits until the first has ended.
+All of it is real: the reads sleep in a preloaded library, cores and cgroups are the system's. Each run's last report, in
+summary.json, must have exactly the expected cause, and `lockstep doctor` and the console the matching sentence. memory needs root
+and cgroups version 1 or 2; hosts are network namespaces, which need root and ip. As root, runs get a higher priority than other
+programs; a second `trial provoke` waits until the first has ended.
 
 example:
   scripts/trials/trial provoke --count 20 --only few_workers busy_core
@@ -48,11 +48,11 @@ ABOUT_A_RANK = ("unbalanced_loader", "busy_core", "more_work")
 STEPS = 200
 PORT = 29517
 NICE = -15
-LIMIT = 600 << 20  # bytes of the control group
+LIMIT = 600 << 20  # bytes in the cgroup
 
 
 def prefer(pid: int) -> None:
-    """Gives the process and all below it a higher priority: other work of the machine must not look like a cause. Every rank is
+    """Gives the process and all below it a higher priority: the machine's other work must not look like a cause. Every rank is
     a separate session, and the kernel weighs sessions against each other."""
     for each in runs.descendants(pid):
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def prefer(pid: int) -> None:
 
 
 def wait_for(process: subprocess.Popen, *others: subprocess.Popen) -> str:
-    """Returns its output. Its ranks start while this waits, and so do those of the others."""
+    """Returns its output. Its ranks start while this waits, and so do the others'."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
         for each in (process, *others):
@@ -77,7 +77,7 @@ def two_cores() -> list[int]:
 
 
 class Group:
-    """A control group with little memory."""
+    """A cgroup with little memory."""
 
     def __init__(self):
         tree = pathlib.Path("/sys/fs/cgroup")
@@ -109,7 +109,7 @@ def can_limit_memory() -> bool:
 
 
 class Provoked:
-    """One run: its words, its variables, and the disturbing process."""
+    """One run: its arguments, its variables, and the disturbing process."""
 
     def __init__(self, given, cause: str, number: int, draw: random.Random):
         self.given, self.cause = given, cause
@@ -177,7 +177,7 @@ class Provoked:
         return {"world": self.world, "rank": self.rank, "wrong": wrong}
 
     def run_here(self) -> tuple[int, str]:
-        """The run on two cores, beside the disturbing process, or in a control group with little memory."""
+        """The run on two cores, with the disturbing process, or in a cgroup with little memory."""
         with Group() if self.cause == "memory" else contextlib.nullcontext() as group:
             disturber = subprocess.Popen(self.disturber, start_new_session=True) if self.disturber else None
 
@@ -227,7 +227,7 @@ class Provoked:
         return [] if len(carried) == 2 and min(map(min, carried)) > least else [f"the interfaces carried {carried}"]
 
     def faults(self, console: str) -> list[str]:
-        """The faults in the run's words."""
+        """The faults in the run's output."""
         report = json.loads((self.run_dir / "summary.json").read_text())["report"]
         expected = [] if SAID[self.cause] is None else [(self.cause, self.rank)]
         found = [(each["cause"], each["rank"]) for each in report["findings"]]
@@ -238,7 +238,7 @@ class Provoked:
             text = re.sub(r"\s+", " ", re.sub(r"(?m)^\[\d+\]: ", "", text))  # a launcher names the rank
             said = SAID[self.cause] and SAID[self.cause].format(rank=self.rank)
             if said and not re.search(said, text):
-                wrong.append(f"the {name} does not say it")
+                wrong.append(f"the {name} does not report it")
             if not said and "advice" in text:
                 wrong.append(f"the {name} gives advice: {text[text.find('finding'):][:300]}")
         if "where the time of steps 1 to" not in doctor:
@@ -247,7 +247,7 @@ class Provoked:
 
 
 def wait_for_turn() -> socket.socket:
-    """Waits for a name that only one process of this machine can have: two of these programs would take each other's cores."""
+    """Waits for a name that only one process on this machine can hold: two of these programs would take each other's cores."""
     turn = socket.socket(socket.AF_UNIX)
     said = False
     while True:
@@ -256,7 +256,7 @@ def wait_for_turn() -> socket.socket:
             return turn
         except OSError:
             if not said:
-                print("provoke: waits for another one to end", flush=True)
+                print("provoke: waiting for another one to end", flush=True)
             said = True
             time.sleep(0.5)
 
@@ -266,17 +266,17 @@ class Trial(driver.Trial):
 
     def prepare(self, given) -> None:
         if len(two_cores()) < 2:
-            raise driver.CannotRun("two cores are needed, and there is one")
+            raise driver.CannotRun("two cores are needed, but there is only one")
         given.program = broken_runs.test_program(given, "provoked_ranks")
         runs.make_data(given, small=True)
         given.slow_disk, given.scenes = broken_runs.make_slow_disk(given), given.work / "scenes"
         if not given.scenes.exists():
             runs.lockstep(given, "generate", "detection", "--out", str(given.scenes), "--count", "64", "--seed", "1")
-        self.turn = wait_for_turn()  # until the end
+        self.turn = wait_for_turn()  # held until the end
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         if kind == "hosts" and not can_make_hosts():
-            raise driver.CannotRun("no network namespace can be made (root and ip?)")
+            raise driver.CannotRun("no network namespace can be created (root and ip?)")
         if kind == "memory" and not can_limit_memory():
-            raise driver.CannotRun("no control group can be made (root?)")
+            raise driver.CannotRun("no cgroup can be created (root?)")
         return Provoked(self.given, kind, number, draw).run()

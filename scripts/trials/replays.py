@@ -1,9 +1,9 @@
 """Plants a difference between two runs for `lockstep bisect`, and checks the samples of a step in `lockstep explain`.
 
-  file     one picture of the data is changed: the first step that reads it, and the file
+  file     one image of the data is changed: the first step that reads it, and the file
   setting  fused layers, channels-last or bfloat16 is off in one run: the first step, and the forward of the first layer
-  rate     the learning rate falls at another epoch: the first step with another rate, and its update
-  flip     a processor flips a bit in every step from some step on (LOCKSTEP_FAULT), also in a replay: the part of that step
+  rate     the learning rate falls at a different epoch: the first step with a different rate, and its update
+  flip     a processor flips a bit in every step from some step on (LOCKSTEP_FAULT), even in a replay: the part of that step
   moment   a bit flips once: the step, no difference in the replays, and a note that this run does not repeat
   equal    another number of processes, interrupted and resumed: no difference
   samples  a random step has the samples of `inspect sampler`, and its replay has the run's digests
@@ -61,7 +61,7 @@ class Trial(driver.Trial):
                 for replica in range(REPLICAS)]
 
     def samples(self, step: int) -> set[tuple[int, int]]:
-        """Replica and index of all samples of a step, from 1, by the sampler alone."""
+        """Replica and index of all samples of a step, from 1, using only the sampler."""
         first = (step - 1) % EPOCH * BATCH
         orders = self.orders((step - 1) // EPOCH)
         return {(replica, index) for replica in range(REPLICAS) for index in orders[replica][first:first + BATCH]}
@@ -69,7 +69,7 @@ class Trial(driver.Trial):
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         self.seed = draw.randint(0, 9999)
         found, wanted = getattr(self, "try_" + kind)(draw)
-        wrong = [f"{key} is {found.get(key)} and not {value}" for key, value in wanted.items() if found.get(key) != value]
+        wrong = [f"{key} is {found.get(key)} not {value}" for key, value in wanted.items() if found.get(key) != value]
         return {"found": found if wrong else {}, "wrong": wrong}
 
     def try_file(self, draw: random.Random):
@@ -94,12 +94,12 @@ class Trial(driver.Trial):
         return found, {"step": EPOCH + 1, "part": "update", "a_repeats": True, "b_repeats": True}
 
     def try_flip(self, draw: random.Random):
-        # A bit of the exponent, in 32 and in 16 bits: a value other than 0 becomes 16 times larger or smaller.
+        # A bit of the exponent, in 32 and in 16 bits: a nonzero value becomes 16 times larger or smaller.
         what, first = draw.choice(sorted(PARTS)), draw.randint(2, STEPS)
         fault = f"flip:{what}:rank=0:step={first}:always:bit=25"
         a, b = self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=1)
         said = runs.lockstep(self.given, "bisect", a, b, "--only-step", check=False).stdout
-        step = int(re.search(r"differ first at step (\d+)", said)[1])
+        step = int(re.search(r"first differ at step (\d+)", said)[1])
         records = [str(self.given.work / name) for name in ("a.json", "b.json")]
         faulty = runs.environment() | {"LOCKSTEP_FAULT": fault}
         for run, record, env in ((a, records[0], None), (b, records[1], faulty)):
@@ -113,7 +113,7 @@ class Trial(driver.Trial):
         step, processes = draw.randint(2, STEPS), draw.randint(1, 3)
         fault = f"flip:{draw.choice(['weight', 'activation'])}:rank={draw.randrange(processes)}:step={step}:bit=25"
         a, b = self.train(draw, "a"), self.train(draw, "b", fault=fault, processes=processes)
-        if runs.digest(self.given, a) == runs.digest(self.given, b):  # the bit of a zero is lost in a rounding
+        if runs.digest(self.given, a) == runs.digest(self.given, b):  # a flipped bit of a zero is lost to rounding
             return self.bisect(a, b), {"equal": True, "steps": STEPS}
         return self.bisect(a, b), {"step": step, "part": "nothing", "a_repeats": True, "b_repeats": False}
 
@@ -131,4 +131,4 @@ class Trial(driver.Trial):
         found = json.loads(runs.lockstep(self.given, "explain", run, "--step", str(step), "--json").stdout)
         read = {(sample["replica"], sample["index"]) for sample in found["samples"]}
         return ({"samples": read == self.samples(step), "repeats": found["repeats"], "same_loss": found["loss"] == found["logged_loss"]},
-                {"samples": True, "repeats": "yes: loss, gradients and weights have the run's digests", "same_loss": True})
+                {"samples": True, "repeats": "yes: loss, gradients and weights match the run's digests", "same_loss": True})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slow disk for the process that preloads it: below $SLOW_DISK_FOLDER each fsync and rename, and one write of 32 (a
-// checkpoint has more than a thousand), sleeps for a random time first: up to $SLOW_DISK_MOST_US microseconds, and for
-// up to eight times as long at one pause of 16. With $SLOW_DISK_READ_US every read of a file there sleeps that long.
+// A slow disk for the process that preloads it: below $SLOW_DISK_FOLDER each fsync and rename, and one write in 32 (a
+// checkpoint has more than a thousand), first sleeps for a random time: up to $SLOW_DISK_MOST_US microseconds, and up
+// to eight times as long in one pause out of 16. With $SLOW_DISK_READ_US every read of a file there sleeps that long.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-"""The self-test of scripts/trials/soak: small trials, with a fresh file of counts."""
+"""The self-test of scripts/trials/soak: small trials, with a fresh results file."""
 import argparse
 import contextlib
 import io
@@ -38,7 +38,7 @@ def self_test(Counts, soak, report) -> None:
         code, said, rows = quietly([small("near", 4, 3), small("far", 20, 10)])
         assert code == 0 and "has reached its target" in said, said
         assert rows == [("near", "3", "0"), ("far", "10", "0"), ("far", "10", "0"), ("near", "1", "0")], rows
-        # A later call continues from there; a trial with changed code begins anew.
+        # A later call continues from there; a trial with changed code starts over.
         assert quietly([small("near", 4, 3)])[2] == rows
         changed = small("near", 2, 2)
         changed.covers = ["LICENSE", "src/base/README.md"]  # a page is not code
@@ -49,14 +49,14 @@ def self_test(Counts, soak, report) -> None:
         given.batch_minutes = 5
         assert quietly([small("twice", 4, 4, per_count=2)])[2][-2:] == [("twice", "1", "0")] * 2
         given.batch_minutes = 10
-        # Lines that count for several trials, for a failure, and for none.
+        # Lines that count for several trials, for a failure, and for nothing.
         results = pathlib.Path(folder) / "r.jsonl"
         rows = [{"kind": "", "wrong": []}, {"wrong": [], "count": 20}, {"wrong": ["it broke"]}, {"trial": 0, "digest": "a"}]
         results.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert small("counts", 1, 1).counted(pathlib.Path(folder)) == (22, 1), small("counts", 1, 1).counted(pathlib.Path(folder))
         # A trial that tries nothing is not repeated.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
-        assert code == 0 and "left out: it tried nothing" in said and rows[-1][0] == "twice", said
+        assert code == 0 and "skipped: it tried nothing" in said and rows[-1][0] == "twice", said
         # A build during a trial does not make the trial fail.
         given.bin = pathlib.Path(folder)
         begin = [*Counts(path).rows]
@@ -64,10 +64,10 @@ def self_test(Counts, soak, report) -> None:
                          "{bin}/lockstep"], ["LICENSE"])
         try:
             quietly([touching])
-            raise AssertionError("a batch counted under which the programs were built")
+            raise AssertionError("a batch counted although the programs were rebuilt during it")
         except SystemExit as end:
-            assert "built anew" in str(end) and len(Counts(path).rows) == len(begin), end
-        # The first failure ends it, with all that is needed to repeat it.
+            assert "rebuilt" in str(end) and len(Counts(path).rows) == len(begin), end
+        # The first failure ends it, with everything needed to reproduce it.
         code, said, rows = quietly([small("bad", 9, 3, wrong="4"), small("good", 1, 1)])
         assert code == 1 and rows[-1] == ("bad", "3", "1"), rows
         assert "command" in said and "log.txt" in said and WRITER in said, said
@@ -85,12 +85,12 @@ def self_test(Counts, soak, report) -> None:
         gone = [folder for folder in trial.folders() if not (root / folder).exists()]
         assert not gone, f"{trial.name} covers {gone}, which does not exist"
     missing = [name for name in driver.TRIALS if not any(name in trial.words for trial in all_trials())]
-    assert not missing, f"the soak leaves out {missing}"
+    assert not missing, f"the soak lacks {missing}"
     writer = next(trial for trial in all_trials() if trial.name == "kill_writer").folders()
-    assert "include/lockstep/checkpoint" in writer, "public headers are code, too"
+    assert "include/lockstep/checkpoint" in writer, "public headers are code too"
     hangs = next(trial for trial in all_trials() if "src/flight" in trial.covers).folders()
     assert "internal/lockstep/flight" in hangs, "so are those of other modules"
-    assert not any("data" in folder for folder in writer), "headers of other modules begin its count anew"
+    assert not any("data" in folder for folder in writer), "headers of other modules reset its count"
     tested = {page.parent.name for page in (root / "tests").glob("*/CMakeLists.txt") if "lockstep_test(" in page.read_text()}
-    assert tested == set(ASAN), f"the sanitizers do not see the tests of {tested ^ set(ASAN)}"
+    assert tested == set(ASAN), f"the sanitizers do not cover the tests of {tested ^ set(ASAN)}"
     print("self-test passed")

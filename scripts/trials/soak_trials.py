@@ -1,4 +1,4 @@
-"""The long trials of scripts/trials/soak: the unit of each, its target, its command, and the code that it tries."""
+"""The long trials of scripts/trials/soak: the unit of each, its target, its command, and the code that it covers."""
 import dataclasses
 import json
 import pathlib
@@ -16,19 +16,19 @@ TSAN = ("comm", "store", "launch", "data", "checkpoint")
 
 @dataclasses.dataclass
 class Trial:
-    """One line of the table. `words` is the command: {count} is the wanted number of all trials in the folder {work}."""
+    """One line of the table. `words` is the command: {count} is the desired total number of trials in the folder {work}."""
     name: str
     unit: str
     target: int
-    batch: int  # about ten minutes
+    batch: int  # takes about ten minutes
     words: list[str]
     covers: list[str]  # src/NAME includes its headers in include and internal
     results: str = ""  # a file in {work} with a line for each trial; "": the exit code decides, and a run counts as one
-    per_count: int = 1  # trials that 1 of {count} makes
+    per_count: int = 1  # trials per 1 of {count}
     needs: str = ""     # a command without which it cannot run
 
     def folders(self) -> list[str]:
-        """All files that the trial tries: a change in one of them begins its count anew."""
+        """All files that the trial covers: a change in one of them resets its count."""
         headers = [folder.replace("src/", f"{root}/lockstep/") for folder in self.covers if folder.startswith("src/")
                    for root in ("include", "internal")]
         headers = [folder for folder in headers if (SCRIPTS.parents[1] / folder).is_dir()]
@@ -41,14 +41,14 @@ class Trial:
         """The trials and failures in the folder."""
         path = work / self.results
         lines = path.read_text().splitlines() if self.results and path.exists() else []
-        if path.suffix == ".txt":  # of scripts/trials/fuzz: target, executions, executions in all, findings in all
+        if path.suffix == ".txt":  # of scripts/trials/fuzz: target, executions, executions in total, findings in total
             return tuple(int(word) for word in lines[-1].split()[2:4]) if lines else (0, 0)
         rows = [json.loads(line) for line in lines]
         return sum(weight(row) for row in rows), sum(is_wrong(row) for row in rows)
 
 
 def weight(row: dict) -> int:
-    """The number of trials that a line of results counts for: none if it does not say how it ended."""
+    """The number of trials that a line of results counts for: 0 if it does not say how it ended."""
     return row.get("count", 1) if "wrong" in row else 0
 
 

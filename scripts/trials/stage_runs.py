@@ -1,12 +1,12 @@
-"""The common parts of the trials of runs in two stages: settings of detection, and the moments around the switch."""
+"""Common parts of the trials of runs in two stages: detection settings, and the moments around the switch."""
 import json
 import pathlib
 import re
 
 from broken_runs import events, left_over, logged_step, step_folder
 
-# Signs that a checkpoint was read before it was whole.
-TORN = re.compile(r"torn|does not verify|is skipped|is written anew|no checkpoint in .* verifies|"
+# Signs that a checkpoint was read before it was complete.
+TORN = re.compile(r"torn|does not verify|is skipped|is written anew|no checkpoint in .* passes verification|"
                   r"manifest\.json does not exist")
 
 # Every part of the large model, each as small as possible.
@@ -54,13 +54,13 @@ def moments_of_switch(run_dir: pathlib.Path, last: int) -> dict:
 
 
 def where(run_dir: pathlib.Path) -> str:
-    """The position of a run, in words."""
+    """A run's position, as text."""
     writing = [path.name[10:18] for path in (run_dir / "checkpoints").glob(".tmp-step-*")]
     words = f"step {logged_step(run_dir)}" + (", refreshed" if refreshes(run_dir) else "")
     return words + (f", writing {int(writing[0])}" if writing else "")
 
 
 def signs_of_tearing(run_dir: pathlib.Path, log: pathlib.Path) -> list[str]:
-    """Words about torn checkpoints, and files that a finished run does not need."""
+    """Messages about torn checkpoints, and files that should not remain after a run."""
     said, left = sorted(set(TORN.findall(log.read_text()))), left_over(run_dir)
-    return ([f"it speaks of what is torn: {said}"] if said else []) + ([f"left over: {left}"] if left else [])
+    return ([f"it reports torn checkpoints: {said}"] if said else []) + ([f"left over: {left}"] if left else [])

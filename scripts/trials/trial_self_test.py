@@ -11,10 +11,10 @@ import driver
 
 
 class Plain(driver.Trial):
-    """Run number `bad` of it is wrong."""
+    """Its run number `bad` fails."""
     COUNT = 3
-    OPTIONS = {"--bad": (-1, "the run that is wrong"), "--twice": (False, "each run counts for two: 100 %"),
-               "--crash": (False, "no run comes to its end")}
+    OPTIONS = {"--bad": (-1, "the run that fails"), "--twice": (False, "each run counts for two: 100 %"),
+               "--crash": (False, "no run finishes")}
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         if self.given.crash:
@@ -80,15 +80,15 @@ def try_the_loop(drive) -> None:
     assert drive(Plain)[2] == rows and drive(Plain, "--count", "2")[2] == rows
     code, said, more = drive(Plain, "--count", "5", "--bad", "4")
     assert more[:3] == rows and [row["number"] for row in more] == [0, 1, 2, 3, 4], more
-    # A failure counts and is named, in later calls, too.
+    # A failure counts and is named, in later calls too.
     assert code == 1 and "1 of 5 failed" in said and "wrong: run 4 (seed " in said and "it broke" in said, said
     assert drive(Plain, "--count", "5")[0] == 1
-    # Another call draws new seeds; the same seed draws the same.
+    # Another call draws new seeds; the same seed gives the same draws.
     seeds = {row["seed"] for row in more}
     assert len(seeds) > 1, seeds
     first, again = (drive(Plain, "--results", name, "--seed", "7") for name in ("one.jsonl", "two.jsonl"))
     assert len(drawn(first[1])) == 3 and drawn(first[1]) == drawn(again[1]), (first, again)
-    # A run that does not finish is wrong, and the others still run.
+    # A run that does not finish counts as failed, and the others still run.
     code, said, _ = drive(Plain, "--results", "crash.jsonl", "--crash")
     assert code == 1 and "3 of 3 failed" in said and "SystemExit: lockstep ended with 70" in said, said
     # A row may count for several runs.
@@ -105,10 +105,10 @@ def try_what_cannot_be_run(drive) -> None:
     assert code == 77 and "skipped: it needs a second sun" in said and not rows, said
     code, said, rows = drive(Several, "--only", "elsewhere")
     assert code == 77 and "skipped: elsewhere: it needs a moon" in said and not rows, said
-    # The others run in turns.
+    # The others take turns.
     code, said, rows = drive(Several)
     assert code == 0 and [row["kind"] for row in rows] == ["here", "there", "here", "there"] and not rows[0]["small"], rows
-    # A fault of all rows together fails, too.
+    # A fault of all rows together also fails.
     code, said, rows = drive(Several, "--count", "3", "--only", "t*", "--small")
     assert code == 0 and len(rows) == 5 and rows[-1]["small"], said
     code, said, rows = drive(Several)

@@ -83,7 +83,7 @@ bool set_up_again(const std::string& core) {
 }
 
 /// Returns the core type that the system's OpenBLAS chooses; empty if there is none. Asks in a child process, because a
-/// launcher lives as long as its ranks and should not keep 36 MB of kernels in memory. The C library lets a child load
+/// launcher runs as long as its ranks and should not keep 36 MB of kernels in memory. The C library lets a child load
 /// libraries after a fork.
 std::string ask_in_a_child() {
   std::array<int, 2> ends{};
@@ -96,7 +96,7 @@ std::string ask_in_a_child() {
     ::_exit(0);
   }
   ::close(ends[1]);
-  // If memory is short, OpenBLAS retries for ever.
+  // If memory is short, OpenBLAS retries forever.
   constexpr int kPatienceMs = 2000;
   pollfd answer{ends[0], POLLIN, 0};
   const bool answered = child > 0 && ::poll(&answer, 1, kPatienceMs) > 0;
@@ -134,10 +134,10 @@ std::string Library::text() const {
   if (core.empty()) return version;
   std::string text = fmt::format("{}, {} kernels", version, core);
   if (by_user) return text + fmt::format(" ({} was set)", kVariable);
-  if (!detected.empty()) return text + fmt::format(" (it took this processor for a {})", detected);
+  if (!detected.empty()) return text + fmt::format(" (it detected this processor as a {})", detected);
   const std::string better = better_core(core, cpu_features());
   return better.empty() ? text
-                        : text + fmt::format("; {}={} is faster here: set it before the start", kVariable, better);
+                        : text + fmt::format("; {}={} is faster here: set it before starting", kVariable, better);
 }
 
 std::optional<Library> loaded() {

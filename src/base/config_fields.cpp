@@ -138,7 +138,7 @@ bool is_whole_number(const std::string& text) {
   return digits <= 1 && text.find_first_not_of("0123456789", digits) == std::string::npos;
 }
 
-/// Makes the error for a value that its field does not take.
+/// Creates the error for a value that its field does not accept.
 UsageError no_value(const ConfigFields::Field& field, const ConfigValue& value) {
   const bool may_be_auto = std::holds_alternative<AutoInt*>(field.target);
   const bool is_integer = may_be_auto || std::holds_alternative<std::int64_t*>(field.target);
@@ -156,7 +156,7 @@ UsageError no_value(const ConfigFields::Field& field, const ConfigValue& value) 
 void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
   if (field.choices.empty()) return;
   if (std::find(field.choices.begin(), field.choices.end(), value.yaml) != field.choices.end()) return;
-  throw UsageError(fmt::format("{}: {} is '{}'; valid are {}{}", value.origin, field.key, value.yaml,
+  throw UsageError(fmt::format("{}: {} is '{}'; valid values are {}{}", value.origin, field.key, value.yaml,
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
 }
 
@@ -203,7 +203,7 @@ YAML::Node node_of(const ConfigFields::Target& target) {
 std::int64_t AutoInt::value() const {
   if (number_) return *number_;
   throw UsageError("a setting is auto, and its value is not known yet",
-                   "the Trainer finds it; without a Trainer, give a number");
+                   "the Trainer determines it; without a Trainer, give a number");
 }
 
 ConfigFields::Field& ConfigFields::add(std::string key, Target target, std::string help,

@@ -36,7 +36,7 @@ std::string ConfigRange::text() const {
   std::string words;
   if (has_least) words = above ? "above " + text_of(least) : text_of(least) + " or more";
   if (has_least && has_most) words += ", ";
-  if (has_most) words += below ? "below " + text_of(most) : text_of(most) + " at most";
+  if (has_most) words += below ? "below " + text_of(most) : "at most " + text_of(most);
   return words;
 }
 

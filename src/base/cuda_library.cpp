@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS lists the library folders of an
-// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths begin at the folder of this code's
-// file.
+// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths start from the folder of this
+// code's file.
 #include "lockstep/base/cuda_library.h"
 
 #include <dlfcn.h>
@@ -89,7 +89,7 @@ Obstacle no_parts() {
 
 Obstacle no_fit(const std::string& file, const std::string& why) {
   return {Lack::kFit, fmt::format("{} cannot be loaded: {}", file, why),
-          "install the library that it names (pip install torch brings it), or install Lockstep again"};
+          "install the library that it names (pip install torch brings it), or reinstall Lockstep"};
 }
 
 /// Returns an obstacle in libtorch or the driver, outside Lockstep's own library.

@@ -13,14 +13,14 @@
 namespace lockstep::env {
 namespace {
 
-constexpr double kMostSeconds = 1e9;  // 31 years, which fits into every clock
+constexpr double kMostSeconds = 1e9;  // 31 years, which fits in every clock
 
 std::optional<double> positive_seconds(const char* name) {
   const auto text = get(name);
   if (!text) return std::nullopt;
   const auto seconds = text::parse_number(*text);
   if (!seconds || !(*seconds > 0 && *seconds <= kMostSeconds)) {
-    throw UsageError(fmt::format("{} is '{}', not a positive number of seconds, 1,000,000,000 at most", name, *text));
+    throw UsageError(fmt::format("{} is '{}', not a positive number of seconds up to 1,000,000,000", name, *text));
   }
   return seconds;
 }

@@ -85,7 +85,7 @@ void end_by_invariant(const char* condition, const char* file, int line, const s
                     "command that led to it",
                     condition, file, line, state));
   } catch (const std::exception&) {
-    // There is no memory for the text.
+    // There is no memory left for the text.
   }
   ::_exit(static_cast<int>(ExitCode::kInternal));
 }
@@ -128,13 +128,13 @@ int report_current() {
   } catch (const Error& error) {
     return report_error(error);
   } catch (const std::bad_alloc&) {
-    return report_error(shortage_error("go on: out of memory", ENOMEM));
+    return report_error(shortage_error("continue: out of memory", ENOMEM));
   } catch (const std::system_error& error) {
     // EAGAIN of this category means that a library or the program could not start a thread.
     const int number = error.code().value();
     const bool is_ours = error.code().category() == std::generic_category();
     if (!is_shortage(number) || (number == EAGAIN && !is_ours)) return report_unknown(error);
-    return report_error(shortage_error(number == EAGAIN ? "start a thread" : "go on", number));
+    return report_error(shortage_error(number == EAGAIN ? "start a thread" : "continue", number));
   } catch (const std::exception& error) {
     return report_unknown(error);
   } catch (...) {
@@ -149,7 +149,7 @@ int base::report_current_exception() noexcept {
     return report_current();
   } catch (...) {  // no memory even for the text
     constexpr std::string_view kWords =
-        "error: out of memory\n  next  raise the limit of memory (ulimit -v), or use less\n";
+        "error: out of memory\n  next  raise the memory limit (ulimit -v), or use less\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
     return static_cast<int>(ExitCode::kResource);
   }

@@ -89,7 +89,7 @@ class PosixFile final : public WritableFile {
   void append(const void* data, std::size_t size) override {
     const auto* bytes = static_cast<const char*>(data);
     while (size > 0) {
-      // write(2) refuses more than INT_MAX bytes at once.
+      // write(2) rejects more than INT_MAX bytes at once.
       const ssize_t written = ::write(fd_.get(), bytes, std::min<std::size_t>(size, 1U << 30U));
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) fail("write", path_, errno);
@@ -108,7 +108,7 @@ class PosixFile final : public WritableFile {
 };
 
 [[noreturn]] void fail_short(const fs::path& path, std::uint64_t end) {
-  throw DataError(fmt::format("{} ends before byte {}: it became shorter while it was read", path.string(), end));
+  throw DataError(fmt::format("{} ends before byte {}: it became shorter while it was being read", path.string(), end));
 }
 
 class PosixReadableFile final : public ReadableFile {
@@ -212,7 +212,7 @@ class PosixFileSystem final : public FileSystem {
   void make_folder(const fs::path& folder) override {
     std::error_code code;
     fs::create_directories(folder, code);
-    check(code, "make folder", folder);
+    check(code, "create folder", folder);
   }
 
   void rename(const fs::path& from, const fs::path& to) override {
@@ -237,7 +237,7 @@ class PosixFileSystem final : public FileSystem {
     const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) fail("open", folder, errno);
     if (::fsync(fd.get()) == 0) return;
-    // Some network and FUSE file systems make names durable by themselves, or not at all: the failure is harmless.
+    // Some network and FUSE file systems make names durable on their own, or not at all: the failure is harmless.
     if (errno != EINVAL && errno != ENOTSUP && errno != ENOSYS) fail<SyncError>("fsync", folder, errno);
     static std::atomic_flag said;
     if (said.test_and_set()) return;
@@ -256,10 +256,11 @@ UniqueFd try_open_regular_file(const fs::path& path, int flags, unsigned mode) {
   if (!fd.valid()) {
     const int code = errno;
     const bool there = ::stat(path.c_str(), &status) == 0;
-    // A pipe without a reader, a socket and a folder fail by themselves, but the system's message lacks the kind.
+    // A pipe without a reader, a socket and a folder already fail, but the system's message does not name the kind.
     if (there && (code == ENXIO || code == EISDIR || code == ENODEV)) require_regular(path, status.st_mode);
     errno = code;
-    // Another process has a lease on the file. The kernel asks for it, and a second open waits until it is returned.
+    // Another process holds a lease on the file. The kernel asks for it back, and a second open waits until it is
+    // released.
     if (!there || code != EWOULDBLOCK || !S_ISREG(status.st_mode)) return fd;
     fd.reset(::open(path.c_str(), wanted, mode));
     if (!fd.valid()) return fd;
@@ -354,7 +355,7 @@ fs::path make_new_folder(const fs::path& path) {
   if (path.has_parent_path()) FileSystem::system().make_folder(path.parent_path());
   fs::path tried = path;
   for (int number = 2; ::mkdir(tried.c_str(), 0777) != 0; ++number) {
-    if (errno != EEXIST) check({errno, std::generic_category()}, "make folder", tried);
+    if (errno != EEXIST) check({errno, std::generic_category()}, "create folder", tried);
     tried = path.string() + fmt::format("-{}", number);
   }
   return tried;

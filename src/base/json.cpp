@@ -28,7 +28,7 @@ std::string too_many(const JsonLimits& limits) {
 }
 
 /// Counts the structure outside of strings, in one pass and without allocating. If the bytes are not JSON it may count
-/// wrongly, but only after the place where the parser stops.
+/// wrongly, but only after the point where the parser stops.
 class Counter {
  public:
   Counter(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
@@ -103,7 +103,7 @@ class CborCounter final : public nlohmann::json_sax<json> {
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
   bool parse_error(std::size_t /*byte*/, const std::string& /*token*/, const json::exception& /*error*/) override {
-    return stop("no CBOR");
+    return stop("not CBOR");
   }
 
  private:

@@ -43,14 +43,14 @@ bool is_coloured() {
   return yes;
 }
 
-// Returns the level's name for a line. Errors are red and warnings yellow, so that they are seen during a run.
+// Returns the level's name for a line. Errors are red and warnings yellow, so that they are noticed during a run.
 std::string name_of(Level level) {
   std::string name = std::string(kLevelNames[static_cast<std::size_t>(level)]) + ":";
   if (level > Level::kWarn || !is_coloured()) return name;
   return fmt::format("\033[{}m{}\033[0m", level == Level::kError ? "1;31" : "33", name);
 }
 
-// Returns the process's logger. Lines arrive finished, so the pattern is the bare message.
+// Returns the process's logger. Lines arrive complete, so the pattern is the bare message.
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());

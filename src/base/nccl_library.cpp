@@ -62,7 +62,7 @@ Library library_of(void* handle, const std::string& asked) {
     library.version = version_text(code);
   }
   if (code < kOldestVersion && !library.version.empty()) {
-    library.problem = fmt::format("{} is NCCL {}, and Lockstep needs {} or later", library.path, library.version,
+    library.problem = fmt::format("{} is NCCL {}, but Lockstep needs {} or later", library.path, library.version,
                                   version_text(kOldestVersion));
   } else if (!missing.empty()) {
     library.problem = fmt::format("{} has no function {}", library.path, missing);
@@ -73,7 +73,7 @@ Library library_of(void* handle, const std::string& asked) {
 }
 
 /// If the user names a library other than the loaded one, it must find its own functions before those of the loaded
-/// one. The address sanitizer refuses RTLD_DEEPBIND.
+/// one. The address sanitizer does not allow RTLD_DEEPBIND.
 int flags_of(const Search& search) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's present place (section, rank, step) for reports. Signal handlers read it, too.
+// The program's current place (section, rank, step) for reports. Signal handlers also read it.
 #pragma once
 
 #include <array>

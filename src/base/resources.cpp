@@ -51,10 +51,10 @@ constexpr const char* kRaiseFiles =
 std::string memory_limit(const ResourceLimits& limits) {
   if (!limits.address_space) return "the system has no more memory";
   const std::string taken = limits.mapped ? fmt::format(", {} of it in use", text::bytes(*limits.mapped)) : "";
-  return fmt::format("{} of address space are allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
+  return fmt::format("{} of address space is allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
 
-// Returns true if memory is too short for a thread's stack. The errno is then the same as at the limit of threads.
+// Returns true if there is too little memory for a thread's stack. The errno is then the same as at the thread limit.
 bool is_memory_short(const ResourceLimits& limits) {
   if (!limits.address_space || !limits.mapped) return false;
   constexpr std::uint64_t kUsualStack = 8U << 20U;
@@ -93,7 +93,8 @@ LimitWords words_of_limit(int error, const ResourceLimits& limits) {
     return {limits.files ? fmt::format("{} open files are allowed here (ulimit -Hn)", number(*limits.files)) : "",
             kRaiseFiles};
   }
-  if (error == ENFILE) return {"the whole system has no more open files (fs.file-max)", "raise fs.file-max by sysctl"};
+  if (error == ENFILE)
+    return {"the whole system has no more open files (fs.file-max)", "raise fs.file-max with sysctl"};
   if (error == EAGAIN && !is_memory_short(limits)) return {task_limit(limits), kRaiseTasks};
   return {memory_limit(limits), kRaiseMemory};
 }

@@ -98,7 +98,7 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
     if (number == SIGSEGV || number == SIGBUS) {
       signal_text.add(": address 0x").add_number(reinterpret_cast<std::uint64_t>(info->si_addr), 16);
     }
-    signal_text.add("\n  backtrace (names as the linker has them: c++filt reads them)");
+    signal_text.add("\n  backtrace (mangled names: c++filt decodes them)");
     // The report is written in two parts, because the walk over a broken stack may itself fail.
     write_text(STDERR_FILENO, "error: SIG");
     write_all(STDERR_FILENO, signal_text.c_str(), signal_text.size());

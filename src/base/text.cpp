@@ -121,7 +121,7 @@ Result<double> parse_duration(std::string_view text) {
     }
     seconds += amount.number * unit_seconds(amount.unit);
   }
-  if (text.empty()) return Failure{"an empty text is not a time: write it as 90s, 45m, 1h30m, 2d or 1:30:00"};
+  if (text.empty()) return Failure{"an empty string is not a time: write it as 90s, 45m, 1h30m, 2d or 1:30:00"};
   return seconds;
 }
 

@@ -30,7 +30,7 @@ constexpr const char* kKeyIsText = "write the key as plain text";
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
-  std::uint64_t bytes = 0;  ///< bytes of its texts, each with the keys above it
+  std::uint64_t bytes = 0;  ///< bytes of its strings, each with the keys above it
   int height = 1;
 };
 
@@ -161,7 +161,7 @@ void YamlMeter::add(const YamlExtent& value) {
 
 void measure_yaml(const std::string& text) {
   if (text.size() > base::kYamlMostBytes) {
-    refuse_yaml({}, fmt::format("{} are too many for settings; the limit is {}", text::bytes(text.size()),
+    refuse_yaml({}, fmt::format("{} is too much for settings; the limit is {}", text::bytes(text.size()),
                                 text::bytes(base::kYamlMostBytes)));
   }
   std::istringstream stream(text);

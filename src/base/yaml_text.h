@@ -17,8 +17,8 @@ inline constexpr std::uint64_t kYamlMostValues = 100'000;            ///< with e
 inline constexpr std::uint64_t kYamlMostExpandedBytes = 64U << 20U;  ///< each value with all its parent keys
 
 /// Returns the text's only document; null if it has none. Checks the text before it builds a tree: the limits hold, no
-/// value contains itself, no key occurs twice in a map, and every key is a text. Throws: YAML::Exception with place and
-/// reason.
+/// value contains itself, no key occurs twice in a map, and every key is a string. Throws: YAML::Exception with place
+/// and reason.
 [[nodiscard]] YAML::Node load_yaml(std::string_view text);
 
 /// Returns a node's value as std::int64_t or double, as yaml-cpp does, but in the classic locale: in a locale with a

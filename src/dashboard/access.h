@@ -10,14 +10,14 @@ namespace lockstep::dashboard {
 /// Returns 32 random bytes as hexadecimal digits.
 [[nodiscard]] std::string new_token();
 
-/// Compares two texts in a time that does not depend on the position of a difference.
+/// Compares two strings in a time that does not depend on the position of a difference.
 [[nodiscard]] bool is_equal(std::string_view a, std::string_view b) noexcept;
 
 /// Returns true if a Host header names an address, localhost, or `own_host`. A foreign page whose name resolves to this
 /// machine (DNS rebinding) sends its own name.
 [[nodiscard]] bool is_allowed_host(std::string_view header, std::string_view own_host);
 
-/// Returns true if an Origin header names this page; browsers leave the header out of most GET requests.
+/// Returns true if an Origin header names this page; browsers omit the header in most GET requests.
 [[nodiscard]] bool is_own_origin(std::string_view origin, std::string_view host);
 
 }  // namespace lockstep::dashboard

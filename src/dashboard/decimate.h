@@ -15,10 +15,10 @@ namespace lockstep::dashboard {
 struct CurveWindow {
   std::int64_t low = std::numeric_limits<std::int64_t>::min();   ///< the first step
   std::int64_t high = std::numeric_limits<std::int64_t>::max();  ///< the last step
-  std::size_t points = 2000;                                     ///< the most points to keep, at least 4
+  std::size_t points = 2000;                                     ///< maximum number of points to keep, at least 4
 };
 
-/// Returns the points of `curve` in the window and one on each side of it. If these are more than `points`, it divides
+/// Returns the points of `curve` in the window and one on each side of it. If there are more than `points`, it divides
 /// the steps into points / 2 pieces and returns the smallest and the largest point of each, by step.
 [[nodiscard]] view::Curve decimated(const view::Curve& curve, const CurveWindow& window);
 

@@ -23,7 +23,7 @@ void LineReader::hand_out(const Use& line) {
     line(std::string_view(rest_).substr(begin, end - begin));
   }
   rest_.erase(0, begin);
-  if (rest_.size() > kLongestLine) rest_ = " ";  // so long a line is not a JSON object
+  if (rest_.size() > kLongestLine) rest_ = " ";  // a line this long is not a JSON object
 }
 
 LineReader::Progress LineReader::read(std::uint64_t most, const std::function<void()>& restart, const Use& line) {

@@ -115,7 +115,7 @@ Response log_part(RunFolder& run, const Request& request) {
 
 Response picture(RunFolder& run, const Request& request) {
   auto content = run.picture(request.value("name"));
-  if (!content) return refuse(404, "there is no such picture");
+  if (!content) return refuse(404, "there is no such image");
   return {.type = type_of(request.value("name")), .body = std::move(*content)};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's answer to each request.
+// The server's response to each request.
 #pragma once
 
 #include <atomic>

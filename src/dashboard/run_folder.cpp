@@ -58,7 +58,8 @@ bool is_picture(const fs::path& path) {
   return std::find(kEnds.begin(), kEnds.end(), end) != kEnds.end();
 }
 
-/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, not JSON, or found by a link.
+/// Returns the JSON of a file below `folder`; null if it is missing, larger than 16 MB, not JSON, or reached through a
+/// link.
 Json read_json(const fs::path& folder, const fs::path& file) {
   const auto text = read_below(folder, file, kMostBytes);
   return text ? json_or_null(*text) : Json();
@@ -129,7 +130,7 @@ Json list_settings(const fs::path& run) {
   return out;
 }
 
-/// Returns the pictures in the run folder and its subfolders by relative name, newest first, at most 60.
+/// Returns the images in the run folder and its subfolders by relative name, newest first, at most 60.
 std::vector<std::string> list_pictures(const fs::path& run) {
   std::vector<std::pair<fs::file_time_type, std::string>> found;
   const auto add = [&](const fs::directory_entry& entry) {

@@ -30,10 +30,10 @@ class RunFolder {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
 
-  /// Returns the values that change all the time: ranks and position in the log. Calls within 100 ms share a result.
+  /// Returns the values that change constantly: ranks and position in the log. Calls within 100 ms share a result.
   [[nodiscard]] nlohmann::json live();
   /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, the time
-  /// of the network's export, digests, and the last step that the guard has proved.
+  /// of the network's export, digests, and the last step that the guard has verified.
   [[nodiscard]] nlohmann::json state();
   /// Returns compare_chains() of this run and `other`; null if either has no digests.
   [[nodiscard]] nlohmann::json compare(RunFolder& other);
@@ -41,7 +41,7 @@ class RunFolder {
   [[nodiscard]] nlohmann::json timeline(double seconds);
   /// Returns {"text", "next", "size"}.
   [[nodiscard]] nlohmann::json log_part(const LogPart& part) const;
-  /// Returns the content of a picture that state() names; none: there is no such picture.
+  /// Returns the content of an image that state() names; none: there is no such image.
   [[nodiscard]] std::optional<std::string> picture(const std::string& name) const;
   /// Returns the folder's model.onnx; none: it is missing or larger than 1 GiB.
   [[nodiscard]] std::optional<std::string> network() const;

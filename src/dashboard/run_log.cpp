@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMostAtOnce = 8 << 20;
 constexpr std::size_t kMostEvents = 400;
 
-// Not all figures of an epoch's line are a curve.
+// Not every value in an epoch's line is a curve.
 bool is_curve(const std::string& name) { return name != "seconds"; }
 
 /// The parts of a detector's loss, "losses.NAME", come last, because there are dozens of them.

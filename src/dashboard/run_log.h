@@ -34,9 +34,9 @@ class RunLog {
   /// Returns {"step", "metrics"} of the last epoch that was evaluated, with [name, value] of each metric, the task's
   /// main one first; null: no evaluation. A value that is not finite is null.
   [[nodiscard]] const nlohmann::json& evaluation() const noexcept { return evaluation_; }
-  /// Returns the last step that the guard has proved; null: the guard is off or not available.
+  /// Returns the last step that the guard has verified; null: the guard is off or not available.
   [[nodiscard]] const nlohmann::json& proved() const noexcept { return proved_; }
-  /// Returns the last report on the time of the parts of steps; null: there is no report.
+  /// Returns the last report on the time that the parts of a step take; null: there is no report.
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
  private:

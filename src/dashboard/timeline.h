@@ -22,8 +22,8 @@ struct TimeSpan {
   bool is_open = false;
 };
 
-/// Returns the spans that end after `from_ns`, by their end. A span that began before the ring's oldest event is left
-/// out.
+/// Returns the spans that end after `from_ns`, by their end. A span that began before the ring's oldest event is
+/// omitted.
 [[nodiscard]] std::vector<TimeSpan> spans_of(const flight::Snapshot& ring, std::int64_t from_ns, std::int64_t now_ns);
 
 }  // namespace lockstep::dashboard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one batch: each sample is written directly into its row if the data set can do that; otherwise it is copied or
+// Builds one batch: each sample is written directly into its row if the data set can do that; otherwise it is copied or
 // collated.
 #include "data/batch.h"
 
@@ -60,9 +60,9 @@ class Rows {
     const at::Tensor own_row = all_.defined() ? all_.select(0, i) : all_;
     if (value.defined() && own_row.defined() && value.sizes() == own_row.sizes() && value.dtype() == own_row.dtype())
       return;
-    throw DataError(fmt::format("samples of one batch do not stack: {} is {} in the first and {} in sample {} of it",
+    throw DataError(fmt::format("samples of a batch cannot be stacked: {} is {} in the first and {} in sample {} of it",
                                 name_, words(own_row), words(value), i),
-                    "give the loader a collate function, or make the data set give samples of one shape and dtype");
+                    "give the loader a collate function, or let the data set return samples of one shape and dtype");
   }
 
   const char* name_;
@@ -73,7 +73,7 @@ class Rows {
   std::int64_t row_bytes_ = 0;
 };
 
-/// Makes the samples of one task, one after another.
+/// Creates the samples of one task, one after another.
 class Maker {
  public:
   Maker(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled, Progress& progress)
@@ -110,7 +110,7 @@ class Maker {
     return true;
   }
 
-  /// Fills a batch of bad samples with other samples of the set. The choice does not depend on the worker.
+  /// Fills a batch of only bad samples with other samples of the set. The choice does not depend on the worker.
   template <class Load>
   bool load_others(const Load& load) {
     constexpr int kTries = 100;
@@ -125,10 +125,10 @@ class Maker {
       load_or_skip(index, load);
     }
     if (!made_.batch.indices.empty()) return true;
-    throw DataError(fmt::format("all {} samples of batch {} are bad, and so are the others of the set that were tried; "
-                                "the first: {}",
+    throw DataError(fmt::format("all {} samples of batch {} are bad, and so are the other samples of the set that were "
+                                "tried; the first: {}",
                                 task_.indices.size(), task_.step, made_.skipped.front().what),
-                    "look at the list of bad samples, or take them out of the set");
+                    "check the list of bad samples, or remove them from the set");
   }
 
   template <class Load>

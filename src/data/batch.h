@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one batch from samples, in the calling thread, without knowledge of workers and order.
+// Builds one batch from samples, in the calling thread, without knowledge of workers and order.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-/// Everything that a batch is made from, except its indices.
+/// Everything that a batch is built from, except its indices.
 struct BatchSource {
   std::shared_ptr<Dataset> dataset;    ///< null for a stream
   FixedShapeDataset* fixed = nullptr;  ///< the same set, if it writes samples in place and no collate function is set
@@ -29,9 +29,9 @@ struct BatchSource {
   [[nodiscard]] std::string describe(std::int64_t index) const;
 };
 
-/// The current work of a worker, for threads that wait for it.
+/// The current work of a worker, for threads waiting for it.
 struct Progress {
-  std::atomic<std::int64_t> step{-1};     ///< the batch being made
+  std::atomic<std::int64_t> step{-1};     ///< the batch being built
   std::atomic<std::int64_t> index{-1};    ///< the sample being loaded
   std::atomic<std::int64_t> since_ns{0};  ///< start of the sample, in the steady clock's time
 };
@@ -41,8 +41,8 @@ struct MadeBatch {
   std::vector<BadSample> skipped;
 };
 
-/// Returns none if `cancelled` became true before the batch was done.
-/// Throws: the errors of the data set; DataError if samples do not stack, or if all are bad and not replaced.
+/// Returns none if `cancelled` became true before the batch was complete.
+/// Throws: the errors of the data set; DataError if samples cannot be stacked, or if all are bad and not replaced.
 [[nodiscard]] std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
                                                   const std::atomic<bool>& cancelled, Progress& progress);
 

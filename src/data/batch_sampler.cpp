@@ -56,7 +56,8 @@ LengthBatches::LengthBatches(const std::vector<std::int64_t>& lengths, LengthBat
   check_batch_size(options_.batch_size);
   const auto& boundaries = options_.boundaries;
   if (!std::ranges::is_sorted(boundaries, std::ranges::less_equal())) {
-    throw UsageError(fmt::format("the boundaries of length buckets have to ascend: {}", fmt::join(boundaries, ", ")));
+    throw UsageError(
+        fmt::format("the boundaries of length buckets must be ascending: {}", fmt::join(boundaries, ", ")));
   }
   buckets_.resize(boundaries.size() + 1);
   for (std::size_t i = 0; i < lengths.size(); ++i) {

@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// The largest side of a picture; a larger picture is rejected before memory is allocated.
+/// The largest side of an image; a larger image is rejected before memory is allocated.
 inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
 /// Returns the size that a file's header states, or a Failure if a side or the whole is too large (max_pixels()) or out
@@ -31,15 +31,15 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
 
-/// Oddities of a picture whose pixels are whole. kTurned is logged but not counted.
+/// Oddities of an image whose pixels are intact. kTurned is logged but not counted.
 enum class Oddity { kWarning, kTransparency, kTurned };
 
-/// Stores an oddity of the picture that this thread decodes.
+/// Stores an oddity of the image that this thread decodes.
 void set_oddity(Oddity kind, std::string words);
 /// Does the same for a JPEG that is rotated upright; any other oddity takes precedence.
 void set_turned(std::string_view bytes);
 void forget_oddity() noexcept;
-/// Counts the last picture that this thread decoded if it is odd, and logs the first picture of each kind by name.
+/// Counts the last image that this thread decoded if it is odd, and logs the first image of each kind by name.
 void note_oddity(const std::string& name);
 
 /// Decodes 8-bit PNGs without interlacing, palette or transparent colour, faster than decode_png(). Returns none for
@@ -52,8 +52,8 @@ struct ImagePart {
   Box where;
 };
 
-/// Decodes only `region`, which is inside the picture, shrunk by the largest power of two, up to 8, that leaves at
-/// least `wanted` pixels in each direction. Unshrunk pixels equal the whole picture's. Faults below it are not found.
+/// Decodes only `region`, which is inside the image, shrunk by the largest power of two, up to 8, that leaves at least
+/// `wanted` pixels in each direction. Unshrunk pixels equal the whole image's. Errors below it are not detected.
 [[nodiscard]] Result<ImagePart> decode_jpeg_region(std::string_view bytes, ColorMode mode, const Region& region,
                                                    ImageSize wanted);
 

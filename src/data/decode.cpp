@@ -50,7 +50,7 @@ void forget_oddity() noexcept { odd_picture().is_odd = false; }
 void set_turned(std::string_view bytes) {
   if (odd_picture().is_odd) return;
   set_oddity(Oddity::kTurned,
-             fmt::format("it is turned upright, as its EXIF orientation ({}) says", exif_orientation(bytes)));
+             fmt::format("it is rotated upright, as its EXIF orientation ({}) says", exif_orientation(bytes)));
 }
 
 void note_oddity(const std::string& name) {
@@ -64,7 +64,7 @@ void note_oddity(const std::string& name) {
 
 Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes) {
   if (width > kMaxSide || height > kMaxSide) {
-    return Failure{fmt::format("{} x {} pixels, more than {} a side", width, height, kMaxSide)};
+    return Failure{fmt::format("{} x {} pixels, more than {} per side", width, height, kMaxSide)};
   }
   const std::int64_t most = max_pixels();
   if (width * height > most) {
@@ -73,7 +73,7 @@ Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::siz
   const auto bytes = static_cast<std::int64_t>(file_bytes);
   if (width * height > most / kShareOfEmpty && width * height / kPixelsAByte > bytes) {
     return Failure{
-        fmt::format("{} x {} pixels from {} bytes are out of proportion: of such a file at most {}, a quarter of "
+        fmt::format("{} x {} pixels from {} bytes are out of proportion: such a file may have at most {}, a quarter of "
                     "data.max_pixels",
                     width, height, bytes, most / kShareOfEmpty)};
   }
@@ -126,7 +126,7 @@ Image read_image(const std::filesystem::path& path, ColorMode mode) {
   Result<Image> image = decode_image(bytes, mode);
   if (!image) {
     throw DataError(fmt::format("cannot read image {}: {} ({} bytes)", path.string(), image.error(), bytes.size()),
-                    "replace the file or take it out of the folder");
+                    "replace the file or remove it from the folder");
   }
   data::note_oddity(path.string());
   return std::move(image).value();

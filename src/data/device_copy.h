@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's copies of batches to a device, on their own stream. The training stream continues to compute, and waits
-// for a copy only when it uses the batch. Uses libtorch's device-neutral streams, so it needs no CUDA header.
+// A worker's copies of batches to a device, on their own stream. The training stream keeps computing, and waits for a
+// copy only when it uses the batch. Uses libtorch's device-neutral streams, so it needs no CUDA header.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,7 +17,7 @@ namespace lockstep::data {
 class DeviceCopy {
  public:
   explicit DeviceCopy(c10::Device device);
-  /// Starts to copy the batch's tensors, and replaces them by the copies. Returns: the event that marks the end.
+  /// Starts to copy the batch's tensors, and replaces them with the copies. Returns: the event that marks the end.
   std::optional<c10::Event> start(Batch& batch);
 
  private:

@@ -22,7 +22,7 @@ std::vector<std::int64_t> whole_order(std::int64_t set_size, const DataLoaderOpt
 void check_indices(const std::vector<std::int64_t>& indices, std::int64_t set_size) {
   for (const std::int64_t index : indices) {
     if (index >= 0 && index < set_size) continue;
-    throw UsageError(fmt::format("the sampler gave index {} of a set with {} samples", index, set_size));
+    throw UsageError(fmt::format("the sampler returned index {} of a set with {} samples", index, set_size));
   }
 }
 
@@ -49,11 +49,11 @@ void check_ranges(const DataLoaderOptions& options) {
 
 void check_sampler(const DataLoaderOptions& options) {
   if (options.sampler && options.shuffle) {
-    throw UsageError("data loader: shuffle and a sampler exclude each other", "RandomSampler shuffles");
+    throw UsageError("data loader: shuffle and a sampler are mutually exclusive", "RandomSampler shuffles");
   }
   if (options.batch_sampler && (options.sampler || options.shuffle || options.drop_last)) {
     throw UsageError("data loader: a batch sampler excludes shuffle, sampler and drop_last",
-                     "they are the batch sampler's own");
+                     "the batch sampler decides them");
   }
 }
 
@@ -72,7 +72,7 @@ EpochPlan::EpochPlan(std::vector<std::int64_t> indices, std::int64_t batch_size,
 
 EpochPlan::EpochPlan(const std::vector<std::vector<std::int64_t>>& batches) {
   for (const auto& batch : batches) {
-    if (batch.empty()) throw UsageError("the batch sampler gave an empty batch");
+    if (batch.empty()) throw UsageError("the batch sampler returned an empty batch");
     indices_.insert(indices_.end(), batch.begin(), batch.end());
     starts_.push_back(std::ssize(indices_));
   }

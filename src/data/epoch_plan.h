@@ -15,7 +15,7 @@ namespace lockstep::data {
 class EpochPlan {
  public:
   EpochPlan() = default;
-  /// Divides the indices into batches of `batch_size`. The last batch may be smaller, or is left out if `drop_last`.
+  /// Divides the indices into batches of `batch_size`. The last batch may be smaller, or is dropped if `drop_last`.
   EpochPlan(std::vector<std::int64_t> indices, std::int64_t batch_size, bool drop_last);
   explicit EpochPlan(const std::vector<std::vector<std::int64_t>>& batches);
 
@@ -45,7 +45,7 @@ struct EpochSize {
 [[nodiscard]] EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, std::int64_t epoch,
                                    std::int64_t consumed = 0);
 
-/// Throws: UsageError if an option is out of range, or options exclude each other; DataError if the set has fewer
+/// Throws: UsageError if an option is out of range, or options are mutually exclusive; DataError if the set has fewer
 /// samples than shards. Warns if it has fewer than shards x batch_size samples.
 void check_options(std::int64_t set_size, const DataLoaderOptions& options);
 

@@ -14,7 +14,7 @@ unsigned byte_at(std::string_view bytes, std::size_t at) noexcept {
   return at < bytes.size() ? static_cast<unsigned char>(bytes[at]) : 0U;
 }
 
-/// Reads numbers of a TIFF header; beyond its end they are 0.
+/// Reads numbers from a TIFF header; beyond its end they are 0.
 struct Tiff {
   std::string_view bytes;
   bool big_endian;

@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// The steps from the stored pixels to the upright picture: mirrors them, then swaps x and y.
+/// The steps from the stored pixels to the upright image: mirrors them, then swaps x and y.
 struct Turn {
   bool mirror_x = false;
   bool mirror_y = false;
@@ -21,14 +21,14 @@ struct Turn {
 /// Returns the EXIF orientation of a JPEG: 1 .. 8; 1, upright, if the file has none or an invalid one.
 [[nodiscard]] int exif_orientation(std::string_view jpeg) noexcept;
 [[nodiscard]] Turn turn_of(int orientation) noexcept;
-/// Returns the turn of any picture file; a PNG has none.
+/// Returns the turn of any image file; a PNG has none.
 [[nodiscard]] Turn turn_of_file(std::string_view bytes) noexcept;
 
 [[nodiscard]] ImageSize upright(ImageSize stored, const Turn& turn) noexcept;
 [[nodiscard]] Image upright(Image stored, const Turn& turn);
-/// Maps a box in stored pixels to the upright picture; `stored` is the size of the whole.
+/// Maps a box in stored pixels to the upright image; `stored` is the size of the whole.
 [[nodiscard]] Box upright(const Box& place, ImageSize stored, const Turn& turn) noexcept;
-/// Returns the region of the stored pixels for a region of the upright picture; `stored` is the size of the whole.
+/// Returns the region of the stored pixels for a region of the upright image; `stored` is the size of the whole.
 [[nodiscard]] Region stored_region(const Region& region, ImageSize stored, const Turn& turn) noexcept;
 
 /// Do the same as decode_image() and image_size(), but without the rotation.

@@ -27,7 +27,7 @@ void check_folder(const fs::path& folder) {
   std::error_code fault;
   const fs::file_status status = fs::status(folder, fault);
   if (!fs::exists(status)) throw DataError(fmt::format("folder {} does not exist", folder.string()));
-  if (!fs::is_directory(status)) throw DataError(fmt::format("{} is no folder", folder.string()));
+  if (!fs::is_directory(status)) throw DataError(fmt::format("{} is not a folder", folder.string()));
 }
 
 }  // namespace
@@ -49,11 +49,11 @@ FileList list_files(const fs::path& folder, const std::vector<std::string>& exte
   }
   if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
   if (list.paths.empty()) {
-    throw DataError(fmt::format("folder {} holds no {} file ({} other entries)", folder.string(),
+    throw DataError(fmt::format("folder {} contains no {} file ({} other entries)", folder.string(),
                                 text::join(extensions, " or "), list.ignored));
   }
   if (list.ignored > 0) {
-    log::note("{}: {} of {} entries ignored, they are hidden or no {} files", folder.string(), list.ignored,
+    log::note("{}: {} of {} entries ignored: they are hidden or not {} files", folder.string(), list.ignored,
               list.ignored + static_cast<std::int64_t>(list.paths.size()), text::join(extensions, " or "));
   }
   std::ranges::sort(list.paths);

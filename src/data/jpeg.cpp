@@ -2,7 +2,7 @@
 // Decodes JPEG with libjpeg-turbo's own interface, which can skip pixels outside a region. Gray is converted from RGB,
 // as in Pillow: the file's own luma differs by 1 in some pixels.
 //
-// libjpeg reports faults by a longjmp out of its functions. So every call to it is in a `step`, a function without
+// libjpeg reports errors with a longjmp out of its functions. So every call to it is in a `step`, a function without
 // objects that would have to be destroyed.
 #include <fmt/format.h>
 
@@ -21,11 +21,11 @@
 namespace lockstep::data {
 namespace {
 
-// A progressive file may repeat scans for ever; real files have about ten.
+// A progressive file may repeat scans forever; real files have about ten.
 constexpr int kMaxScans = 500;
 
 // Chroma is upsampled from neighbouring pixels. With this many extra columns and rows around it, a region has its
-// pixels in the whole picture.
+// pixels in the whole image.
 constexpr std::int64_t kMargin = 2;
 
 struct Faults {
@@ -33,7 +33,7 @@ struct Faults {
   std::jmp_buf jump;
   std::array<char, JMSG_LENGTH_MAX> words;
   bool truncated;
-  std::array<char, JMSG_LENGTH_MAX> warning;  ///< the first warning that leaves the pixels whole
+  std::array<char, JMSG_LENGTH_MAX> warning;  ///< the first warning that leaves the pixels intact
   bool warned;
 };
 
@@ -105,7 +105,7 @@ Decoder& decoder() {
   return made;
 }
 
-/// The part of a file to decode, in pixels of the shrunk picture.
+/// The part of a file to decode, in pixels of the shrunk image.
 struct Plan {
   std::string_view bytes;
   Region region;  ///< the region to decode
@@ -191,7 +191,7 @@ std::int64_t shrink_of(ImageSize size, ImageSize wanted) {
   return shrink;
 }
 
-/// Returns the pixels of the shrunk picture that `region` touches.
+/// Returns the pixels of the shrunk image that `region` touches.
 Region shrunk(const Region& region, std::int64_t factor) {
   const std::int64_t left = region.left / factor;
   const std::int64_t top = region.top / factor;
@@ -214,7 +214,7 @@ Result<ImageSize> read_size(Decoder& decoder, Plan& plan) {
 }
 
 /// Every block of 8 x 8 pixels takes at least one bit of Huffman code. A file that is too small for these bits is
-/// rejected before memory is allocated. Small pictures are exempt: decoding them shows where they end.
+/// rejected before memory is allocated. Small images are exempt: decoding them shows where they end.
 bool can_hold(std::string_view bytes, ImageSize size, bool arithmetic) {
   constexpr std::int64_t kSmall = std::int64_t{1} << 20;  // pixels
   constexpr std::int64_t kMostPixelsAByte = 8 * 64;
@@ -234,7 +234,7 @@ Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* r
     return Failure{fmt::format("truncated JPEG: its header claims {} x {} pixels", size->width, size->height)};
   }
   const J_COLOR_SPACE colors = decoder.info.jpeg_color_space;
-  if (colors == JCS_CMYK || colors == JCS_YCCK) return Failure{"a CMYK JPEG; only gray and RGB ones are read"};
+  if (colors == JCS_CMYK || colors == JCS_YCCK) return Failure{"a CMYK JPEG; only gray and RGB are supported"};
   const Region whole{0, 0, size.value()};
   const Region& asked = region == nullptr ? whole : *region;
   plan.shrink = region == nullptr ? 1 : shrink_of(asked.size, wanted);
@@ -250,7 +250,7 @@ Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* r
                                                         static_cast<std::size_t>(plan.channels)));
   if (!run(read_rows, decoder, plan)) return decoder.failure();
   if (decoder.faults.warned) {
-    set_oddity(Oddity::kWarning, fmt::format("{}, which leaves its pixels whole", decoder.faults.warning.data()));
+    set_oddity(Oddity::kWarning, fmt::format("{}, which leaves its pixels intact", decoder.faults.warning.data()));
   }
   return part;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop's view of its batches: its position, its waiting time and its errors. epoch_plan.cpp makes the order,
+// A loop's view of its batches: its position, its waiting time and its errors. epoch_plan.cpp determines the order,
 // worker_pool.cpp runs the threads, and epoch_stream.cpp hands over their batches.
 #include "lockstep/data/loader.h"
 
@@ -29,21 +29,21 @@ namespace {
 
 constexpr double kMuchWaiting = 0.1;       // share of an epoch's time
 constexpr double kShortEpoch = 1.0;        // seconds: shorter epochs are not judged
-constexpr std::size_t kNotedSamples = 10;  // the most bad samples that are logged in a line each
+constexpr std::size_t kNotedSamples = 10;  // maximum number of bad samples logged one by one
 
 /// Returns the number of samples of the epoch that all shards of `state` have read together.
 std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
   const std::int64_t rest = whole - state.consumed;
   const std::int64_t in_step = state.shards * state.batch_size;
   const std::int64_t read = std::min(state.batches * in_step, rest);
-  // In a redistributed rest, fewer samples than shards at the end belong to the previous step.
+  // In a redistributed remainder, fewer samples than shards at the end belong to the previous step.
   const bool joined = state.consumed > 0 && rest - read < state.shards && state.batches > 0;
   return joined ? whole : state.consumed + read;
 }
 
 Seconds now() { return SystemClock::instance().now().time_since_epoch(); }
 
-/// The samples that were left out, each once. Thread-safe: yes.
+/// The samples that were skipped, each once. Thread-safe: yes.
 class BadSampleList {
  public:
   void add(const std::vector<BadSample>& skipped) {
@@ -52,8 +52,8 @@ class BadSampleList {
     for (const BadSample& each : skipped) {
       if (!indices_.insert(each.index).second) continue;
       list_.push_back(each);
-      if (list_.size() <= kNotedSamples) log::note("bad sample left out: {}", each.what);
-      if (list_.size() == kNotedSamples) log::note("further bad samples are counted only");
+      if (list_.size() <= kNotedSamples) log::note("bad sample skipped: {}", each.what);
+      if (list_.size() == kNotedSamples) log::note("further bad samples are only counted");
     }
   }
 
@@ -71,14 +71,14 @@ class BadSampleList {
 /// Names the worker and the sample for which batch `step` is waiting.
 TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& source, std::int64_t step,
                       std::int64_t epoch, double limit_s) {
-  std::string who = "no worker has begun it";
+  std::string who = "no worker has started it";
   if (const auto slow = workers.find(step); slow && slow->index >= 0) {
     who = fmt::format("worker {} has been loading {} for {:.1f} s", slow->worker, source.describe(slow->index),
                       slow->since.count());
   }
-  return TimeoutError(fmt::format("batch {} of epoch {} did not come within {:.1f} s: {}", step, epoch, limit_s, who),
-                      "look at that sample and its disk, or raise the limit: timeout_s, the setting "
-                      "loader_timeout_s of a recipe (0: wait for ever)");
+  return TimeoutError(
+      fmt::format("batch {} of epoch {} did not arrive within {:.1f} s: {}", step, epoch, limit_s, who),
+      "check that sample and its disk, or raise the limit: timeout_s, in a recipe loader_timeout_s (0: wait forever)");
 }
 
 }  // namespace
@@ -203,18 +203,18 @@ LoaderState DataLoader::Impl::state() const {
 LoaderState DataLoader::Impl::translated(const LoaderState& state) const {
   const auto require_same = [](const char* what, auto here, auto there) {
     if (here == there) return;
-    throw UsageError(fmt::format("the data loader stopped with {} {} and would go on with {}", what, there, here),
-                     "go on with the same data and seed, or begin a new epoch");
+    throw UsageError(fmt::format("the data loader stopped with {} {} and would continue with {}", what, there, here),
+                     "continue with the same data and seed, or begin a new epoch");
   };
   require_same("a set of size", size, state.size);
   require_same("seed", options.seed, state.seed);
   if (state.shards == options.shard.count && state.batch_size == options.batch_size) return state;
   if (!options.elastic || iterable || options.batch_sampler) {
-    throw UsageError(fmt::format("the data loader stopped with {} shards x batch_size {} and would go on with {} x {}",
-                                 state.shards, state.batch_size, options.shard.count, options.batch_size),
-                     iterable || options.batch_sampler
-                         ? "go on with the same width"
-                         : "go on with the same width, or set elastic: the rest is then dealt out anew");
+    throw UsageError(
+        fmt::format("the data loader stopped with {} shards x batch_size {} and would continue with {} x {}",
+                    state.shards, state.batch_size, options.shard.count, options.batch_size),
+        iterable || options.batch_sampler ? "continue with the same width"
+                                          : "continue with the same width, or set elastic to redistribute the rest");
   }
   LoaderState here = state;
   here.shards = options.shard.count;

@@ -17,7 +17,7 @@ namespace {
 
 DataError unreadable(const EncodedImage& encoded, const std::string& why) {
   return DataError(fmt::format("cannot read image {}: {} ({} bytes)", encoded.name, why, encoded.bytes.size()),
-                   "replace the file or take it out of the set");
+                   "replace the file or remove it from the set");
 }
 
 Image copied(const PixelView& view) {
@@ -41,7 +41,7 @@ void check_inside(const Region& region, ImageSize size) {
   const bool inside = region.left >= 0 && region.top >= 0 && region.size.width > 0 && region.size.height > 0 &&
                       region.left + region.size.width <= size.width && region.top + region.size.height <= size.height;
   if (!inside) {
-    throw UsageError(fmt::format("a crop of {} x {} at ({}, {}) is not inside a picture of {} x {}", region.size.width,
+    throw UsageError(fmt::format("a crop of {} x {} at ({}, {}) is not inside an image of {} x {}", region.size.width,
                                  region.size.height, region.left, region.top, size.width, size.height));
   }
 }
@@ -65,8 +65,8 @@ void Pixels::fit_to(ImageSize annotated) {
   static std::atomic<bool> noted{false};
   if (!encoded->as_stored || noted.exchange(true)) return;
   log::note(
-      "{}: its EXIF orientation ({}) is not applied: its annotations are of the {} x {} pixels that are stored; "
-      "others like it are read the same way and only counted (lockstep inspect data)",
+      "{}: its EXIF orientation ({}) is not applied: its annotations refer to the {} x {} pixels as stored; others "
+      "like it are read the same way and only counted (lockstep inspect data)",
       encoded->name, data::exif_orientation(encoded->bytes), annotated.width, annotated.height);
 }
 

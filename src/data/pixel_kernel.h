@@ -28,8 +28,8 @@ struct FloatRule {
 /// Writes channels x height x width floats.
 void to_float_planes(const PixelView& view, const FloatRule& rule, float* out) noexcept;
 
-/// The weights by which one axis is resampled: output i is the sum of `count[i]` inputs from `first[i]` on, each times
-/// its weight. Weights have 22 fractional bits.
+/// The weights by which one axis is resampled: output i is the sum of `count[i]` inputs starting at `first[i]`, each
+/// times its weight. Weights have 22 fractional bits.
 struct ResampleAxis {
   std::vector<std::int32_t> first;
   std::vector<std::int32_t> count;

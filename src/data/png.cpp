@@ -52,7 +52,7 @@ bool can_hold(std::string_view bytes, const spng_ihdr& header) {
 Result<Image> decode_colors(std::string_view bytes, ColorMode mode) {
   if (auto plain = decode_plain_png(bytes, mode)) return *std::move(plain);
   const Context context(spng_ctx_new(0));
-  if (!context) return Failure{"no memory to decode it"};
+  if (!context) return Failure{"not enough memory to decode it"};
   spng_ihdr header{};
   if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
   if (const auto size = checked_size(header.width, header.height, bytes.size()); !size) return Failure{size.error()};
@@ -100,7 +100,7 @@ std::optional<std::vector<std::uint8_t>> opacities(std::string_view bytes) {
   return alike ? std::nullopt : std::optional(std::move(alpha));
 }
 
-/// Transparency is ignored, as in Pillow. But a picture of one colour, such as black letters without a background, has
+/// Transparency is ignored, as in Pillow. But an image of one colour, such as black letters without a background, has
 /// its content only in its transparency: it is placed on white, or on black if its colour is light.
 void show_transparency(std::string_view bytes, Image& image) {
   if (!has_one_color(image)) return;
@@ -116,7 +116,7 @@ void show_transparency(std::string_view bytes, Image& image) {
     image.pixels[i] = static_cast<std::uint8_t>((color[i % channels] * share + ground * (255 - share) + 127) / 255);
   }
   set_oddity(Oddity::kTransparency,
-             fmt::format("all of it has one colour, and its transparency holds the picture: it is placed on {}",
+             fmt::format("it is all one colour, and the image is in its transparency: it is placed on {}",
                          is_dark ? "white" : "black"));
 }
 
@@ -126,7 +126,7 @@ bool is_png(std::string_view bytes) noexcept { return bytes.starts_with("\x89PNG
 
 Result<ImageSize> png_size(std::string_view bytes) {
   const Context context(spng_ctx_new(0));
-  if (!context) return Failure{"no memory to decode it"};
+  if (!context) return Failure{"not enough memory to decode it"};
   spng_ihdr header{};
   if (const int code = read_header(context.get(), bytes, &header); code != 0) return failure(code);
   return checked_size(header.width, header.height, bytes.size());

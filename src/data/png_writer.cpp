@@ -36,7 +36,7 @@ void set_options(spng_ctx* context, const PngOptions& options) {
 
 std::string encode_png(const PixelView& pixels, const PngOptions& options) {
   if (pixels.channels != 1 && pixels.channels != 3) {
-    throw UsageError(fmt::format("a PNG of {} channels cannot be written; 1 or 3 can", pixels.channels));
+    throw UsageError(fmt::format("cannot write a PNG with {} channels, only with 1 or 3", pixels.channels));
   }
   const PngEncoder context(spng_ctx_new(SPNG_CTX_ENCODER));
   if (!context) throw std::bad_alloc();

@@ -34,9 +34,9 @@ Filter filter_of(Interpolation interpolation) {
   return interpolation == Interpolation::kBicubic ? Filter{2.0, cubic} : Filter{1.0, triangle};
 }
 
-/// One axis of the picture, and the part of it that is resampled.
+/// One axis of the image, and the part of it that is resampled.
 struct Span {
-  std::int64_t size;  ///< pixels of the picture
+  std::int64_t size;  ///< pixels of the image
   double begin;       ///< start of the part
   double end;
 
@@ -145,16 +145,16 @@ Image nearest(const PixelView& view, const Span& x, const Span& y, ImageSize siz
 
 void check(const PixelView& view, const Box& part, ImageSize size) {
   if (size.width <= 0 || size.height <= 0) {
-    throw UsageError(fmt::format("a picture cannot be resampled to {} x {} pixels", size.width, size.height));
+    throw UsageError(fmt::format("an image cannot be resampled to {} x {} pixels", size.width, size.height));
   }
   const bool inside = part.x1 >= 0 && part.y1 >= 0 && part.x2 > part.x1 && part.y2 > part.y1 &&
                       part.x2 <= static_cast<float>(view.size.width) && part.y2 <= static_cast<float>(view.size.height);
   if (!inside) {
-    throw UsageError(fmt::format("({}, {}) - ({}, {}) is no part of a picture of {} x {} pixels", part.x1, part.y1,
+    throw UsageError(fmt::format("({}, {}) - ({}, {}) is not inside an image of {} x {} pixels", part.x1, part.y1,
                                  part.x2, part.y2, view.size.width, view.size.height));
   }
   if (view.channels != 1 && view.channels != 3) {
-    throw UsageError(fmt::format("a picture of {} channels cannot be resampled; 1 or 3 can", view.channels));
+    throw UsageError(fmt::format("cannot resample an image with {} channels, only with 1 or 3", view.channels));
   }
 }
 

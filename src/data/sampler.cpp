@@ -86,7 +86,8 @@ WeightedSampler::WeightedSampler(std::vector<double> weights, RandomSamplerOptio
   std::int64_t positive = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (!std::isfinite(weights_[i]) || weights_[i] < 0) {
-      throw UsageError(fmt::format("weight {} of sample {} is no weight: 0 or more, and finite", weights_[i], i));
+      throw UsageError(
+          fmt::format("weight {} of sample {} is invalid: it must be finite and 0 or more", weights_[i], i));
     }
     positive += weights_[i] > 0 ? 1 : 0;
   }

@@ -42,7 +42,7 @@ PictureStream open_shards(const std::vector<std::string>& shards, const StreamOp
                           ShardSpec part) {
   const std::int64_t count = std::ssize(shards);
   if (count < part.count) {
-    throw DataError(fmt::format("{} shards cannot be dealt out to {} replicas", count, part.count),
+    throw DataError(fmt::format("{} shards cannot be divided among {} replicas", count, part.count),
                     "write more, smaller shards, or open local ones as TarShards");
   }
   const auto order = options.shuffle ? RandomSampler(count, {.seed = options.seed}).indices(epoch)

@@ -107,7 +107,7 @@ Survey survey_source(const ImageSource& source, const std::function<void(std::in
       if (!image.name.empty()) name = image.name;
       look_at(image, survey);
     } catch (const DataError& fault) {
-      const std::string words = fault.what();  // the advice is on a line of its own, which a list does not need
+      const std::string words = fault.what();  // the advice is on its own line, which a list does not need
       survey.unreadable.push_back({name, text::first_line(words)});
     }
     if (progress) progress(i + 1);

@@ -16,7 +16,7 @@
 
 namespace lockstep::data {
 
-/// Makes the batch of a task and starts the copy to the device; errors are in the result.
+/// Builds the batch of a task and starts the copy to the device; errors are in the result.
 [[nodiscard]] BatchOutcome make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
                                 Progress& progress) noexcept;
 
@@ -39,7 +39,7 @@ class WorkerPool {
     std::int64_t index = -1;
     Seconds since{0};
   };
-  /// Finds the worker that is making the batch of `step`, and its current sample.
+  /// Finds the worker that is building the batch of `step`, and its current sample.
   [[nodiscard]] std::optional<Slow> find(std::int64_t step) const;
 
  private:

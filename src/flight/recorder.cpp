@@ -28,9 +28,9 @@ namespace {
 
 thread_local bool is_main_thread = false;
 
-/// Measures the time in which the calling thread was ready to run but waited for a core, because other programs or
-/// threads used it. It asks the kernel at most every half millisecond; a query takes 0.8 us. Only the thread that made
-/// it may use it.
+/// Measures the time during which the calling thread was ready to run but waited for a core, because other programs or
+/// threads used it. It asks the kernel at most every half millisecond; a query takes 0.8 us. Only the thread that
+/// created it may use it.
 class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
@@ -158,7 +158,7 @@ void note_on_device(const trace::Event& event, bool ends) noexcept {
 void limit_section(std::string_view name, std::chrono::milliseconds limit) {
   Recorder* const running = recorder.load(std::memory_order_acquire);
   if (running == nullptr) return;
-  // The ring identifies names by their address, so the texts are kept.
+  // The ring identifies names by their address, so the strings are kept.
   static std::mutex mutex;
   static std::map<std::string, std::int64_t, std::less<>> kept;
   const std::lock_guard lock(mutex);

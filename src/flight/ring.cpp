@@ -62,7 +62,7 @@ Writer::Writer(Ring& ring, const RingOwner& owner) noexcept : ring_(ring) {
   ring.magic.store(kMagic, memory_order_release);
 }
 
-// Finds a name by its address, which is faster than comparing texts.
+// Finds a name by its address, which is faster than comparing strings.
 std::uint64_t Writer::id_of(std::string_view name) noexcept {
   const std::size_t first = (reinterpret_cast<std::uintptr_t>(name.data()) >> 3U) % kNames;
   for (std::size_t probe = 0; probe < kNames; ++probe) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the file of a ring, in a folder that another user may have made.
+// Opens the file of a ring, in a folder that another user may have created.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>

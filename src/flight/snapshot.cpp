@@ -21,7 +21,7 @@ std::int64_t number_of(const std::atomic<std::int64_t>& value) {
   return std::clamp(value.load(memory_order_relaxed), -kFar, kFar);
 }
 
-// Returns a text of the ring, cleaned, because a file may contain any bytes.
+// Returns a string of the ring, sanitized, because a file may contain any bytes.
 template <std::size_t Size>
 std::string text_of(const char (&text)[Size]) {
   return text::for_people(std::string(text, ::strnlen(text, Size)));

@@ -68,7 +68,7 @@ std::optional<Stall> stall_of_waiters(const WatchFacts& facts) {
       if (!lane.is_running() || rank.ring->world_size <= static_cast<int>(facts.ranks.size())) continue;
       HeldUp held{.lane = lane};
       for (const RankFacts& each : facts.ranks) held.waiting.push_back(each.rank);
-      return Stall{lane.started_ns, fmt::format("{} for a rank of another node{}", waiting_text(held),
+      return Stall{lane.started_ns, fmt::format("{} for a rank on another node{}", waiting_text(held),
                                                 time_text(lane.started_ns, facts.now_ns))};
     }
   }

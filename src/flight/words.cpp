@@ -36,7 +36,7 @@ bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// Returns true if a disk or the swap blocks the rank inside the collective. It is the last test, if all are inside.
+// Returns true if a disk or swapping blocks the rank inside the collective. It is the last test, if all are inside.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }
@@ -120,7 +120,7 @@ std::string words_of(const RankFacts& facts) {
 }
 
 std::string late_hint(const std::string& limit) {
-  return "look at what that rank does; if it needs this long, " + limit;
+  return "check what that rank is doing; if it needs this long, " + limit;
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {

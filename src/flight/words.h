@@ -42,7 +42,7 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
 
 [[nodiscard]] bool runs_collective(const RankFacts& facts);
 
-/// Returns " in backward of step 418", or as much as is known.
+/// Returns " in backward of step 418", or as much of it as is known.
 [[nodiscard]] std::string place_of(const RankFacts& facts);
 
 /// Returns, for instance, "it computes" or "stopped by SIGSTOP (or SIGTSTP)".

@@ -192,12 +192,13 @@ class Server::Impl {
       guests_.ask(socket_of(connection), is_known, now());
     }
     if (!request) return {.status = MHD_HTTP_BAD_REQUEST, .body = "a header occurs twice\n"};
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);  // making the response may take long
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                              0U);  // creating the response may take a long time
     Response response;
     try {
       response = options_.answer(*request);
     } catch (...) {
-      response = {.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = "the response could not be made; try again\n"};
+      response = {.status = MHD_HTTP_INTERNAL_SERVER_ERROR, .body = "the response could not be created; try again\n"};
     }
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, kPatience);
     return response;

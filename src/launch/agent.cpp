@@ -33,7 +33,7 @@ namespace {
 
 using namespace launch;  // NOLINT(google-build-using-namespace): this file implements the module's public header
 
-// The time for the other nodes to read from this agent's store how the job ended.
+// How long the other nodes have to read from this agent's store how the job ended.
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
@@ -52,7 +52,7 @@ void check(const AgentOptions& options) {
     throw UsageError("several nodes need a common port", "give the same --master-port on every node");
   }
   if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
-    throw UsageError(fmt::format("a run over {} nodes needs a secret, but none is given", options.nodes),
+    throw UsageError(fmt::format("a run over {} nodes needs a secret, but none was given", options.nodes),
                      "set LOCKSTEP_TOKEN to the same secret on every node: lockstep run --new-token prints one");
   }
 }
@@ -65,8 +65,8 @@ void log_rank_count(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// Starts the ranks. Returns the end to report if no rank was started: the order may be old, since the agent was
-// stopped, or its node cut off, and the job continues without it.
+// Starts the ranks. Returns the end to report if no rank was started: the order may be stale, because the agent was
+// stopped or its node cut off, and the job continues without it.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
   try {
     group.emplace(spec);
@@ -116,12 +116,12 @@ class Agent {
   }
 
  private:
-  // Returns the next order; none: a signal came, or the store is lost.
+  // Returns the next order; none if a signal came or the store is lost.
   std::optional<Order> wait_for_order() {
     WaitNotice notice(SystemClock::instance().now());
     for (;;) {
       auto order = membership_->take_order();
-      // The other nodes would wait for ranks that this agent stops at once: it joins again.
+      // The other nodes would wait for ranks that this agent stops immediately, so it joins again.
       const bool is_late = order && order->kind == Order::Kind::kRun && membership_->lost();
       if (order && !is_late) return order;
       if (is_asked_to_end() || membership_->lost()) return std::nullopt;
@@ -158,7 +158,7 @@ class Agent {
     return end_signal_ != 0;
   }
 
-  // Reports the start of a round. Otherwise a node without rank 0 might print nothing from its start to its end.
+  // Reports the start of a round. Otherwise a node without rank 0 might print nothing at all.
   void log_round(const Round& round) const {
     const Place& place = round.place;
     if (place.nodes == 1) return;
@@ -167,7 +167,7 @@ class Agent {
       log::note("joined the group of {} nodes as node {}, with {} of {} ranks; rank 0 prints on {}", place.nodes,
                 place.node_rank, place.local_world_size, place.world_size, round.hosts.front());
     } else if (round.number > 0) {
-      log::note("the ranks start again: {} nodes, {} ranks", place.nodes, place.world_size);
+      log::note("the ranks are restarting: {} nodes, {} ranks", place.nodes, place.world_size);
     }
   }
 
@@ -189,7 +189,7 @@ class Agent {
     membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
-  // After the loss of node 0, if node 0 may come back, waits for its store.
+  // After node 0 is lost, waits for its store if it may come back.
   bool rejoin() {
     const auto lost = membership_->lost();
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
@@ -266,7 +266,7 @@ class Agent {
     logs_.remove();
     if (is_shortage(result_.start_error)) throw_cannot(fmt::format("start '{}'", path_), result_.start_error);
     throw UsageError(start_error_text(facts()),
-                     "check that it is built for this machine and that the interpreter in its first line exists");
+                     "check that it is built for this machine and that the interpreter named in its first line exists");
   }
 
   RoundFacts facts() const {
@@ -280,7 +280,7 @@ class Agent {
 
   const AgentOptions& options_;
   const std::string path_;
-  // Constructed after the first wait for the store, so that Ctrl-C ends that wait at once.
+  // Constructed after the first wait for the store, so that Ctrl-C ends that wait immediately.
   SignalGuard signals_;
   std::unique_ptr<Membership> membership_;
   LogFolder logs_;
@@ -290,7 +290,7 @@ class Agent {
   int attempt_ = -1;
   int end_signal_ = 0;      ///< signal that ended a wait
   bool has_ended_ = false;  ///< the group has reported the job's end
-  std::string held_;        ///< reason why this node waits while others train; empty: it does not wait
+  std::string held_;        ///< reason why this node waits while others train; empty: it is not waiting
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   return true;
 }
 
-/// Waits for either stream and reads the available bytes. Returns false if the time is over.
+/// Waits for either stream and reads the available bytes. Returns false if the time is up.
 bool read_more(SteadyTime end, UniqueFd& out, UniqueFd& err, std::string& said, std::string& errors) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
   if (left <= 0) return false;

@@ -12,7 +12,7 @@
 
 namespace lockstep::launch {
 
-/// Make a new object for each iteration. Owned by one thread.
+/// Create a new object for each iteration. Owned by one thread.
 class EventLoop {
  public:
   /// Adds a descriptor. The actions of ready descriptors run in the order of add(); an `fd` below 0 is never ready.
@@ -30,8 +30,8 @@ class EventLoop {
   }
 
  private:
-  // poll() failed, since the limit of open files was lowered or memory is short: the descriptors can still be read,
-  // without a wait.
+  // poll() failed because the open file limit was lowered or memory is short: the descriptors can still be read,
+  // without waiting.
   void look_at_all() {
     const timespec nap{0, 10'000'000};
     ::nanosleep(&nap, nullptr);

@@ -36,7 +36,7 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Indents all lines of an error's text, since a Python traceback ends with the important line.
+// Indents all lines of an error's text, since the important line of a Python traceback is the last.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
   std::istringstream lines(text);
@@ -44,7 +44,7 @@ std::string indented(const std::string& text, const char* first, const char* oth
   return out;
 }
 
-// Returns true if the agent killed the rank while it unwound after its own error.
+// Returns true if the agent killed the rank while it was unwinding after its own error.
 bool was_killed_while_leaving(const WorkerEnd& end, const FailureRecord& cause) {
   return WIFSIGNALED(end.wait_status) && end.signal_sent != 0 && cause.rank == end.rank &&
          cause.kind != FailureKind::kDied && !cause.type.empty();
@@ -139,7 +139,7 @@ bool only_repeats(const std::string& known, const std::vector<std::string>& last
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 
-// Returns the rank's own end; the error's type if the agent killed the rank while it left after an error.
+// Returns the rank's own end; the error's type if the agent killed the rank while it was exiting after an error.
 std::string headline_of(const WorkerEnd& end, const FailureRecord& said) {
   const bool is_own = describe_end(end) == describe_status(end.wait_status);
   if (is_own || said.message.empty()) return describe_end(end);
@@ -168,7 +168,7 @@ std::filesystem::path folder_of(const RoundFacts& facts, int rank) {
   return facts.logs.rank_folder(facts.attempt, rank);
 }
 
-// Reads the rank's error file. If the disk was full, the error that the rank published takes its place.
+// Reads the rank's error file. If the disk was full, the error published by the rank takes its place.
 std::optional<FailureRecord> error_of_rank(const RoundFacts& facts, int rank) {
   auto error = read_error_file(folder_of(facts, rank) / "error.json");
   const auto& claim = facts.result.claim;
@@ -182,7 +182,7 @@ bool ended_by(const FailureRecord& claim, const WorkerEnd& end) {
   return claim.kind == FailureKind::kMismatch && exit_code(end.wait_status) == static_cast<int>(ExitCode::kUsage);
 }
 
-// Combines the published cause with the text of the rank's error file.
+// Combines the published cause with the text from the rank's error file.
 FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   const auto& claim = facts.result.claim;
   if (claim && ended_by(*claim, end)) return *claim;
@@ -244,7 +244,7 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 namespace {
 
-// Returns true if the failure would occur again. A rank may fail with its own error while it saves on request.
+// Returns true if the failure would recur. A rank may fail with its own error while saving on request.
 bool would_come_again(const FailureRecord& cause) {
   return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
 }

@@ -24,13 +24,13 @@ struct WorkerEnd {
   int rank = 0;
   pid_t pid = 0;
   int wait_status = 0;
-  int signal_sent = 0;   ///< the agent's last signal to the worker before its end; 0: it ended by itself
-  std::string why = {};  ///< the reason for the end, if the system knows it
+  int signal_sent = 0;   ///< the agent's last signal to the worker before it ended; 0: it ended on its own
+  std::string why = {};  ///< the reason why it ended, if the system knows
 };
 
 [[nodiscard]] bool has_failed(const WorkerEnd& end);
 
-/// Returns true if the worker exited with 143 or 130: it was asked to save and leave, and did.
+/// Returns true if the worker exited with 143 or 130: it was asked to save and exit, and did.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
 /// Returns true for a consequence of another rank's end: exit code 75 (a peer died), 143 or 130, or the agent's signal.
@@ -44,7 +44,7 @@ struct WorkerEnd {
 [[nodiscard]] int exit_code(int wait_status);
 
 /// Returns the exit code of a round that ended by `cause`, the failure of this rank: the rank's own exit code, or the
-/// error's if the agent killed the rank while it unwound after that error.
+/// error's if the agent killed the rank while it was unwinding after that error.
 [[nodiscard]] int exit_code_of(const WorkerEnd& end, const FailureRecord& cause);
 
 /// Returns "exit code 3" or "killed by signal 9 (SIGKILL)".
@@ -56,7 +56,7 @@ struct WorkerEnd {
 /// Returns the agent's record, for the other ranks, of a worker that ended without an error record.
 [[nodiscard]] FailureRecord record_of_end(const WorkerEnd& end);
 
-/// Reads the type and text of the error that a worker wrote into its error file, as Lockstep programs and Python's
+/// Reads the type and text of the error that a worker wrote to its error file, as Lockstep programs and Python's
 /// torch.distributed.elastic `record` do.
 [[nodiscard]] std::optional<FailureRecord> read_error_file(const std::filesystem::path& file);
 
@@ -80,20 +80,20 @@ struct RoundFacts {
 /// Returns "cannot execute './train' (Exec format error)".
 [[nodiscard]] std::string start_error_text(const RoundFacts& facts);
 
-/// Prints the reason for a restart, before the ranks start again.
+/// Prints the reason for a restart, before the ranks restart.
 void warn_of_failure(const Order& order, const RoundFacts& facts);
 
-/// Returns true if the first failure is that of a rank of another node, whose agent has the rank's output.
+/// Returns true if the rank that failed first is on another node, whose agent has its output.
 [[nodiscard]] bool is_of_other_node(const Order& order, const RoundFacts& facts);
 
 /// Returns the stacks of the rank that the order blames, line by line, if this agent has taken them.
 [[nodiscard]] std::vector<std::string> stacks_for(const Order& order, const RoundFacts& facts);
 
-/// Returns true for an error in the arguments or the input of a job on one node that had begun no step. Every rank
-/// meets such an error, so it does not matter which rank was first.
+/// Returns true for an error in the arguments or the input of a job on one node that had begun no step. Every rank runs
+/// into such an error, so it does not matter which was first.
 [[nodiscard]] bool is_error_of_start(const Order& order, const RoundFacts& facts);
 
-/// Prints an error of the start as a single process would, unless rank 0, whose stderr is shown raw, has printed it.
+/// Prints a startup error as a single process would, unless rank 0, whose stderr is shown raw, has printed it.
 void print_error_of_start(const Order& order, const RoundFacts& facts);
 
 /// Prints the failure to blame, as the job's last output. `with_reason` adds why no restart followed.
@@ -105,8 +105,8 @@ void print_lost(const FailureRecord& lost, const std::vector<std::string>& stack
 inline constexpr const char* kAskedToLeave = "told";
 
 /// Returns the text of verdict.json, one JSON object: {"schema": 1, "text", "hint", "cause", "rank", "host",
-/// "exit_code" (0: the ranks started again), "then", "time_ns", "stacks" (lines; only if there are some)}.
-/// Requires that the order has a cause, or is graceful.
+/// "exit_code" (0: the ranks restarted), "then", "time_ns", "stacks" (lines; only if there are some)}. Requires that
+/// the order has a cause, or is graceful.
 [[nodiscard]] std::string verdict_json(const Order& order, const std::vector<std::string>& stacks = {});
 
 /// Writes verdict.json into `attempt`, a folder of logs, if the order has a cause or is graceful. It never throws: the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML is not a dependency: its functions, whose binary interface is stable, are declared here and looked up by name,
-// so that the same program runs with and without a driver.
+// NVML is not a dependency: its functions, whose ABI is stable, are declared here and looked up by name, so that the
+// same program runs with and without a driver.
 #include "lockstep/launch/gpus.h"
 
 #include <dlfcn.h>
@@ -68,7 +68,7 @@ class Nvml {
       return;
     }
     const int result = call("nvmlInit_v2");
-    if (result != kSuccess) problem_ = fmt::format("the NVIDIA driver does not answer: {}", words(result));
+    if (result != kSuccess) problem_ = fmt::format("the NVIDIA driver does not respond: {}", words(result));
     ready_ = result == kSuccess;
   }
   ~Nvml() {
@@ -107,7 +107,7 @@ class Nvml {
   std::string problem_;
 };
 
-/// Returns RANK in another process's environment; none if it is not readable or not set.
+/// Returns RANK in another process's environment; none if it is unreadable or not set.
 std::optional<int> rank_of(unsigned pid) {
   std::string environment;
   try {

@@ -16,7 +16,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The choice of lines that reach the console, as in torchrun's --redirects, --tee and --local-ranks-filter. Pure.
+// Chooses the lines that reach the console, as in torchrun's --redirects, --tee and --local-ranks-filter. Pure.
 
 // torchrun's numbers: 1 is stdout, 2 stderr, 3 both.
 bool has_stream(const StreamsByRank& streams, int local_rank, int stream) {
@@ -64,7 +64,7 @@ GroupOutput::GroupOutput(const AgentOptions& options, int first_rank)
       mux_(mux_options_, [this](int stream, std::string_view bytes) { console_.put(stream, bytes); }) {}
 
 Channel GroupOutput::channel_of(int rank, int stream) const {
-  // With prefixed lines the bar stays below the lines of all ranks.
+  // With prefixed lines, the bar stays below the lines of all ranks.
   return rank == 0 && mux_options_.is_terminal[stream] ? Channel::kTerminal : Channel::kPipe;
 }
 
@@ -89,7 +89,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
 }
 
 void GroupOutput::close(Worker& worker, RankLog& log) {
-  for (const int stream : {1, 0}) {  // stderr first: a bar is cleared there before a row follows on stdout
+  for (const int stream : {1, 0}) {  // stderr first: a bar is cleared there before a row is written to stdout
     read(worker, log, stream, true);
     worker.close_output(stream);
     mux_.finish(worker.rank(), stream);

@@ -26,12 +26,12 @@ class GroupOutput {
   [[nodiscard]] Console& console() { return console_; }
   [[nodiscard]] const Console& console() const { return console_; }
 
-  /// Reads output of `worker` from `stream` (0: stdout, 1: stderr): one piece, or with `to_the_end` all of it.
+  /// Reads output of `worker` from `stream` (0: stdout, 1: stderr): one piece, or, with `to_the_end`, all of it.
   void read(Worker& worker, RankLog& log, int stream, bool to_the_end);
-  /// Reads the rest of both streams, to which no process writes any more, and closes them.
+  /// Reads the rest of both streams, which no process writes to any more, and closes them.
   void close(Worker& worker, RankLog& log);
-  /// Waits a moment for output on stderr; returns true if some came. With two terminals, bytes written to one may
-  /// arrive after later bytes of the other, since the kernel forwards each in its own thread.
+  /// Waits a moment for output on stderr; returns true if there was any. With two terminals, bytes written to one may
+  /// arrive after later bytes written to the other, since the kernel forwards each in its own thread.
   [[nodiscard]] bool more_errors_arrive(const Worker& worker) const;
   /// Passes the new size of the agent's terminal on to the worker.
   void resize(const Worker& worker) const;

@@ -28,10 +28,9 @@ std::uint64_t count_open() {
 
 std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) {
   constexpr std::uint64_t kOfARank = 5;          // a socket to its stub, two streams, two log files
-  constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends, and the stub's copies
-  constexpr std::uint64_t kOwn =
-      13;  // the store and its client, signals, a watcher, the logs' lock, files that are read
-  constexpr std::uint64_t kInTheStore = 3;  // connections of a rank to the store
+  constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends and the stub's copies
+  constexpr std::uint64_t kOwn = 13;  // the store and its client, signals, a watcher, the logs' lock, files being read
+  constexpr std::uint64_t kInTheStore = 3;  // a rank's connections to the store
   const auto here = static_cast<std::uint64_t>(options.processes);
   const std::uint64_t served = options.node_rank == 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
   return open_now + kOfARank * here + kWhileOneStarts + kOwn + kInTheStore * served;
@@ -40,11 +39,11 @@ std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) 
 std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed) {
   constexpr std::uint64_t kPlenty = 65'536;
   if (limit.hard < needed) {
-    throw ResourceError(fmt::format("{} open files are allowed here, and this launcher needs {}",
+    throw ResourceError(fmt::format("{} open files are allowed here, but this launcher needs {}",
                                     text::thousands(static_cast<std::int64_t>(limit.hard)),
                                     text::thousands(static_cast<std::int64_t>(needed))),
-                        "raise the hard limit (ulimit -Hn; /etc/security/limits.conf, LimitNOFILE= of a service, "
-                        "--ulimit nofile= of a container), or start fewer ranks");
+                        "raise the hard limit (ulimit -Hn; /etc/security/limits.conf, LimitNOFILE= for a service, "
+                        "--ulimit nofile= for a container), or start fewer ranks");
   }
   return std::max(limit.soft, std::min(limit.hard, std::max(kPlenty, needed)));
 }
@@ -64,9 +63,9 @@ int with_shortages_named(const std::function<int()>& body) {
     return body();
   } catch (const std::system_error& problem) {
     if (!is_shortage(problem.code().value())) throw;
-    throw shortage_error(fmt::format("go on as a launcher: {}", problem.what()), problem.code().value());
+    throw shortage_error(fmt::format("continue as a launcher: {}", problem.what()), problem.code().value());
   } catch (const std::bad_alloc&) {
-    throw shortage_error("go on as a launcher", ENOMEM);
+    throw shortage_error("continue as a launcher", ENOMEM);
   }
 }
 

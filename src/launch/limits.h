@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the resources that an agent and its ranks need before anything starts, so that a shortage is one error instead
-// of half a group.
+// Checks the resources that an agent and its ranks need before anything starts, so that a shortage causes one error
+// instead of half a group.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::launch {
 
-/// Returns the number of file descriptors that this agent will need at a time if `open_now` are open already.
+/// Returns the number of file descriptors that this agent will need at once if `open_now` are open already.
 [[nodiscard]] std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now);
 
 struct FileLimit {
@@ -18,15 +18,15 @@ struct FileLimit {
   std::uint64_t hard = 0;
 };
 
-/// Returns the soft limit to set: the hard limit, but no more than 65,536 unless more are needed, because programs that
-/// close or count all possible descriptors are slow with a larger limit. Never below the present limit. Pure.
+/// Returns the soft limit to set: the hard limit, but at most 65,536 unless more are needed, because programs that
+/// close or count all possible descriptors are slow with a larger limit. Never below the current limit. Pure.
 /// Throws: ResourceError if the hard limit is below `needed`.
 [[nodiscard]] std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed);
 
 /// Raises this process's soft limit on open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
 
-/// Runs `body`, and turns a failure to start a thread or to get memory into a ResourceError.
+/// Runs `body`, and turns a failure to start a thread or to allocate memory into a ResourceError.
 int with_shortages_named(const std::function<int()>& body);
 
 }  // namespace lockstep::launch

@@ -30,7 +30,7 @@ struct Files {
   fs::path limit;
 };
 
-// A line of /proc/self/cgroup is "4:memory:/a/b" (version 1) or "0::/a/b" (version 2).
+// A line in /proc/self/cgroup is "4:memory:/a/b" (version 1) or "0::/a/b" (version 2).
 Files find_files(const fs::path& root) {
   std::ifstream lines(root / "proc/self/cgroup");
   const fs::path mount = root / "sys/fs/cgroup";
@@ -42,7 +42,7 @@ Files find_files(const fs::path& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string below = line.substr(std::min(second + 2, line.size()));
-    // Inside a container the path may be the host's: the mount itself is then this process's cgroup.
+    // Inside a container, the path may be the host's: the mount itself is then this process's cgroup.
     for (const fs::path& folder : {mount / below, mount}) {
       if (controllers == ",," && fs::exists(folder / "memory.events", problem)) {
         return {folder / "memory.events", folder / "memory.max"};
@@ -103,8 +103,8 @@ std::string MemoryKills::why(pid_t pid) {
   const bool is_of_group = now && before_ && *now > *before_;
   before_ = now;
   if (is_of_group) {
-    return fmt::format("the kernel killed it: it used up the memory that this container or job may use{}{}",
-                       limit_text(), kNext);
+    return fmt::format("the kernel killed it: it exceeded the memory limit of this container or job{}{}", limit_text(),
+                       kNext);
   }
   if (messages_.valid() && kernel_says(pid)) {
     return fmt::format("the kernel killed it: this machine was out of memory{}", kNext);

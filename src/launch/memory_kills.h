@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects if the kernel killed a process for lack of memory, from the counter of this process's cgroup (version 1 or 2)
-// and from the kernel's messages, if they may be read.
+// Detects whether the kernel killed a process for lack of memory, from the counter of this process's cgroup (version 1
+// or 2) and from the kernel's messages, if they may be read.
 #pragma once
 
 #include <sys/types.h>

@@ -22,7 +22,7 @@ std::string count_words(int count, const char* thing) {
 std::string cpu_words() {
   const std::string words = count_words(count_cpus(), "usable CPU");
   if (count_cpus() >= affinity_cpus()) return words;
-  return fmt::format("{} (the quota of this control group, of {} by affinity)", words, affinity_cpus());
+  return fmt::format("{} (the quota of this control group; {} by affinity)", words, affinity_cpus());
 }
 
 bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.problem.empty(); }
@@ -37,9 +37,9 @@ std::string idle_words(const RankPlaces& places) {
     throw UsageError("--nproc-per-node is gpu, but no GPU is visible",
                      "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
   }
-  throw UsageError(
-      fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
-      fmt::format("{}; or give 'cpu', or {} if the program is not Lockstep's", places.obstacle.remedy, places.gpus));
+  throw UsageError(fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
+                   fmt::format("{}; or give 'cpu', or {} if the program does not use Lockstep", places.obstacle.remedy,
+                               places.gpus));
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the program that the workers run, so that a wrong name is one error before anything starts.
+// Finds the program that the workers run, so that a wrong name causes one error before anything starts.
 #pragma once
 
 #include <string>
 
 namespace lockstep::launch {
 
-/// Searches as a shell does: a name with '/' is a path, any other name is looked up in PATH. Throws: UsageError naming
-/// the fault.
+/// Searches like a shell: a name with '/' is a path, any other name is looked up in PATH. Throws: UsageError naming the
+/// fault.
 [[nodiscard]] std::string find_program(const std::string& name);
 
 }  // namespace lockstep::launch

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Returns the system's words for a lasting disk fault in `text`; "" if there are none.
+/// Returns the system's message for a persistent disk fault in `text`; "" if there is none.
 std::string lasting_fault(const std::string& text) {
   for (const int code : {ENOSPC, EDQUOT, EROFS, EACCES, EFBIG}) {
     const std::string words = std::generic_category().message(code);
@@ -25,7 +25,7 @@ RestartDecision decide_restart(const RestartFacts& facts) {
   if (facts.was_interrupted) return {false, "it was asked to stop"};
   if (facts.max_restarts <= 0) return {false, "--max-restarts is 0"};
   for (const char* type : {"UsageError", "DataError", "InternalError"}) {
-    if (facts.error_type == type) return {false, fmt::format("a {} would come again", type)};
+    if (facts.error_type == type) return {false, fmt::format("a {} would occur again", type)};
   }
   if (const std::string fault = lasting_fault(facts.error_text); facts.error_type == "IoError" && !fault.empty()) {
     return {false, fmt::format("it would end with '{}' again", fault)};

@@ -14,8 +14,8 @@ namespace lockstep::launch {
 /// Returns a name such as "SIGTERM"; the number if the signal has no name.
 [[nodiscard]] std::string signal_name(int number);
 
-/// While it lives, the given signals and SIGWINCH come through fd(), and SIGPIPE is ignored. SIGHUP stays ignored if
-/// nohup has set that. Owned by the thread that made it.
+/// While it lives, the given signals and SIGWINCH are delivered through fd(), and SIGPIPE is ignored. SIGHUP stays
+/// ignored if nohup has set that. Owned by the thread that created it.
 class SignalGuard {
  public:
   /// Throws: ResourceError if no descriptor is left.
@@ -25,7 +25,7 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// Returns the next signal; 0 if none waits.
+  /// Returns the next signal; 0 if none is pending.
   [[nodiscard]] int next() const noexcept;
 
  private:

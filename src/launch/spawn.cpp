@@ -27,7 +27,7 @@ namespace {
 constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
                                        "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-// Slurm's numbers of the batch and the interactive step, which run a script, not ranks.
+// Slurm's IDs for the batch and the interactive step, which run a script, not ranks.
 constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
 
 bool is_slurm_rank() {
@@ -41,7 +41,7 @@ bool is_slurm_rank() {
 
 int process_count(const SpawnOptions& options) {
   if (options.processes < kAuto) {
-    throw UsageError(fmt::format("spawn: {} processes", options.processes), "give a number from 1, or kAuto");
+    throw UsageError(fmt::format("spawn: {} processes", options.processes), "give a number of at least 1, or kAuto");
   }
   if (options.processes != kAuto) return options.processes;
   show_slices();
@@ -65,8 +65,8 @@ void pass_to_agent(int number) {
   errno = before;
 }
 
-// Makes other threads forward signals to this thread, in which the agent takes them. In other threads, which a BLAS
-// library starts when it is loaded, a signal would end the process.
+// Makes other threads forward signals to this thread, where the agent handles them. On other threads, such as those a
+// BLAS library starts when loaded, a signal would end the process.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standby processes, which have loaded the program's libraries and wait to replace ranks that have to start again
+// Standby processes, which have loaded the program's libraries and wait to replace ranks that must restart
 // (lockstep/base/standby.h).
 #pragma once
 
@@ -24,19 +24,19 @@ struct Standby {
   pid_t pid = 0;
 };
 
-/// A rank that runs.
+/// A running rank.
 struct RunningRank {
   int rank = 0;
   pid_t pid = 0;
 };
 
 /// Returns true if every rank is a Lockstep program that was started directly, not by a script or another program: each
-/// rank has put its process id into the store, and that process executes `path`.
+/// rank has put its process ID in the store, and that process executes `path`.
 [[nodiscard]] bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store,
                                      const std::filesystem::path& path);
 
-/// One standby for each rank of the node, started some seconds after the ranks. There are none if ranks never start
-/// again or a standby cannot be started. Owned by the agent's thread.
+/// One standby for each rank of the node, started a few seconds after the ranks. There are none if ranks never restart
+/// or a standby cannot be started. Owned by the agent's thread.
 class Standbys {
  public:
   explicit Standbys(const AgentOptions& options);
@@ -44,9 +44,9 @@ class Standbys {
   void begin_round(TimePoint now);
   /// Returns the time to start them, or to try again; max(): never.
   [[nodiscard]] TimePoint due() const { return due_; }
-  /// Starts the standbys if `is_possible`, with a spec for each local rank; else doubles the wait. Never throws.
+  /// Starts the standbys if `is_possible`, with a spec for each local rank; otherwise doubles the wait. Never throws.
   void start(TimePoint now, bool is_possible, const std::function<WorkerSpec(int)>& spec_of);
-  /// Removes and returns the standby of a local rank; none if none lives.
+  /// Removes and returns the standby of a local rank; none if there is none alive.
   [[nodiscard]] std::optional<Standby> take(int local_rank);
 
  private:

@@ -26,7 +26,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The clock is read this often, so that a grace period continues where it was after the whole job was suspended.
+// The clock is read this often, so that a grace period continues where it left off after the whole job was suspended.
 constexpr auto kGraceLook = std::chrono::milliseconds(200);
 
 void close_between(int first, int last) noexcept {
@@ -35,7 +35,7 @@ void close_between(int first, int last) noexcept {
   for (int fd = first; fd <= std::min(last, 4096); ++fd) ::close(fd);
 }
 
-// Closes all descriptors from 3 on, except those in `kept`.
+// Closes all descriptors from 3 up, except those in `kept`.
 template <std::size_t N>
 void close_all_but(int (&kept)[N]) noexcept {
   std::sort(kept, kept + N);
@@ -53,8 +53,8 @@ void nap() noexcept {
   ::nanosleep(&time, nullptr);
 }
 
-// Returns true for a signal that stays ignored over exec, as nohup needs it. Other signals, which the agent or a
-// shell's background job may ignore, are reset, since they end the worker.
+// Returns true for a signal that stays ignored across exec, as nohup requires. Other signals, which the agent or a
+// shell's background job may ignore, are reset, since they must end the worker.
 bool stays_ignored(int number) noexcept {
   return number != SIGPIPE && number != SIGCHLD && number != SIGINT && number != SIGQUIT && number != SIGTERM;
 }
@@ -89,7 +89,7 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // For kernels without pidfds. The signal also comes if only the forking thread ends, so it is checked.
+    // For kernels without pidfds. The signal is also sent if only the forking thread ends, so it is checked.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
@@ -133,7 +133,7 @@ class Stub {
     if (worker_ == 0) become_worker(stub, failure[1]);
     ::close(failure[1]);
     if (plan_.standby >= 0) ::close(kStandbyDescriptor);
-    // The stub's own copies would keep the pipes open after the worker's end.
+    // The stub's own copies would keep the pipes open after the worker has ended.
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; ++fd) {
       if (::dup2(nothing, fd) < 0) ::close(fd);
@@ -179,7 +179,7 @@ class Stub {
     signalfd_siginfo ignored;
     while (::read(signals_, &ignored, sizeof ignored) > 0) {
     }
-    // Reaps first, so that a worker that ended by itself does not seem to have been ended by the order.
+    // Reaps first, so that a worker that ended on its own does not seem to have been ended by the order.
     reap();
     if (is_over_) return;
     const bool is_agent_gone = (entries[1].revents != 0) || ::getppid() != plan_.agent;
@@ -202,7 +202,7 @@ class Stub {
     }
     kill_stopped();
     if (worker_ > 0) {
-      // A terminal also sends its interrupt to the whole process group: shells rely on this.
+      // A terminal also sends its interrupt to the whole process group: shells rely on that.
       ::kill(order.signal == SIGINT ? -worker_ : worker_, order.signal);
       signal_sent_ = order.signal;
     }
@@ -212,7 +212,7 @@ class Stub {
 
   void kill_by(TimePoint time) noexcept { kill_at_ = kill_at_ ? std::min(*kill_at_, time) : time; }
 
-  // Does not use AwakeClock, whose lock another thread may have held at the fork.
+  // Does not use AwakeClock, whose lock another thread may have been holding at the fork.
   TimePoint now() noexcept { return awake_.at(std::chrono::steady_clock::now()); }
 
   // Kills stopped processes, which react only to SIGKILL.
@@ -232,7 +232,7 @@ class Stub {
     }
   }
 
-  // Reaps ended processes. Processes that an ended worker left behind are asked to end.
+  // Reaps ended processes. Processes left behind by an ended worker are asked to exit.
   void reap() noexcept {
     bool is_worker_dead_now = false;
     for (;;) {
@@ -269,7 +269,7 @@ class Stub {
       }
       if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // without /proc, kills at least its group
       siginfo_t dead{};
-      // Leaves ended processes to reap(). Waits only if a process was killed: otherwise one was missed; look again.
+      // Leaves ended processes to reap(). Waits only if a process was killed: otherwise one was missed, so check again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
       reap();
       if (!is_any_alive) nap();

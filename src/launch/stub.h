@@ -25,7 +25,7 @@ struct StubPlan {
   int control = -1;      ///< socket to the agent: sends StubReport, receives StubOrder
   int agent_pidfd = -1;  ///< pidfd of the agent; -1 if the kernel does not support it
   pid_t agent = 0;
-  int leftover_grace_ms = 0;  ///< time limit for processes that a worker left behind when it ended by itself
+  int leftover_grace_ms = 0;  ///< time limit for processes that a worker left behind when it ended on its own
 };
 
 enum class StubEvent : std::int32_t {
@@ -38,7 +38,7 @@ enum class StubEvent : std::int32_t {
 struct StubReport {
   StubEvent event = StubEvent::kStarted;
   std::int32_t value = 0;
-  std::int32_t signal_sent = 0;  ///< the last signal that the stub had sent to the worker before it ended; 0: none
+  std::int32_t signal_sent = 0;  ///< the last signal the stub sent to the worker before it ended; 0: none
 };
 
 /// A message from the agent to the stub: send `signal` to the worker, and SIGKILL to the rest of its tree after

@@ -14,11 +14,11 @@ constexpr std::array kOptions = {
     TrainOption{.name = "--config",
                 .letter = 'c',
                 .value = "FILE",
-                .help = "a .yml file with settings, which then need not name its recipe; files of the programs that a "
-                        "recipe re-creates are understood as they are"},
+                .help = "a .yml file with settings; it need not name its recipe then; files from the programs that a "
+                        "recipe re-creates work unchanged"},
     TrainOption{.name = "--set",
                 .value = "KEY=VALUE",
-                .help = "change a setting; may be given more than once. --KEY VALUE is the same",
+                .help = "change a setting; may be repeated. --KEY VALUE is equivalent",
                 .in_programs = true},
     TrainOption{.name = "--update",
                 .letter = 'u',
@@ -27,84 +27,82 @@ constexpr std::array kOptions = {
     TrainOption{.name = "--run-dir",
                 .value = "FOLDER",
                 .fallback = "runs/RECIPE-TIME",
-                .help = "the run folder, for the log, the checkpoints and the results",
+                .help = "the run folder, for the log, checkpoints and results",
                 .in_programs = true},
     TrainOption{.name = "--resume",
                 .letter = 'r',
                 .value = "none|auto|PATH|URL",
                 .fallback = "none",
-                .help = "where to continue from: auto is the newest valid checkpoint of the run folder; PATH is a run "
+                .help = "where to resume from: auto is the newest valid checkpoint of the run folder; PATH is a run "
                         "folder, a step folder or RUN:NAME; URL is a step folder on a web server",
                 .in_programs = true},
     TrainOption{.name = "--init-from",
                 .letter = 't',
                 .value = "PATH|URL",
-                .help = "load the model's first weights from a checkpoint, or from a .pth or .safetensors file "
-                        "(FILE:STATE takes one state of it), as far as they fit; a run that --resume auto continues "
-                        "ignores it",
+                .help = "load the model's initial weights from a checkpoint, or from a .pth or .safetensors file "
+                        "(FILE:STATE selects one state), as far as they fit; ignored if --resume auto continues a run",
                 .in_programs = true},
     TrainOption{.name = "--init-from-partial",
-                .help = "let the weights of --init-from fit less than half of the model's elements, or leave a part "
-                        "of the model at random while they have entries that it lacks",
+                .help = "allow --init-from weights that fit less than half of the model's elements, or that leave part "
+                        "of the model random while having entries that it lacks",
                 .in_programs = true},
     TrainOption{.name = "--allow-other-bits",
-                .help = "let a run that resumes have another setting `replicas`: its batches are divided into so many "
-                        "parts, and the result has other bits",
+                .help = "allow a resumed run to use a different `replicas` setting: its batches are divided into that "
+                        "many parts, and the result is not bitwise identical",
                 .in_programs = true},
     TrainOption{.name = "--skip-samples",
                 .value = "FILE",
-                .help = "leave out the samples that FILE names, one a line, from where the run starts or resumes; "
-                        "`lockstep explain --skip-to FILE` writes one",
+                .help = "skip the samples named in FILE, one per line, from where the run starts or resumes; `lockstep "
+                        "explain --skip-to FILE` writes such a file",
                 .setting = "data.skip_samples",
                 .in_programs = true},
-    TrainOption{.name = "--rescue",
-                .value = "FOLDER",
-                .help = "save the run here and end with exit code 74 if its own folder is removed or its disk cannot "
-                        "be written to",
-                .in_programs = true},
+    TrainOption{
+        .name = "--rescue",
+        .value = "FOLDER",
+        .help = "save the run here and exit with code 74 if its own folder is removed or its disk cannot be written",
+        .in_programs = true},
     TrainOption{.name = "--tensorboard",
                 .value = "auto|none|FOLDER",
                 .fallback = "auto",
-                .help = "where TensorBoard's files go: below FOLDER, in a folder with the run's name; auto is the run "
+                .help = "where TensorBoard files go: under FOLDER, in a folder with the run's name; auto is the run "
                         "folder",
                 .setting = "tensorboard"},
     TrainOption{.name = "--no-tensorboard",
-                .help = "write no files for TensorBoard",
+                .help = "do not write TensorBoard files",
                 .setting = "tensorboard=none",
                 .in_programs = true},
-    TrainOption{.name = "--metrics",
-                .value = "PORT",
-                .help = "serve the run's figures to Prometheus at http://127.0.0.1:PORT/metrics while it goes on, or "
-                        "at HOST:PORT",
-                .setting = "metrics_address",
-                .in_programs = true},
+    TrainOption{
+        .name = "--metrics",
+        .value = "PORT",
+        .help =
+            "serve the run's metrics to Prometheus at http://127.0.0.1:PORT/metrics, or at HOST:PORT, while it runs",
+        .setting = "metrics_address",
+        .in_programs = true},
     TrainOption{.name = "--max-time",
                 .value = "TIME",
-                .help = "save and end with exit code 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS",
+                .help = "save and exit with code 143 after this time: 90s, 45m, 1h30m, 2d, HH:MM:SS or D-HH:MM:SS",
                 .in_programs = true},
     TrainOption{.name = "--profile",
                 .value = "N",
-                .help = "record N steps after the first three: print where a step's time goes, and write "
+                .help = "profile N steps after the first three: print where a step's time goes, and write "
                         "RUN_DIR/trace/rank-R.json for https://ui.perfetto.dev",
                 .in_programs = true},
     TrainOption{.name = "--guard",
                 .value = "N",
-                .help = "have another rank compute a replica again every N steps, and end with exit code 77 if the "
-                        "bits differ",
+                .help = "have another rank recompute a replica every N steps, and exit with code 77 if the bits differ",
                 .setting = "guard",
                 .in_programs = true},
-    TrainOption{.name = "--test-only",
-                .help = "train nothing: evaluate the weights of -r or -t on data.test, and write the results to "
-                        "RUN_DIR/eval"},
+    TrainOption{
+        .name = "--test-only",
+        .help = "do not train: evaluate the weights of -r or -t on data.test, and write the results to RUN_DIR/eval"},
     TrainOption{.name = "--dashboard",
                 .value = "HOST:PORT",
-                .help = "serve a live page of the run at this address, a free port of the loopback by default, while "
-                        "it goes on"},
+                .help = "serve a live page of the run at this address while it runs (default: a free loopback port)"},
     TrainOption{.name = "--nproc-per-node",
                 .value = "N|auto|gpu|cpu",
                 .fallback = "one per visible GPU, or 1 without a GPU",
-                .help = "ranks to start on this node: a number, gpu (one per visible GPU), cpu (one per CPU that "
-                        "affinity and the control group leave), or auto (gpu, or cpu if no GPU is visible)",
+                .help = "ranks to start on this node: a number, gpu (one per visible GPU), cpu (one per CPU allowed by "
+                        "affinity and the control group), or auto (gpu, or cpu if no GPU is visible)",
                 .group = kRanksGroup},
     TrainOption{.name = "--max-restarts",
                 .value = "N",
@@ -112,7 +110,7 @@ constexpr std::array kOptions = {
                 .help = "how many times to restart ranks that died, from the last checkpoint",
                 .group = kRanksGroup},
     TrainOption{.name = "--no-standby",
-                .help = "keep no processes waiting with their libraries loaded, to take over when ranks start again",
+                .help = "do not keep processes waiting, with their libraries loaded, to take over when ranks restart",
                 .group = kRanksGroup},
     TrainOption{.name = "--backend",
                 .value = "auto|local|shm|tcp|nccl",
@@ -123,8 +121,8 @@ constexpr std::array kOptions = {
     TrainOption{.name = "--wire",
                 .value = "auto|tls|plain|ucx",
                 .fallback = "tls",
-                .help = "how the bytes between hosts travel: encrypted (tls), in the clear in a network of your own "
-                        "(plain), or by InfiniBand or RoCE (ucx); or LOCKSTEP_WIRE",
+                .help = "how the bytes between hosts travel: encrypted (tls), in the clear, on a network of your own "
+                        "(plain), or over InfiniBand or RoCE (ucx); or set LOCKSTEP_WIRE",
                 .group = kRanksGroup,
                 .in_programs = true},
     TrainOption{.name = "--device",
@@ -139,7 +137,7 @@ constexpr std::array kOptions = {
         .value = "N|MIN:MAX",
         .fallback = "1",
         .help =
-            "how many nodes the job has, or how many it may have while nodes come and go; run the same command on each",
+            "how many nodes the job has, or how many it may have as nodes come and go; run the same command on each",
         .group = kNodesGroup},
     TrainOption{.name = "--node-rank",
                 .value = "N",
@@ -158,7 +156,7 @@ constexpr std::array kOptions = {
                 .group = kNodesGroup},
     TrainOption{.name = "--rdzv-endpoint",
                 .value = "HOST:PORT",
-                .help = "the same as --master-addr HOST --master-port PORT",
+                .help = "same as --master-addr HOST --master-port PORT",
                 .group = kNodesGroup},
     TrainOption{.name = "--rdzv-id",
                 .also = "--run-id",
@@ -173,18 +171,17 @@ constexpr std::array kOptions = {
     TrainOption{.name = "--take-in",
                 .value = "WHEN",
                 .fallback = "checkpoint",
-                .help = "when a running job takes in another node: after its next checkpoint, or now",
+                .help = "when a running job admits another node: after its next checkpoint, or now",
                 .group = kNodesGroup},
     TrainOption{.name = "--token-file",
                 .value = "FILE",
                 .help = "a file with the job's secret, the same on every node and with mode 0600; `lockstep run "
-                        "--new-token FILE` makes one (or put the secret into LOCKSTEP_TOKEN)",
+                        "--new-token FILE` creates one (or put the secret in LOCKSTEP_TOKEN)",
                 .group = kNodesGroup},
     TrainOption{.name = "--trust-network",
                 .value = "NETWORK",
-                .help =
-                    "no secret: whoever reaches the job from this network (192.168.1.0/24) may join it, and end it or "
-                    "run code in it, as with torchrun; all others are turned away",
+                .help = "no secret: anyone who reaches the job from this network (192.168.1.0/24) can join it, end it "
+                        "or run code in it, as with torchrun; all others are rejected",
                 .group = kNodesGroup},
     TrainOption{
         .name = "--tls-cert",
@@ -193,7 +190,7 @@ constexpr std::array kOptions = {
         .group = kNodesGroup},
     TrainOption{.name = "--tls-key",
                 .value = "FILE",
-                .help = "the PEM file of its private key, on node 0 alone (or LOCKSTEP_TLS_KEY)",
+                .help = "the PEM file of its private key, only on node 0 (or LOCKSTEP_TLS_KEY)",
                 .group = kNodesGroup},
     TrainOption{.name = "--tls-ca",
                 .value = "FILE",
@@ -217,7 +214,7 @@ constexpr std::array kOptions = {
                 .in_programs = true},
     TrainOption{.name = "--local-rank",
                 .value = "N",
-                .help = "as torch.distributed.launch passes it; must be what the launcher says",
+                .help = "as passed by torch.distributed.launch; must match the launcher's value",
                 .group = kOneByOneGroup,
                 .in_programs = true},
 };
@@ -229,7 +226,7 @@ std::string option_name(std::string_view word) {
   return name;
 }
 
-/// For an option that every verb has, returns true if it takes a value; none: it is not such an option.
+/// For an option that every verb has, returns true if it takes a value; none if it is not such an option.
 std::optional<bool> has_value_in_every_verb(const std::string& word) {
   if (word == "--log-level") return true;
   if (word == "--quiet" || word == "--help" || word == "-h") return false;

@@ -23,9 +23,9 @@
 namespace lockstep::launch {
 namespace {
 
-// The time limit for a standby to read a part of its environment, if the pipe cannot hold all of it.
+// The time limit for a standby to read part of its environment, if the pipe cannot hold all of it.
 constexpr int kTakeTime = 500;  // ms
-// The time limit for a stub that has closed its socket to leave.
+// The time limit for a stub that has closed its socket to exit.
 constexpr auto kPatience = std::chrono::seconds(15);
 
 struct Ends {
@@ -39,7 +39,7 @@ Ends make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// Makes a terminal for the worker that does not change its bytes.
+// Creates a terminal for the worker that does not alter its bytes.
 Ends make_terminal(int terminal, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
@@ -134,7 +134,7 @@ Worker::~Worker() {
   reap(kPatience);
 }
 
-// Waits for the stub. A stub that does not leave in time is killed; a stub that hangs in the kernel is abandoned.
+// Waits for the stub. A stub that does not exit in time is killed; a stub that hangs in the kernel is abandoned.
 void Worker::reap(std::chrono::milliseconds patience) const noexcept {
   const auto leaves_within = [this](std::chrono::milliseconds time) {
     for (auto waited = std::chrono::milliseconds(0);; waited += std::chrono::milliseconds(1)) {
@@ -154,7 +154,7 @@ std::optional<StubReport> Worker::read_report() {
   StubReport report;
   ssize_t got = 0;
   do {
-    // ECONNRESET comes once, before the remaining reports: the stub left without reading an order.
+    // ECONNRESET occurs once, before the remaining reports: the stub exited without reading an order.
     got = ::recv(control_.get(), &report, sizeof report, MSG_DONTWAIT);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got == static_cast<ssize_t>(sizeof report)) return report;

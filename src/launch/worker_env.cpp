@@ -46,7 +46,7 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   variables["TORCHELASTIC_RESTART_COUNT"] = std::to_string(spec.restart_count);
   variables["TORCHELASTIC_MAX_RESTARTS"] = std::to_string(spec.max_restarts);
   variables["TORCHELASTIC_RUN_ID"] = spec.run_id;
-  // Our store's protocol differs from TCPStore's: other programs make their own store at MASTER_PORT.
+  // Our store's protocol differs from TCPStore's: other programs create their own store at MASTER_PORT.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   variables["TORCHELASTIC_ERROR_FILE"] = spec.error_file;
   variables.emplace("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
@@ -54,7 +54,7 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   if (place.local_world_size > 1) variables.emplace("OMP_NUM_THREADS", "1");
 }
 
-/// Shows the rank one GPU: its own if the user wants that, or if CUDA would show every rank the same slice.
+/// Shows the rank one GPU, its own, if the user wants that or if CUDA would show every rank the same slice.
 void show_one_gpu(Variables& variables, const EnvironmentSpec& spec) {
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
   const bool is_listed = visible != variables.end();

@@ -23,17 +23,18 @@ namespace {
 
 // A rank that reports "a peer died" is not to blame; if the rank to blame is on this node, it ends within this time.
 constexpr auto kBlameTime = std::chrono::seconds(1);
-// A process that survives SIGKILL hangs in the kernel (a dead network disk); it is abandoned after this time.
+// A process that survives SIGKILL is hanging in the kernel (a dead network disk); it is abandoned after this time.
 constexpr auto kKillTime = std::chrono::seconds(15);
 // A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, the others
-// cannot, and notice it in their next collective; a rank that is not in a collective gets the signal twice.
+// cannot, and notice in their next collective; a rank that is not in a collective gets the signal twice.
 constexpr auto kSecondTermTime = std::chrono::seconds(2);
-// The time for a slow reader of the output after the agent was asked to end.
+// How long a slow reader of the output has after the agent was asked to end.
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
-// The clock of all waits here: if a group is suspended while its ranks end, they get the rest of the time afterwards.
+// The clock of all waits here: if a group is suspended while its ranks end, they still get the rest of the time
+// afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
@@ -190,7 +191,7 @@ WorkerGroupResult WorkerGroup::run() {
 
 // Shows the rest of the output. A pager that does not read must not delay an order: the logs have everything.
 void WorkerGroup::show_the_rest() {
-  // After an order that came before the ranks were gone, the reader gets a moment; after one that comes now, none.
+  // After an order that arrived before the ranks were gone, the reader gets a moment; after one that arrives now, none.
   if (std::exchange(is_asked_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
   const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
   while (output_.console().waiting_fd() >= 0 && !is_asked_to_end_ && !is_late()) wait_for_event();
@@ -225,7 +226,7 @@ void WorkerGroup::on_times() {
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
   if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_), output_.count());
   const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
-  // Ranks blame another rank, and none here failed: they may have lost a rank that was stopped.
+  // Ranks blame another rank, but none here failed: they may have lost a rank that was stopped.
   if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {
     result_.found = find_stopped(watched(members_));
   }
@@ -242,7 +243,7 @@ void WorkerGroup::on_times() {
     times_.give_up_at.reset();
     for (auto& member : members_) {
       if (member.worker->is_gone()) continue;
-      log::warn("rank {} (pid {}) does not end after SIGKILL: it hangs in the kernel and is abandoned",
+      log::warn("rank {} (pid {}) does not end after SIGKILL: it is hanging in the kernel and is abandoned",
                 member.worker->rank(), member.pid);
       member.worker->abandon();
       if (!member.has_ended) on_end(member, SIGKILL, SIGKILL);
@@ -261,13 +262,13 @@ void WorkerGroup::on_signals() {
       order(SIGKILL, std::chrono::milliseconds(0));
     } else {
       result_.interrupted_by = number;
-      log::note("{}: stopping {} ranks (once more to kill them)", signal_name(number), members_.size());
+      log::note("{}: stopping {} ranks (repeat to kill them)", signal_name(number), members_.size());
       stop(number == SIGHUP ? SIGTERM : number);
     }
   }
 }
 
-// Handles a published failure. A rank publishes it before its program ends, which takes libtorch some 0.2 s.
+// Handles a published failure. A rank publishes it before its program exits, which takes libtorch about 0.2 s.
 void WorkerGroup::on_first_failure() {
   watcher_.reset();
   try {
@@ -284,13 +285,13 @@ void WorkerGroup::on_first_failure() {
   stop_failed_group();
 }
 
-// Handles orders. Only an order to stop can come while ranks run.
+// Handles orders. Only an order to stop can arrive while ranks run.
 void WorkerGroup::on_orders() {
   while (const auto order = spec_.membership.take_order()) {
     if (order->kind != Order::Kind::kStop || order->round != spec_.round.number || is_stopping_) continue;
     if (order->is_graceful) {
       result_.was_asked_to_save = true;
-      log::note("{}: the ranks save, and start again with it", order->reason);
+      log::note("{}: the ranks save, and restart with it", order->reason);
       stop(SIGTERM);
     } else {
       if (order->cause && !result_.found) result_.found = find_hang(watched(members_), &*order->cause);
@@ -303,7 +304,7 @@ void WorkerGroup::on_orders() {
 void WorkerGroup::on_control(WorkerMember& member) {
   while (const auto report = member.worker->read_report()) on_report(member, *report);
   if (!member.worker->is_gone()) return;
-  // No process of the tree is alive, so the pipes already have the last bytes.
+  // No process of the tree is alive, so the pipes already contain the last bytes.
   output_.close(*member.worker, *member.log);
   if (!member.has_ended) on_end(member, SIGKILL, 0);  // the stub was killed, and the worker with it
 }
@@ -328,7 +329,7 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
   if (is_killed && signal_sent == 0 && !is_stopping_) end.why = memory_kills_.why(member.pid);
   result_.ends.push_back(end);
   if (is_stopping_) return;
-  // A rank that left too early may take longer to end than the ranks that noticed it.
+  // A rank that left too early may take longer to exit than the ranks that noticed.
   const bool peers_noticed = times_.stop_at && !result_.found;
   if (!has_failed(end)) {
     if (peers_noticed) result_.found = find_left(watched(members_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All workers of one attempt on this node. Its loop watches them, passes on their output and stops them together.
+// All workers of one attempt on this node. Its loop watches them, forwards their output and stops them together.
 #pragma once
 
 #include <sys/types.h>
@@ -32,7 +32,7 @@ struct WorkerMember {
   std::unique_ptr<FlightRing> ring;
   pid_t pid = 0;
   bool has_ended = false;
-  bool has_succeeded = false;  ///< the worker has ended with 0
+  bool has_succeeded = false;  ///< the worker has exited with 0
 };
 
 struct WorkerGroupSpec {
@@ -55,18 +55,18 @@ struct WorkerGroupResult {
   std::optional<FailureRecord> claim;  ///< the first failure, according to the ranks and the store
   std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node, which it reports last
   std::vector<std::string> stacks;     ///< stacks of that rank if it is late, line by line
-  std::int64_t last_step = -1;         ///< furthest step that a rank of this node was in; -1: none
+  std::int64_t last_step = -1;         ///< furthest step that a rank of this node reached; -1: none
 
-  /// Returns true if every rank ended with 0.
+  /// Returns true if every rank exited with 0.
   [[nodiscard]] bool is_success() const;
 };
 
 /// The times, by AwakeClock, of actions that no event triggers.
 struct StopTimes {
-  std::optional<TimePoint> drop_at = {};        ///< time after which unread output is not shown
+  std::optional<TimePoint> drop_at = {};        ///< time after which unread output is discarded
   std::optional<TimePoint> stop_at = {};        ///< time to stop the rest, after a rank left or blamed another
   std::optional<TimePoint> stop_again_at = {};  ///< time of a second SIGTERM
-  std::optional<TimePoint> give_up_at = {};     ///< time to give up processes that SIGKILL has not ended
+  std::optional<TimePoint> give_up_at = {};     ///< time to give up on processes that SIGKILL has not ended
 
   /// Returns the earliest of these times; max(): none.
   [[nodiscard]] TimePoint next() const;
@@ -77,8 +77,8 @@ struct StopTimes {
 /// ranks are stopped, so that they can name it. Owned by the agent's thread.
 class WorkerGroup {
  public:
-  /// Starts the workers. Throws: IoError, ResourceError: workers that were already started are ended. TimeoutError if
-  /// the store is gone, before any worker starts.
+  /// Starts the workers. Throws: IoError, ResourceError: workers already started are ended. TimeoutError if the store
+  /// is gone, before any worker starts.
   explicit WorkerGroup(const WorkerGroupSpec& spec);
 
   /// Blocks: until no process of any worker's tree is left.
@@ -109,7 +109,7 @@ class WorkerGroup {
   HangWatch hangs_;
   std::vector<WorkerMember> members_;
   bool is_stopping_ = false;
-  bool is_asked_to_end_ = false;  ///< an order to end came before the last rank left
+  bool is_asked_to_end_ = false;  ///< an order to end arrived before the last rank left
   StopTimes times_;
 };
 

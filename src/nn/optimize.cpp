@@ -59,11 +59,11 @@ Chain chain_at(const Layers& layers, std::size_t first, std::int64_t channels) {
     chain.what += " + MaxPool2d";
     ++chain.length;
   }
-  if (channels % 8 != 0) chain.obstacle = fmt::format("{} channels are no multiple of 8", channels);
+  if (channels % 8 != 0) chain.obstacle = fmt::format("{} channels are not a multiple of 8", channels);
   return chain;
 }
 
-/// Makes the fused layer for the chain at `index`; null if its first layer is not a `Norm`.
+/// Creates the fused layer for the chain at `index`; null if its first layer is not a `Norm`.
 template <class Norm>
 std::shared_ptr<BatchNormReLU2dImpl> fused_from(const Layers& layers, std::size_t index, const Chain& chain) {
   const auto* norm = as<Norm>(layers, index);

@@ -30,7 +30,7 @@ void put(torch::nn::SequentialImpl& into, std::size_t index, std::shared_ptr<Lay
   *(into.begin() + static_cast<std::ptrdiff_t>(index)) = torch::nn::AnyModule(std::move(layer));
 }
 
-/// Replaces `count` layers from `first` on by empty layers.
+/// Replaces `count` layers, starting at `first`, with empty layers.
 void put_nothing(torch::nn::SequentialImpl& into, std::size_t first, std::size_t count);
 
 /// A replacement, and the number of layers that it replaces.
@@ -39,8 +39,8 @@ struct Replaced {
   std::string what;
 };
 
-/// Replaces Linear + ReLU, with Dropout between or after, or a LayerNorm, Dropout or ReLU (not in place), by our
-/// layers.
+/// Replaces Linear + ReLU, with Dropout between or after, or a LayerNorm, Dropout or ReLU (not in place), with
+/// Lockstep's layers.
 [[nodiscard]] std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std::size_t index,
                                                     const Layers& layers);
 

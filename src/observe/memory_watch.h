@@ -40,7 +40,7 @@ class LayersOfMemory {
 /// Called in the thread that allocates memory (`bytes` above 0) or frees it (below 0).
 using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 
-/// Listens in the thread that made it, from its construction to stop(). Other profilers get no events then.
+/// Listens in the thread that created it, from its construction to stop(). Other profilers get no events then.
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator in a profile's table: its name, and the minimum of operations and bytes that the shapes of its inputs
-// require.
+// An operator in a profile's table: its name, and the minimum number of operations and bytes that the shapes of its
+// inputs require.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise

@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 20> kMemory = {
     "resize_",   "resize_as_", "set_",          "zeros",     "zeros_like",
     "new_zeros", "ones",       "ones_like",     "new_ones",  "full",
     "full_like", "new_full",   "zero_",         "fill_",     "scalar_tensor"};
-/// Operators that make a view of memory.
+/// Operators that create a view of memory.
 constexpr std::array<std::string_view, 30> kViews = {
     "view",       "view_as",      "_unsafe_view", "reshape",     "_reshape_alias", "as_strided", "expand",
     "expand_as",  "permute",      "transpose",    "t",           "select",         "slice",      "narrow",
@@ -39,7 +39,7 @@ bool is_one_of(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// A step runs these operators or not, depending on memory that earlier steps of this process keep.
+/// A step may or may not run these operators, depending on memory that earlier steps of this process keep.
 bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
 
 bool has_values(std::string_view name) { return !is_one_of(kViews, name); }

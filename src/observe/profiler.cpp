@@ -114,7 +114,7 @@ class Profiler::Impl {
  public:
   Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)), kernels_(job_.device()) {
     if (options_.steps < 1 || options_.warmup < 1) {
-      throw UsageError(fmt::format("a profile of {} steps after {} that warm up", options_.steps, options_.warmup),
+      throw UsageError(fmt::format("a profile of {} steps after {} warm-up steps", options_.steps, options_.warmup),
                        "choose at least 1 of each");
     }
   }
@@ -138,8 +138,8 @@ class Profiler::Impl {
     state_ = State::kFinished;
     if (!recorded) {
       if (job_.is_main()) {
-        log::note("there is no profile: the training ended after {} steps, and the first {} only warm up", warm_,
-                  options_.warmup);
+        log::note("there is no profile: the training ended after {} steps, but the first {} are only for warm-up",
+                  warm_, options_.warmup);
       }
       return;
     }
@@ -161,7 +161,7 @@ class Profiler::Impl {
 
   void start() {
     if (job_.is_main() && options_.prints) {
-      log::note("the profiler records {} step{} now, after {} that warmed up", options_.steps,
+      log::note("the profiler now records {} step{}, after {} for warm-up", options_.steps,
                 options_.steps == 1 ? "" : "s", options_.warmup);
     }
     const ClockOffset clock = measure_clock_offset(job_);

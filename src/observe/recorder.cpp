@@ -51,7 +51,7 @@ LayersOfNodes layers_of_nodes(const std::vector<RecordedCall>& calls) {
   return layers;
 }
 
-/// The start of the outermost operator during which autograd gave a sequence number, by thread and number.
+/// The start of the outermost operator during which autograd assigned a sequence number, by thread and number.
 using BeginsOfNodes = std::map<std::pair<std::uint64_t, std::uint64_t>, std::int64_t>;
 
 BeginsOfNodes begins_of_nodes(const std::vector<RecordedCall>& calls) {
@@ -83,7 +83,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
   ++run_;
   if (!trace::add_sink(*this)) {
     on_ = false;
-    throw UsageError("there is no free place for the profiler's trace sink", "remove one of the trace sinks");
+    throw UsageError("there is no free slot for the profiler's trace sink", "remove one of the trace sinks");
   }
   // A record of a backward node's inputs would hold them while the node runs. The node would then have to copy inputs
   // that it could otherwise reuse.
@@ -99,7 +99,7 @@ void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
 
 void Recorder::stop() noexcept {
   if (!on_) return;
-  ++run_;  // calls that end from now on are left out
+  ++run_;  // calls that end from now on are skipped
   for (const at::CallbackHandle callback : std::exchange(callbacks_, {})) at::removeCallback(callback);
   trace::remove_sink(*this);
   if (memory_) memory_->stop();
@@ -210,7 +210,7 @@ void Recorder::end_operator(at::ObserverContext* context) {
   if (open == nullptr) return;
   open->recorded.call.end_ns = monotonic_ns();
   if (open->is_counted) --open->thread->counted_depth;
-  // A call that ends in a different thread does not fit into the order of this thread.
+  // A call that ends in a different thread does not fit the order of this thread.
   if (open->thread != &calls_of_this_thread()) return;
   if (open->run != run_.load(std::memory_order_relaxed)) return;
   if (open->recorded.call.kind != view::CallKind::kBackwardNode) {

@@ -21,9 +21,9 @@
 
 namespace lockstep::observe {
 
-/// The records to make besides the calls.
+/// The records to keep in addition to the calls.
 struct Recorded {
-  bool inputs = false;  ///< the calls' inputs, and for backward nodes the operators that made them
+  bool inputs = false;  ///< the calls' inputs, and for backward nodes the operators that created them
   bool memory = true;   ///< allocations; not possible while Kineto records, because libtorch has only one listener
 };
 
@@ -35,7 +35,7 @@ class Recorder final : public trace::Sink {
   /// Drops earlier records and starts recording. Throws: UsageError if it is already recording.
   void start(const NamedTensors& parameters, const Recorded& recorded = {});
   void stop() noexcept;
-  /// Moves the calls that have ended, and their threads, into `profile`. Calls that were open at stop() are left out.
+  /// Moves the calls that have ended, and their threads, into `profile`. Calls that were open at stop() are skipped.
   void take(view::Profile& profile);
 
   void begin(const trace::Event& event) noexcept override;
@@ -51,7 +51,7 @@ class Recorder final : public trace::Sink {
   [[nodiscard]] ThreadCalls& calls_of_this_thread();
 
   std::atomic<bool> on_{false};
-  std::atomic<int> run_{0};  ///< number of starts; calls from before the latest start are left out
+  std::atomic<int> run_{0};  ///< number of starts; calls from before the latest start are skipped
   std::mutex mutex_;         ///< guards threads_
   std::vector<std::unique_ptr<ThreadCalls>> threads_;
   LayersOfMemory layers_;     ///< changed while off

@@ -14,7 +14,7 @@
 
 namespace lockstep::observe {
 
-/// A recorded call. A backward node gets its layer at the end, from the forward operator that made it.
+/// A recorded call. A backward node gets its layer at the end, from the forward operator that created it.
 struct RecordedCall {
   view::ProfiledCall call;
   std::uint64_t thread = 0;          ///< libtorch's number of the thread; for a backward node, of the forward's thread
@@ -24,7 +24,7 @@ struct RecordedCall {
 
 class ThreadCalls {
  public:
-  /// Makes the record of the calling thread.
+  /// Creates the record of the calling thread.
   ThreadCalls();
 
   void add(RecordedCall call);
@@ -33,7 +33,7 @@ class ThreadCalls {
   [[nodiscard]] std::vector<view::MemoryEvent> take_memory();
   void clear() { (void)take(), (void)take_memory(); }
 
-  /// Describes the thread. While it lives, its name is read again, because threads are named after they start.
+  /// Describes the thread. While it is alive, its name is read again, because threads are named after they start.
   [[nodiscard]] view::ProfiledThread about() const;
 
   /// The open spans; only for the thread itself.

@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR  // it has no two words in one lane
 
-/// Returns the keys of a vector of pairs, one per lane, from `first_key` on.
+/// Returns the keys of a vector of pairs, one per lane, starting with `first_key`.
 template <class D>
 HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
   HWY_ALIGN std::uint64_t keys[hn::MaxLanes(d)];

@@ -23,7 +23,7 @@ struct Words {
   std::int64_t first = 0;  ///< index of the first word in the whole parameter
 };
 
-/// Returns the seed that is mixed with the index of a word. It depends on the parameter's name only.
+/// Returns the seed that is mixed with the index of a word. It depends only on the parameter's name.
 [[nodiscard]] std::uint64_t digest_seed(std::string_view name);
 
 /// Returns the digest of `words`, computed with the widest instruction set of this processor.

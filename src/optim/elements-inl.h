@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The order of operations is torch.optim's. Multiplications and additions are never fused (a compiler option in
-// CMakeLists.txt forbids it too), so that processors with and without fused multiply-add give the same bits.
+// CMakeLists.txt also forbids it), so that processors with and without fused multiply-add give the same bits.
 
 /// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the hash
 /// computes while the update waits for memory.

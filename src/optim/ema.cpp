@@ -24,7 +24,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t kAveragedPerThread = 1 << 16;
-// The name of an entry besides the model's. A model that has it (an entry `updates` in a module `ema`) is refused.
+// The name of an entry in addition to the model's. A model that has it (an entry `updates` in a module `ema`) is
+// rejected.
 constexpr const char* kUpdates = "ema.updates";
 
 void require_decay(double decay) {
@@ -206,7 +207,8 @@ void EMA::load_state_dict(const StateDict& state) {
 EMAState ema_state_of(StateDict state) {
   const auto found = state.find(kUpdates);
   const auto* updates = found == state.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
-  if (updates == nullptr) throw DataError(fmt::format("the state has no whole number '{}': it is of no EMA", kUpdates));
+  if (updates == nullptr)
+    throw DataError(fmt::format("the state has no whole number '{}': it is not an EMA's", kUpdates));
   EMAState parts{.updates = *updates};
   state.erase(found);
   parts.model = std::move(state);

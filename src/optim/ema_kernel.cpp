@@ -13,7 +13,7 @@ namespace lockstep::optim {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Multiplications and additions are never fused (a compiler option in CMakeLists.txt forbids it too), so that every
+// Multiplications and additions are never fused (a compiler option in CMakeLists.txt also forbids it), so that every
 // processor gives PyTorch's bits.
 void average(float* averages, const float* values, std::int64_t count, float decay, float share) {
   const hn::ScalableTag<float> d;

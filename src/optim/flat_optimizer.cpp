@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that all optimizers share: flat state, the choice of kernels or operators of libtorch, and strict loading.
+// The parts that all optimizers share: flat state, the choice of kernels or libtorch operators, and strict loading.
 #include "lockstep/optim/flat_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
@@ -26,7 +26,7 @@ void check_dtypes(const NamedTensors& parameters) {
   for (const auto& [name, value] : parameters) {
     if (value.scalar_type() == at::kFloat || value.scalar_type() == at::kDouble) continue;
     throw UsageError(fmt::format("parameter '{}' is {}", name, c10::toString(value.scalar_type())),
-                     "keep weights in float32 and compute in less by lockstep::Autocast");
+                     "keep weights in float32 and compute in lower precision with lockstep::Autocast");
   }
 }
 

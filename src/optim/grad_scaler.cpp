@@ -25,7 +25,7 @@
 namespace lockstep::optim {
 namespace {
 
-// libtorch's operator unscales on CUDA. Before 2.3 it has none for the CPU, so our kernel does it there.
+// libtorch's operator unscales on CUDA. Before 2.3 it has none for the CPU, so Lockstep's kernel does it there.
 
 constexpr std::int64_t kUnscaledPerThread = 1 << 16;
 
@@ -104,7 +104,7 @@ void check_options(const GradScalerOptions& options) {
 at::Tensor values_of(const std::string& name, const at::Tensor& gradient) {
   if (gradient.scalar_type() == at::kHalf) {
     throw UsageError(fmt::format("the gradient of '{}' is float16, which GradScaler does not unscale", name),
-                     "keep weights in float32 and compute in float16 by lockstep::Autocast");
+                     "keep weights in float32 and compute in float16 with lockstep::Autocast");
   }
   return gradient.is_sparse() ? gradient._values() : gradient;
 }
@@ -121,7 +121,7 @@ template <class T>
 T entry(const StateDict& state, const std::string& name) {
   const auto found = state.find(name);
   const auto* value = found == state.end() ? nullptr : std::get_if<T>(&found->second);
-  if (value == nullptr) throw DataError(fmt::format("the scaler's state has no proper entry '{}'", name));
+  if (value == nullptr) throw DataError(fmt::format("the scaler's state has no valid entry '{}'", name));
   return *value;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of the optimizers: each passes once over plain memory, with the widest instruction set of this processor.
-// Each element's bits depend on its own values only, not on its position.
+// Each element's bits depend only on its own values, not on its position.
 #pragma once
 
 #include <array>
@@ -67,7 +67,7 @@ struct LambStep {
 };
 /// Updates the state, and writes the direction r + weight_decay * x to `direction`.
 void lamb_moments(const Memory& memory, const LambStep& step, float* direction);
-/// Computes the direction again from the state, and sets parameter -= rate * direction.
+/// Recomputes the direction from the state, and sets parameter -= rate * direction.
 void lamb_move(const Memory& memory, const LambStep& step, float rate);
 
 /// State: exp_avg.

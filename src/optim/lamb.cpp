@@ -29,7 +29,7 @@ class LambRule : public Rule {
         .over_correction1 = static_cast<float>(1 / (1 - std::pow(betas_[0], static_cast<double>(now.step)))),
         .weight_decay = static_cast<float>(now.weight_decay)};
     const NormPair norms = norms_by_blocks(memory, [&](const Memory& block) {
-      std::array<float, kNormBlockElements> direction;  // it stays in the cache; the second pass computes it again
+      std::array<float, kNormBlockElements> direction;  // it stays in the cache; the second pass recomputes it
       Memory moments = block;
       moments.digest = {};  // the second pass digests the weights after the step
       lamb_moments(moments, step, direction.data());

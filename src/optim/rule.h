@@ -48,14 +48,14 @@ class Rule {
   /// Returns false if the rule needs whole parameters.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
-  /// Updates one dense float32 parameter on the CPU by kernels, on libtorch's threads.
+  /// Updates one dense float32 parameter on the CPU with kernels, on libtorch's threads.
   virtual void update(const Memory& memory, const StepValues& now) const = 0;
-  /// Updates several parameters of any kind by libtorch's multi-tensor operators; grad_scale is already applied.
+  /// Updates several parameters of any kind with libtorch's multi-tensor operators; grad_scale is already applied.
   virtual void update_all(const TensorLists& lists, const StepValues& now) const = 0;
 
   /// Returns true if this libtorch has one operator for the whole update on `device`.
   [[nodiscard]] virtual bool has_fused(c10::DeviceType /*device*/) const { return false; }
-  /// Updates by this fused operator; parameters, gradients and state have equal, dense strides.
+  /// Updates with this fused operator; parameters, gradients and state have equal, dense strides.
   virtual void update_fused(const TensorLists& lists, const StepValues& now) const { update_all(lists, now); }
 };
 

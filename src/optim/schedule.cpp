@@ -112,7 +112,7 @@ Schedule Schedule::one_cycle(const OneCycleOptions& options) {
   require(options.total_steps >= 2, "a cycle's total_steps", static_cast<double>(options.total_steps), "at least 2");
   require(options.pct_start > 0 && options.pct_start < 1, "pct_start", options.pct_start, "between 0 and 1");
   require(!options.three_phase || options.pct_start <= 0.5, "pct_start", options.pct_start,
-          "0.5 at most with three phases");
+          "at most 0.5 with three phases");
   require(options.div_factor > 0, "div_factor", options.div_factor, "above 0");
   require(options.final_div_factor > 0, "final_div_factor", options.final_div_factor, "above 0");
   return Schedule([phases = phases_of(options), linear = options.linear](std::int64_t step) {

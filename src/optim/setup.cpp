@@ -22,8 +22,8 @@ std::regex expression_of(const Setup& setup, const std::string& pattern) {
     return std::regex(pattern, std::regex::ECMAScript);
   } catch (const std::regex_error& error) {
     throw UsageError(
-        fmt::format("{}'s group '{}' is no regular expression: {}", setup.optimizer, pattern, error.what()),
-        "ECMAScript's syntax holds; a dot in a name is \\.");
+        fmt::format("{}'s group '{}' is not a regular expression: {}", setup.optimizer, pattern, error.what()),
+        "ECMAScript syntax applies; write a dot in a name as \\.");
   }
 }
 
@@ -42,13 +42,14 @@ void check_groups(const Setup& setup) {
   const Group& base = setup.groups.front();
   for (const Group& group : setup.groups) {
     if (group.has_own_lr && base.own_lr == 0 && group.own_lr != 0) {
-      throw UsageError(fmt::format("group '{}' has the learning rate {} and {} itself 0", group.pattern, group.own_lr,
-                                   setup.optimizer),
+      throw UsageError(fmt::format("group '{}' has the learning rate {}, but {} itself has 0", group.pattern,
+                                   group.own_lr, setup.optimizer),
                        "schedules keep the ratio of the two: give the optimizer a rate above 0");
     }
     if (kinds(group) != kinds(base)) {
-      throw UsageError(fmt::format("group '{}' of {} needs other state than the rest", group.pattern, setup.optimizer),
-                       "a momentum of 0 in one group and not in another: use a very small one");
+      throw UsageError(
+          fmt::format("group '{}' of {} needs different state from the rest", group.pattern, setup.optimizer),
+          "the momentum is 0 in one group but not in another: use a very small one instead of 0");
     }
   }
 }
@@ -72,7 +73,7 @@ std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, co
     if (!found) {
       throw UsageError(
           fmt::format("{}'s group '{}' matches none of {} parameters", setup.optimizer, pattern, names.size()),
-          names.empty() ? "there are none" : fmt::format("a name is for example '{}'", names.front()));
+          names.empty() ? "there are none" : fmt::format("one of the names is '{}'", names.front()));
     }
   }
   return group_of;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the groups and rules of an optimizer from its options. A group has the optimizer's options, except for options
+// Builds the groups and rules of an optimizer from its options. A group has the optimizer's options, except for options
 // that it sets itself.
 #pragma once
 
@@ -52,7 +52,7 @@ template <class Options>
   return options;
 }
 
-/// Makes a setup with rules of type `OneRule`, whose constructor checks options; kName names the optimizer.
+/// Builds a setup with rules of type `OneRule`, whose constructor checks options; kName names the optimizer.
 template <class OneRule, class Options>
 [[nodiscard]] Setup make_setup(Options options) {
   const char* name = OneRule::kName;

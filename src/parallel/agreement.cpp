@@ -33,7 +33,7 @@ std::string describe(const char* what, const NamedTensors& items) {
   return lines;
 }
 
-/// Returns the texts of all ranks.
+/// Returns the strings of all ranks.
 std::vector<std::string> gather_text(const std::string& text, ProcessGroup& group) {
   const auto length = static_cast<std::int64_t>(text.size());
   std::vector<at::Tensor> lengths;

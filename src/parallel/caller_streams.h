@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 
 class CallerStreams {
  public:
-  /// Takes the calling thread's current stream of each GPU; none if libtorch has no CUDA.
+  /// Captures the calling thread's current stream of each GPU; none if libtorch has no CUDA.
   CallerStreams();
   /// Makes the stored streams the current streams of the calling thread.
   void enter() const;

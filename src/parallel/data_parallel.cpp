@@ -81,7 +81,7 @@ int replicas_of(const std::vector<c10::Device>& devices, const DataParallelOptio
   const int count = devices.empty() ? std::max(options.replicas, 1) : static_cast<int>(devices.size());
   if (options.replicas == 0 || options.replicas == count) return count;
   throw UsageError(fmt::format("DataParallelOptions::replicas is {} with {} devices", options.replicas, count),
-                   "as many devices as replicas, or leave one of the two out");
+                   "give as many devices as replicas, or omit one of the two");
 }
 
 int threads_of(int replicas, const DataParallelOptions& options) {
@@ -107,10 +107,10 @@ std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
   }
   if (size >= 0) return size;
   throw UsageError("DataParallel got no tensor with a batch to split",
-                   "pass tensors themselves; what holds them (a struct, a vector) cannot be split");
+                   "pass the tensors themselves; a container of tensors (a struct, a vector) cannot be split");
 }
 
-/// Splits as at::chunk does: parts of ceil(size / replicas), the last perhaps shorter; fewer parts of a small batch.
+/// Splits as at::chunk does: parts of ceil(size / replicas), the last perhaps shorter; fewer parts for a small batch.
 Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
   const std::int64_t size = batch_size(arguments);
   const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);
@@ -164,7 +164,7 @@ class DataParallelCore::Impl {
     return copy;
   }
 
-  /// Updates a copy to the module's present state: the same values, its own buffers, the same modes. Parameters on the
+  /// Updates a copy to the module's current state: the same values, its own buffers, the same modes. Parameters on the
   /// copy's device share their memory. Copied values get new memory, because the graph of an earlier forward may still
   /// use the old memory.
   void refresh(Module& copy, const std::optional<c10::Device>& device = std::nullopt) const {
@@ -239,7 +239,7 @@ class DataParallelCore::Impl {
     return joined;
   }
 
-  /// Gives the copies on these devices the module's present state, and makes their gradients flow to its parameters.
+  /// Gives the copies on these devices the module's current state, and makes their gradients flow to its parameters.
   void replicate(const std::vector<c10::Device>& used) const {
     std::vector<std::vector<at::Tensor>> values;  // by replica
     for (std::size_t i = 0; i < used.size(); ++i) {

@@ -56,7 +56,7 @@ std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse
 
 [[noreturn]] void throw_changed(const std::string& name, const char* what) {
   throw UsageError(
-      fmt::format("parameter '{}' has another {} than when DistributedDataParallel wrapped it", name, what),
+      fmt::format("parameter '{}' has a different {} than when DistributedDataParallel wrapped it", name, what),
       "convert, freeze and unfreeze before wrapping, or wrap the model again");
 }
 

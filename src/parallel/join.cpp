@@ -19,7 +19,7 @@ ProcessGroup& group_of(const std::vector<Joinable*>& joinables) {
   if (joinables.empty()) throw UsageError("Join has nothing to join", "Join join{{&model}};");
   ProcessGroup& group = joinables.front()->join_group();
   for (Joinable* one : joinables) {
-    if (&one->join_group() != &group) throw UsageError("what takes part in a Join belongs to different groups");
+    if (&one->join_group() != &group) throw UsageError("the participants of a Join belong to different groups");
   }
   return group;
 }
@@ -65,16 +65,16 @@ JoinStatus Join::status_of(const std::vector<Message>& all) const {
     }
   }
   if (status.active > 0 && !without.empty() && options_.throw_on_early_termination) {
-    throw DataError(fmt::format("{} {} no more data, {} other ranks have", ranks_text(without),
+    throw DataError(fmt::format("{} {} no more data, but {} other ranks do", ranks_text(without),
                                 without.size() == 1 ? "has" : "have", status.active),
-                    "give every rank as many batches, or leave JoinOptions::throw_on_early_termination off");
+                    "give every rank the same number of batches, or leave JoinOptions::throw_on_early_termination off");
   }
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const Message& first = all[static_cast<std::size_t>(status.first_active)];
     if (status.active == 0 || all[rank].joinable == kNoData) continue;
     if (all[rank].joinable != first.joinable || all[rank].action != first.action) {
       throw UsageError(
-          fmt::format("inside a Join rank {} is at another collective than rank {}", rank, status.first_active),
+          fmt::format("inside a Join rank {} is at a different collective from rank {}", rank, status.first_active),
           "every rank that has data must make the same forwards, backwards and optimizer steps");
     }
   }

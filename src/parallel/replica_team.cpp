@@ -35,7 +35,7 @@ thread_local std::string_view* replayed = nullptr;  ///< recorded results, used 
 
 constexpr int kNobody = -1;
 
-/// Thrown in a replica that waits for a failed replica, whose exception the caller gets. It is a std::exception, since
+/// Thrown in a replica waiting for a failed replica, whose exception the caller gets. It is a std::exception, because
 /// autograd's engine, through which it may pass, cleans up only after those.
 struct TurnLost : std::exception {};
 
@@ -114,8 +114,8 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
-  // Each thread sets libtorch's number of threads at its start. This rebuilds libtorch's pool, and hangs if the system
-  // is short of threads.
+  // Each thread sets libtorch's number of threads when it starts. This rebuilds libtorch's pool, and hangs if the
+  // system is short of threads.
   const int libtorch = 2 * (options.threads - 1);
   if (libtorch > 0 && size() > 1) require_threads(size() - 1 + libtorch, "for the replicas of this rank and libtorch");
   try {
@@ -252,9 +252,10 @@ void ReplicaTeam::Impl::all_reduce(int local, const at::Tensor& tensor, ReduceOp
   }
   if (error_) throw TurnLost{};
   if (rounds_ == round) {
-    throw UsageError(fmt::format("replica {} waits in a collective that another replica of this rank ended without",
-                                 member(local).replica.index()),
-                     "every replica must call the same collectives");
+    throw UsageError(
+        fmt::format("replica {} waits in a collective, but another replica of this rank ended without calling it",
+                    member(local).replica.index()),
+        "every replica must call the same collectives");
   }
   member(local).phase = Phase::kRunning;
   plain.copy_(result_);
@@ -325,7 +326,7 @@ Replica* find_replica() noexcept { return current; }
 
 Replica& this_replica() {
   if (current != nullptr) return *current;
-  throw UsageError("this_replica() was called outside of a training step",
+  throw UsageError("this_replica() was called outside a training step",
                    "the Trainer's steps and ReplicaTeam::run() have replicas");
 }
 

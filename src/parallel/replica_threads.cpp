@@ -24,8 +24,8 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Sets the state that ThreadLocalState leaves out: the dtypes of autocast, and its weight cache. The cache is off,
-/// since a thread's cached copies would outlive the caller's autocast region.
+/// Sets the state that ThreadLocalState omits: the dtypes of autocast, and its weight cache. The cache is off, since a
+/// thread's cached copies would outlive the caller's autocast region.
 class AutocastOfCaller {
  public:
   AutocastOfCaller() : cpu_(state(c10::kCPU)), cuda_(state(c10::kCUDA)) {}

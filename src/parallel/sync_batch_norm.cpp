@@ -61,7 +61,8 @@ const char* torch_batch_norm(const torch::nn::Module& module) {
   const std::string what = path.empty() ? "the model itself" : fmt::format("'{}'", path);
   throw UsageError(
       fmt::format("{} is a torch::nn::{}, whose statistics cannot be synced", what, type),
-      fmt::format("use lockstep::nn::{} there: it has the same options and names, and computes the same", type));
+      fmt::format("use lockstep::nn::{} there: it has the same options and names, and computes the same results",
+                  type));
 }
 
 void collect(torch::nn::Module& module, const std::string& path, std::vector<nn::SyncedStatistics*>& found) {

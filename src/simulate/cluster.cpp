@@ -31,7 +31,7 @@ constexpr std::array kBackends = {
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
   throw UsageError(fmt::format("the link '{}' {}", text, why),
-                   "give rate and time of one way, as in 100Gb/5us, 25Gb/20us or 50Mb/10ms");
+                   "give the rate and the one-way latency, as in 100Gb/5us, 25Gb/20us or 50Mb/10ms");
 }
 
 /// Parses `part`, a number followed by a unit.

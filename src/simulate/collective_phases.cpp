@@ -26,7 +26,7 @@ int rows_of_machine(int machine, int gpus, int ranks) {
   return rows;
 }
 
-/// The largest number of rows of a machine, and true if all machines have as many.
+/// The largest number of rows of a machine, and true if all machines have the same number.
 struct Rows {
   int most = 1;
   bool are_alike = true;

@@ -17,7 +17,7 @@ enum class Among {
   kRoot,           ///< rank 0 sends a message to every other rank
   kRootOfLeaders,  ///< rank 0 sends a message to every other machine's first rank
   kHost,           ///< the ranks of a machine meet and work on shared memory
-  kDevices         ///< all ranks, by NCCL in a ring or in trees
+  kDevices         ///< all ranks, over NCCL in a ring or in trees
 };
 
 struct Phase {
@@ -29,7 +29,8 @@ struct Phase {
   CallKind kind = CallKind::kAllReduce;  ///< kDevices: the collective
 };
 
-/// Returns the phases of `call` in order; none on one rank. A rank begins a phase when it has ended the previous phase.
+/// Returns the phases of `call` in order; none on one rank. A rank begins a phase when it has finished the previous
+/// phase.
 [[nodiscard]] std::vector<Phase> phases_of(const Call& call, const Cluster& cluster);
 
 }  // namespace lockstep::simulate

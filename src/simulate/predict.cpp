@@ -28,7 +28,7 @@ Script script_of(const MeasuredStep& step) {
 
 /// A rank in the middle of a step.
 struct Rank {
-  double now = 0;       ///< present time of its main thread
+  double now = 0;       ///< current time of its main thread
   double queue = 0;     ///< time at which its communication thread becomes free
   double computed = 0;  ///< computation time in this step so far
   double waited = 0;    ///< waiting time since the start of the simulation, in seconds

@@ -80,7 +80,7 @@ double Wire::transfer(const Phase& phase, int flows, double now) {
 }
 
 /// A message is sent as soon as its sender begins; the kernel keeps it until the receiver reads it. So the last rank
-/// already has the messages of the other ranks, and these get its message one latency later.
+/// already has the messages of the other ranks, and they get its message one latency later.
 void Wire::exchange(const Phase& phase, std::vector<double>& times, bool leaders) {
   const int gpus = leaders ? 1 : cluster_.gpus;
   const int ranks = gpus * cluster_.machines;
@@ -141,7 +141,7 @@ void Wire::meet(const Phase& phase, std::vector<double>& times) const {
 }
 
 /// A ring uses its slowest link (ranks - 1) times, and twice as often for an all_reduce. Trees use it log2 times and
-/// send all bytes twice. NCCL takes the faster way.
+/// send all bytes twice. NCCL takes the faster one.
 void Wire::run_on_devices(const Phase& phase, std::vector<double>& times) const {
   const double last = *std::max_element(times.begin(), times.end());
   const int ranks = cluster_.ranks();

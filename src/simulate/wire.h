@@ -10,8 +10,8 @@
 
 namespace lockstep::simulate {
 
-/// The connections of a cluster. All ranks send alike, so one connection represents all connections of a kind of phase.
-/// Its window grows while it limits the speed, and shrinks while nothing is sent, as in TCP.
+/// The connections of a cluster. All ranks send in the same way, so one connection represents all connections of a kind
+/// of phase. Its window grows while it limits the speed, and shrinks while nothing is sent, as in TCP.
 class Wire {
  public:
   explicit Wire(const Cluster& cluster) : cluster_(cluster) {}

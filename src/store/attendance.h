@@ -20,7 +20,7 @@ class Attendance {
   explicit Attendance(const asio::any_io_executor& executor) : silence_(executor) {}
 
   /// Reads a request with a heartbeat, and calls `on_silence` if the next one does not follow in time. Returns false if
-  /// the request is malformed or `may_write` refuses one of its keys.
+  /// the request is malformed or `may_write` rejects one of its keys.
   template <class MayWrite>
   bool begin(FrameReader& request, MayWrite&& may_write, std::function<void()> on_silence) {
     end();

@@ -164,7 +164,7 @@ class Client final : public Store {
 
   [[noreturn]] void throw_gone() const {
     throw PeerError(fmt::format("the store at {}:{} is gone", address_.host, address_.port),
-                    "the launcher, or the rank that served the store, has ended: its output has the cause");
+                    "the launcher, or the rank that served the store, has ended: its output shows the cause");
   }
 
   [[noreturn]] static void throw_timeout(const Reply& reply, std::chrono::milliseconds waits) {
@@ -220,7 +220,7 @@ std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::m
               ? fmt::format("a program listens there ({}): check that the launcher of node 0 has the same version, "
                             "that it reports no refused connections, and that no other program uses the port",
                             opened.socket.error())
-              : "check that the launcher of node 0 runs, and that this host can reach its address and port");
+              : "check that the launcher of node 0 is running, and that this host can reach its address and port");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause);

@@ -21,7 +21,7 @@ constexpr std::size_t kShownKey = 100;
 // Bytes that stay in this process are not encrypted.
 const std::string kNoKnocks;
 
-// If there is no memory for a step, only the client's connection ends, so that it does not wait for an answer.
+// If there is no memory for a step, only the client's connection ends, so that it does not wait for a reply.
 template <class Step>
 void guarded(Connection& client, Step&& step) {
   try {
@@ -138,7 +138,7 @@ void Connection::read() {
 void Connection::take(Frames::Read read, std::string_view body) {
   if (!frames_.stream().socket().is_open()) return;
   if (read == Frames::Read::kEnded) return close();
-  // A client must wait for each answer, so a request during a wait is invalid.
+  // A client must wait for each reply, so a request during a wait is invalid.
   if (read == Frames::Read::kNoMemory) return drop(*this, state_, address_);
   if (read != Frames::Read::kBody || !wait_keys_.empty()) return phase_ == Phase::kKnown ? close() : turn_away();
   if (phase_ == Phase::kKnown) {
@@ -191,7 +191,7 @@ bool Connection::enter(Phase phase) {
   return true;
 }
 
-// Starts the encryption. The client does not send bytes before it has read the answer to its knock.
+// Starts the encryption. The client does not send bytes before it has read the reply to its knock.
 void Connection::encrypt() {
   timer_.start(kKnockedLimit, [self = shared_from_this()] {
     if (self->phase_ != Phase::kKnown) self->turn_away();

@@ -24,8 +24,8 @@ constexpr auto kDoorLimit = std::chrono::seconds(10);
 // The pause between two attempts to connect.
 constexpr auto kShortest = std::chrono::milliseconds(10);
 constexpr auto kLongest = std::chrono::milliseconds(200);
-constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 have --tls-cert and --tls-key, too?";
-constexpr const char* kPlain = "it encrypts its connections: give --tls-cert or --tls-ca here, too";
+constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 also have --tls-cert and --tls-key?";
+constexpr const char* kPlain = "it encrypts its connections: give --tls-cert or --tls-ca here as well";
 
 /// The messages before a client is let in.
 struct Exchange {
@@ -34,7 +34,7 @@ struct Exchange {
   Outcome outcome = Outcome::kDone;
   Status status = Status::kOk;
 
-  // Sends a question and returns the only field of a good answer.
+  // Sends a request and returns the only field of a good reply.
   std::optional<std::string> ask(FrameWriter& question) {
     std::string body;
     outcome = socket.send(question.take(), deadline);
@@ -59,7 +59,7 @@ void require_trust(const Socket& socket, const StoreAddress& address) {
   const std::string distrust = socket.distrust();
   if (distrust.empty()) return;
   throw UsageError(
-      fmt::format("the store at {}:{} shows a certificate that {} does not confirm ({})", address.host, address.port,
+      fmt::format("the store at {}:{} presents a certificate that {} does not confirm ({})", address.host, address.port,
                   address.trust, distrust),
       "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
 }

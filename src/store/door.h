@@ -15,8 +15,7 @@ struct Opened {
   bool is_reached = false;
 };
 
-/// Connects once; gives up if there is no answer within `reach`. Throws: UsageError if one side does not know the
-/// token.
+/// Connects once; gives up if there is no reply within `reach`. Throws: UsageError if one side does not know the token.
 [[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
 

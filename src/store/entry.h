@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides if the server lets a client in, from the client's messages: a hello, then an unencrypted knock if connections
-// are encrypted, then the proof. docs/formats/store.md has the grammar.
+// Decides whether the server lets a client in, from the client's messages: a hello, then an unencrypted knock if
+// connections are encrypted, then the proof. docs/formats/store.md has the grammar.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ class Entry {
     std::string frame = {};
   };
 
-  /// `knocks` is the key of knocks; if it is empty, the connection is not encrypted.
+  /// `knocks` is the knock key; if it is empty, the connection is not encrypted.
   Entry(const std::string& token, const std::string& knocks) : token_(token), knocks_(knocks) {}
 
-  /// Returns the answer to a message. `binding` is the one in Nonces.
+  /// Returns the reply to a message. `binding` is the one in Nonces.
   [[nodiscard]] Step take(std::string_view body, const std::string& binding);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The proofs by which client and server show each other that they know the token without sending it: each answers the
 // other's random number with an HMAC. If the server has a certificate, a client first knocks: it sends such a proof
-// before encryption begins. So a stranger costs an HMAC and not a signature. docs/formats/store.md has the grammar.
+// before encryption begins. So a stranger costs an HMAC, not a signature. docs/formats/store.md has the grammar.
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ struct Nonces {
 /// Returns true if `proof` is the result of prove(). The comparison takes constant time.
 [[nodiscard]] bool is_proof(std::string_view proof, std::string_view token, Side side, const Nonces& nonces);
 
-/// Returns the key of knocks, derived from the token by PBKDF2. An eavesdropper can test guesses of the token against a
-/// knock, as against the proofs of an unencrypted connection. Each guess costs one call of this function, some
-/// hundredths of a second: finding a token that a person chose takes long, and a token of 64 random digits is never
-/// found. Caches the last key.
+/// Returns the knock key, derived from the token by PBKDF2. An eavesdropper can test guesses of the token against a
+/// knock, as against the proofs of an unencrypted connection. Each guess costs one call of this function, a few
+/// hundredths of a second: finding a token that a person chose takes a long time, and a token of 64 random digits is
+/// never found. Caches the last key.
 [[nodiscard]] std::string knock_key(const std::string& token);
 
 /// Returns a knock: 32 bytes that only a holder of the key can make, for these two nonces only. A knock is never a

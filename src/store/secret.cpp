@@ -23,17 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMakeOne = "lockstep run --new-token FILE makes a secret of 64 characters";
+constexpr const char* kMakeOne = "lockstep run --new-token FILE creates a secret of 64 characters";
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-// Opens the file, then checks it. If it checked the path first, the file could be exchanged before it is opened.
+// Opens the file, then checks it. If it checked the path first, the file could be swapped before it is opened.
 UniqueFd open_private(const fs::path& file) {
   UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid() && errno == ENOENT) {
     throw DataError(
         fmt::format("the token file {} does not exist", file.string()),
-        fmt::format("make it with lockstep run --new-token {}; every node needs the same file", file.string()));
+        fmt::format("create it with lockstep run --new-token {}; every node needs the same file", file.string()));
   }
   struct stat status {};
   if (!fd.valid() || ::fstat(fd.get(), &status) != 0) {
@@ -43,12 +43,12 @@ UniqueFd open_private(const fs::path& file) {
   if (status.st_uid != ::geteuid()) {
     throw UsageError(fmt::format("the token file {} belongs to user {}, but this is user {}", file.string(),
                                  status.st_uid, ::geteuid()),
-                     "its owner knows the secret: make your own file with lockstep run --new-token FILE");
+                     "its owner knows the secret: create your own file with lockstep run --new-token FILE");
   }
   if ((status.st_mode & 0077U) != 0) {
     throw UsageError(fmt::format("the token file {} has mode {:04o}: others may read or change it", file.string(),
                                  status.st_mode & 07777U),
-                     fmt::format("run chmod 600 {}; if others could read it before, make a new one", file.string()));
+                     fmt::format("run chmod 600 {}; if others could read it before, create a new one", file.string()));
   }
   return fd;
 }
@@ -101,7 +101,7 @@ std::string read_token_file(const fs::path& file) {
 void write_token_file(const fs::path& file) {
   const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == EEXIST) {
-    throw UsageError(fmt::format("{} exists already", file.string()),
+    throw UsageError(fmt::format("{} already exists", file.string()),
                      "a run may use it: remove it yourself, or name another file");
   }
   if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", file.string(), error_words(errno)));

@@ -70,7 +70,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
     const std::string holder = port_holder(options.port);
     throw UsageError(fmt::format("{}:{} is already in use{}", options.host, options.port,
                                  holder.empty() ? "" : fmt::format(" by {}", holder)),
-                     "choose another port (--master-port, MASTER_PORT), or end the program that listens there");
+                     "choose another port (--master-port, MASTER_PORT), or stop the program that listens there");
   }
   if (problem) {
     throw UsageError(fmt::format("cannot listen on {}:{} ({})", options.host, options.port, problem.message()),

@@ -27,7 +27,7 @@ struct ServerState {
   ServerState(asio::io_context& io, const StoreServer::Options& options, const DoorLimits& door);
 
   const std::string token;
-  const std::string knocks;  // the key of knocks; empty: connections are not encrypted
+  const std::string knocks;  // the knock key; empty: connections are not encrypted
   const std::string kept;    // see StoreServer::Options
   const std::string inbox;
   const DoorLimits limits;

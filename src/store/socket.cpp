@@ -97,8 +97,8 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
   }
   // A wait does not bring the loopback interface up.
   if (error == ENETUNREACH && is_loopback(host)) {
-    throw UsageError(fmt::format("{}:{} is not reached: the loopback interface (lo) is down, as in a network namespace "
-                                 "where it was never set up",
+    throw UsageError(fmt::format("{}:{} cannot be reached: the loopback interface (lo) is down, as in a network "
+                                 "namespace where it was never set up",
                                  host, port),
                      "ip link set lo up");
   }

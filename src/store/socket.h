@@ -25,7 +25,7 @@ class Socket {
   /// Tries every address of `host` once. A failure has the system's message.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
-  /// Encrypts all later bytes. Returns kGone for an untrusted certificate, too: distrust() has the reason.
+  /// Encrypts all later bytes. Also returns kGone for an untrusted certificate: distrust() has the reason.
   Outcome start_tls(const TlsContext& context, TimePoint deadline);
   [[nodiscard]] std::string distrust() const { return tls_ ? tls_->distrust() : ""; }
   /// Returns the channel binding; empty if the connection is not encrypted.

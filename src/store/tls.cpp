@@ -43,13 +43,13 @@ TlsContext make_context(const SSL_METHOD* method) {
   ::ERR_clear_error();
   TlsContext context(::SSL_CTX_new(method), &::SSL_CTX_free);
   if (!context || ::SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) {
-    throw InternalError("OpenSSL offers no TLS 1.3: " + problem());
+    throw InternalError("OpenSSL does not offer TLS 1.3: " + problem());
   }
   ::SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   return context;
 }
 
-/// Refuses large files, because OpenSSL reads a file of any size to its end.
+/// Rejects large files, because OpenSSL reads a file of any size to its end.
 void require_small(const std::string& file) {
   constexpr std::uint64_t kMostBytes = 16U << 20U;
   std::error_code problem;

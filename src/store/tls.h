@@ -16,9 +16,9 @@ namespace lockstep::store {
 
 using TlsContext = std::shared_ptr<SSL_CTX>;
 
-/// Makes the context of a server that presents the PEM file `certificate`. Throws: UsageError naming an invalid file.
+/// Creates the context of a server that presents the PEM file `certificate`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext server_tls(const std::string& certificate, const std::string& key);
-/// Makes the context of a client that trusts the PEM file `trust`. Throws: UsageError naming an invalid file.
+/// Creates the context of a client that trusts the PEM file `trust`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext client_tls(const std::string& trust);
 
 /// Returns 32 bytes that both ends of an encrypted connection share and that every other connection lacks.
@@ -38,7 +38,7 @@ class TlsClient {
   /// Decrypts up to `count` bytes that have arrived. For kDone, `got` is their number.
   Step read(char* to, std::size_t count, std::size_t& got);
 
-  /// Takes bytes that have come from the network.
+  /// Takes bytes that have arrived from the network.
   void arrived(std::string_view records);
   /// Returns the bytes to send to the network; empty if there are none.
   [[nodiscard]] std::string records();

@@ -52,7 +52,7 @@ TrustedNetwork::TrustedNetwork(const std::string& text) : text_(network_text(tex
   if (text_.empty()) {
     throw UsageError(fmt::format("'{}' is not a network that can be trusted", text),
                      fmt::format("give an address and the number of bits that its machines share, at least {}: "
-                                 "192.168.1.0/24, or 127.0.0.0/8 for this machine alone",
+                                 "192.168.1.0/24, or 127.0.0.0/8 for this machine only",
                                  kWidest));
   }
 }

@@ -73,7 +73,7 @@ std::int64_t FrameReader::number() {
 
 std::vector<std::string> FrameReader::strings() {
   std::vector<std::string> values;
-  // The list grows with the bytes that were read, not by the count, which may be wrong.
+  // The list grows with the bytes that were read, not with the count, which may be wrong.
   for (std::uint32_t left = length(); ok_ && left > 0; --left) {
     ok_ = values.size() < kMaxStrings;
     if (ok_) values.push_back(string());

@@ -52,7 +52,7 @@ enum class Status : std::uint8_t {
   kFull
 };
 
-/// Builds a frame: the length comes first, everything is little-endian.
+/// Builds a frame: the length comes first; everything is little-endian.
 class FrameWriter {
  public:
   explicit FrameWriter(Verb verb) : FrameWriter(static_cast<std::uint8_t>(verb)) {}

@@ -133,7 +133,7 @@ std::unique_ptr<DeviceKernels> make(const KernelSource& source, int gpu) {
     if (!compiled.image.empty()) return std::make_unique<LoadedKernels>(gpu, compiled.image);
     problem = compiled.problem;
   }
-  log::note("{} is not used, and libtorch's operators compute in its place: {}", source.name, problem);
+  log::note("{} is not used; libtorch's operators are used instead: {}", source.name, problem);
   return nullptr;
 }
 

@@ -45,7 +45,7 @@ FlatLayout flat_layout(const NamedTensors& items, at::ScalarType dtype) {
 }
 
 at::Tensor flat_view(const at::Tensor& buffer, const FlatSlot& slot) {
-  // as_strided() would make a view in autograd's sense, whose detach_() (in zero_grad) is an error.
+  // as_strided() would create a view in autograd's sense, whose detach_() (in zero_grad) is an error.
   const at::NoGradGuard no_grad;
   return at::empty({0}, buffer.options())
       .set_(buffer.storage(), buffer.storage_offset() + slot.offset, slot.sizes, slot.strides);

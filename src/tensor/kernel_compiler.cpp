@@ -88,7 +88,7 @@ Compiler load_compiler() {
   return compiler;
 }
 
-/// Returns the newest architecture that the compiler knows and the GPU can run; 0 if there is none.
+/// Returns the newest architecture that the compiler supports and the GPU can run; 0 if there is none.
 int newest_arch(const Compiler& compiler, int capability) {
   int count = 0;
   if (compiler.arch_count(&count) != 0 || count <= 0) return 0;
@@ -115,18 +115,18 @@ CompiledKernels compile_kernels(const KernelSource& source, int capability) {
   static const Compiler compiler = load_compiler();
   if (!compiler.problem.empty()) return {.problem = compiler.problem};
   const int arch = newest_arch(compiler, capability);
-  if (arch == 0) return {.problem = fmt::format("NVRTC knows no GPU of compute capability {} or older", capability)};
+  if (arch == 0) return {.problem = fmt::format("NVRTC supports no GPU of compute capability {} or older", capability)};
   const bool exact = arch == capability;
   const std::string option = fmt::format("--gpu-architecture={}_{}", exact ? "sm" : "compute", arch);
   const std::array options{option.c_str(), "-std=c++17"};
   const std::string text = std::string(source.before) + source.text;
   Program program = nullptr;
   if (compiler.create(&program, text.c_str(), source.name, 0, nullptr, nullptr) != 0) {
-    return {.problem = "NVRTC makes no program"};
+    return {.problem = "NVRTC cannot create a program"};
   }
   CompiledKernels found;
   if (compiler.compile(program, static_cast<int>(options.size()), options.data()) != 0) {
-    found.problem = fmt::format("NVRTC does not compile {}: {}", source.name,
+    found.problem = fmt::format("NVRTC cannot compile {}: {}", source.name,
                                 text_of(program, compiler.log_size, compiler.log).c_str());
   } else if (exact) {
     found.image = text_of(program, compiler.cubin_size, compiler.cubin);
@@ -134,7 +134,7 @@ CompiledKernels compile_kernels(const KernelSource& source, int capability) {
     found.image = text_of(program, compiler.ptx_size, compiler.ptx);
   }
   (void)compiler.destroy(&program);
-  if (found.image.empty() && found.problem.empty()) found.problem = "NVRTC has no result";
+  if (found.image.empty() && found.problem.empty()) found.problem = "NVRTC returned no result";
   return found;
 }
 

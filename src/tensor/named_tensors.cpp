@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named tensors: removes the repeats of tied weights, and checks a StateDict strictly before it is loaded.
+// Named tensors: removes duplicates of tied weights, and checks a StateDict strictly before it is loaded.
 #include "lockstep/tensor/named_tensors.h"
 
 #include <ATen/core/grad_mode.h>
@@ -41,10 +41,10 @@ std::vector<Named> by_tensor(const NamedTensors& items) {
 const at::Tensor& fitting_entry(const StateDict& state, const std::string& name, const at::Tensor& into) {
   const auto found = state.find(name);
   const auto* saved = std::get_if<at::Tensor>(&found->second);
-  if (saved == nullptr) throw DataError(fmt::format("'{}' is no tensor in the saved state", name));
+  if (saved == nullptr) throw DataError(fmt::format("'{}' is not a tensor in the saved state", name));
   if (saved->sizes() != into.sizes() || saved->scalar_type() != into.scalar_type()) {
-    throw DataError(fmt::format("'{}' is {} in the saved state and {} here", name, describe(*saved), describe(into)),
-                    "is it of another model?");
+    throw DataError(fmt::format("'{}' is {} in the saved state but {} here", name, describe(*saved), describe(into)),
+                    "is it from another model?");
   }
   return *saved;
 }
@@ -59,7 +59,7 @@ const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
   }
   if (saved != nullptr) return *saved;
   throw DataError(fmt::format("the saved state lacks '{}' ({})", named.names.front(), describe(named.value)),
-                  "is it of another model?");
+                  "is it from another model?");
 }
 
 /// True if the tensors are bit for bit equal, including NaNs.
@@ -114,8 +114,8 @@ void load_tensors(const NamedTensors& items, const StateDict& state) {
   const std::vector<Named> tensors = by_tensor(items);
   for (const Named& named : tensors) (void)fitting_entry(state, named);
   if (const std::string names = tensor::differing_ties(items, state); !names.empty()) {
-    throw DataError(fmt::format("{} are one tensor here and differ in the saved state", names),
-                    "tied weights have several names but one value: is it of another model?");
+    throw DataError(fmt::format("{} are one tensor here but differ in the saved state", names),
+                    "tied weights have several names but one value: is it from another model?");
   }
   std::vector<std::string> names;
   for (const auto& [name, value] : items) names.push_back(name);
@@ -124,7 +124,7 @@ void load_tensors(const NamedTensors& items, const StateDict& state) {
     if (known.count(name) == 0) {
       throw DataError(
           fmt::format("the saved state has '{}', which is unknown here{}", name, text::did_you_mean(name, names)),
-          "is it of another model?");
+          "is it from another model?");
     }
   }
   const at::NoGradGuard no_grad;

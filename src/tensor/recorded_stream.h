@@ -40,7 +40,7 @@ class OnRecordedStream {
   OnRecordedStream& operator=(const OnRecordedStream&) = delete;
 
  private:
-  /// Makes future work of `later` wait for the present work of `earlier`.
+  /// Makes future work of `later` wait for the current work of `earlier`.
   static void put_behind(const c10::Stream& later, const c10::Stream& earlier) {
     c10::Event event(c10::kCUDA);
     event.record(earlier);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the set-up, the training loop and the end of a run, and reports failures. The set-up is in setup/, the loop in
-// loop/, the output in report/ (docs/design/run.md).
+// loop/, output in report/ (docs/design/run.md).
 #include "lockstep/train/trainer.h"
 
 #include <fmt/format.h>
@@ -122,7 +122,7 @@ TrainResult Trainer::Impl::run() {
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
-  // If the run was already complete, a program returns its metrics, but the command has nothing more to print.
+  // If the run was already complete, a program still returns its metrics, but the command has nothing more to print.
   const bool said = was_complete && options_.has_commands;
   const bool cut_short = train::is_cut_short(options_.until_step, run_.state);
   if (loop_->complete() && !cut_short && !said) loop_->evaluations().make_up();
@@ -137,7 +137,7 @@ TrainResult Trainer::Impl::run() {
   } else if (cut_short) {
     result_.stopped_by = "until_step";
   } else if (was_complete) {
-    if (job_.is_main()) log::note("the run is complete: nothing is left to do after step {}", run_.state.step);
+    if (job_.is_main()) log::note("the run is complete: there is nothing left to do after step {}", run_.state.step);
   } else {
     finish(end);
   }
@@ -187,7 +187,8 @@ RunStart Trainer::Impl::start_event() const {
           .banner = job_.is_main() ? view::banner(run_.banner) : ""};
 }
 
-/// Ends a run early, after it was saved. All ranks must know if the job is requeued, which decides the exit code.
+/// Ends a run early, after it was saved. All ranks must know whether the job is requeued, which determines the exit
+/// code.
 void Trainer::Impl::leave(RunEnd end) {
   const StopReason reason = loop_->stopped_by();
   result_.stopped_by = train::stop_name(reason);
@@ -208,7 +209,7 @@ void Trainer::Impl::finish(RunEnd end) {
   });
 }
 
-/// Returns this rank's error, which reaches the other ranks like any error.
+/// Returns this rank's error, which reaches the other ranks like any other error.
 ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
       {.when = loop_ ? loop_->position_text() : "setting up",
@@ -253,7 +254,7 @@ std::string Trainer::Impl::keep_bad_batches(const DataError& fault, std::int64_t
   return hint;
 }
 
-/// Drops an unfinished save, which is not proved, and sets aside the checkpoints after step `proved`.
+/// Drops an unfinished save, which is not verified, and sets aside the checkpoints after step `proved`.
 void Trainer::Impl::put_aside_after(std::int64_t proved) {
   run_.saver.reset();
   if (run_.folder) put_checkpoints_aside(FileSystem::system(), run_.folder->checkpoints(), proved);
@@ -265,7 +266,7 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::fit() {
   TrainResult result = impl_->fit();
-  fault::note_step(-1);  // an error from here on is not about a step
+  fault::note_step(-1);  // errors from here on do not concern a step
   return result;
 }
 

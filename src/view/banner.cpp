@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kRuleWidth = 80;
 constexpr int kLabelWidth = 18;
-constexpr std::size_t kMostDevices = 16;  // the most devices that have a line each
+constexpr std::size_t kMostDevices = 16;  // maximum number of devices with a line each
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
 

@@ -65,19 +65,20 @@ double whole(std::int64_t value) { return static_cast<double>(value); }
 
 std::string metrics_page(const RunFigures& figures) {
   Page page(fmt::format("recipe=\"{}\",run=\"{}\"", label_value(figures.recipe), label_value(figures.run)));
-  page.add("step", "Optimizer steps that are done.", whole(figures.step));
+  page.add("step", "Optimizer steps done so far.", whole(figures.step));
   page.add("steps", "Optimizer steps of the whole run.", whole(figures.total_steps));
-  page.add("epoch", "The epoch that is trained, from 1.", whole(figures.epoch));
+  page.add("epoch", "The current epoch, counted from 1.", whole(figures.epoch));
   page.add("world_size", "Ranks of the run.", whole(figures.world_size));
-  page.add("restarts", "How many times the launcher has started the ranks again.", whole(figures.restarts));
+  page.add("restarts", "How many times the launcher has restarted the ranks.", whole(figures.restarts));
   page.add("loss", "Loss of the last logged step, the mean over all replicas.", figures.loss);
   page.add("loss_part", "Parts of that loss.", figures.losses);
   page.add("learning_rate", "Learning rate of that step.", figures.learning_rate);
-  page.add("images_per_second", "Speed over the last seconds, over all ranks.", figures.images_per_s);
-  page.add("loss_scale", "Factor of the loss in fp16.", figures.loss_scale);
-  page.add("skipped_steps", "Steps that were left out, since a gradient was not finite.", whole(figures.skipped));
-  page.add("bad_samples", "Samples that were left out.", whole(figures.bad_samples));
-  page.add("data_wait_ratio", "Share of the last epoch that the slowest rank waited for batches.", figures.data_wait);
+  page.add("images_per_second", "Speed over the last few seconds, over all ranks.", figures.images_per_s);
+  page.add("loss_scale", "Loss scale in fp16.", figures.loss_scale);
+  page.add("skipped_steps", "Steps skipped because a gradient was not finite.", whole(figures.skipped));
+  page.add("bad_samples", "Samples that were skipped.", whole(figures.bad_samples));
+  page.add("data_wait_ratio", "Share of the last epoch that the slowest rank spent waiting for batches.",
+           figures.data_wait);
   if (figures.memory_peak) {
     page.add("memory_peak_bytes", "Largest memory of any rank so far.", whole(*figures.memory_peak));
   }

@@ -31,7 +31,7 @@ std::string steps_text(const ProgressState& state) {
   return state.steps > 0 ? fmt::format("{}/{}", state.step, state.steps) : fmt::format("{}", state.step);
 }
 
-/// Returns the texts after the bar, the most important first.
+/// Returns the strings after the bar, the most important first.
 std::vector<std::string> parts_of(const ProgressState& state) {
   std::vector<std::string> parts{steps_text(state)};
   if (state.loss) parts.push_back(fmt::format("loss {:.4f}", *state.loss));

@@ -17,7 +17,7 @@ namespace {
 constexpr int kDefaultWidth = 80;
 constexpr std::string_view kEllipsis = "…";
 
-/// A glyph of a text: its bytes and its columns.
+/// A glyph of a string: its bytes and its columns.
 struct Glyph {
   std::size_t bytes;
   int columns;

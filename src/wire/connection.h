@@ -28,7 +28,7 @@ class Connection {
   /// Receives the next message into `data`.
   void expect(std::byte* data, std::size_t bytes) { receiver_.expect(data, bytes); }
 
-  /// Sends and receives as much as possible without a wait; the connection must be open. Returns true if any bytes
+  /// Sends and receives as much as possible without waiting; the connection must be open. Returns true if any bytes
   /// moved. Throws: ConnectionLost, WrongLength.
   bool step();
 

@@ -146,7 +146,7 @@ bool FrameReceiver::take_header(const Incoming& message) {
   if (!header || header->number != messages_) throw ConnectionLost("the other end sent data that is not a message");
   if (header->bytes != message.bytes) {
     throw WrongLength(
-        fmt::format("a message of {} bytes came instead of one of {} bytes", header->bytes, message.bytes));
+        fmt::format("a message of {} bytes arrived instead of one of {} bytes", header->bytes, message.bytes));
   }
   begin_ += FrameHeader::kBytes;
   ++messages_;

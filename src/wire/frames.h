@@ -33,7 +33,7 @@ class FrameSender {
  public:
   /// `data` must live until is_done().
   void add(const std::byte* data, std::size_t bytes);
-  /// Sends as much as possible without a wait. Returns true if any bytes were sent. Throws: ConnectionLost.
+  /// Sends as much as possible without waiting. Returns true if any bytes were sent. Throws: ConnectionLost.
   bool step(Stream& stream);
   [[nodiscard]] bool is_done() const noexcept { return outgoing_.empty() && is_flushed_; }
 

@@ -41,7 +41,7 @@ inline constexpr std::size_t kHelloBytes = 24 + kNonceBytes + kProofBytes;
 /// useless for another rank or in a later run.
 [[nodiscard]] std::string write_hello(const Hello& hello, std::string_view key, std::string_view listener);
 
-/// Returns the hello if its sender knows the key; else none. Any bytes are safe, and it never throws.
+/// Returns the hello if its sender knows the key; else none. It is safe for any bytes, and never throws.
 [[nodiscard]] std::optional<Hello> read_hello(std::string_view words, std::string_view key, std::string_view listener);
 
 /// The addresses of both ends of a connection, such as "10.0.0.1 41230", as one end sees them.
@@ -60,7 +60,7 @@ struct ProofFacts {
   const Route& route;
 };
 
-/// Returns the proof that an end knows the key; it is valid for this connection only.
+/// Returns the proof that an end knows the key; it is valid only for this connection.
 [[nodiscard]] std::string prove_end(std::string_view key, End end, const ProofFacts& facts);
 
 /// Returns the pre-shared key of a connection's TLS, derived from its hello and the nonce of the called rank.

@@ -16,7 +16,7 @@ class Opening {
   enum class Step {
     kUnderWay,  ///< send words(), then pass the received bytes to arrived()
     kOpen,      ///< the connection is open; with encryption TLS follows
-    kRefused    ///< the other end does not know the key, or the route differs: do not send any more
+    kRefused    ///< the other end does not know the key, or the route differs: send nothing more
   };
 
   /// The facts that an end knows before the opening.
@@ -26,9 +26,9 @@ class Opening {
     Route route;           ///< the route that this end sees
   };
 
-  /// Makes the opening of the calling end.
+  /// Creates the opening of the calling end.
   [[nodiscard]] static Opening call(Facts facts, const Hello& hello);
-  /// Makes the opening of the called end. It has received `words`, from which read_hello() has read `hello`.
+  /// Creates the opening of the called end. It has received `words`, from which read_hello() has read `hello`.
   [[nodiscard]] static Opening answer(Facts facts, const Hello& hello, std::string words);
 
   /// Takes received bytes, and returns how many belong to the opening; the rest starts the other end's first message.
@@ -53,7 +53,7 @@ class Opening {
   bool is_encrypted_;
   std::string hello_;   // bytes of the hello
   std::string nonce_;   // nonce of the called end
-  std::string wanted_;  // the part of the other end's answer that has arrived
+  std::string wanted_;  // the part of the other end's reply that has arrived
   std::string to_send_;
   Step step_ = Step::kUnderWay;
 };

@@ -25,7 +25,7 @@ class PatientWait {
   void moved() noexcept;
   /// Returns true if the caller should poll again at once, false if it should sleep.
   [[nodiscard]] bool spin() noexcept;
-  /// Sleeps until a descriptor is ready, for `limit` at most.
+  /// Sleeps until a descriptor is ready, for at most `limit`.
   void block(std::vector<pollfd>& fds, std::chrono::nanoseconds limit) noexcept;
 
  private:

@@ -24,7 +24,7 @@ struct Endpoint {
 /// Returns the route of a connection, as this end sees it.
 [[nodiscard]] Route route_of(int fd, End end);
 
-/// Starts to connect, without a wait. If the descriptor is invalid, errno has the reason.
+/// Starts to connect, without waiting. If the descriptor is invalid, errno has the reason.
 [[nodiscard]] UniqueFd begin_to_connect(const Endpoint& to);
 /// Returns 0 if the connection is open; else the reason as an errno.
 [[nodiscard]] int connect_problem(int fd);

@@ -48,7 +48,7 @@ struct TlsOptions {
   std::uint64_t max_key_bytes = std::uint64_t{64} << 30;
 };
 
-/// Makes an encrypted stream: TLS 1.3 with OpenSSL, psk_dhe_ke (forward secrecy, no certificates), AES-128-GCM. The
+/// Creates an encrypted stream: TLS 1.3 with OpenSSL, psk_dhe_ke (forward secrecy, no certificates), AES-128-GCM. The
 /// descriptor must outlive it.
 [[nodiscard]] std::unique_ptr<Stream> make_tls_stream(int fd, End end, const std::string& key,
                                                       const TlsOptions& options = {});

@@ -31,7 +31,7 @@ std::string problem() {
   return reason != nullptr ? reason : "no reason given";
 }
 
-/// Makes a session from a pre-shared key. The caller owns the session.
+/// Creates a session from a pre-shared key. The caller owns the session.
 SSL_SESSION* make_session(SSL* connection, const std::string& key) {
   SSL_SESSION* session = ::SSL_SESSION_new();
   const SSL_CIPHER* cipher = ::SSL_CIPHER_find(connection, kCipher);
@@ -78,13 +78,13 @@ BIO_METHOD* make_method() {
   return method;
 }
 
-/// Makes the context of the whole process, which does not hold a key.
+/// Creates the context of the whole process, which does not hold a key.
 SSL_CTX* make_context() {
   SSL_CTX* context = ::SSL_CTX_new(::TLS_method());
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
       ::SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") != 1 ||
       SSL_CTX_set1_groups_list(context, "X25519:P-256") != 1) {
-    throw InternalError("OpenSSL offers no TLS 1.3 with AES-128-GCM: " + problem());
+    throw InternalError("OpenSSL does not offer TLS 1.3 with AES-128-GCM: " + problem());
   }
   ::SSL_CTX_set_psk_use_session_callback(context, offer_key);
   ::SSL_CTX_set_psk_find_session_callback(context, find_key);

@@ -192,7 +192,7 @@ TEST(CaptioningCommand, ResumeWithANumberBeginsWithTheOriginsSnapshot) {
   const ProcessResult run =
       lockstep({"train", "captioning", "--folder", "x", "--resume", "27", "--nproc-per-node", "2"}, home.path());
   EXPECT_EQ(run.code, 65);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("--resume 27: x/snapshot/caption_model_27.pth has weights alone"),
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--resume 27: x/snapshot/caption_model_27.pth has only weights"),
                              HasSubstr("caption_model_27.pth")));
   const ProcessResult missing = lockstep({"train", "captioning", "--folder", "x", "--resume", "28"}, home.path());
   EXPECT_EQ(missing.code, 65);

@@ -78,7 +78,7 @@ TEST_F(CheckpointCommand, WhatIsMissingOrTornIsAnInputError) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"nowhere", "checkpoint nowhere does not exist"},
       {"none", "none holds no checkpoint"},
-      {"empty", "no checkpoint in empty verifies (1 looked at); the first: empty/step-00000005/manifest.json"},
+      {"empty", "no checkpoint in empty passes verification (1 checked); the first: empty/step-00000005/manifest.json"},
       {"run:bets", "has no checkpoint named 'bets' (did you mean 'best'?)"},
       {"run/checkpoints/best", "is a file; a checkpoint is a folder"},
       {"run/checkpoints/step-00000030", "step-00000030 does not exist"},
@@ -155,7 +155,7 @@ TEST_F(CheckpointCommand, WrongWordsAreAUsageErrorWithTheNextStep) {
       {{"diff", "run", "run", "--limit", "-1"}, "--limit"},
       {{"inspect", "run", "--digst"}, "did you mean '--digest'?"},
       {{"export", "run"}, "--to is missing"},
-      {{"export", "run", "--to", "x.txt"}, "x.txt: the extension decides the format"},
+      {{"export", "run", "--to", "x.txt"}, "x.txt: the extension selects the format"},
       {{"import", "x.pth"}, "--to is missing"},
       {{"prune", "run"}, "--keep-last is missing"},
       {{"prune", "run", "--keep-last", "0"}, "--keep-last"}};
@@ -286,7 +286,7 @@ TEST_F(ExportCommand, AsOriginIsAFileOfTheOriginsNamesThatIsTakenBack) {
   words.insert(words.end(), {"--init-from", "model.pkl"});
   const ProcessResult back = lockstep(words, home_.path());
   EXPECT_EQ(back.code, 0) << back.err;
-  EXPECT_THAT(back.err, AllOf(HasSubstr("25 entries with the names of pytorch-captcha-recognition are 25 here"),
+  EXPECT_THAT(back.err, AllOf(HasSubstr("25 entries named as in pytorch-captcha-recognition are 25 here"),
                               HasSubstr("25 of 25 entries of the model are loaded")));
 }
 
@@ -306,19 +306,21 @@ TEST_F(ExportCommand, SaysWhatIsWrong) {
     const char* what;
   };
   const std::vector<Fault> faults = {
-      {{"run", "--to", "model.onnx", "--state", "ema"}, 64, "--state and --prefix are about weights, and model.onnx"},
-      {{"run", "--to", "demo.html", "--prefix", "a."}, 64, "--state and --prefix are about weights, and demo.html"},
+      {{"run", "--to", "model.onnx", "--state", "ema"}, 64, "--state and --prefix apply to weights, but model.onnx"},
+      {{"run", "--to", "demo.html", "--prefix", "a."}, 64, "--state and --prefix apply to weights, but demo.html"},
       {{"run", "--to", "model.bin"},
        64,
        "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html"},
-      {{"run", "--to", "model.pt", "--state", "ema"}, 64, "--state and --prefix are about weights"},
+      {{"run", "--to", "model.pt", "--state", "ema"}, 64, "--state and --prefix apply to weights"},
       {{"run", "--to", "weights.pth", "--set", "threads=1"},
        64,
-       "--set changes a network, and weights.pth holds weights"},
+       "--set changes a network, but weights.pth holds weights"},
       {{"run", "--to", "model.pt", "--set", "labels=1"}, 64, "labels"},
-      {{"weights.pth", "--to", "model.pt"}, 64, "weights.pth holds weights, and a network needs the settings"},
-      {{"run", "--to", "model.pt", "--as-origin"}, 64, "model.pt: --as-origin writes a file of torch.save"},
-      {{"run", "--to", "m.pth", "--as-origin", "--state", "all"}, 64, "--state is all; with --as-origin it is model"},
+      {{"weights.pth", "--to", "model.pt"}, 64, "weights.pth holds only weights, but a network needs the settings"},
+      {{"run", "--to", "model.pt", "--as-origin"}, 64, "model.pt: --as-origin writes a torch.save file"},
+      {{"run", "--to", "m.pth", "--as-origin", "--state", "all"},
+       64,
+       "--state is all; with --as-origin it must be model"},
       {{"run", "--to", "m.pth", "--as-origin", "--prefix", "a."}, 64, "leave out --set and --prefix"},
       {{"weights.pth", "--to", "m.pth", "--as-origin"}, 64, "--as-origin needs the settings of a checkpoint"},
       {{"nowhere", "--to", "model.pt"}, 65, "nowhere does not exist"},

@@ -375,7 +375,7 @@ TEST_F(ChooseRun, AFolderThatCannotBeMadeIsSaidBeforeARankStarts) {
     ADD_FAILURE() << "it is usable";
   } catch (const IoError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "cannot make folder " + (root_ / "file/run").string() +
+              "cannot create folder " + (root_ / "file/run").string() +
                   ": Not a directory\n  next  make it writable, or choose another --run-dir");
   }
 }

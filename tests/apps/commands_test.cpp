@@ -206,7 +206,7 @@ TEST(Commands, InspectEnvShowsWhatWasDetectedAndEveryVariableThatCounts) {
   const ProcessResult result = run_process(command, std::chrono::seconds(60));
   EXPECT_EQ(result.code, 0) << result.err;
   for (const char* line :
-       {"libtorch +[0-9.]+, (with CUDA|no CUDA: )", "backends +local, shm, tcp", "wire +plain, by LOCKSTEP_WIRE",
+       {"libtorch +[0-9.]+, (with CUDA|no CUDA: )", "backends +local, shm, tcp", "wire +plain, from LOCKSTEP_WIRE",
         "processor .* usable core", "NCCL_SOCKET_IFNAME +eth7 +the network interfaces",
         "CUDA_LAUNCH_BLOCKING +1 +1: the host", "NCCL_ALGO +Ring", "LOCKSTEP_TIMEOUT +60 +seconds"}) {
     EXPECT_THAT(result.out, ::testing::ContainsRegex(line));

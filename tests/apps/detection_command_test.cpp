@@ -412,7 +412,7 @@ TEST(DetectionFiles, PredictGivesNumbersForAFilmInTheOrderOfItsFrames) {
   }
   const ProcessResult words =
       lockstep({"predict", "detection", "--checkpoint", "run", "film/frame_8.png", "--threshold", "0"}, home.path());
-  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least sure box [0-9.]+ %\n$")) << "the figure at the end";
+  EXPECT_THAT(words.out, ::testing::ContainsRegex("  least certain box [0-9.]+ %\n$")) << "the figure at the end";
   EXPECT_EQ(frame, 11);
   EXPECT_TRUE(fs::exists(home / "drawn/frame_10.png"));
   const ProcessResult none =

@@ -98,7 +98,7 @@ TEST_F(Explained, AStepsSamplesAreThoseOfTheSampler) {
 TEST_F(Explained, AStepsPicturesAreDrawn) {
   const ProcessResult text = lockstep({"explain", "two", "--step", "3", "--pictures", "worst.png"}, home_->path());
   ASSERT_EQ(text.code, 0) << text.err;
-  EXPECT_THAT(text.out, AllOf(HasSubstr("step 3 of two, replayed on one process from the beginning"),
+  EXPECT_THAT(text.out, AllOf(HasSubstr("step 3 of two, replayed in one process from the beginning"),
                               HasSubstr("yes: loss, gradients and weights"), HasSubstr("gradient norms by layer"),
                               HasSubstr(".png")));
   EXPECT_TRUE(fs::exists(*home_ / "worst.png"));
@@ -137,7 +137,7 @@ TEST_F(Explained, AWrongStepOrFolderIsOneError) {
   const ProcessResult late = lockstep({"explain", "two", "--step", "99"}, home_->path());
   EXPECT_EQ(late.code, 65);
   EXPECT_THAT(late.err, HasSubstr("has no step 99"));
-  EXPECT_THAT(lockstep({"explain", "data", "--step", "1"}, home_->path()).err, HasSubstr("data is no run folder"));
+  EXPECT_THAT(lockstep({"explain", "data", "--step", "1"}, home_->path()).err, HasSubstr("data is not a run folder"));
   EXPECT_EQ(lockstep({"explain", "two"}, home_->path()).code, 64);
 }
 
@@ -180,7 +180,7 @@ TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
   EXPECT_THAT(alone.err, AllOf(HasSubstr("step-00000008 was written with"), HasSubstr("ATEN_CPU_CAPABILITY=default")));
   const ProcessResult found = lockstep({"bisect", "two", "plain"}, home_->path());
   EXPECT_EQ(found.code, 1) << found.err;
-  EXPECT_THAT(found.out, HasSubstr("each has the digests of its run"));
+  EXPECT_THAT(found.out, HasSubstr("each matches the digests of its run"));
   EXPECT_THAT(found.out, ::testing::ContainsRegex("kernel variables +none +ATEN_CPU_CAPABILITY=default"));
   EXPECT_THAT(found.out, ::testing::Not(HasSubstr("platform ")));
 }
@@ -207,7 +207,7 @@ TEST_F(Explained, AFaultThatLastsIsFoundByRecordsOfTheMachines) {
   ASSERT_EQ(lockstep({"explain", "two", "--step", "2", "--record", "other.json"}, home_->path()).code, 0);
   const ProcessResult other = lockstep({"bisect", "two", "faulty", "--records", "other.json", "b.json"}, home_->path());
   EXPECT_EQ(other.code, 65);
-  EXPECT_THAT(other.err, HasSubstr("other.json is a record of step 2, and the runs differ first at step 3"));
+  EXPECT_THAT(other.err, HasSubstr("other.json is a record of step 2, but the runs first differ at step 3"));
 }
 
 TEST_F(Explained, AReplayOnAnotherPlatformSaysSo) {

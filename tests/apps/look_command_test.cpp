@@ -104,7 +104,7 @@ TEST_F(DoctorCommand, SaysThatARunGoesOnAndThatItsLauncherWasKilled) {
   EXPECT_THAT(doctor().out, ContainsRegex("^runs: 2 ranks on this host, steps? "));
   run.signal(SIGKILL);
   EXPECT_EQ(run.wait().code, 137);
-  EXPECT_THAT(doctor().out, HasSubstr("lost: it does not run here, and its launcher wrote nothing about its end"));
+  EXPECT_THAT(doctor().out, HasSubstr("lost: it is not running here, and its launcher left no record of its end"));
 }
 
 TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {

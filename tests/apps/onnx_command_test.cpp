@@ -60,7 +60,7 @@ class OnnxCommand : public ::testing::Test {
     const auto written = write(run, set(sets) + data);
     EXPECT_EQ(written.code, 0) << written.err;
     EXPECT_THAT(written.out, HasSubstr("differs by at most"));
-    EXPECT_THAT(written.err, HasSubstr("compared on pictures of " + data.back()));
+    EXPECT_THAT(written.err, HasSubstr("compared on images of " + data.back()));
     const Metrics wanted = metrics(recipe, run, data + set(sets));
     const Metrics found = metrics(recipe, run, data + set(sets) + Words{"--onnx", run + ".onnx"});
     for (const auto& [name, value] : wanted) EXPECT_NEAR(found.at(name), value, 5e-4) << name;
@@ -84,7 +84,7 @@ TEST_F(OnnxCommand, EvaluatesCaptchasByTheFileAndNotByTheCheckpoint) {
   EXPECT_NE(metrics("captcha", "second", {"--data", "test"}), first);
   EXPECT_EQ(metrics("captcha", "second", {"--data", "test", "--onnx", "first.onnx"}), first);
   const auto no_file = evaluate("captcha", "second", {"--data", "test", "--onnx", "train"});
-  EXPECT_THAT(no_file.err, HasSubstr("the runtime does not compute the model: "));
+  EXPECT_THAT(no_file.err, HasSubstr("the runtime cannot run the model: "));
   const auto text = evaluate("captcha", "second", {"--data", "test", "--onnx", "first.onnx"});
   EXPECT_THAT(text.out, HasSubstr("first.onnx, computed by ONNX Runtime"));
 }
@@ -125,7 +125,7 @@ TEST_F(OnnxCommand, EvaluatesNucleiInWindowsAsTheCheckpointDoes) {
   const auto whole =
       evaluate("segmentation", "run", data + set({"eval.scales=[1]", "eval.window=0"}) + Words{"--onnx", "run.onnx"});
   EXPECT_EQ(whole.code, 64);
-  EXPECT_THAT(whole.err, AllOf(HasSubstr("the exported network sees 64 x 64 pixels at once, and this evaluation 256"),
+  EXPECT_THAT(whole.err, AllOf(HasSubstr("the exported network sees 64 x 64 pixels at once, but this evaluation 256"),
                                HasSubstr("--set eval.window=N")));
 }
 

@@ -479,10 +479,10 @@ TEST(Onnx, AModelThatComputesSomethingElseIsFound) {
   const torch::NoGradGuard no_grad;
   layers->named_parameters()["conv2d.weight"].mul_(1.001);
   EXPECT_THAT(test::fault_of<DataError>([&] { (void)compare_onnx(*runtime, folder / "model.onnx", function); }),
-              HasSubstr("something else from the file than the network: conv2d: differs by at most"));
+              HasSubstr("different results from the file than the network does: conv2d: differs by at most"));
   write(folder / "torn.onnx", "no protobuf");
   EXPECT_THAT(test::fault_of<ResourceError>([&] { (void)compare_onnx(*runtime, folder / "torn.onnx", function); }),
-              HasSubstr("the runtime does not compute the model"));
+              HasSubstr("the runtime cannot run the model"));
 }
 
 nn::NetworkFunction one(const std::function<torch::Tensor(const torch::Tensor&)>& run) {
@@ -501,10 +501,10 @@ TEST(Onnx, AnOperatorWithoutARowIsNamedWithThePlaceInTheNetwork) {
   EXPECT_THAT(
       test::fault_of<UsageError>(
           [&] { (void)nn::to_onnx(*net, one([&](const torch::Tensor& x) { return net->forward(x).digamma(); })); }),
-      AllOf(HasSubstr("the operator digamma, behind 0."), HasSubstr("no row for it"), HasSubstr("--to model.pt")));
+      AllOf(HasSubstr("the operator digamma, after 0."), HasSubstr("no row for it"), HasSubstr("--to model.pt")));
   EXPECT_THAT(test::fault_of<UsageError>(
                   [&] { (void)nn::to_onnx(*net, one([](const torch::Tensor& x) { return x; }), {.opset = 9}); }),
-              HasSubstr("opset 9 is not written"));
+              HasSubstr("opset 9 is not supported"));
   net->train();
   EXPECT_THAT(
       test::fault_of<UsageError>([&] { (void)nn::to_onnx(*net, one([](const torch::Tensor& x) { return x; })); }),
@@ -531,7 +531,7 @@ TEST(Onnx, LayersThatCannotBeWrittenSayWhyAndWhere) {
   using namespace torch::nn;
   const auto refuses = [](const std::string& op, const std::string& why,
                           const std::function<torch::Tensor(const torch::Tensor&)>& run) {
-    EXPECT_THAT(refusal(run), AllOf(HasSubstr("the operator " + op + ", behind 0."), HasSubstr(why),
+    EXPECT_THAT(refusal(run), AllOf(HasSubstr("the operator " + op + ", after 0."), HasSubstr(why),
                                     HasSubstr("other operators, or export TorchScript")))
         << op;
   };
@@ -547,16 +547,16 @@ TEST(Onnx, LayersThatCannotBeWrittenSayWhyAndWhere) {
   dropping->train();
   refuses("gru", "it drops values", [&](const torch::Tensor& x) { return std::get<0>(dropping(sequence(x))); });
   refuses("dropout", "it drops values", [](const torch::Tensor& x) { return torch::dropout(x, 0.5, true); });
-  refuses("rrelu", "it draws numbers", [](const torch::Tensor& x) { return torch::rrelu(x, 0.1, 0.3, true); });
+  refuses("rrelu", "it draws random numbers", [](const torch::Tensor& x) { return torch::rrelu(x, 0.1, 0.3, true); });
   BatchNorm2d of_batch = frozen(BatchNorm2d(BatchNorm2dOptions(2).track_running_stats(false)));
   refuses("batch_norm", "statistics are those of the batch",
           [&](const torch::Tensor& x) { return of_batch(picture(x)); });
   refuses("index", "it indexes by a mask", [](const torch::Tensor& x) { return x.index({x > 0}).sum() + x; });
-  refuses("var", "that of the batch", [](const torch::Tensor& x) { return x - x.var(0); });
+  refuses("var", "taken over the batch", [](const torch::Tensor& x) { return x - x.var(0); });
   refuses("sort", "it sorts the batch", [](const torch::Tensor& x) { return std::get<0>(x.sort(0)); });
   refuses("chunk", "it divides the batch", [](const torch::Tensor& x) { return x.repeat({2, 1}).chunk(2, 0)[1]; });
   EmbeddingBag padded = frozen(EmbeddingBag(EmbeddingBagOptions(9, 4).padding_idx(0)));
-  refuses("embedding_bag", "leave an index out",
+  refuses("embedding_bag", "skip an index",
           [&](const torch::Tensor& x) { return padded->forward(x.abs().clamp(0, 8).to(torch::kLong)); });
   refuses("adaptive_max_pool2d", "windows have different sizes", [&](const torch::Tensor& x) {
     return std::get<1>(torch::adaptive_max_pool2d(picture(x), {3, 5}));

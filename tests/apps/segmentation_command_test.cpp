@@ -162,8 +162,8 @@ TEST(SegmentationCommand, PicturesAndMasksOfOnesOwnNeedNoLists) {
                                       "data.val_fraction=0.25", "max_steps=2", "augment.crop=48", "batch_size=2"},
                                      home.path());
   ASSERT_EQ(run.code, 0) << run.err << run.out;
-  EXPECT_THAT(run.err, AllOf(HasSubstr("mine: 9 of 12 pictures are for training"),
-                             HasSubstr("mine: 3 of 12 pictures are for the test")));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("mine: 9 of 12 images are for training"),
+                             HasSubstr("mine: 3 of 12 images are for the test")));
   EXPECT_THAT(run.out, AllOf(HasSubstr("yellow"), HasSubstr("learns from masks")));
   const ProcessResult judged = lockstep({"eval", "segmentation", "--checkpoint", "run", "--data", "mine"}, home.path());
   EXPECT_EQ(judged.code, 0) << judged.err;
@@ -172,7 +172,7 @@ TEST(SegmentationCommand, PicturesAndMasksOfOnesOwnNeedNoLists) {
       lockstep({"train", "segmentation:small", "-u", "data.train=mine", "data.test=other", "data.val_fraction=0.25"},
                home.path());
   EXPECT_EQ(both.code, 64);
-  EXPECT_THAT(both.err, HasSubstr("each of them sets the test set"));
+  EXPECT_THAT(both.err, HasSubstr("each of them defines the test set"));
 }
 
 TEST(SegmentationCommand, AnUnknownClassIdIsAnErrorOfTheDataThatNamesTheFile) {
@@ -244,10 +244,10 @@ TEST_F(WeakLabelsCommand, MakesEachMapOfTheOneBefore) {
   EXPECT_THAT(drawn.out, HasSubstr("5 images in set: 4 to train, 1 to validate"));
   const ProcessResult scribbles =
       generate({"scribbles", "--masks", "set/SegmentationClassAug", "--out", "scribbles", "--seed", "1"});
-  EXPECT_THAT(scribbles.out, AllOf(HasSubstr("5 maps of scribbles in scribbles"), HasSubstr("% of the pixels")));
+  EXPECT_THAT(scribbles.out, AllOf(HasSubstr("5 scribble maps in scribbles"), HasSubstr("% of the pixels")));
   const ProcessResult pseudo =
       generate({"pseudo-labels", "--images", "set/JPEGImages", "--scribbles", "scribbles", "--out", "pseudo"});
-  EXPECT_THAT(pseudo.out, HasSubstr("5 maps of pseudo-labels in pseudo")) << pseudo.err;
+  EXPECT_THAT(pseudo.out, HasSubstr("5 pseudo-label maps in pseudo")) << pseudo.err;
   const ProcessResult coarse = generate(
       {"pseudo-labels", "--method", "coarse", "--masks", "set/SegmentationClassAug", "--cell", "4", "--out", "coarse"});
   EXPECT_EQ(coarse.code, 0) << coarse.err;

@@ -64,7 +64,7 @@ def check_refusals(binaries: Path) -> None:
         (traces / "rank-0.json").write_text('{"otherData": %s, "traceEvents": []}' % about)
         assert "rank 1 is missing" in refusal(binaries, f"{folder}/run")
         (traces / "rank-1.json").write_text('{"otherData": ')
-        assert "rank-1.json is not a whole trace" in refusal(binaries, f"{folder}/run")
+        assert "rank-1.json is not a complete trace" in refusal(binaries, f"{folder}/run")
 
 
 def main() -> None:

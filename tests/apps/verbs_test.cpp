@@ -452,7 +452,7 @@ TEST(SurveyReport, EndsWithRemarksAndCountsTurnedPictures) {
   survey.as_stored = 2;
   const std::string text = survey_text("bccd", survey, {}, {"3 of 9 labels do not fit"});
   EXPECT_THAT(text, HasSubstr("4 images turned upright"));
-  EXPECT_THAT(text, HasSubstr("2 images left lying"));
+  EXPECT_THAT(text, HasSubstr("2 images not turned"));
   EXPECT_TRUE(text.ends_with("\n3 of 9 labels do not fit\n")) << text;
   const auto json = nlohmann::json::parse(survey_json("bccd", survey, {}, {"a remark"}));
   EXPECT_EQ(json["turned"], 4);

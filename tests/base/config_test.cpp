@@ -114,7 +114,7 @@ TEST(ConfigRange, SaysWhichNumbersItHas) {
   EXPECT_EQ((ConfigRange{0, 1'000'000}).text(), "0 .. 1,000,000");
   EXPECT_EQ((ConfigRange{.least = 1}).text(), "1 or more");
   EXPECT_EQ((ConfigRange{.least = 0, .above = true}).text(), "above 0");
-  EXPECT_EQ((ConfigRange{.least = 0, .most = 0.5, .above = true}).text(), "above 0, 0.5 at most");
+  EXPECT_EQ((ConfigRange{.least = 0, .most = 0.5, .above = true}).text(), "above 0, at most 0.5");
   EXPECT_EQ((ConfigRange{.least = 0, .most = 1, .below = true}).text(), "0 or more, below 1");
   EXPECT_TRUE((ConfigRange{0, 1}).contains(1));
   EXPECT_FALSE((ConfigRange{.least = 0, .most = 1, .below = true}).contains(1));
@@ -222,7 +222,7 @@ TEST(Config, AMapAloneStandsForAListOfOne) {
 }
 
 TEST(Config, AnInvalidChoiceListsTheValidOnes) {
-  EXPECT_THAT(error_of("amp: bf61\n"), HasSubstr("valid are none, bf16, fp16 (did you mean 'bf16'?)"));
+  EXPECT_THAT(error_of("amp: bf61\n"), HasSubstr("valid values are none, bf16, fp16 (did you mean 'bf16'?)"));
 }
 
 TEST(Config, BrokenYamlNamesTheLine) { EXPECT_THAT(error_of("a: [1\n"), HasSubstr("x.yml:")); }
@@ -356,7 +356,7 @@ TEST(Json, ALongTextIsRefusedWithBothSizes) {
 }
 
 TEST(Json, WhatIsNoJsonHasItsPlace) {
-  EXPECT_EQ(why_not("{\n\"a\": x}"), "line 2 (byte 8): no JSON");
+  EXPECT_EQ(why_not("{\n\"a\": x}"), "line 2 (byte 8): not JSON");
   EXPECT_NE(why_not("\"\xff\""), "");
   EXPECT_NE(why_not(""), "");
   EXPECT_EQ(why_not("1e999"), "a number too large for a double");
@@ -459,7 +459,7 @@ TEST(Yaml, DepthAndNumberOfValuesAreBounded) {
   std::string many = "a: [";
   for (int i = 0; i < 100'001; ++i) many += "1,";
   EXPECT_THAT(refusal(many + "]\n"), HasSubstr("more than 100000 values"));
-  EXPECT_THAT(refusal("a: " + std::string(5U << 20U, 'x') + "\n"), HasSubstr("are too many for settings"));
+  EXPECT_THAT(refusal("a: " + std::string(5U << 20U, 'x') + "\n"), HasSubstr("is too much for settings"));
 }
 
 TEST(Yaml, AKeyThatStandsTwiceIsNamedWithBothLines) {

@@ -82,7 +82,7 @@ TEST(NcclLibrary, ThatIsNowhereGivesTheReason) {
 TEST(NcclLibrary, ThatDoesNotFitSaysItsFileAndWhatIsWrong) {
   EXPECT_EQ(found({.named = stand_in("old")}), "path '" + stand_in("old") + "' version '2.10.3' problem '" +
                                                    stand_in("old") +
-                                                   " is NCCL 2.10.3, and Lockstep needs 2.14.0 or later'\n");
+                                                   " is NCCL 2.10.3, but Lockstep needs 2.14.0 or later'\n");
   EXPECT_THAT(found({.named = stand_in("torn")}), HasSubstr(stand_in("torn") + " has no function ncclSend'"));
   EXPECT_THAT(found({.named = stand_in("mute")}), HasSubstr(stand_in("mute") + " does not report its version'"));
 }

@@ -69,7 +69,7 @@ TEST(WordsOfLimit, OfAThreadWhoseStackFindsNoRoomNameTheMemory) {
   const ResourceLimits limits{
       .processes = 512, .address_space = 8'000'000'000, .mapped = 7'995'000'000, .stack = 8U << 20U};
   const LimitWords words = words_of_limit(EAGAIN, limits);
-  EXPECT_EQ(words.limit, "8.0 GB of address space are allowed (ulimit -v), 8.0 GB of it in use");
+  EXPECT_EQ(words.limit, "8.0 GB of address space is allowed (ulimit -v), 8.0 GB of it in use");
   EXPECT_THAT(words.remedy, HasSubstr("ulimit -v"));
 }
 
@@ -106,7 +106,7 @@ TEST(StartThread, SaysWhatRanOut) {
         }));
       },
       ::testing::ExitedWithCode(69),
-      "cannot start a thread for a test \\(Resource temporarily unavailable\\): .* of address space are allowed "
+      "cannot start a thread for a test \\(Resource temporarily unavailable\\): .* of address space is allowed "
       "\\(ulimit -v\\)");
 }
 
@@ -266,7 +266,7 @@ TEST(Blas, TheTextNamesVersionKernelsAndWhyTheyWereChosen) {
   Library library{.version = "OpenBLAS 0.3.21", .core = "SapphireRapids", .detected = "", .by_user = false};
   EXPECT_EQ(library.text(), "OpenBLAS 0.3.21, SapphireRapids kernels");
   library.detected = "Haswell";
-  EXPECT_EQ(library.text(), "OpenBLAS 0.3.21, SapphireRapids kernels (it took this processor for a Haswell)");
+  EXPECT_EQ(library.text(), "OpenBLAS 0.3.21, SapphireRapids kernels (it detected this processor as a Haswell)");
   library.by_user = true;
   EXPECT_EQ(library.text(), "OpenBLAS 0.3.21, SapphireRapids kernels (OPENBLAS_CORETYPE was set)");
 }

@@ -246,10 +246,9 @@ TEST_F(Diff, TellsAPersonOfManyWithoutDrowningThem) {
     b[fmt::format("w{:02}", i)] = floats({2.0 + i});
   }
   const CheckpointDiff found = diff_entries(a, b);
-  EXPECT_THAT(to_text(found),
-              AllOf(StartsWith("differ: 30 of 30 entries\n"), HasSubstr("tensors, the worst first: 30\n"),
-                    HasSubstr("  model/w29  float32 [1]  1 of 1 "), HasSubstr("  model/w10  "),
-                    Not(HasSubstr("model/w09")), EndsWith("  ... and 10 more\n")));
+  EXPECT_THAT(to_text(found), AllOf(StartsWith("differ: 30 of 30 entries\n"), HasSubstr("tensors, worst first: 30\n"),
+                                    HasSubstr("  model/w29  float32 [1]  1 of 1 "), HasSubstr("  model/w10  "),
+                                    Not(HasSubstr("model/w09")), EndsWith("  ... and 10 more\n")));
   EXPECT_THAT(to_text(found, 0), AllOf(HasSubstr("model/w00"), Not(HasSubstr("more\n"))));
 }
 

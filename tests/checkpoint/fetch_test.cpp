@@ -349,7 +349,7 @@ TEST(Fetch, NamesNeitherUserNorPasswordNorQuery) {
   HttpServer server([&](const std::string&, std::size_t) { return http_answer("403 Forbidden", "", ""); });
   const std::string url = fmt::format("http://anna:secret@{}/a?key=hidden", server.host());
   const std::string error = fault_of<DataError>([&] { (void)fetch(url, options_of(cache.path())); });
-  EXPECT_THAT(error, AllOf(HasSubstr(server.url("/a") + ": the server answered 403"), Not(HasSubstr("anna")),
+  EXPECT_THAT(error, AllOf(HasSubstr(server.url("/a") + ": the server responded with 403"), Not(HasSubstr("anna")),
                            Not(HasSubstr("secret")), Not(HasSubstr("hidden"))));
   EXPECT_THAT(header_of(server.requests()[0], "Authorization"), HasSubstr("Basic "));
 }

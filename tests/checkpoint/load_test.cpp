@@ -89,7 +89,7 @@ TEST_F(Load, SaysWhatIsMissing) {
   EXPECT_THAT(load_error(empty.path().string()), HasSubstr("holds no checkpoint"));
   fs::create_directory(empty / "step-00000001");
   EXPECT_THAT(load_error((empty / "step-00000001").string()), HasSubstr("manifest.json does not exist"));
-  EXPECT_THAT(load_error(empty.path().string()), HasSubstr("verifies (1 looked at); the first:"));
+  EXPECT_THAT(load_error(empty.path().string()), HasSubstr("passes verification (1 checked); the first:"));
   const Checkpoint checkpoint = load_checkpoint(run);
   EXPECT_THAT(checkpoint.names(), ElementsAre("model", "trainer"));
   EXPECT_THAT(error_of([&] { (void)checkpoint.state("modle"); }),
@@ -101,7 +101,7 @@ TEST_F(Load, SaysHowManyWereLookedAtAndWhatIsWrongWithTheFirstWhereNoneVerifies)
     fs::resize_file(folder_ / name / "trainer.safetensors", 7);
   }
   EXPECT_THAT(load_error(run_.path().string()),
-              AllOf(HasSubstr("no checkpoint in " + folder_.string() + " verifies (3 looked at); the first: "),
+              AllOf(HasSubstr("no checkpoint in " + folder_.string() + " passes verification (3 checked); the first: "),
                     HasSubstr("step-100000000/trainer.safetensors is torn: 7 bytes, the manifest says "),
                     HasSubstr("lockstep checkpoint verify " + (folder_ / "step-100000000").string())));
   EXPECT_TRUE(has_step_folders(files(), folder_));
@@ -320,7 +320,7 @@ TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
               HasSubstr("config.yml has the bytes that were written, but cannot be read: line 1, column 12: "));
   EXPECT_THAT(verdict("config.yml", "seed: 1\nseed: 2\n"), HasSubstr("'seed' occurs twice"));
   EXPECT_THAT(verdict("other.yaml", "a: [1\n"), HasSubstr("line "));
-  EXPECT_THAT(verdict("other.json", "{"), HasSubstr("no JSON"));
+  EXPECT_THAT(verdict("other.json", "{"), HasSubstr("not JSON"));
   EXPECT_EQ(verdict("config.yml", "seed: 1\n"), "");
   EXPECT_EQ(verdict("other.yaml", "- a list\n"), "");
   EXPECT_EQ(verdict("other.json", "[1]"), "");

@@ -94,7 +94,7 @@ int commit_into_ever_more_room(const MakeFiller& make_filler) {
     if (error.empty()) return free;
     EXPECT_THAT(error, AllOf(StartsWith("the checkpoint of step 20 is not saved: cannot "),
                              HasSubstr(folder.string() + "/.tmp-step-00000020"), HasSubstr("No space left on device"),
-                             HasSubstr("free space on that disk; --resume auto goes on from")));
+                             HasSubstr("free space on that disk; --resume auto continues from")));
     EXPECT_THAT(files().list(folder), ElementsAre("best", "step-00000010"));
     EXPECT_TRUE(test::is_of(load_checkpoint(disk.path().string()), 1));
     filler.reset();

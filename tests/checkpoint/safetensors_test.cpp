@@ -157,7 +157,8 @@ TEST(Safetensors, RefusesForeignValuesThatWouldMislead) {
               HasSubstr("element 1 of 'a' is not a boolean"));
   EXPECT_THAT(reading(R"({"__metadata__":{"scalar.step":"[1]"}})", ""),
               HasSubstr("the value of 'step' is a JSON array"));
-  EXPECT_THAT(reading(R"({"__metadata__":{"scalar.step":"18446744073709551615"}})", ""), HasSubstr("above 64 bits"));
+  EXPECT_THAT(reading(R"({"__metadata__":{"scalar.step":"18446744073709551615"}})", ""),
+              HasSubstr("more than 64 bits"));
   EXPECT_THAT(reading(R"({"__metadata__":{"scalar.a":"1"},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", ""),
               HasSubstr("'a' is both a tensor and a plain value"));
 }

@@ -133,9 +133,9 @@ TEST(TorchFile, NamesTheWayFromAnOldFile) {
 TEST(TorchFile, RefusesStoragesThatAreNotTheirMember) {
   EXPECT_EQ(refusal(pickle_of(pickled_tensor({})), {{"0", std::string(24, '\0')}}), "not thrown");
   EXPECT_THAT(refusal(pickle_of(pickled_tensor({})), {{"0", std::string(20, '\0')}}),
-              HasSubstr("storage '0' has 20 bytes, which do not fit its 6 elements"));
+              HasSubstr("storage '0' has 20 bytes, which do not match its 6 elements"));
   EXPECT_THAT(refusal(pickle_of(pickled_tensor({.elements = std::int64_t{1} << 62})), {{"0", std::string(24, '\0')}}),
-              HasSubstr("which do not fit"));
+              HasSubstr("which do not match"));
   EXPECT_THAT(refusal(pickle_of(pickled_tensor({}))), HasSubstr("storage '0' is missing"));
   EXPECT_THAT(refusal(pickle_of(pickled_tensor({.storage_class = "BoolStorage"})), {{"0", "\1\1\1\1\1\2"}}),
               HasSubstr("element 5 of storage '0' is not a boolean"));
@@ -156,7 +156,7 @@ TEST(TorchFile, RefusesOtherZipFilesAndOtherFiles) {
   };
   const std::string none = pickle_of("N");
   EXPECT_THAT(fault(test::zip_of({{"a.npy", "x"}})), HasSubstr("without data.pkl is not a torch file"));
-  EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"b/data.pkl", none}})), HasSubstr("two files data.pkl"));
+  EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"b/data.pkl", none}})), HasSubstr("two data.pkl files"));
   EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"a/constants.pkl", "x"}})), HasSubstr("TorchScript"));
   EXPECT_THAT(fault(test::zip_of({{"a/data.pkl", none}, {"a/byteorder", "big"}})), HasSubstr("big-endian"));
   EXPECT_THAT(fault("hello"), HasSubstr("not a torch file"));
@@ -348,7 +348,7 @@ TEST(Pickle, RefusesOneStorageOfTwoSizes) {
 
 TEST(Pickle, RefusesValuesWithoutEnd) {
   EXPECT_THAT(refusal(pickle_of(repeated("]", 1'000'000) + repeated("a", 999'999))), HasSubstr("nested more than 64"));
-  EXPECT_THAT(refusal(pickle_of("]q\1h\1a")), HasSubstr("a value that holds itself"));
+  EXPECT_THAT(refusal(pickle_of("]q\1h\1a")), HasSubstr("a value that contains itself"));
   // Lists of two that hold the list before: 2^60 values in 400 bytes.
   std::string laughs = "]";
   for (char i = 0; i < 60; ++i) laughs += std::string("q") + i + "](h" + i + "h" + i + "e";
@@ -386,7 +386,7 @@ TEST(Pickle, RefusesKeysThatStandTwiceAndOtherKeys) {
   EXPECT_THAT(refusal(pickle_of("}(" + pickled_text("a") + "N" + pickled_text("a") + "Nu")),
               HasSubstr("key \"a\" occurs twice"));
   EXPECT_THAT(refusal(pickle_of("}(K\1NK\1Nu")), HasSubstr("key 1 occurs twice"));
-  EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("neither a text nor an integer"));
+  EXPECT_THAT(refusal(pickle_of("})Ns")), HasSubstr("neither a string nor an integer"));
 }
 
 }  // namespace torch_file_test

@@ -74,7 +74,7 @@ TEST(Weights, TheUsualNamesAreFoundBelowEachOther) {
   EXPECT_EQ(value_of(pick_weights(deep, "x.pth", {"checkpoint"})), 3);
   EXPECT_EQ(value_of(pick_weights({TorchDict{{"model", {TorchDict{{"state_dict", state(3)}}}}}}, "x.pth")), 3);
   const std::string fault = fault_of<DataError>([&] { (void)pick_weights(deep, "x.pth"); });
-  EXPECT_THAT(fault, HasSubstr("x.pth: it holds no tensors by name"));
+  EXPECT_THAT(fault, HasSubstr("x.pth: it holds no named tensors"));
   EXPECT_THAT(fault, HasSubstr("name one as x.pth:STATE; it has checkpoint"));
   EXPECT_THAT(fault_of<DataError>([&] { (void)pick_weights(deep, "x.pth", {"emma"}); }), HasSubstr("no state 'emma'"));
 }
@@ -121,7 +121,7 @@ TEST(Weights, AShardedModelIsReadThroughItsIndex) {
               HasSubstr("not the name of a file beside the index"));
   EXPECT_THAT(fault(R"({"weight_map": {"bias": "m-3.safetensors"}})"), HasSubstr("m-3.safetensors does not exist"));
   EXPECT_THAT(fault("{}"), HasSubstr("no weight_map"));
-  EXPECT_THAT(fault("["), HasSubstr("no JSON"));
+  EXPECT_THAT(fault("["), HasSubstr("not JSON"));
 }
 
 TEST(MatchWeights, ListsWhatFitsAndWhatDoesNot) {
@@ -136,9 +136,9 @@ TEST(MatchWeights, ListsWhatFitsAndWhatDoesNot) {
   EXPECT_THAT(match.unused, ElementsAre("x"));
   EXPECT_EQ(to_text(match),
             "2 of 4 entries of the model are loaded, 1 of them converted from another dtype\n"
-            "another shape, left as it was: 1\n  b  [3, 4] in the model, [3, 5] in the file\n"
-            "not in the file, left as it was: 1\n  c\n"
-            "in the file only, not used: 1\n  x\n");
+            "different shape, left unchanged: 1\n  b  [3, 4] in the model, [3, 5] in the file\n"
+            "not in the file, left unchanged: 1\n  c\n"
+            "only in the file, not used: 1\n  x\n");
   EXPECT_TRUE(at::equal(model[0].second, at::ones({2})));
   EXPECT_TRUE(at::equal(model[1].second, at::zeros({3, 4})));
   EXPECT_TRUE(at::equal(model[3].second, at::ones({1})));
@@ -163,14 +163,14 @@ TEST(MatchWeights, TiedWeightsStandUnderAnyOfTheirNames) {
   EXPECT_THAT(fault_of<DataError>([&] {
                 (void)load({{"embed", at::ones({2})}, {"head", at::full({2}, 2.0)}});
               }),
-              HasSubstr("f: 'embed' and 'head' are one tensor of the model and differ in the file"));
+              HasSubstr("f: 'embed' and 'head' are one tensor of the model but differ in the file"));
 }
 
 TEST(MatchWeights, ItsListsAreCutAndCounted) {
   NamedTensors model = {{"fits", at::zeros({1})}};
   for (int i = 0; i < 25; ++i) model.emplace_back("m" + std::to_string(i), at::zeros({1}));
   const std::string text = to_text(match_weights(model, {{"fits", at::ones({1})}}));
-  EXPECT_THAT(text, HasSubstr("not in the file, left as it was: 25\n"));
+  EXPECT_THAT(text, HasSubstr("not in the file, left unchanged: 25\n"));
   EXPECT_THAT(text, HasSubstr("  ... and 5 more\n"));
 }
 
@@ -225,8 +225,8 @@ TEST(Import, WhatHoldsNoModelIsRefused) {
   EXPECT_THAT(fault_of<DataError>([] {
                 (void)import_states({TorchDict{{"a", {1L}}}}, "x.pth");
               }),
-              HasSubstr("x.pth: it holds no tensors by name"));
-  EXPECT_THAT(fault_of<DataError>([] { (void)import_states({TorchList{}}, "x.pth"); }), HasSubstr("no tensors"));
+              HasSubstr("x.pth: it holds no named tensors"));
+  EXPECT_THAT(fault_of<DataError>([] { (void)import_states({TorchList{}}, "x.pth"); }), HasSubstr("no named tensors"));
   EXPECT_THAT(fault_of<DataError>([] { (void)read_any_file(files(), "/nowhere.pth"); }), HasSubstr("is not a file"));
 }
 
@@ -270,7 +270,7 @@ TEST_F(Export, ConvertsFilesToo) {
 TEST_F(Export, WhatCannotBeWrittenLeavesTheOldFile) {
   write(folder_ / "x.txt", "old");
   EXPECT_THAT(fault_of<UsageError>([&] { export_weights(run_, folder_ / "x.txt"); }),
-              HasSubstr("the extension decides"));
+              HasSubstr("the extension selects"));
   EXPECT_THAT(fault_of<UsageError>([&] { export_weights(run_, folder_ / "x.safetensors", {.state = "all"}); }),
               HasSubstr("holds one state"));
   EXPECT_THAT(fault_of<DataError>([&] { export_weights(run_, folder_ / "x.pth", {.state = "emma"}); }),
@@ -352,7 +352,7 @@ TEST(VerifyFile, RefusesAZipFileThatHoldsNothing) {
   for (const char* name : {"x.pth", "x.pt", "x.npz", "x.zip"}) {
     const test::TempDir folder;
     write(folder / name, test::zip_of({}));
-    EXPECT_THAT(to_text(verify_file(files(), folder / name)), HasSubstr("a zip file that holds nothing")) << name;
+    EXPECT_THAT(to_text(verify_file(files(), folder / name)), HasSubstr("an empty zip file")) << name;
   }
 }
 

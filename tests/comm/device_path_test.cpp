@@ -412,7 +412,7 @@ TEST(DeviceChoice, GpusThatNobodyUsesAreSaid) {
   EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and no NVIDIA driver was found: "));
   EXPECT_THAT(idle_gpus_warning(request), HasSubstr("else install the driver)"));
   request.obstacle = {};
-  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and CUDA finds none of them"));
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, but CUDA finds none of them"));
   request.gpus = 2;
   EXPECT_EQ(idle_gpus_warning(request), "");
   EXPECT_EQ(idle_gpus_warning({}), "");

@@ -408,7 +408,7 @@ TEST(DistUrl, ThatSaysTooLittleIsAnErrorThatSaysWhat) {
   EXPECT_THAT(words({.url = "mpi://host"}), HasSubstr("there is no scheme mpi://"));
   EXPECT_THAT(words({.url = "host:1"}), HasSubstr("is not an address"));
   EXPECT_THAT(words({.url = "file://x", .rank = "0", .world_size = "2"}), HasSubstr("no absolute path"));
-  EXPECT_THAT(words({.url = "tcp://h:1?size=2", .rank = "0", .world_size = "2"}), HasSubstr("does not know 'size'"));
+  EXPECT_THAT(words({.url = "tcp://h:1?size=2", .rank = "0", .world_size = "2"}), HasSubstr("does not support 'size'"));
 }
 
 class AddressFile : public ::testing::Test {

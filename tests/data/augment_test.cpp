@@ -465,8 +465,8 @@ TEST(Augmentations, SayWhichNameIsWrong) {
   EXPECT_THAT(fault_of("horizontal_flop"), HasSubstr("did you mean 'horizontal_flip'?"));
   EXPECT_THAT(fault_of("rotation degree=3"), HasSubstr("did you mean 'degrees'?"));
   EXPECT_THAT(fault_of("resize size=3"), HasSubstr("size of augmentation resize takes 2 values, not 1"));
-  EXPECT_THAT(fault_of("resize size=3,x"), HasSubstr("'x' is no number"));
-  EXPECT_THAT(fault_of("resize size"), HasSubstr("'size' is no setting"));
+  EXPECT_THAT(fault_of("resize size=3,x"), HasSubstr("'x' is not a number"));
+  EXPECT_THAT(fault_of("resize size"), HasSubstr("'size' is not a setting"));
 }
 
 }  // namespace augmentations_test

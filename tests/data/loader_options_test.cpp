@@ -188,7 +188,7 @@ TEST(DataLoader, LeavesBadSamplesOutAndListsEachOnce) {
     DataLoader loader(with_bad({0, 4, 8}), {.batch_size = 3, .workers = workers, .bad_samples = BadSamples::kSkip});
     testing::internal::CaptureStderr();
     EXPECT_THAT(batches_of(loader), ElementsAre(ElementsAre(1, 2), ElementsAre(3, 5), ElementsAre(6, 7)));
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("bad sample left out: cannot read image 4.png"));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("bad sample skipped: cannot read image 4.png"));
     auto pass = loader.epoch(1);
     const Batch* batch = pass.next();
     EXPECT_EQ(batch->size, 2);
@@ -323,7 +323,7 @@ TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
           return 0;
         }));
       },
-      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
+      ::testing::ExitedWithCode(69), "of address space is allowed .ulimit -v");
 }
 
 TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
@@ -336,7 +336,7 @@ TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
           return 0;
         }));
       },
-      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
+      ::testing::ExitedWithCode(69), "of address space is allowed .ulimit -v");
 }
 
 // Streams from shards and commands: all loaders together yield each sample once, with any number of workers.

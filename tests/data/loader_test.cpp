@@ -478,10 +478,10 @@ TEST(LoaderState, IsRefusedWhereTheContinuationWouldBeAnother) {
   const LoaderState state = loader.state();
   DataLoaderOptions other_seed = options(2, 0);
   other_seed.seed = 9;
-  EXPECT_THAT(refusal(state, other_seed), HasSubstr("seed 8 and would go on with 9"));
+  EXPECT_THAT(refusal(state, other_seed), HasSubstr("seed 8 and would continue with 9"));
   DataLoaderOptions narrow = options(1, 0);
   narrow.elastic = false;
-  EXPECT_THAT(refusal(state, narrow), HasSubstr("2 shards x batch_size 4 and would go on with 1 x 4"));
+  EXPECT_THAT(refusal(state, narrow), HasSubstr("2 shards x batch_size 4 and would continue with 1 x 4"));
   LoaderState larger = state;
   larger.size = 54;
   EXPECT_THAT(refusal(larger, options(2, 0)), HasSubstr("a set of size 54"));

@@ -124,7 +124,7 @@ TEST(ListFiles, NamesAFolderWithoutImages) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)list_files(folder.path()); }), AllOf(HasSubstr(name), HasSubstr(".png")));
   EXPECT_THAT(fault_of<DataError>([&] { (void)list_files(folder.path() / "none"); }), HasSubstr("does not exist"));
   std::ofstream(folder.path() / "file");
-  EXPECT_THAT(fault_of<DataError>([&] { (void)list_files(folder.path() / "file"); }), HasSubstr("is no folder"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)list_files(folder.path() / "file"); }), HasSubstr("is not a folder"));
 }
 
 TEST(ImageFolder, GivesFloatsInChannelsHeightWidth) {

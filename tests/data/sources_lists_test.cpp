@@ -86,7 +86,7 @@ TEST(ClassFolders, NameAnEmptyClassUnlessItIsAllowed) {
               AllOf(HasSubstr("void"), HasSubstr("1 of the 2")));
   EXPECT_EQ(ClassFolders(root.path(), {.allow_empty = true}).size(), 1);
   const test::TempDir none;
-  EXPECT_THAT(fault_of<DataError>([&] { ClassFolders{none.path()}; }), HasSubstr("holds no folder"));
+  EXPECT_THAT(fault_of<DataError>([&] { ClassFolders{none.path()}; }), HasSubstr("contains no folder"));
 }
 
 TEST(Csv, ReadsQuotesLineEndsAndCommasAsRfc4180) {
@@ -147,7 +147,7 @@ TEST(CsvList, WhatIsNoClassIsRefusedWithItsLine) {
   const auto error = [](const std::string& first, const std::string& second) {
     return data::parse_csv_list("path,label\na," + first + "\nb," + second + "\n").error();
   };
-  EXPECT_THAT(error("1.0", "0.5"), HasSubstr("line 3: '0.5' in the column 'label' is no class"));
+  EXPECT_THAT(error("1.0", "0.5"), HasSubstr("line 3: '0.5' in the column 'label' is not a class"));
   EXPECT_THAT(error("-1", "0"), HasSubstr("line 2: '-1'"));
   EXPECT_THAT(error("1", "nan"), AllOf(HasSubstr("line 3: 'nan'"), HasSubstr("such as '1' in line 2")));
   EXPECT_THAT(error("", "1"), HasSubstr("line 2: ''"));
@@ -158,7 +158,7 @@ TEST(CsvList, WhatIsNoClassIsRefusedWithItsLine) {
 TEST(CsvList, AColumnOfNumbersWithAGapIsNoCaption) {
   EXPECT_THAT(data::parse_csv_list("path,age\na,1.5\nb,nan\n").error(), HasSubstr("line 3: 'nan' in the column 'age'"));
   EXPECT_THAT(data::parse_csv_list("path,age\na,1.5\nb,\n").error(), HasSubstr("line 3: ''"));
-  EXPECT_THAT(data::parse_csv_list("path,age\na,1e39\n").error(), HasSubstr("larger than a float"));
+  EXPECT_THAT(data::parse_csv_list("path,age\na,1e39\n").error(), HasSubstr("too large for a float"));
   const auto list = data::parse_csv_list("path,age,words\na, 1.5,7\nb,+2,seven\n");
   ASSERT_TRUE(list.ok()) << list.error();
   EXPECT_THAT(list->entries[0].values, ElementsAre(1.5F));
@@ -172,7 +172,7 @@ TEST(ClassFolders, ThatAreNumbersKeepTorchvisionsOrderAndSayIt) {
   ::testing::internal::CaptureStderr();
   const ClassFolders classes(root.path());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("sorted as text, as torchvision does it: '10' is class 1"));
+              HasSubstr("sorted as text, as in torchvision: '10' is class 1"));
   EXPECT_THAT(classes.class_names(), ElementsAre("0", "10", "2"));
 }
 
@@ -182,7 +182,8 @@ TEST(JsonList, TakesWholeNumbersInEverySpelling) {
   EXPECT_EQ(list->entries[0].label, 1);
   EXPECT_THAT(data::parse_json_list(R"([{"path": "a", "label": 0.5}])").error(), HasSubstr("0.5"));
   EXPECT_THAT(data::parse_json_list(R"([{"path": "a", "label": true}])").error(), HasSubstr("true"));
-  EXPECT_THAT(data::parse_json_list("{\"path\": \"a\", \"values\": [NaN]}").error(), HasSubstr("NaN is no number"));
+  EXPECT_THAT(data::parse_json_list("{\"path\": \"a\", \"values\": [NaN]}").error(),
+              HasSubstr("NaN is not a JSON number"));
 }
 
 TEST(JsonList, ReadsAnArrayAndLinesAlike) {
@@ -211,8 +212,8 @@ TEST(JsonList, GivesBoxesTheirLabels) {
 
 TEST(JsonList, SaysWhichEntryIsWrongAndWhy) {
   const auto error = [](const std::string& text) { return data::parse_json_list(text).error(); };
-  EXPECT_EQ(error("[{\"path\": \"a\"},\n {\"path\": }]"), "line 2: no JSON (byte 27)");
-  EXPECT_EQ(error("{\"path\": \"a\"}\n{"), "line 2: no JSON object");
+  EXPECT_EQ(error("[{\"path\": \"a\"},\n {\"path\": }]"), "line 2: not JSON (byte 27)");
+  EXPECT_EQ(error("{\"path\": \"a\"}\n{"), "line 2: not a JSON object");
   const std::string huge = "1" + std::string(5000, '0') + ".5";
   EXPECT_EQ(error("[{\"path\": \"a\", \"values\": [" + huge + "]}]"), "a number too large for a double");
   EXPECT_EQ(error("{\"path\": \"a\", \"values\": [" + huge + "]}"), "line 1: a number too large for a double");
@@ -342,13 +343,13 @@ TEST(Text, IsUtf8WhateverItsMarkSays) {
   EXPECT_EQ(utf8_text("\xef\xbb\xbf" + kDog).value(), kDog);
   EXPECT_EQ(utf8_text(std::string("\xfe\xff\x72\xd7", 4)).value(), kDog);
   EXPECT_EQ(utf8_text(std::string("\xff\xfe\0\0\xd7\x72\0\0", 8)).value(), kDog);
-  EXPECT_EQ(utf8_text("a\nb" + kDogInGbk).error(), "line 2 is no UTF-8");
+  EXPECT_EQ(utf8_text("a\nb" + kDogInGbk).error(), "line 2 is not UTF-8");
   EXPECT_THAT(utf8_text(in_utf16("ab").substr(2)).error(), HasSubstr("looks like UTF-16"));
   EXPECT_EQ(converted_text(kDogInGbk, "GB2312").value(), kDog);
   EXPECT_EQ(converted_text(kCafeInLatin1, "ISO-8859-1").value(), kCafe);
   EXPECT_EQ(converted_text(kCafeInLatin1, "windows-1252").value(), kCafe);
-  EXPECT_EQ(converted_text("\xff", "GBK").error(), "byte 0 belongs to no letter of GB18030");
-  EXPECT_EQ(converted_text("a", "../x").error(), "the encoding '../x' is not known here");
+  EXPECT_EQ(converted_text("\xff", "GBK").error(), "byte 0 belongs to no character of GB18030");
+  EXPECT_EQ(converted_text("a", "../x").error(), "the encoding '../x' is not supported");
 }
 
 TEST(VocEncodings, AreConvertedOrRefusedByTheirNames) {
@@ -365,8 +366,8 @@ TEST(VocEncodings, AreConvertedOrRefusedByTheirNames) {
   EXPECT_EQ(name_in(declared("utf-8", kDog)), kDog);
   EXPECT_EQ(name_in(in_utf16(declared("UTF-16", "cat"))), "cat");
   EXPECT_EQ(name_in("\xef\xbb\xbf" + declared("utf-8", kDog)), kDog);
-  EXPECT_THAT(name_in(box_of(kDogInGbk)), AllOf(HasSubstr("a name that is no UTF-8"), HasSubstr("line 1")));
-  EXPECT_THAT(name_in(declared("x-mine", kDogInGbk)), HasSubstr("the encoding 'x-mine' is not known here"));
+  EXPECT_THAT(name_in(box_of(kDogInGbk)), AllOf(HasSubstr("a name that is not UTF-8"), HasSubstr("line 1")));
+  EXPECT_THAT(name_in(declared("x-mine", kDogInGbk)), HasSubstr("the encoding 'x-mine' is not supported"));
   EXPECT_EQ(name_in(declared("x-mine", "cat")), "cat") << "only letters matter";
   std::string foreign = box_of("cat");
   foreign.insert(foreign.find("<size>"), "<path>C:\\" + kDogInGbk + "\\a.jpg</path>");
@@ -393,10 +394,10 @@ TEST(Lists, MayBeInUtf16AndAreRefusedInOtherEncodings) {
   EXPECT_EQ(ImageList(root / "a.json").size(), 1);
   put(root / "b.csv", "path,label\na.png," + kCafeInLatin1 + "\n");
   EXPECT_THAT(fault_of<DataError>([&] { ImageList{root / "b.csv"}; }),
-              AllOf(HasSubstr("b.csv"), HasSubstr("line 2 is no UTF-8")));
+              AllOf(HasSubstr("b.csv"), HasSubstr("line 2 is not UTF-8")));
   put(root / "c.json", R"({"images": [], "categories": [{"id": 1, "name": ")" + kCafeInLatin1 + "\"}]}");
   EXPECT_THAT(fault_of<DataError>([&] { CocoImages{root / "c.json"}; }),
-              AllOf(HasSubstr("c.json"), HasSubstr("line 1 is no UTF-8")));
+              AllOf(HasSubstr("c.json"), HasSubstr("line 1 is not UTF-8")));
 }
 
 }  // namespace sources_text_test

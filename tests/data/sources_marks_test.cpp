@@ -116,7 +116,7 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, -1, 1]})", "a box of -1 x 1 pixels"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1]})", "no \"bbox\" of 4 numbers"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": [16], "size": [3, 4]}})",
-       "a mask of 4 x 3 pixels for a picture of 4 x 4"},
+       "a mask of 4 x 3 pixels for an image of 4 x 4"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": "\u007f", "size": [4, 4]}})",
        "letter 0 of a mask's counts is invalid"}};
   for (const auto& [annotation, why] : cases) {
@@ -126,13 +126,14 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
     EXPECT_EQ(lenient->left_out, 1);
     EXPECT_EQ(lenient->images[0].objects.size(), 1U);
   }
-  EXPECT_EQ(data::parse_coco("[1]", {}).error(), "no JSON object");
-  EXPECT_EQ(data::parse_coco("{\"images\": [}", {}).error(), "byte 13: no JSON");
+  EXPECT_EQ(data::parse_coco("[1]", {}).error(), "not a JSON object");
+  EXPECT_EQ(data::parse_coco("{\"images\": [}", {}).error(), "byte 13: not JSON");
   const std::string huge = "1" + std::string(5000, '0');
   EXPECT_EQ(data::parse_coco("{\"images\": [{\"id\": " + huge + ".5}]}", {}).error(),
             "a number too large for a double");
-  EXPECT_EQ(data::parse_coco("{}", {}).error(), "no list \"images\" with pictures");
-  EXPECT_EQ(data::parse_coco(R"({"images": [{"id": 1, "file_name": "a"}, 5]})", {}).error(), "images[1]: no object");
+  EXPECT_EQ(data::parse_coco("{}", {}).error(), "no list \"images\"");
+  EXPECT_EQ(data::parse_coco(R"({"images": [{"id": 1, "file_name": "a"}, 5]})", {}).error(),
+            "images[1]: not an object");
 }
 
 /// A file of one picture, one class and one annotation, in which one text is replaced.
@@ -174,9 +175,9 @@ TEST(Coco, RefusesByItsNameWhatIsNoNumber) {
   EXPECT_EQ(error("\"area\": 1.5", "\"area\": \"big\""),
             "annotations[0]: \"area\" is the text \"big\", must be a number");
   EXPECT_EQ(error("\"area\": 1.5", "\"area\": -1"), "annotations[0]: an area of -1 pixels");
-  EXPECT_THAT(error("\"area\": 1.5", "\"area\": NaN"), HasSubstr("no JSON (NaN is no number of JSON's)"));
+  EXPECT_THAT(error("\"area\": 1.5", "\"area\": NaN"), HasSubstr("not JSON (NaN is not a JSON number)"));
   EXPECT_EQ(error("\"id\": 7", "\"id\": \"7\""),
-            "images[0]: a picture needs \"id\" and \"file_name\": \"id\" is the text \"7\", must be a whole number");
+            "images[0]: an image needs \"id\" and \"file_name\": \"id\" is the text \"7\", must be a whole number");
   EXPECT_EQ(error("\"width\": 4", "\"width\": \"4\""),
             "images[0]: \"width\" is the text \"4\", must be a whole number");
   EXPECT_EQ(error("\"width\": 4", "\"width\": -4"), "images[0]: -4 x 5 pixels");
@@ -189,7 +190,7 @@ TEST(CocoImages, DrawMasksOverTheirPictures) {
   put(folder / "c.json", kCoco);
   fs::copy_file(kGolden / "rgb.png", folder / "rgb.png");
   EXPECT_THAT(fault_of<DataError>([&] { CocoImages(folder / "c.json"); }),
-              AllOf(HasSubstr("1 of the 2 pictures"), HasSubstr("a.png")));
+              AllOf(HasSubstr("1 of the 2 images"), HasSubstr("a.png")));
   const CocoImages coco(folder / "c.json", {.masks = true, .strict = false});
   EXPECT_EQ(coco.left_out(), 1 + 0);
   ASSERT_EQ(coco.size(), 1);
@@ -369,9 +370,9 @@ TEST(MaskFolders, NameWhatDoesNotFit) {
   put(root / "p/a.png", encode_png(view_of(Image{{3, 3}, 3, std::vector<std::uint8_t>(27, 9)})));
   put(root / "m/a.png", encode_png(view_of(Image{{3, 2}, 1, std::vector<std::uint8_t>(6)})));
   EXPECT_THAT(fault_of<DataError>([&] { (void)MaskFolders(root / "p", root / "m").get(0); }),
-              AllOf(HasSubstr("m/a.png"), HasSubstr("3 x 2 pixels for a picture of 3 x 3")));
+              AllOf(HasSubstr("m/a.png"), HasSubstr("3 x 2 pixels for an image of 3 x 3")));
   put(root / "m/b.png", "");
-  EXPECT_THAT(fault_of<DataError>([&] { MaskFolders(root / "p", root / "m"); }), HasSubstr("has no picture"));
+  EXPECT_THAT(fault_of<DataError>([&] { MaskFolders(root / "p", root / "m"); }), HasSubstr("has no image"));
 }
 
 TEST(MaskFolders, AreFoundUnderTheNamesOfVocAndOfPlainFolders) {

@@ -193,8 +193,8 @@ TEST_F(Packed, AFileThatBecomesShorterInUseIsAnErrorAndNoCrash) {
   const PackedImages images(file);
   (void)images.get(0);
   fs::resize_file(file, 100);
-  EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(0); }), HasSubstr("became shorter"));
-  EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(1); }), HasSubstr("became shorter"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(0); }), HasSubstr("was truncated"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)images.get(1); }), HasSubstr("was truncated"));
 }
 
 TEST_F(Packed, LeavesNothingBehindWhereItIsNotFinished) {
@@ -205,8 +205,8 @@ TEST_F(Packed, LeavesNothingBehindWhereItIsNotFinished) {
 TEST_F(Packed, MarksOfTheWrongSizeAreRefused) {
   const std::string marks = data::packed_marks(marked_picture());
   EXPECT_TRUE(data::parse_packed_marks(marks, {4, 2}).ok());
-  EXPECT_EQ(data::parse_packed_marks(marks, {4, 3}).error(), "a mask is smaller than its picture");
-  EXPECT_EQ(data::parse_packed_marks(marks, {3, 2}).error(), "a mask is larger than its picture");
+  EXPECT_EQ(data::parse_packed_marks(marks, {4, 3}).error(), "a mask is smaller than its image");
+  EXPECT_EQ(data::parse_packed_marks(marks, {3, 2}).error(), "a mask is larger than its image");
   EXPECT_EQ(data::parse_packed_marks(marks + "x", {4, 2}).error(), "1 bytes after the marks");
   for (std::size_t size = 0; size < marks.size(); ++size) {
     EXPECT_FALSE(data::parse_packed_marks(std::string_view(marks).substr(0, size), {4, 2}).ok()) << size;
@@ -257,7 +257,7 @@ TEST_F(Packed, ABadPictureEndsItOrIsListed) {
   const auto opened = open_source({.path = options.out.string()});
   EXPECT_EQ(opened->size(), 2);
   const ImageFiles only_bad = ImageFiles::of({folder_ / "bad.png"});
-  EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(only_bad, options); }), HasSubstr("none of 1 pictures"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(only_bad, options); }), HasSubstr("none of 1 images"));
 }
 
 // IDX files: every type, gzipped or not, and wrong headers.
@@ -306,8 +306,8 @@ TEST(Idx, ReadsEveryTypeBigEndian) {
 
 TEST(Idx, RefusesWhatTheFileCannotHoldBeforeAskingForMemory) {
   const auto error = [](const std::string& bytes) { return data::parse_idx(bytes).error(); };
-  EXPECT_EQ(error(""), "byte 0: no IDX file");
-  EXPECT_EQ(error(std::string("\0\0\x0A\x01", 4)), "byte 0: no IDX file");
+  EXPECT_EQ(error(""), "byte 0: not an IDX file");
+  EXPECT_EQ(error(std::string("\0\0\x0A\x01", 4)), "byte 0: not an IDX file");
   EXPECT_EQ(error(std::string("\0\0\x08\x09", 4)), "byte 3: 9 dimensions");
   EXPECT_EQ(error(std::string("\0\0\x08\x02\0\0\0\x01", 8)), "byte 8: cut short in the header");
   EXPECT_THAT(error(idx(8, {0xffffffffU, 0xffffffffU}, "x")), HasSubstr("more than the file can hold"));

@@ -136,10 +136,10 @@ TEST(Tar, NamesTheByteOfWhatIsWrong) {
   EXPECT_EQ(error(good.substr(0, 600)), "byte 600: cut short: no end of the archive");
   EXPECT_EQ(error(good.substr(0, 514)), "byte 0: cut short: 'a.jpg' has 3 bytes");
   EXPECT_EQ(error(good.substr(0, 1024)), "byte 1024: cut short: no end of the archive");
-  EXPECT_EQ(error(good + good), "byte 2048: more data after the end of the archive: several in one file?");
+  EXPECT_EQ(error(good + good), "byte 2048: more data after the end of the archive: several archives in one file?");
   std::string flipped = good;
   flipped[3] ^= 1;
-  EXPECT_EQ(error(flipped), "byte 0: no tar header: its checksum is wrong");
+  EXPECT_EQ(error(flipped), "byte 0: not a tar header: its checksum is wrong");
   EXPECT_EQ(error(data::tar_member("a.jpg", "") + good), "byte 512: sample 'a' has two files '.jpg'");
   EXPECT_EQ(error(header('S', "a", 0) + kEnd), "byte 0: a sparse file, which is not supported");
   EXPECT_EQ(error(header('x', "a", 4) + padded("9 ab") + kEnd), "byte 0: a pax record of the wrong length");
@@ -243,7 +243,7 @@ TEST_F(Shards, NameWhatIsWrongWithASample) {
   const TarShards both({(folder_ / "bad.tar").string(), (folder_ / "cls.tar").string()}, {.strict = false});
   EXPECT_EQ(both.size(), 1);
   EXPECT_THAT(fault_of<DataError>([&] { TarShards((folder_ / "bad.tar").string(), {.strict = false}); }),
-              HasSubstr("no picture"));
+              HasSubstr("no image"));
 }
 
 TEST_F(Shards, RefuseLabelsThatAreNestedTooDeep) {
@@ -346,7 +346,7 @@ TEST(Rle, IsReadFromNumbersAndTextAndWrittenBack) {
   const Image mask{{3, 2}, 1, {0, 1, 1, 1, 1, 0}};  // down the columns: 0 1 1 1 1 0
   EXPECT_EQ(data::runs_of(mask), (data::RunLengths{1, 4, 1}));
   EXPECT_EQ(data::mask_of({1, 4, 1}, {3, 2})->pixels, mask.pixels);
-  EXPECT_EQ(data::mask_of({1, 4}, {3, 2}).error(), "a mask of 5 pixels for a picture of 6");
+  EXPECT_EQ(data::mask_of({1, 4}, {3, 2}).error(), "a mask of 5 pixels for an image of 6");
   const data::RunLengths long_runs = {0, 5, 100000, 3, 99999, 31, 17, 16};
   EXPECT_EQ(data::runs_from_text(data::text_of(long_runs)).value(), long_runs);
   EXPECT_FALSE(data::runs_from_text("0P").ok());

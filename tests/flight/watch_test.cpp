@@ -84,9 +84,10 @@ TEST(SectionVerdict, NamesARankThatIsLongerInASectionThanItMay) {
   const auto verdict = judge_sections(at_second(171, {rank_in("forward")}));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 1);
-  EXPECT_EQ(verdict->hint,
-            "look at what that rank does; if it needs this long, set LOCKSTEP_SECTION_TIMEOUT='forward=SECONDS' (0: no "
-            "limit)");
+  EXPECT_EQ(
+      verdict->hint,
+      "check what that rank is doing; if it needs this long, set LOCKSTEP_SECTION_TIMEOUT='forward=SECONDS' (0: no "
+      "limit)");
   EXPECT_EQ(
       verdict->message,
       "rank 1 hangs: it computes in forward of step 13 (71.0 s so far; limit 1:10; the longest before took 7.0 s)");
@@ -156,7 +157,7 @@ TEST(Stall, KnowsThatTheLateRankIsAnotherNodes) {
   RankFacts first = waiting(0);
   first.ring->world_size = 4;
   EXPECT_THAT(longest_stall(at_second(130, {first, waiting(1)}))->text,
-              HasSubstr("ranks 0, 1 wait in all_reduce for a rank of another node (30.0 s so far)"));
+              HasSubstr("ranks 0, 1 wait in all_reduce for a rank on another node (30.0 s so far)"));
 }
 
 TEST(Stall, OfARankForWhichNobodyWaitsBeginsAtThreeTimesItsLongest) {

@@ -371,7 +371,7 @@ TEST_F(Run, ANewTokenIsPrintedOrWritten) {
   EXPECT_THAT(read_file(file), MatchesRegex("[0-9a-f]{64}\n"));
   const auto again = run({"--new_token=" + file.string()});
   EXPECT_EQ(again.code, 64);
-  EXPECT_THAT(again.err, HasSubstr("exists already"));
+  EXPECT_THAT(again.err, HasSubstr("already exists"));
 }
 
 TEST_F(Run, TheRanksLogsAreTheirUsersAlone) {

@@ -254,7 +254,7 @@ TEST(CrossEntropy, AClassThatThereIsNoneOfIsNamed) {
     (void)loss(logits_of({64, 36}), target);
     FAIL() << "nothing was thrown";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("element 9 of cross entropy's targets has class 36"));
+    EXPECT_THAT(error.what(), HasSubstr("element 9 of the cross entropy targets has class 36"));
   }
 }
 

@@ -150,7 +150,7 @@ TEST(Optimize, SaysWhatItLeftAndWhy) {
   torch::nn::Sequential net(BatchNorm2d(6), torch::nn::ReLU(), BatchNorm2d(8));
   const Optimized done = optimize(*net);
   EXPECT_THAT(done.fused, ElementsAre(IsChain("1", "ReLU")));
-  EXPECT_THAT(done.left, ElementsAre(IsChain("0", "BatchNorm2d + ReLU: 6 channels are no multiple of 8"),
+  EXPECT_THAT(done.left, ElementsAre(IsChain("0", "BatchNorm2d + ReLU: 6 channels are not a multiple of 8"),
                                      IsChain("2", "BatchNorm2d: no ReLU follows")));
 }
 
@@ -385,12 +385,12 @@ TEST_F(TorchScript, RefusesWhatIsNoFunctionOfTensors) {
     const at::Tensor scores = net->forward(arguments[0]);
     return {scores * arguments[0].max().item<double>(), scores.argmax(2)};
   };
-  EXPECT_THAT(fault(function), HasSubstr("something else for other arguments: a constant that is no whole number"));
+  EXPECT_THAT(fault(function), HasSubstr("something else for other arguments: a constant that is not a whole number"));
   function.run = [this](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor scores = net->forward(arguments[0]);
     return {arguments[0].size(0) > 4 ? scores * 2 : scores * 3, scores.argmax(2)};
   };
-  EXPECT_THAT(fault(function), HasSubstr("another result \"scores\" than the network itself"));
+  EXPECT_THAT(fault(function), HasSubstr("a different result \"scores\" from the network itself"));
   function.run = [this](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor scores = net->forward(arguments[0]);
     return {arguments[0].size(0) > 2 ? scores * 2 : scores + 2, scores.argmax(2)};

@@ -146,7 +146,7 @@ TEST(ParameterGroups, RefuseOptionsThatMakeNoSense) {
   EXPECT_THAT(usage_error([] { SGD(parameters(), {.lr = 0, .groups = {{.pattern = "fc", .lr = 0.1}}}); }),
               HasSubstr("'fc'"));
   EXPECT_THAT(usage_error([] { SGD(parameters(), {.groups = {{.pattern = "fc", .momentum = 0.9}}}); }),
-              HasSubstr("other state"));
+              HasSubstr("different state"));
 }
 
 TEST(ParameterGroups, WorkForOptimizersOfWholeParameters) {

@@ -300,10 +300,10 @@ RANKS_TEST(DistributedDataParallel, NamesTheParameterThatWasReplaced, 2) {
 RANKS_TEST(DistributedDataParallel, NamesTheParameterThatWasConvertedOrFrozen, 1) {
   DistributedDataParallel model(Net(), job);
   model.module().inner_layer->bias.requires_grad_(false);
-  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.bias' has another requires_grad"));
+  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.bias' has a different requires_grad"));
   model.module().inner_layer->bias.requires_grad_(true);
   model.module().inner_layer->weight.set_data(at::ones({3, 4}).t());
-  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.weight' has another dtype, shape"));
+  EXPECT_THAT(usage_error([&] { (void)model(batch_of(0)); }), HasSubstr("'fc.weight' has a different dtype, shape"));
 }
 
 void leave_one_out(Job& job) {

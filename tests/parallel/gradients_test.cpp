@@ -440,7 +440,7 @@ RANKS_TEST(Join, EarlyTerminationIsAnErrorOnEveryRank, 3) {
     });
     ADD_FAILURE() << "no error";
   } catch (const DataError& error) {
-    EXPECT_EQ(error.message(), "rank 1 has no more data, 2 other ranks have");
+    EXPECT_EQ(error.message(), "rank 1 has no more data, but 2 other ranks do");
   }
   EXPECT_EQ(begun, 1);
 }

@@ -146,7 +146,7 @@ RANKS_TEST(Graphs, FindUnusedNamesAParameterThatIsUsedOutsideOfForward, 2) {
   DistributedDataParallel model(make_net(), job, kFindsUnused);
   const auto backward = [&] { (model(batch_of(0)).sum() + model.module().branch->bias.sum()).backward(); };
   EXPECT_THAT(usage_error(backward), AllOf(HasSubstr("'branch.bias' got a gradient, but no output of forward"),
-                                           HasSubstr("use it inside of forward only")));
+                                           HasSubstr("use it only inside forward")));
 }
 
 struct Opaque {
@@ -167,7 +167,7 @@ struct Returns : NetImpl {
 TEST(Graphs, FindUnusedLooksIntoResultsAndRefusesThoseItCannotSee) {
   Job job = alone();
   DistributedDataParallel opaque(std::make_shared<Returns<Opaque>>(), job, kFindsUnused);
-  EXPECT_THAT(usage_error([&] { (void)opaque(batch_of(0)); }), HasSubstr("cannot look into what forward returns"));
+  EXPECT_THAT(usage_error([&] { (void)opaque(batch_of(0)); }), HasSubstr("cannot inspect what forward returns"));
   DistributedDataParallel seen(std::make_shared<Returns<Transparent>>(), job, kFindsUnused);
   seen(batch_of(0)).value.sum().backward();
 }

@@ -307,7 +307,7 @@ TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
           return 0;
         }));
       },
-      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
+      ::testing::ExitedWithCode(69), "of address space is allowed .ulimit -v");
 }
 
 TEST(ReplicaThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
@@ -320,7 +320,7 @@ TEST(ReplicaThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
           return 0;
         }));
       },
-      ::testing::ExitedWithCode(69), "of address space are allowed .ulimit -v");
+      ::testing::ExitedWithCode(69), "of address space is allowed .ulimit -v");
 }
 
 TEST(ReplicaTeam, ThisReplicaOutsideOfAStepIsAnError) { EXPECT_THROW((void)this_replica(), UsageError); }

@@ -277,7 +277,7 @@ RANKS_TEST(Zero, RefusesAStateThatDoesNotFit, 2) {
   StateDict state = good;
   state["head.bias.exp_avg"] = at::zeros({60});
   EXPECT_EQ(error_of([&] { zero.load_state_dict(state); }),
-            "'head.bias.exp_avg' is [60] in the saved state and [61] here");
+            "'head.bias.exp_avg' is [60] in the saved state but [61] here");
   state = good;
   state.erase("conv.bias.exp_avg_sq");
   EXPECT_THAT(error_of([&] { zero.load_state_dict(state); }), HasSubstr("lacks 'conv.bias.exp_avg_sq'"));

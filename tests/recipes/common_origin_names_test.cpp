@@ -48,7 +48,7 @@ TEST(OriginNames, AreTakenRowByRowAndGivenBack) {
                           {"same", at::ones({1})},
                           {"unknown", at::ones({1})}};
   StateDict weights = file;
-  EXPECT_THAT(table().take(weights, model()), ElementsAre("4 entries with the names of the origin are 3 here"));
+  EXPECT_THAT(table().take(weights, model()), ElementsAre("4 entries named as in the origin are 3 here"));
   EXPECT_THAT(names_of(weights), ElementsAre("classifier.bias", "encoder3.norms.2.weight", "encoder3.query_key.weight",
                                              "same", "unknown"));
   EXPECT_TRUE(std::get<at::Tensor>(weights.at("encoder3.query_key.weight")).slice(0, 2).equal(q + 10));
@@ -79,7 +79,7 @@ TEST(OriginNames, APartWithoutTheOthersAndANameOfNoTensorStayForTheReport) {
 TEST(OriginNames, PartsThatDoNotFitTogetherAreAnErrorThatNamesThem) {
   StateDict weights = {{"enc.layers.3.q.weight", at::ones({2, 3})}, {"enc.layers.3.k.weight", at::ones({2, 4})}};
   EXPECT_THAT(fault_of<DataError>([&] { table().take(weights, model()); }),
-              HasSubstr("enc.layers.3.q.weight, enc.layers.3.k.weight have shapes that do not fit together"));
+              HasSubstr("enc.layers.3.q.weight, enc.layers.3.k.weight have incompatible shapes"));
 }
 
 }  // namespace common_origin_names_test

@@ -255,7 +255,7 @@ TEST_P(Settings, EveryKeyStandsInTheTable) {
     if (of_all.contains(field.key)) continue;
     EXPECT_EQ(keys.erase(field.key), 1U) << field.key << " has no changed value in " << kTable;
   }
-  for (const std::string& key : keys) ADD_FAILURE() << key << " is no setting of " << GetParam().name;
+  for (const std::string& key : keys) ADD_FAILURE() << key << " is not a setting of " << GetParam().name;
 }
 
 TEST_P(Settings, EveryWholeNumberHasARange) {

@@ -195,7 +195,7 @@ TEST_F(StoreTls, ACertificateOfAnotherIsRefusedByName) {
   const auto server = serve(own_);
   const std::string said =
       said_by<UsageError>([&] { (void)connect_store(at(server->port(), other_.certificate), kLong); });
-  EXPECT_THAT(said, HasSubstr("shows a certificate that " + other_.certificate + " does not confirm"));
+  EXPECT_THAT(said, HasSubstr("presents a certificate that " + other_.certificate + " does not confirm"));
   EXPECT_THAT(said, HasSubstr("--tls-ca or LOCKSTEP_TLS_CA"));
 }
 
@@ -293,9 +293,9 @@ TEST_F(TokenFile, ThatIsNewIsThisUsersAndIsReadBack) {
   ASSERT_EQ(::stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777U, 0600U);
   EXPECT_EQ(read_token_file(file).size(), 64U);
-  EXPECT_THAT(usage_error([&] { write_token_file(file); }), HasSubstr("exists already"));
+  EXPECT_THAT(usage_error([&] { write_token_file(file); }), HasSubstr("already exists"));
   std::filesystem::create_symlink(folder_ / "elsewhere", folder_ / "link");
-  EXPECT_THAT(usage_error([&] { write_token_file(folder_ / "link"); }), HasSubstr("exists already"));
+  EXPECT_THAT(usage_error([&] { write_token_file(folder_ / "link"); }), HasSubstr("already exists"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere"));
 }
 

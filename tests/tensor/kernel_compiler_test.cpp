@@ -38,7 +38,7 @@ TEST(KernelCompiler, SaysWhatDoesNotCompile) {
   const CompiledKernels found = compile_kernels({.name = "wrong.cu", .text = "int main( {", .before = ""}, 90);
   LOCKSTEP_NEEDS_NVRTC(found);
   EXPECT_EQ(found.image, "");
-  EXPECT_THAT(found.problem, HasSubstr("NVRTC does not compile wrong.cu: wrong.cu(1): error"));
+  EXPECT_THAT(found.problem, HasSubstr("NVRTC cannot compile wrong.cu: wrong.cu(1): error"));
 }
 
 }  // namespace kernel_compiler_test

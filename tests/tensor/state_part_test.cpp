@@ -191,9 +191,10 @@ TEST(NamedTensors, RefuseAStateThatDoesNotFitAndCopyNothing) {
   const NamedTensors into{{"a", at::zeros({2})}, {"weight", at::zeros({2, 3})}};
   EXPECT_THAT(complaint(into, {{"a", at::ones({2})}}), HasSubstr("lacks 'weight' (Float [2, 3])"));
   EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({3, 2})}}),
-              HasSubstr("'weight' is Float [3, 2] in the saved state and Float [2, 3] here"));
+              HasSubstr("'weight' is Float [3, 2] in the saved state but Float [2, 3] here"));
   EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({2, 3}, at::kDouble)}}), HasSubstr("Double"));
-  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", std::int64_t{3}}}), HasSubstr("'weight' is no tensor"));
+  EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", std::int64_t{3}}}),
+              HasSubstr("'weight' is not a tensor"));
   EXPECT_THAT(complaint(into, {{"a", at::ones({2})}, {"weight", at::zeros({2, 3})}, {"weights", 1.0}}),
               HasSubstr("did you mean 'weight'?"));
   EXPECT_TRUE(into[0].second.equal(at::zeros({2})));
@@ -211,7 +212,7 @@ TEST(NamedTensors, LoadTiedWeightsUnderAnyOfTheirNames) {
   EXPECT_EQ(complaint(into, {{"a", nans}, {"b", nans.clone()}, {"c", other}}), "") << "bits are compared, not numbers";
   EXPECT_THAT(complaint(into, {{"c", other}}), HasSubstr("lacks 'a'"));
   EXPECT_THAT(complaint(into, {{"a", at::full({2}, 0.0)}, {"b", at::full({2}, -0.0)}, {"c", other}}),
-              HasSubstr("'a' and 'b' are one tensor here and differ"));
+              HasSubstr("'a' and 'b' are one tensor here but differ"));
 }
 
 }  // namespace state_part_test

@@ -212,7 +212,7 @@ TEST(RunFolder, AFileInItsPlaceIsNamed) {
   write(root / "run/checkpoints", "");
   EXPECT_THAT(error_of(root / "run", {.resume = true}),
               StartsWith("UsageError: the checkpoints folder " + (root / "run/checkpoints").string() + " is a file"));
-  EXPECT_THAT(error_of(root / "file/run"), StartsWith("IoError: cannot make folder " + (root / "file/run").string()));
+  EXPECT_THAT(error_of(root / "file/run"), StartsWith("IoError: cannot create folder " + (root / "file/run").string()));
 }
 
 TEST(RunFolder, AReadOnlyDiskIsOneClearError) {

@@ -324,7 +324,7 @@ TEST(Start, AnErrorOfTheMainRankIsTheSameOnAll) {
               } catch (const DataError& error) {
                 message = error.what();
               }
-              EXPECT_THAT(message, HasSubstr("verifies (10 looked at); the first: "));
+              EXPECT_THAT(message, HasSubstr("passes verification (10 checked); the first: "));
               EXPECT_THAT(message, HasSubstr("model.safetensors is torn: 7 bytes"));
               job.store().set(fmt::format("said/{}", job.rank()), message);
               EXPECT_EQ(job.store().get("said/0", job.timeout()), message);

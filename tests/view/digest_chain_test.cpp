@@ -79,7 +79,7 @@ TEST(DigestChain, RefusesWhatIsNoChain) {
   std::string damaged = whole;
   damaged[20] = 1;
   EXPECT_THAT(test::fault_of<DataError>([&] { (void)DigestChain::parse("", "x.bin"); }),
-              HasSubstr("x.bin is not a file of digests"));
+              HasSubstr("x.bin is not a digest file"));
   EXPECT_THAT(test::fault_of<DataError>([&] { (void)DigestChain::parse(other, "x.bin"); }),
               HasSubstr("x.bin has version 9"));
   EXPECT_THAT(test::fault_of<DataError>([&] { (void)DigestChain::parse(damaged, "x.bin"); }), HasSubstr("damaged"));

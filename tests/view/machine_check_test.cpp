@@ -199,7 +199,7 @@ TEST(MachineCheck, Ports) {
 TEST(MachineCheck, AHostNameThatIsTheLoopback) {
   MachineFacts facts = healthy();
   facts.network->host_addresses = {"127.0.1.1"};
-  expect_finding(facts, "host name", Health::kWarn, "other hosts cannot reach gpu-a by that address");
+  expect_finding(facts, "host name", Health::kWarn, "other hosts cannot reach gpu-a at that address");
   facts.network->host_addresses = {"127.0.1.1", "10.0.0.5"};
   EXPECT_EQ(find_check(facts, "host name").health, Health::kOk);
   facts.network->host_addresses = {"::1"};
@@ -222,7 +222,7 @@ TEST(MachineCheck, Interfaces) {
   EXPECT_EQ(find_check(facts, "interfaces").value,
             "eth0 10.0.0.5 (25 Gbit/s), docker0 172.17.0.1; eth0 leads to other hosts");
   facts.network->outward = "docker0";
-  expect_finding(facts, "interfaces", Health::kWarn, "a bridge of containers");
+  expect_finding(facts, "interfaces", Health::kWarn, "a container bridge");
   facts = healthy();
   facts.network->interface_variable = "LOCKSTEP_SOCKET_IFNAME";
   facts.network->named_interface = "ib0";

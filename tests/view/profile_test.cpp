@@ -154,7 +154,7 @@ TEST(ProfileText, NamesWhatIsNotInAnOperatorAndTheShareOfThePeak) {
   ProfiledCall mm = call("mm", 0, 60);
   mm.flops = 5e9;
   const std::string text = profile_text(profile_of({mm}), {.flops_per_s = 100e9});
-  EXPECT_THAT(text, HasSubstr("outside of operators"));
+  EXPECT_THAT(text, HasSubstr("outside operators"));
   EXPECT_THAT(text, HasSubstr("40.0 %"));
   EXPECT_THAT(text, HasSubstr("5.000 GFLOP a step, 50.00 GFLOP/s, 50.0 % of the 100.00 GFLOP/s"));
 }
@@ -215,9 +215,9 @@ TEST(ProfileText, ShowsTheLargestTensors) {
   EXPECT_THAT(profile_text(profile, {}), Not(HasSubstr("tensors made by")));
   profile.memory = {taken(1, 3'000'000, 3), taken(2, 1'000'000, 30)};
   const std::string text = profile_text(profile, {});
-  EXPECT_THAT(text, HasSubstr("took 4.0 MB at most, older"));
+  EXPECT_THAT(text, HasSubstr("took at most 4.0 MB"));
   EXPECT_THAT(text, ::testing::ContainsRegex("linear +1 +3.0 MB +75.0 %"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("outside of operators +1 +1.0 MB +25.0 %"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("outside operators +1 +1.0 MB +25.0 %"));
 }
 
 DeviceCall kernel(const char* name, std::int64_t begin_ms, std::int64_t end_ms) {
@@ -363,7 +363,7 @@ TEST_F(MergeTraces, NameTheFileThatIsTorn) {
   write(0, trace_text(rank_profile(0, 0)));
   const std::string whole = trace_text(rank_profile(1, 0));
   write(1, whole.substr(0, whole.size() / 2));
-  EXPECT_THAT(refusal(), HasSubstr("rank-1.json is not a whole trace of a rank: its JSON ends too early"));
+  EXPECT_THAT(refusal(), HasSubstr("rank-1.json is not a complete trace of a rank: its JSON ends too early"));
 }
 
 TEST_F(MergeTraces, RefuseAFileOfAnotherRun) {
@@ -376,7 +376,7 @@ TEST_F(MergeTraces, RefuseAFileOfAnotherRun) {
 
 TEST_F(MergeTraces, RefuseJsonThatIsNoTrace) {
   write(0, R"({"otherData": {"rank": "zero"}, "traceEvents": []})");
-  EXPECT_THAT(refusal(), HasSubstr("rank-0.json is not a whole trace"));
+  EXPECT_THAT(refusal(), HasSubstr("rank-0.json is not a complete trace"));
 }
 
 TEST_F(MergeTraces, SayHowTracesAreMadeWhereThereIsNone) { EXPECT_THAT(refusal(), HasSubstr("no trace of a rank")); }

@@ -119,7 +119,7 @@ TEST(RunDiagnosis, AWrongNumberIsThatOfTheRankThatErred) {
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.text, "the guard found a wrong number: " + words + " (exit code 77)");
   EXPECT_THAT(diagnosis.details,
-              Contains("put aside   step-00000006.suspect and 1 more: the guard has not proved them"));
+              Contains("put aside   step-00000006.suspect and 1 more: the guard has not verified them"));
   EXPECT_THAT(diagnosis.details, Each(Not(HasSubstr("CorruptionError"))));
   facts.attempts[0].errors.clear();  // the ranks of another host
   EXPECT_EQ(diagnose(facts).text, diagnosis.text);
@@ -202,11 +202,11 @@ TEST(RunDiagnosis, ARunWhoseEndNobodyWroteIsLost) {
   EXPECT_EQ(diagnose(facts).state, RunState::kLost);
   facts.attempts = {{.ranks = 2}};
   facts.launcher_is_gone = true;
-  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher wrote nothing about its end"));
+  EXPECT_THAT(diagnose(facts).text, HasSubstr("its launcher left no record of its end"));
   facts.is_recipe = false;
   EXPECT_THAT(diagnose(facts).next, ElementsAre("start the program again with --run-dir runs/a --resume auto"));
   facts.checkpoint.clear();
-  EXPECT_THAT(diagnose(facts).details, Contains("checkpoint  none: the run begins again at step 0"));
+  EXPECT_THAT(diagnose(facts).details, Contains("checkpoint  none: the run starts over at step 0"));
 }
 
 TEST(RunDiagnosis, LogsAloneSayThatNobodyFailed) {

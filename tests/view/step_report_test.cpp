@@ -92,8 +92,8 @@ TEST(StepReport, NamesFewWorkersWhereTheyComputeAndCoresAreIdle) {
   const Finding finding = only(ranks);
   EXPECT_EQ(finding.cause, Cause::kFewWorkers);
   EXPECT_EQ(finding.sentence,
-            "waiting for data takes 61 % of the step: its 2 workers are always busy, and 6.0 of 8 cores have nothing "
-            "to do for this run");
+            "waiting for data takes 61 % of the step: its 2 workers are always busy, and this run leaves 6.0 of 8 "
+            "cores idle");
   EXPECT_EQ(finding.advice, "workers=4 (it is 2), or pack the set once: lockstep pack");
 }
 
@@ -168,7 +168,7 @@ TEST(StepReport, CountsTheCoresOfPinnedRanksForEachRank) {
     rank.cores = 4;
     rank.cpus = rank.rank == 0 ? "0-3" : "4-7";
   }
-  EXPECT_THAT(only(ranks).sentence, HasSubstr("1.5 of 4 cores have nothing to do"));
+  EXPECT_THAT(only(ranks).sentence, HasSubstr("1.5 of 4 cores idle"));
 }
 
 TEST(StepReport, BlamesNoCoreThatARankSharesWithItsOwnWorkers) {
@@ -201,7 +201,7 @@ TEST(StepReport, NamesACoreThatIsShared) {
   EXPECT_EQ(finding.sentence,
             "rank 2 is 17 % slower in backward: its core is shared; it waited 40 % of the time for a core, the others "
             "1 %");
-  EXPECT_EQ(finding.advice, "look at what else runs on gpu-a (top), or give each rank its own cores");
+  EXPECT_EQ(finding.advice, "check what else runs on gpu-a (top), or give each rank its own cores");
 }
 
 TEST(StepReport, TellsSinceWhenACoreIsShared) {
@@ -231,7 +231,7 @@ TEST(StepReport, NamesARankWithMoreWork) {
   const Finding finding = only(ranks);
   EXPECT_EQ(finding.cause, Cause::kMoreWork);
   EXPECT_EQ(finding.rank, 1);
-  EXPECT_THAT(finding.sentence, HasSubstr("rank 1 computes 40 % more CPU time a step than the others"));
+  EXPECT_THAT(finding.sentence, HasSubstr("rank 1 uses 40 % more CPU time per step than the others"));
 }
 
 TEST(StepReport, TakesNoCrowdedHostForMoreWork) {
@@ -333,7 +333,7 @@ TEST(StepReport, HasALineForEachRankIn80Columns) {
   const std::string text = report_text(report);
   EXPECT_THAT(text, HasSubstr("   0    2 %     35 %      50 %    6 %        5 %"));
   EXPECT_THAT(text, HasSubstr("\nfinding  rank 1 is 17 % slower"));
-  EXPECT_THAT(text, HasSubstr("\nadvice   look at what else"));
+  EXPECT_THAT(text, HasSubstr("\nadvice   check what else"));
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     EXPECT_LE(display_width(text.substr(at, end - at)), 80);

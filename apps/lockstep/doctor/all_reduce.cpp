@@ -50,7 +50,7 @@ void take_output(const std::string& out, view::AllReduceFacts& facts) {
   }
 }
 
-/// The last line of a text that is not empty.
+/// The last non-empty line of a text.
 std::string last_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text::printable_line(text.substr(text.rfind('\n') + 1));
@@ -70,12 +70,12 @@ view::AllReduceFacts measure_all_reduce() {
                 kLimit);
   take_output(result.out, facts);
   if (result.code == -1) {
-    facts.skipped = fmt::format("{} ranks had not ended after {} s, which a busy machine may need", facts.ranks,
+    facts.skipped = fmt::format("{} ranks had not finished after {} s; the machine may be busy", facts.ranks,
                                 kLimit.count() / 1000);
   } else if (result.code != 0) {
     facts.problem = fmt::format("failed with exit code {}: {}", result.code, last_line(result.err));
   } else if (facts.small_us < 0 || facts.large_bytes_per_s < 0) {
-    facts.problem = "lockstep-worker printed no figures: is it of another version?";
+    facts.problem = "lockstep-worker printed no results: is it from another version?";
   }
   return facts;
 }

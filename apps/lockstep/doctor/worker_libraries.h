@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the libraries of lockstep-worker: NCCL may be in the folder of libtorch, which this program does not link.
+// Finds the libraries of lockstep-worker: NCCL may be in libtorch's folder, which this program does not link.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace lockstep::apps {
 
 /// Reads the loader's list of a program's libraries, lines such as "libc10.so => /opt/torch/lib/libc10.so (0x7f...)".
-/// Returns that program's search path for NCCL, without the environment's part. Pure function.
+/// Returns that program's search path for NCCL, without what the environment adds. Pure function.
 [[nodiscard]] nccl::Search search_in(const std::string& loaded);
 
 /// Returns lockstep-worker's search path for NCCL: the system's if the loader lists nothing.

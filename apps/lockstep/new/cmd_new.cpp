@@ -29,7 +29,7 @@ bool parse(NewWords& words, const std::vector<std::string>& arguments) {
                      .description = "Write a small CMake project that uses Lockstep: a program, a data set, settings, "
                                     "a test, presets, and a debugger configuration.",
                      .examples = {"lockstep new digits", "lockstep new digits --from loop --folder work/digits"}});
-  app.add_option("NAME", words.project.name, "the name of the project, of its folder and of its program")->required();
+  app.add_option("NAME", words.project.name, "the name of the project, its folder and its program")->required();
   app.add_option("--from", words.project.from,
                  "what to start from: a task for the Trainer, a training loop of your own, or a change to the captcha "
                  "recipe")

@@ -17,7 +17,7 @@ namespace {
 
 using Replacements = std::map<std::string, std::string>;
 
-/// One kind of project: folders of templates (later files replace earlier ones) and the words to fill in.
+/// One kind of project: folders of templates (later files replace earlier ones) and the values to fill in.
 struct Kind {
   std::vector<std::string> folders;
   Replacements words;
@@ -70,7 +70,7 @@ std::map<std::string, Kind> kinds() {
           {"trainer", {{"common", "net", "trainer"}, trainer}}};
 }
 
-/// Returns `text` with each "@KEY@" replaced by its word, even inside replacements; any other "@" stays.
+/// Returns `text` with each "@KEY@" replaced by its value, even inside replacements; any other "@" is kept.
 std::string filled(std::string text, const Replacements& words) {
   for (bool changed = true; changed;) {
     changed = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the files of a new project from the templates beside this file. Pure functions except missing_packages().
+// Creates the files of a new project from the templates beside this file. Pure functions except missing_packages().
 #pragma once
 
 #include <map>
@@ -16,11 +16,11 @@ struct NewProject {
 /// The kinds of projects: "loop", "trainer", "recipe".
 [[nodiscard]] const std::vector<std::string>& project_kinds();
 
-/// Throws: UsageError if the name cannot be a CMake target and a program, if CMake or Lockstep already uses it, or if
-/// the kind is unknown.
+/// Throws: UsageError if the name cannot be that of a CMake target and a program, if CMake or Lockstep already uses it,
+/// or if the kind is unknown.
 void check_project(const NewProject& project);
 
-/// The files' texts by path in the project's folder ("src/main.cpp").
+/// The files' contents, by path in the project's folder ("src/main.cpp").
 [[nodiscard]] std::map<std::string, std::string> project_files(const NewProject& project);
 
 /// The commands to type next, in the project's folder.
@@ -29,7 +29,7 @@ void check_project(const NewProject& project);
 /// Returns the Debian packages of the compiler, CMake and Ninja, except those found in the folders of `path` (a PATH).
 [[nodiscard]] std::vector<std::string> missing_packages(const std::string& path);
 
-/// The files in templates/, compiled in: texts by path ("trainer/src/main.cpp").
+/// The files in templates/, compiled in: contents by path ("trainer/src/main.cpp").
 [[nodiscard]] std::map<std::string, std::string> project_templates();
 
 }  // namespace lockstep::apps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep plan`: predicts the speed of a run on other machines, simulated from measured steps.
+// `lockstep plan`: predicts the speed of a run on other machines by simulating measured steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,17 +38,17 @@ struct PlanOptions {
 cli::CommandText help() {
   return {.name = "lockstep plan",
           .description =
-              "Predict how fast a run would be on other machines, from steps that were measured.\n\nThey come from the "
-              "flight rings of a run, or are measured here with a recipe. Each rank's steps are simulated, collective "
-              "by collective, as the reducer orders them and the backend sends "
-              "them. It prints the curve up to 1,024 ranks, what holds a step up, the best bucket size, and whether "
-              "another backend, ZeRO-1 or a communication hook pays.",
+              "Predict how fast a run would be on other machines, from measured steps.\n\nThe steps come from a run's "
+              "flight rings, or are measured here with a recipe. Each rank's steps are simulated, collective by "
+              "collective, as the reducer orders them and the backend sends them. It prints the curve up to 1,024 "
+              "ranks, what limits a step, the best bucket size, and whether another backend, ZeRO-1 or a communication "
+              "hook would pay off.",
           .examples = {"lockstep plan runs/digits --gpus 8 --nodes 16 --link 100Gb/5us",
                        "lockstep plan detection:smoke --gpus 2 --nodes 4 --link links.json",
                        "lockstep plan runs/digits --gpus 2 --nodes 4 --link 1Gb/100us --backend tcp --json"}};
 }
 
-/// Translates the backend's old name, which scripts may use. Returns an empty text: there is no problem.
+/// Translates the backend's old name, which scripts may use. Returns an empty string: there is no problem.
 std::string rename_gloo(std::string& backend) {
   const std::size_t at = backend == "gloo" || backend == "shm+gloo" ? backend.rfind("gloo") : std::string::npos;
   if (at == std::string::npos) return {};
@@ -59,19 +59,19 @@ std::string rename_gloo(std::string& backend) {
 
 void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("SOURCE", options.source,
-                 "a run folder of two ranks or more, a folder of logs that lockstep run has named, RECIPE, "
+                 "the folder of a run with at least two ranks, a log folder printed by lockstep run, RECIPE, "
                  "RECIPE:PRESET or FILE.yml")
       ->required();
-  app.add_option("--gpus", options.gpus, "ranks of each machine")
+  app.add_option("--gpus", options.gpus, "ranks per machine")
       ->check(cli::whole({1, 1024}))
       ->type_name("N")
-      ->default_str("as the run has");
+      ->default_str("as in the run");
   app.add_option("--nodes", options.nodes, "machines")->check(cli::whole({1, 1024}))->type_name("N");
   app.add_option("--link", options.link,
-                 "of each machine: rate of the line and time of one way, as in 100Gb/5us, or a file of lockstep doctor "
-                 "--json; needed with several machines")
+                 "of each machine: bandwidth and one-way latency, as in 100Gb/5us, or a file from lockstep doctor "
+                 "--json; required with several machines")
       ->type_name("RATE/TIME|FILE");
-  app.add_option("--local-link", options.local_link, "between the ranks of a machine, of tcp and nccl")
+  app.add_option("--local-link", options.local_link, "between the ranks of a machine, for tcp and nccl")
       ->type_name("RATE/TIME")
       ->default_str("unlimited");
   app.add_option("--backend", options.backend, "how gradients travel")
@@ -82,15 +82,14 @@ void add_options(CLI::App& app, PlanOptions& options) {
       ->check(cli::whole({1, 1 << 20}))
       ->type_name("N")
       ->default_str("as the run has");
-  cli::add_number(app, "--message-us", options.message_us,
-                  "what a message over a socket costs a processor, in microseconds")
+  cli::add_number(app, "--message-us", options.message_us, "processor time per message over a socket, in microseconds")
       ->type_name("X")
       ->default_str("measured here");
-  app.add_option("--batch", options.batch, "images of a rank in a step; a recipe is measured with so many")
+  app.add_option("--batch", options.batch, "images per rank in a step; a recipe is measured with this many")
       ->check(cli::whole({1, 1 << 30}))
       ->type_name("N")
-      ->default_str("as the run or the recipe has");
-  app.add_flag("--even", options.is_even, "let all ranks take equally long, instead of the measured times in turn");
+      ->default_str("as in the run or the recipe");
+  app.add_flag("--even", options.is_even, "make all ranks equally fast instead of replaying the measured times");
   app.add_flag("--json", options.json, "print one JSON object");
 }
 

@@ -72,9 +72,10 @@ MeasuredHost measure_host() {
   host.costs.reduce_ranks = kBenchRanks;
   const auto sockets = all_reduce_times("tcp");
   const auto shared = all_reduce_times("shm");
-  if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no figures";
+  if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no results";
   if (!sockets.empty()) {
-    // The small all-reduce is one exchange of one message. The large one is three, of which two move half of the bytes.
+    // The small all-reduce is one exchange of one message. The large one is three exchanges, two of which move half of
+    // the bytes.
     host.costs.message_s = sockets.at(kSmallBytes);
     const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
     if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;
@@ -85,8 +86,8 @@ MeasuredHost measure_host() {
 
 std::string host_text(const simulate::HostCosts& costs) {
   return fmt::format(
-      "this machine, measured: {:.0f} us a message, {:.2f} GB/s through sockets, {:.2f} GB/s all-reduce in "
-      "memory, {:.1f} GB/s copied",
+      "this machine, measured: {:.0f} us per message, {:.2f} GB/s through sockets, {:.2f} GB/s all-reduce in memory, "
+      "{:.1f} GB/s copied",
       costs.message_s * 1e6, costs.socket_bytes_per_s / 1e9, costs.reduce_bytes_per_s / 1e9,
       costs.copy_bytes_per_s / 1e9);
 }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kGigabit = 1e9 / 8;
 
-/// A number of `json`; below 0 if `json` lacks it.
+/// A number in `json`; below 0 if it is missing.
 double number_of(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : -1;
@@ -38,7 +38,7 @@ simulate::Link link_of_doctor(std::string_view text) {
     const double rate = number_of(json, "gbit_per_s") * kGigabit;
     const double trip = number_of(json, "round_trip_us") * 1e-6;
     if (rate <= 0 || trip < 0) {
-      throw DataError("a link of the file was not measured", "measure it again: lockstep doctor says what is wrong");
+      throw DataError("a link in the file was not measured", "measure it again: lockstep doctor shows what is wrong");
     }
     link.bytes_per_s = links == 0 ? rate : std::min(link.bytes_per_s, rate);
     link.latency_s = std::max(link.latency_s, trip / 2);

@@ -74,15 +74,15 @@ nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   if (result.code == -1) throw ResourceError(fmt::format("{} took longer than an hour to measure", request.recipe));
   nlohmann::json line = bench_line(result.out);
   if (result.code != 0 || !line.is_object()) {
-    throw UsageError(fmt::format("'{}' is no folder, and measuring it as a recipe failed with exit code {}:\n{}",
+    throw UsageError(fmt::format("'{}' is not a folder, and measuring it as a recipe failed with exit code {}:\n{}",
                                  request.recipe, result.code, text::for_people(result.err)),
                      "give a run folder, or a recipe as lockstep bench step takes it");
   }
   return line;
 }
 
-/// The median time of a rank's steps, from the end of one synced backward to the next, minus the time in which its main
-/// thread waited for a core. The first steps are a warm-up. 0: the ring has no steps.
+/// The median time of a rank's steps, from the end of one synced backward to the next, minus the time its main thread
+/// waited for a core. The first steps are warm-up. 0: the ring has no steps.
 double step_of_ring(const fs::path& logs) {
   std::vector<const flight::Event*> ends;
   flight::Snapshot ring;

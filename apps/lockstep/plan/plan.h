@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurements, inputs and texts of `lockstep plan`.
+// The measurements, inputs and output of `lockstep plan`.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct MeasuredHost {
 /// Blocks: about five seconds. A cost that cannot be measured counts as zero and is named in `problem`.
 [[nodiscard]] MeasuredHost measure_host();
 
-/// Returns a text such as "this machine: 102 us a message, 1.31 GB/s through sockets, ...".
+/// Returns a text such as "this machine: 102 us per message, 1.31 GB/s through sockets, ...".
 [[nodiscard]] std::string host_text(const simulate::HostCosts& costs);
 
 /// Reads the links between hosts from the JSON lines of `lockstep doctor --json`. Returns their slowest rate and
-/// longest latency; skips other lines. Pure function. Throws: DataError if no line is a link, or a link has no figures.
+/// longest latency; skips other lines. Pure function. Throws: DataError if no line is a link, or a link has no numbers.
 [[nodiscard]] simulate::Link link_of_doctor(std::string_view text);
 
 /// Reads a link from `word`: a file of these JSON lines, or a text for parse_link(). Throws: the errors of both.
@@ -34,23 +34,23 @@ struct MeasuredHost {
 /// Steps of a recipe, measured here: `lockstep bench step` runs as a child, and its flight rings are read.
 struct MeasuredRecipe {
   simulate::Workload workload;  ///< steps of all ranks, running side by side
-  double alone_s = 0;           ///< median CPU time of a step of one rank that runs alone; 0: unknown
+  double alone_s = 0;           ///< median CPU time of a step of one rank running alone; 0: unknown
 };
 
 /// Measures RECIPE, RECIPE:PRESET or FILE.yml on `ranks` ranks, then on one rank alone. Buckets of 1 MiB give the
-/// finest times of the gradients. `batch`: samples per rank; 0: the recipe's own. Blocks: for about sixty steps, two
-/// hours at most. Throws: UsageError with the child's message if it fails; ResourceError if it takes too long.
+/// finest resolution of gradient times. `batch`: samples per rank; 0: the recipe's own. Blocks: for about sixty steps,
+/// at most two hours. Throws: UsageError with the child's message if it fails; ResourceError if it takes too long.
 [[nodiscard]] MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t batch);
 
-/// The facts about a plan's source that the texts name.
+/// The facts about a plan's source that the report names.
 struct PlanSource {
   std::string name;      ///< the run, or the recipe
   double alone_s = 0;    ///< CPU time of a step of one rank that has the machine to itself; 0: not measured
   std::string measured;  ///< source of the processors' costs; empty: none
 };
 
-/// Returns the report: measurements, predictions, the curve, its bottlenecks and the changes that pay. It ends with a
-/// newline.
+/// Returns the report: measurements, predictions, the curve, its bottlenecks and the changes that pay off. It ends with
+/// a newline.
 [[nodiscard]] std::string plan_text(const PlanSource& source, const simulate::Workload& workload,
                                     const simulate::Plan& plan);
 

@@ -40,7 +40,7 @@ std::string rate_text(double rate) {
 std::string ms_text(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
 std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
 
-/// A bar in steps of an eighth of a character.
+/// A bar with a resolution of an eighth of a character.
 std::string bar(double share) {
   const int eighths = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * kBarColumns * 8));
   std::string text;
@@ -56,18 +56,18 @@ std::string counted(std::int64_t count, const std::string& word) {
 std::string source_text(const PlanSource& source, const Workload& workload) {
   const simulate::MeasuredStep& step = workload.steps.front();
   const auto buckets = simulate::bucket_bytes(step);
-  std::string text = fmt::format("{}: {} of {} measured, {} ms each, of them {} ms own computation\n",
-                                 text::printable_line(source.name), counted(std::ssize(workload.steps), "step"),
-                                 counted(workload.ranks, "rank"), ms_text(workload.measured_s),
-                                 ms_text(simulate::median_compute_s(workload)));
-  if (source.alone_s > 0) text += fmt::format("one rank alone: {} ms a step\n", ms_text(source.alone_s));
+  std::string text =
+      fmt::format("{}: {} of {} measured, {} ms each, {} ms of it computation\n", text::printable_line(source.name),
+                  counted(std::ssize(workload.steps), "step"), counted(workload.ranks, "rank"),
+                  ms_text(workload.measured_s), ms_text(simulate::median_compute_s(workload)));
+  if (source.alone_s > 0) text += fmt::format("one rank alone: {} ms per step\n", ms_text(source.alone_s));
   text += fmt::format("gradients: {} in {}", text::bytes(static_cast<std::uint64_t>(simulate::gradient_bytes(step))),
                       counted(std::ssize(buckets), "bucket"));
   const auto others =
       std::count_if(step.calls.begin(), step.calls.end(), [](const auto& call) { return call.bucket < 0; });
   text += fmt::format(", and {} a step\n", counted(others, "other collective"));
   if (workload.images <= 0)
-    text += "how many images a rank takes in a step is unknown (--batch): rates are steps of all ranks\n";
+    text += "the number of images per rank in a step is unknown (--batch): rates are in steps of all ranks\n";
   return text;
 }
 
@@ -78,7 +78,7 @@ std::string asked_text(const PlanSource& source, const Workload& workload, const
   if (cluster.machines > 1) text += ", link " + simulate::link_text(cluster.network);
   text += "\n";
   if (!source.measured.empty()) text += source.measured + "\n";
-  text += fmt::format("predicted: {} ms a step, {} {}/s, {} of linear\n", ms_text(plan.asked.prediction.step_s),
+  text += fmt::format("predicted: {} ms per step, {} {}/s, {} of linear\n", ms_text(plan.asked.prediction.step_s),
                       rate_text(rate_of(plan.asked, workload)), workload.images > 0 ? "images" : "steps",
                       percent(share_of_linear(plan.asked, plan, workload)));
   return text;

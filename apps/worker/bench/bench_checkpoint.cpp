@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// The state that peers/checkpoint.py has: the network, and an AdamW optimizer after one step.
+/// The same state as in peers/checkpoint.py: the network, and an AdamW optimizer after one step.
 CheckpointStates bench_states() {
   seed_all(0);
   captcha::CaptchaTask task(captcha::CaptchaConfig{});
@@ -41,7 +41,7 @@ CheckpointStates bench_states() {
   return {{"model", model_state_dict(*net)}, {"optimizer", optimizer.state_dict()}};
 }
 
-/// A plain copy of all tensors into memory that was used before: the shortest possible pause.
+/// A plain copy of all tensors into memory that has been touched before: the shortest possible pause.
 class Copies {
  public:
   explicit Copies(const CheckpointStates& states) {
@@ -74,7 +74,7 @@ struct Figures {
   std::vector<double> save, load, copy, pause, written;
 };
 
-/// Times all variants in turn, so that a slow phase of the machine affects all.
+/// Alternates between all variants, so that a slow phase of the machine affects all of them.
 class Bench {
  public:
   explicit Bench(const CheckpointBench& bench) : bench_(bench), states_(bench_states()), copies_(states_) {
@@ -163,12 +163,12 @@ int run_checkpoint_bench(const CheckpointBench& bench) {
     return 0;
   }
   print_to(stdout, "state           {}\n", text::bytes(measured.bytes()));
-  print_to(stdout, "save            {:>8.1f} ms, until it is on the disk\n", save);
+  print_to(stdout, "save            {:>8.1f} ms, until it is on disk\n", save);
   print_to(stdout, "load            {:>8.1f} ms, every byte verified\n", load);
   print_to(stdout,
            "pause           {:>8.1f} ms in a step for an asynchronous save, {:.2f} times a plain copy of the state\n",
            pause, pause / copy);
-  print_to(stdout, "asynchronously  {:>8.1f} ms, until it is on the disk\n", written);
+  print_to(stdout, "asynchronously  {:>8.1f} ms, until it is on disk\n", written);
   return 0;
 }
 

@@ -91,7 +91,7 @@ int run_data_parallel_bench(const Job& job, const StepBench& bench) {
   const Settings settings(bench.recipe, bench.sets);
   const auto* config = dynamic_cast<const CaptchaConfig*>(&settings.config());
   if (config == nullptr || job.world_size() > 1 || !job.device().is_cpu() || bench.recorder_cost || bench.profile > 0) {
-    throw UsageError("--data-parallel measures threads of one process on the processor, with the captcha network",
+    throw UsageError("--data-parallel measures threads of one process on the CPU, with the captcha network",
                      "leave out --nproc-per-node, --device, --recorder-cost and --profile");
   }
   tensor::set_threads(bench.data_parallel);  // threads for the optimizer; a replica has one thread

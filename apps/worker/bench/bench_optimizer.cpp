@@ -31,7 +31,7 @@ struct Entry {
   OptimizerOptions options;
 };
 
-/// The optimizers to time. Options and names in the JSON lines are from peers/optimizer.py if it has the optimizer.
+/// The optimizers to time. Options and names in the JSON lines match peers/optimizer.py if it has the same optimizer.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},
@@ -47,11 +47,11 @@ const Entry& entry_of(const std::string& name) {
   for (const Entry& entry : entries()) {
     if (entry.name == name) return entry;
   }
-  throw UsageError(fmt::format("there is no optimizer '{}' in the bench", name),
+  throw UsageError(fmt::format("the benchmark has no optimizer '{}'", name),
                    fmt::format("choose among {}", fmt::join(optimizer_bench_names(), ", ")));
 }
 
-/// Arrays like those of AdamW: separate parameters and gradients, and two flat states.
+/// Arrays like AdamW's: separate parameters and gradients, and two flat states.
 class Stream {
  public:
   explicit Stream(const NamedTensors& parameters) {
@@ -85,14 +85,14 @@ class Stream {
   at::Tensor second_;
 };
 
-/// The medians of both times in seconds, and of the ratios of neighbouring runs.
+/// The medians of both times in seconds, and of the ratios of adjacent runs.
 struct Pair {
   double step = 0;
   double stream = 0;
   double stream_over_step = 0;
 };
 
-/// Runs both in turn, so that a slow phase of the machine affects both.
+/// Alternates between the two, so that a slow phase of the machine affects both.
 template <class Step>
 Pair time_in_turn(std::int64_t repeats, const Stream& stream, Step step) {
   constexpr std::int64_t kWarmup = 2;

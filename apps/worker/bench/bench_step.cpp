@@ -49,8 +49,8 @@ thread_local double CollectiveCpu::began_ = 0;
 
 struct StepTime {
   double seconds = 0;
-  double collective_share = 0;            ///< share of collectives in all CPU seconds
-  std::optional<std::size_t> waits = {};  ///< number of waits of the host for the GPU in a step; none: not counted
+  double collective_share = 0;            ///< share of all CPU seconds spent in collectives
+  std::optional<std::size_t> waits = {};  ///< how often the host waits for the GPU in a step; none: not counted
 };
 
 StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats) {
@@ -142,7 +142,7 @@ void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, co
         bench.recipe, timed.task->model_name(), timed.timer->parameter_count(), config.replicas,
         config.replicas == 1 ? "" : "s", batch, job.world_size(), job.world_size() == 1 ? "" : "s",
         config.amp == "none" ? "float32" : config.amp, time.seconds * 1e3, images_per_s, time.collective_share * 100,
-        time.waits ? fmt::format("; the host waits {} times in a step", *time.waits) : "");
+        time.waits ? fmt::format("; the host waits {} times per step", *time.waits) : "");
   }
 }
 
@@ -165,7 +165,7 @@ int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.digest_cost) sets.emplace_back("digests=false");
   TimedRecipe timed(job, bench.recipe, sets);
   const bool on_gpu = job.device().is_cuda();
-  // A GPU's graph is recorded after some steps.
+  // On a GPU, the graph is recorded after a few steps.
   const bool records = timed.settings.config().cuda_graph != "false" && on_gpu;
   const int first = job.world_size() > 1 ? StepGraph::kWarmUpOfRanks : StepGraph::kWarmUp;
   const std::int64_t warmup = records ? first + 2 : 3;

@@ -24,7 +24,7 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr std::int64_t kLarge = std::int64_t{8} << 20;  // bytes; from here on fewer repeats are enough
+constexpr std::int64_t kLarge = std::int64_t{8} << 20;  // bytes; from this size, fewer repeats are enough
 constexpr const char* kJsonHelp = "print one JSON object per line instead of text";
 
 struct AllReduceArguments {
@@ -113,7 +113,7 @@ int run_memory(Job& job, std::int64_t bytes, bool json) {
     job.print(R"({{"bench": "memory", "ranks": {}, "bytes": {}, "gb_per_s": {}}})", job.world_size(), bytes,
               text::json_number(rate.item<double>(), 4));
   } else {
-    job.print("memcpy of {} on {} ranks at once: {:.2f} GB/s together", text::bytes(static_cast<std::uint64_t>(bytes)),
+    job.print("memcpy of {} on {} ranks at once: {:.2f} GB/s in total", text::bytes(static_cast<std::uint64_t>(bytes)),
               job.world_size(), rate.item<double>());
   }
   return 0;
@@ -123,13 +123,11 @@ int memory(const Arguments& arguments) {
   std::int64_t bytes = std::int64_t{100} << 20;
   bool json = false;
   CLI::App app;
-  cli::prepare(
-      app,
-      {.name = "lockstep bench memory",
-       .description =
-           "Measure how fast all ranks copy memory at once, with one thread each.\n\nThe rate counts bytes copied per "
-           "second; no large all-reduce in shared memory is faster.",
-       .examples = {"lockstep bench memory --nproc-per-node 2"}});
+  cli::prepare(app,
+               {.name = "lockstep bench memory",
+                .description = "Measure how fast all ranks copy memory at once, with one thread each.\n\nThe rate "
+                               "counts bytes copied per second; no large all-reduce in shared memory can be faster.",
+                .examples = {"lockstep bench memory --nproc-per-node 2"}});
   app.add_option("--bytes", bytes, "the bytes of each copy")
       ->check(cli::whole({1, std::int64_t{1} << 40}))
       ->type_name("N");
@@ -151,7 +149,7 @@ int run_peak(Job& job, const PeakBench& bench) {
       job.print(R"({{"bench": "peak", "ranks": {}, "threads": {}, "type": "{}", "size": {}, "gflop_per_s": {}}})",
                 job.world_size(), bench.threads, name, bench.size, text::json_number(rate.item<double>(), 3));
     } else {
-      job.print("{:<8} products of {} x {} on {} rank{}: {:>10.2f} GFLOP/s together", name, bench.size, bench.size,
+      job.print("{:<8} products of {} x {} on {} rank{}: {:>10.2f} GFLOP/s in total", name, bench.size, bench.size,
                 job.world_size(), job.world_size() == 1 ? "" : "s at once", rate.item<double>());
     }
   }
@@ -162,14 +160,14 @@ int peak(const Arguments& arguments) {
   PeakBench bench;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep bench peak",
-                     .description = "Measure how fast all ranks multiply matrices at once, in float32 and in bf16.\n\n"
-                                    "The rate counts a multiplication and an addition as two operations. `lockstep "
-                                    "train --profile N` says which share of it a training step reaches.",
+                     .description = "Measure how fast all ranks multiply matrices at once, in float32 and in "
+                                    "bf16.\n\nThe rate counts a multiplication and an addition as two operations. "
+                                    "`lockstep train --profile N` shows what share of it a training step reaches.",
                      .examples = {"lockstep bench peak --nproc-per-node 2"}});
   app.add_option("--size", bench.size, "rows and columns of the matrices")
       ->check(cli::whole({1, 32768}))
       ->type_name("N");
-  app.add_option("--threads", bench.threads, "threads of libtorch on each rank")
+  app.add_option("--threads", bench.threads, "libtorch threads on each rank")
       ->check(cli::whole({1, 4096}))
       ->type_name("N");
   app.add_flag("--json", bench.json, kJsonHelp);
@@ -181,15 +179,17 @@ int peak(const Arguments& arguments) {
 int checkpoint(const Arguments& arguments) {
   CheckpointBench bench;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep bench checkpoint",
-                .description = "Measure saving and loading of the captcha network with its AdamW state.\n\nIt also "
-                               "measures how long an asynchronous save stops a step, and a plain copy of the "
-                               "state to compare with.",
-                .examples = {"lockstep bench checkpoint /tmp/bench-checkpoint --json"}});
+  cli::prepare(
+      app, {.name = "lockstep bench checkpoint",
+            .description =
+                "Measure how long it takes to save and load the captcha network with its AdamW state.\n\nAlso measures "
+                "how long an asynchronous save blocks a step, and a plain copy of the state for comparison.",
+            .examples = {"lockstep bench checkpoint /tmp/bench-checkpoint --json"}});
   app.add_option("FOLDER", bench.folder, "the folder to write, which must be new or empty; it is removed at the end")
       ->required();
-  app.add_option("--repeats", bench.repeats, "runs to count")->check(cli::whole({1, 1'000'000}))->type_name("N");
+  app.add_option("--repeats", bench.repeats, "number of measured runs")
+      ->check(cli::whole({1, 1'000'000}))
+      ->type_name("N");
   app.add_flag("--json", bench.json, kJsonHelp);
   if (!cli::parse(app, arguments)) return 0;
   return run_checkpoint_bench(bench);
@@ -208,10 +208,10 @@ int optimizer(const Arguments& arguments) {
       ->check(cli::one_of(optimizer_bench_names()))
       ->type_name(text::join(optimizer_bench_names(), "|"))
       ->default_str("all");
-  app.add_option("--repeats", bench.repeats, "steps to count of each")
+  app.add_option("--repeats", bench.repeats, "number of measured steps of each")
       ->check(cli::whole({1, 1'000'000}))
       ->type_name("N");
-  app.add_option("--threads", bench.threads, "threads of libtorch")->check(cli::whole({1, 4096}))->type_name("N");
+  app.add_option("--threads", bench.threads, "libtorch threads")->check(cli::whole({1, 4096}))->type_name("N");
   app.add_flag("--json", bench.json, kJsonHelp);
   if (!cli::parse(app, arguments)) return 0;
   return run_optimizer_bench(bench);
@@ -221,12 +221,14 @@ int startup(const Arguments& arguments) {
   std::int64_t repeats = 10;
   bool json = false;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep bench startup",
-                     .description = "Measure how long ranks take from the command to the end of their first training "
-                                    "step.\n\nThe step is one of a small linear layer under "
-                                    "DistributedDataParallel. One start that does not count comes first.",
-                     .examples = {"lockstep bench startup --nproc-per-node 2 --json"}});
-  app.add_option("--repeats", repeats, "starts to count")->check(cli::whole({1, 10'000}))->type_name("N");
+  cli::prepare(
+      app,
+      {.name = "lockstep bench startup",
+       .description =
+           "Measure how long ranks take from the command to the end of their first training step.\n\nThe step trains a "
+           "small linear layer under DistributedDataParallel. One warm-up start, which is not counted, comes first.",
+       .examples = {"lockstep bench startup --nproc-per-node 2 --json"}});
+  app.add_option("--repeats", repeats, "number of measured starts")->check(cli::whole({1, 10'000}))->type_name("N");
   app.add_flag("--json", json, kJsonHelp);
   cli::describe_processes(app);
   if (!cli::parse(app, arguments)) return 0;
@@ -271,31 +273,34 @@ void add_step_options(CLI::App& app, StepArguments& given) {
   StepBench& bench = given.bench;
   app.add_option("RECIPE", bench.recipe, kRecipeHelp)->required();
   app.add_option("--set", bench.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  app.add_option("--batch", given.batch, "images per replica, as batch_size")->type_name("N");
-  app.add_option("--model", given.model, "the network, as captcha's model.type")->type_name("conv7|conv3");
-  app.add_option("--amp", given.amp, "the mixed precision to compute with")
+  app.add_option("--batch", given.batch, "images per replica (batch_size)")->type_name("N");
+  app.add_option("--model", given.model, "the network (captcha's model.type)")->type_name("conv7|conv3");
+  app.add_option("--amp", given.amp, "the mixed precision to use")
       ->check(cli::one_of({"none", "bf16", "fp16"}))
       ->type_name("none|bf16|fp16")
       ->default_str("the recipe's");
-  app.add_option("--repeats", bench.repeats, "steps to count")->check(cli::whole({1, 1'000'000}))->type_name("N");
-  app.add_option("--profile", bench.profile, "profile so many steps after them, and print the tables")
+  app.add_option("--repeats", bench.repeats, "number of measured steps")
+      ->check(cli::whole({1, 1'000'000}))
+      ->type_name("N");
+  app.add_option("--profile", bench.profile, "then profile this many steps, and print the tables")
       ->check(cli::whole({0, 100'000}))
       ->type_name("N")
       ->default_str("none");
-  app.add_flag("!--inexact", given.exact, "sum gradients in any order, so that bits depend on the number of ranks");
+  app.add_flag("!--inexact", given.exact, "sum gradients in any order; the bits then depend on the number of ranks");
   app.add_flag("!--no-channels-last", given.channels_last, "keep images and weights in libtorch's default layout");
   app.add_flag("!--plain-layers", given.fused_layers, "use libtorch's separate layers, as fused_layers=false does");
   app.add_option("--data-parallel", bench.data_parallel,
-                 "measure DataParallel with N replicas of captcha, threads of one process, instead of ranks")
+                 "measure DataParallel with N replicas of captcha as threads of one process instead of ranks")
       ->check(cli::whole({1, 4096}))
       ->type_name("N");
   app.add_flag("--zero", given.zero, "let each rank update its part of the parameters, as optimizer.zero does");
   app.add_flag("--cuda-graph", given.cuda_graph, "record forward and backward and replay them, as cuda_graph does");
   app.add_flag("--recorder-cost", bench.recorder_cost,
-               "compare --repeats pairs of steps, with and without what is always on: flight recorder and step report");
+               "compare --repeats pairs of steps, with and without the flight recorder and the step report, which are "
+               "always on");
   app.add_flag("--digest-cost", bench.digest_cost,
-               "compare --repeats pairs of updates, with and without the digests of steps, and say what part of a step "
-               "they are");
+               "compare --repeats pairs of updates, with and without step digests, and print what share of a step the "
+               "digests take");
   app.add_flag("--json", bench.json, kJsonHelp);
   app.add_flag("--shapes", bench.shapes, "add the shapes of the parameters to --json, in the order of registration");
 }
@@ -304,16 +309,16 @@ int step(const Arguments& arguments) {
   StepArguments given;
   CLI::App app;
   cli::prepare(
-      app, {.name = "lockstep bench step",
-            .description =
-                "Measure a training step of a recipe, from the forward pass to the moving average.\n\nThe data lie in "
-                "memory: those of data.train if it is given, else made-up scenes or random images. Every rank has one "
-                "thread unless the setting `threads` says otherwise. The learning rate is 0.",
-            .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json",
-                         "lockstep bench step detection:scenes --nproc-per-node 2 --profile 5"}});
+      app,
+      {.name = "lockstep bench step",
+       .description = "Measure a training step of a recipe, from the forward pass to the moving average.\n\nThe data "
+                      "are in memory: data.train if it is given, otherwise synthetic scenes or random images. Each "
+                      "rank has one thread unless the setting `threads` says otherwise. The learning rate is 0.",
+       .examples = {"lockstep bench step captcha --nproc-per-node 2 --batch 64 --amp bf16 --json",
+                    "lockstep bench step detection:scenes --nproc-per-node 2 --profile 5"}});
   add_step_options(app, given);
   cli::describe_processes(app);
-  app.add_option("--replicas", given.replicas, "replicas in all; a rank runs its replicas in turn")
+  app.add_option("--replicas", given.replicas, "total number of replicas; a rank runs its replicas one after another")
       ->type_name("N")
       ->default_str("one per rank")
       ->group(cli::kRanks);
@@ -356,7 +361,7 @@ int loader_verb(const LoaderVerb& verb, const Arguments& arguments) {
   app.add_option("--prefetch-factor", bench.prefetch, "batches that each thread loads ahead")
       ->check(cli::whole({1, 10'000}))
       ->type_name("N");
-  app.add_option("--epochs", bench.epochs, "epochs to read; each gives a figure")
+  app.add_option("--epochs", bench.epochs, "epochs to read, each measured on its own")
       ->check(cli::whole({1, 1'000'000}))
       ->type_name("N");
   app.add_flag("--json", bench.json, kJsonHelp);
@@ -365,15 +370,18 @@ int loader_verb(const LoaderVerb& verb, const Arguments& arguments) {
 }
 
 int loader_captcha(const Arguments& arguments) {
-  return loader_verb({"captcha", "Measure images per second of gray images as floats, each decoded in every epoch.",
-                      "lockstep bench loader captcha data/train --workers 2", bench_captcha_loader},
-                     arguments);
+  return loader_verb(
+      {"captcha",
+       "Measure how many gray images per second are loaded as floats, with every image decoded in every epoch.",
+       "lockstep bench loader captcha data/train --workers 2", bench_captcha_loader},
+      arguments);
 }
 
 int loader_imagenet(const Arguments& arguments) {
-  return loader_verb({"imagenet", "Measure images per second of random resized crops, flipped and normalised.",
-                      "lockstep bench loader imagenet data/train.pack --workers 2", bench_imagenet_loader},
-                     arguments);
+  return loader_verb(
+      {"imagenet", "Measure how many images per second are loaded as random resized crops, flipped and normalised.",
+       "lockstep bench loader imagenet data/train.pack --workers 2", bench_imagenet_loader},
+      arguments);
 }
 
 int loader_noop(const Arguments& arguments) {
@@ -397,15 +405,15 @@ int loader(const Arguments& arguments) {
 int cmd_bench(const Arguments& arguments) {
   return cli::dispatch(
       {.name = "lockstep bench",
-       .description = "Measure all-reduce, training steps, loading, saving and starting on this machine.",
+       .description = "Measure all-reduce, training steps, loading, saving and startup on this machine.",
        .examples = {"lockstep bench all-reduce --nproc-per-node 2",
                     "lockstep bench step captcha --nproc-per-node 2 --json"}},
       {{"all-reduce", "measure the collective under DistributedDataParallel", all_reduce},
        {"checkpoint", "measure saving and loading a checkpoint", checkpoint},
        {"loader", "measure the data loader", loader},
-       {"memory", "measure copying memory, to compare all-reduce with", memory},
+       {"memory", "measure memory copies, to compare all-reduce with", memory},
        {"optimizer", "measure the step of an optimizer", optimizer},
-       {"peak", "measure products of matrices, to compare steps with", peak},
+       {"peak", "measure matrix products, to compare steps with", peak},
        {"startup", "measure how soon ranks finish their first step", startup},
        {"step", "measure a whole training step", step}},
       arguments);

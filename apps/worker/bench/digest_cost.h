@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the cost of a step's digests: alternating updates with and without digests, and the record in the file.
-// Whole steps would not do, because two of them differ by more than that cost.
+// Timing whole steps would not work, because two of them differ by more than that cost.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the cost of a process's sinks (flight recorder, step report) to a step: pairs of steps, one with the sinks
-// and one without, in one process. Two processes on a shared machine differ by more than that cost.
+// Measures what a process's sinks (flight recorder, step report) cost a step: pairs of steps, one with the sinks and
+// one without, in one process. Two processes on a shared machine differ by more than that cost.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 
 namespace lockstep::worker {
 
-/// The value of data.train that means random_captchas().
+/// The value of data.train that selects random_captchas().
 inline constexpr std::string_view kRandomImages = "random images";
 
 /// Returns the value of data.train for a bench without one.

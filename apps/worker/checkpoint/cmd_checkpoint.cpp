@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep checkpoint inspect|verify PATH` and `diff A B`: the contents of a checkpoint, the verification of every
-// byte, and the differences between two checkpoints. cmd_checkpoint_files.cpp has the verbs that make or remove files.
+// byte, and the differences between two checkpoints. cmd_checkpoint_files.cpp has the verbs that create or remove
+// files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int kDiffer = 1;  // exit code 1, as in cmp and diff: a result, not an error
 
-/// True for a file of another program, by its extension.
+/// True if the extension is that of another program's file.
 bool is_other_file(const std::string& where) {
   const std::filesystem::path path = where;
   const std::string ending = path.extension().string();
@@ -115,11 +116,11 @@ int diff_two(const Arguments& arguments) {
                      .tables = {{"Exit code",
                                  {{"0", "the checkpoints are equal"},
                                   {"1", "they differ"},
-                                  {"64 or more", "an error, with the codes of every verb"}}}}});
+                                  {"64 or more", "an error, with the same codes as for every verb"}}}}});
   app.add_option("A", a, kCheckpointHelp)->required();
-  app.add_option("B", b, "the other checkpoint, named in the same ways")->required();
+  app.add_option("B", b, "the other checkpoint, named in the same way")->required();
   app.add_flag("--json", json, "print all differences as one JSON object");
-  app.add_option("--limit", limit, "rows to print of each table; 0 prints all")
+  app.add_option("--limit", limit, "rows to print per table; 0 prints all")
       ->check(cli::whole({0, 1'000'000'000}))
       ->type_name("N");
   if (!cli::parse(app, arguments)) return 0;
@@ -143,7 +144,7 @@ int cmd_checkpoint(const Arguments& arguments) {
        {"verify", "check every byte of a checkpoint", verify_any},
        {"diff", "compare two checkpoints bit by bit", diff_two},
        {"export", "write weights as .safetensors or .pth, or the network as TorchScript (.pt)", cmd_checkpoint_export},
-       {"import", "make a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
+       {"import", "create a checkpoint from a .pth or .safetensors file", cmd_checkpoint_import},
        {"prune", "remove old checkpoints of a run", cmd_checkpoint_prune}},
       arguments);
 }

@@ -52,104 +52,103 @@ struct ExportArguments {
 
 bool parse(ExportArguments& given, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(
-      app, {.name = "lockstep checkpoint export",
-            .description =
-                "Write what a checkpoint has learned for other programs; the ending of FILE decides.\n\n"
-                ".pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth file.\n\n"
-                ".pt: the network as TorchScript, which torch.jit.load(FILE) runs, with moving average, fused "
-                "layers and batches of any size.\n\n"
-                ".onnx: the same network for ONNX Runtime, TensorRT and browsers. The live page of a run (lockstep "
-                "dashboard) has a box for pictures if RUN/model.onnx is one; of a detector, with --postprocess.\n\n"
-                ".html: one page with that network, which answers in a browser if you drop a picture on it, without a "
-                "server.\n\n"
-                "With --as-origin: the file that the program writes which the recipe re-creates, with its names, for "
-                "that program to load.",
-            .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
-                         "lockstep checkpoint export runs/digits:best --to model.pkl --as-origin",
-                         "lockstep checkpoint export runs/scenes:best --to model.pt",
-                         "lockstep checkpoint export runs/scenes:best --to model.onnx",
-                         "lockstep checkpoint export runs/scenes:best --to demo.html",
-                         "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
+  cli::prepare(app,
+               {.name = "lockstep checkpoint export",
+                .description =
+                    "Export what a checkpoint has learned for other programs; the extension of FILE selects the "
+                    "format.\n\n.pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth "
+                    "file.\n\n.pt: the network as TorchScript, for torch.jit.load(FILE), with the moving average, "
+                    "fused layers and any batch size.\n\n.onnx: the same network for ONNX Runtime, TensorRT and "
+                    "browsers. The live page of a run (lockstep dashboard) has a box for images if RUN/model.onnx is "
+                    "such a file; a detector's needs --postprocess.\n\n.html: a single page with that network, which "
+                    "runs it in the browser on any image you drop on it, without a server.\n\nWith --as-origin: a file "
+                    "as the recipe's original implementation writes and loads it, with its names.",
+                .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
+                             "lockstep checkpoint export runs/digits:best --to model.pkl --as-origin",
+                             "lockstep checkpoint export runs/scenes:best --to model.pt",
+                             "lockstep checkpoint export runs/scenes:best --to model.onnx",
+                             "lockstep checkpoint export runs/scenes:best --to demo.html",
+                             "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
   app.add_option("PATH", given.where, kCheckpointOrFileHelp)->required();
   app.add_option("--to", given.to, "the file to write: .safetensors, .pth, .pt, .onnx or .html")
       ->required()
       ->type_name("FILE");
   const auto* state = app.add_option("--state", given.weights.state,
-                                     "the state whose tensors to write; all writes every state, only to .pth")
+                                     "the state whose tensors to write; all writes every state, and only to .pth")
                           ->type_name("model|ema|optimizer|all|NAME");
-  app.add_option("--prefix", given.weights.prefix, "put this in front of the name of every weight, such as module.")
+  app.add_option("--prefix", given.weights.prefix, "prefix for the name of every weight, such as module.")
       ->type_name("NAME");
   app.add_flag("--postprocess", given.postprocess,
-               "for a .pt or .onnx file: with the steps behind a detector, as the origin deploys it: images and "
-               "orig_target_sizes to labels, boxes and scores");
-  app.add_option("--opset", given.onnx.opset, "for an .onnx or .html file: the version of ONNX's operators, 16 or 17")
+               "for a .pt or .onnx file: include a detector's postprocessing, as the original implementation deploys "
+               "it: images and orig_target_sizes to labels, boxes and scores");
+  app.add_option("--opset", given.onnx.opset, "for an .onnx or .html file: the ONNX opset version, 16 or 17")
       ->type_name("N");
   app.add_flag("--fp16", given.onnx.half,
-               "for an .onnx or .html file: store weights with 16 bits; it computes in float32");
-  app.add_option(
-         "--runtime", given.runtime,
-         "for an .onnx or .html file: the Python or Node whose ONNX Runtime computes the file, to compare it with the "
-         "network (default: python3, else node, if it has one)")
+               "for an .onnx or .html file: store weights in 16 bits; the network still computes in float32");
+  app.add_option("--runtime", given.runtime,
+                 "for an .onnx or .html file: the Python or Node whose ONNX Runtime runs the file, to compare it with "
+                 "the network (default: python3 or node, the first that has ONNX Runtime)")
       ->type_name("PROGRAM");
   app.add_option("--data", given.data,
-                 "for an .onnx or .html file: the data whose pictures both compute (default: data.test of the "
-                 "checkpoint, if it is there)")
+                 "for an .onnx or .html file: the data set whose images both are run on (default: data.test of the "
+                 "checkpoint, if it exists)")
       ->type_name("PATH");
-  app.add_flag("--no-check", given.no_check, "for an .onnx or .html file: do not compare");
+  app.add_flag("--no-check", given.no_check, "for an .onnx or .html file: skip the comparison");
   app.add_option("--set", given.sets,
                  "for a .pt, .onnx or .html file: change a setting that the checkpoint was trained with")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  app.add_flag("--as-origin", given.as_origin,
-               "write a .pth or .pkl file of the program that the recipe re-creates; --state model or ema writes that "
-               "one alone");
+  app.add_flag(
+      "--as-origin", given.as_origin,
+      "write a .pth or .pkl file for the recipe's original implementation; --state model or ema writes only that one");
   if (!cli::parse(app, arguments)) return false;
   given.says_state = state->count() > 0;
   return true;
 }
 
-/// Throws: UsageError for options that do not fit --as-origin.
+/// Throws: UsageError for options that do not work with --as-origin.
 void check_as_origin(const ExportArguments& given) {
   const std::string ending = fs::path(given.to).extension().string();
   if (ending != ".pth" && ending != ".pkl")
-    throw UsageError(fmt::format("{}: --as-origin writes a file of torch.save", given.to), "end it with .pth or .pkl");
+    throw UsageError(fmt::format("{}: --as-origin writes a torch.save file", given.to), "end it with .pth or .pkl");
   if (!given.sets.empty() || !given.weights.prefix.empty())
-    throw UsageError("--as-origin writes what was trained, under the names of the other program",
+    throw UsageError("--as-origin writes what was trained, under the names of the original implementation",
                      "leave out --set and --prefix");
   if (given.says_state && given.weights.state != "model" && given.weights.state != "ema")
-    throw UsageError(fmt::format("--state is {}; with --as-origin it is model or ema", given.weights.state));
+    throw UsageError(fmt::format("--state is {}; with --as-origin it must be model or ema", given.weights.state));
   if (fs::is_regular_file(given.where))
-    throw UsageError(fmt::format("{} holds weights, and --as-origin needs the settings of a checkpoint", given.where),
-                     "a checkpoint of `lockstep train`");
+    throw UsageError(
+        fmt::format("{} holds only weights, but --as-origin needs the settings of a checkpoint", given.where),
+        "a checkpoint of `lockstep train`");
 }
 
-/// True if the extension means a network: TorchScript, ONNX or a page.
+/// True if the extension is for a network: TorchScript, ONNX or a page.
 bool becomes_network(const std::string& to) {
   const std::string ending = fs::path(to).extension().string();
   return ending == ".pt" || ending == ".onnx" || ending == ".html";
 }
 
-/// Throws: UsageError for options that do not fit the extension.
+/// Throws: UsageError for options that do not suit the extension.
 void check(const ExportArguments& given) {
   if (becomes_network(given.to)) {
     if (given.says_weights()) {
-      throw UsageError(fmt::format("--state and --prefix are about weights, and {} becomes a network", given.to),
+      throw UsageError(fmt::format("--state and --prefix apply to weights, but {} will hold a network", given.to),
                        "end it with .pth for the weights");
     }
     if (fs::is_regular_file(given.where)) {
-      throw UsageError(fmt::format("{} holds weights, and a network needs the settings of a checkpoint", given.where),
-                       "a checkpoint of `lockstep train`, or end --to with .pth");
+      throw UsageError(
+          fmt::format("{} holds only weights, but a network needs the settings of a checkpoint", given.where),
+          "a checkpoint of `lockstep train`, or end --to with .pth");
     }
     return;
   }
   const std::string ending = fs::path(given.to).extension().string();
   if (ending != ".pth" && ending != ".safetensors") {
-    throw UsageError(fmt::format("{}: the extension decides the format, and this one decides none", given.to),
+    throw UsageError(fmt::format("{}: the extension selects the format, and this one is unknown", given.to),
                      "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html");
   }
   if (!given.sets.empty()) {
-    throw UsageError(fmt::format("--set changes a network, and {} holds weights", given.to),
+    throw UsageError(fmt::format("--set changes a network, but {} holds weights", given.to),
                      "end it with .pt, .onnx or .html");
   }
 }
@@ -161,7 +160,7 @@ std::size_t write_torchscript(const ExportArguments& given, const Trained& train
   return archive.size();
 }
 
-/// The runtime that checks the file; none if there is none, which a note reports.
+/// The runtime that checks the file. If there is none, a note says so.
 std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   if (given.no_check) return std::nullopt;
   auto runtime = find_onnx_runtime(given.runtime);
@@ -173,7 +172,7 @@ std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   return runtime;
 }
 
-/// The file's description of itself. A page is for others: it has no settings and no paths of this machine.
+/// The file's description of itself. A page is for others, so it holds no settings and no paths of this machine.
 std::map<std::string, std::string> texts_of(const Trained& trained, const nn::NetworkFunction& function, bool is_page) {
   std::map<std::string, std::string> texts = {{"recipe", trained.recipe}};
   if (!function.page.empty()) texts["page.json"] = function.page;
@@ -199,7 +198,8 @@ std::size_t write_onnx(const ExportArguments& given, const Trained& trained, con
   options.texts = texts_of(trained, function, is_page);
   const nn::OnnxFile file = nn::to_onnx(*trained.model, function, options);
   if (is_page && !file.tensors.empty()) {
-    throw UsageError(fmt::format("{}: a page holds networks of less than 2 GiB", given.to), "end it with .onnx");
+    throw UsageError(fmt::format("{}: a page can only hold a network smaller than 2 GiB", given.to),
+                     "end it with .onnx");
   }
   const apps::TemporaryFolder folder(fs::absolute(given.to).string());
   const fs::path made = fs::path(folder.path()) / name;
@@ -234,7 +234,7 @@ std::optional<nn::NetworkFunction> function_for(const ExportArguments& given, co
     function = trained.task->deployed_function(*trained.model);
   }
   if (!is_page || (function && !function->page.empty())) return function;
-  throw UsageError(fmt::format("no page can show what this network of {} answers", trained.recipe),
+  throw UsageError(fmt::format("a page cannot show what this network of {} predicts", trained.recipe),
                    "end --to with .onnx or .pt");
 }
 
@@ -242,9 +242,9 @@ int write_network(const ExportArguments& given) {
   const Trained trained = load_trained(given.where, given.sets);
   const std::optional<nn::NetworkFunction> function = function_for(given, trained);
   if (!function) {
-    throw UsageError(fmt::format(
-        "the recipe {} {}", trained.recipe,
-        given.postprocess ? "has no steps behind its network: leave out --postprocess" : "exports no network"));
+    throw UsageError(
+        fmt::format("the recipe {} {}", trained.recipe,
+                    given.postprocess ? "has no postprocessing: leave out --postprocess" : "cannot export a network"));
   }
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   const std::string ending = fs::path(given.to).extension().string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep checkpoint import|prune`: reads weights of other programs, and frees disk space.
+// `lockstep checkpoint import|prune`: imports weights from other programs, and frees disk space.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -37,7 +37,7 @@ std::uint64_t folder_bytes(const fs::path& folder) {
 std::string import_text(const ImportedStates& imported, const fs::path& folder) {
   std::string text = fmt::format("{}\n", folder.string());
   for (const auto& [name, state] : imported.states) text += fmt::format("  {}: {} entries\n", name, state.size());
-  if (!imported.left_out.empty()) text += fmt::format("left out: {}\n", imported.left_out.size());
+  if (!imported.left_out.empty()) text += fmt::format("skipped: {}\n", imported.left_out.size());
   for (const std::string& what : imported.left_out) text += fmt::format("  {}\n", what);
   return text;
 }
@@ -49,14 +49,12 @@ int cmd_checkpoint_import(const Arguments& arguments) {
   std::string to;
   std::int64_t step = 0;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep checkpoint import",
-                .description = "Make a checkpoint from a .pth, .pt or .safetensors file.\n\nIt takes the model, its "
-                               "moving average and plain values. Nothing in the file is executed.",
-                .examples = {"lockstep checkpoint import captcha.pth --to runs/start",
-                             "lockstep train captcha:digits --set data.train=data/train --init-from runs/start"}});
-  app.add_option("FILE", from, "a file that torch.save wrote, a .safetensors file, or the index of several")
-      ->required();
+  cli::prepare(app, {.name = "lockstep checkpoint import",
+                     .description = "Create a checkpoint from a .pth, .pt or .safetensors file.\n\nIt imports the "
+                                    "model, its moving average and plain values. Nothing in the file is executed.",
+                     .examples = {"lockstep checkpoint import captcha.pth --to runs/start",
+                                  "lockstep train captcha:digits --set data.train=data/train --init-from runs/start"}});
+  app.add_option("FILE", from, "a torch.save file, a .safetensors file, or the index of several")->required();
   app.add_option("--to", to, "the run folder to write")->required()->type_name("FOLDER");
   app.add_option("--step", step, "the step to give the checkpoint")->check(cli::whole(kSteps))->type_name("N");
   if (!cli::parse(app, arguments)) return 0;
@@ -72,11 +70,10 @@ int cmd_checkpoint_prune(const Arguments& arguments) {
   Retention keep;
   bool dry_run = false;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep checkpoint prune",
-                .description = "Remove old checkpoints of a run.\n\nCheckpoints with a name (best) stay. All of them "
-                               "stay while the newest one does not verify.",
-                .examples = {"lockstep checkpoint prune runs/digits --keep-last 3 --keep-every 1000 --dry-run"}});
+  cli::prepare(app, {.name = "lockstep checkpoint prune",
+                     .description = "Remove old checkpoints of a run.\n\nNamed checkpoints (best) stay. Nothing is "
+                                    "removed if the newest checkpoint fails verification.",
+                     .examples = {"lockstep checkpoint prune runs/digits --keep-last 3 --keep-every 1000 --dry-run"}});
   app.add_option("RUN", where, "the run folder")->required();
   app.add_option("--keep-last", keep.keep_last, "keep this many of the newest checkpoints")
       ->required()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one page with a network and the runtime that computes it in a browser, without a server. No torch header.
+// Builds a single page with a network and the runtime that executes it in a browser, without a server. No torch header.
 #pragma once
 
 #include <string>

@@ -58,10 +58,11 @@ nn::NetworkFunction on_pictures(const Trained& trained, nn::NetworkFunction func
     rows = rows_of(trained, path);
   } catch (const Error& error) {
     if (!data.empty()) throw;
-    log::note("the file is compared with made-up pictures, since those of {} do not serve: {}", path, error.message());
+    log::note("the file is compared on made-up inputs, because the images of {} cannot be used: {}", path,
+              error.message());
   }
   if (!rows.defined()) return function;
-  log::note("compared on pictures of {}", path);
+  log::note("compared on images of {}", path);
   function.example = [rows, others = function.example](std::int64_t batch) {
     std::vector<at::Tensor> arguments = others(batch);
     arguments.at(0) = batch_of(rows, batch);

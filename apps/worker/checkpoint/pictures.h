@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses pictures of a data set as arguments of a network, to compare the network with its exported file.
+// Uses images of a data set as arguments of a network, to compare the network with its exported file.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace lockstep::worker {
 
 /// Returns the function with examples whose first argument comes from `data`, a path for Task::make_dataset(). If
-/// `data` is empty, it uses the checkpoint's test data if its files exist, otherwise the function is unchanged. A line
+/// `data` is empty, it uses the checkpoint's test data if its files exist; otherwise the function is unchanged. A line
 /// on stderr names the data. Throws: the errors of the data set if `data` is given.
 [[nodiscard]] nn::NetworkFunction on_pictures(const Trained& trained, nn::NetworkFunction function,
                                               const std::string& data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep doctor kernels`: runs some training steps of a network and shows the kernel of each layer.
+// `lockstep doctor kernels`: runs a few training steps of a network and shows the kernel of each layer.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ std::vector<std::string> settings_of(const KernelsArguments& given) {
 }
 
 /// Returns a recipe, a preset or a settings file unchanged; for a saved network, the settings beside its weights, which
-/// decide its shapes.
+/// determine its shapes.
 std::string settings_file(const std::string& what) {
   const bool is_file = what.ends_with(".yml") || what.ends_with(".yaml");
   const std::string path = what.substr(0, what.find(':'));
@@ -66,7 +66,7 @@ std::vector<std::string> data_settings(const std::string& file) {
 
 void require_processor_precision(const TrainConfig& config) {
   if (config.amp != "fp16") return;
-  throw UsageError("amp is fp16, and this command looks at the processor", "--amp bf16, or --amp none");
+  throw UsageError("amp is fp16, but this command examines the CPU", "--amp bf16, or --amp none");
 }
 
 view::Profile profile_steps(Job& job, TimedRecipe& timed, std::int64_t steps) {
@@ -81,8 +81,7 @@ view::Profile profile_steps(Job& job, TimedRecipe& timed, std::int64_t steps) {
 
 int run_kernels(Job& job, const KernelsArguments& given) {
   if (tensor::cuda_device_count() > 0) {
-    log::note("this command looks at the processor; for a GPU: lockstep bench step {} --device cuda --profile 5",
-              given.what);
+    log::note("this command examines the CPU; for a GPU: lockstep bench step {} --device cuda --profile 5", given.what);
   }
   const std::string from = settings_file(given.what);
   std::vector<std::string> sets = data_settings(from);
@@ -109,10 +108,10 @@ int run_kernels(Job& job, const KernelsArguments& given) {
 cli::CommandText kernels_help() {
   return {.name = "lockstep doctor kernels",
           .description =
-              "Show which kernels compute the layers of a network on this processor, and what is known to be slow.\n\n"
-              "It runs some training steps on data in memory, as `lockstep bench step` does, and lists the layers by "
-              "the time that they lose against the measured peak of products and memory. The lines behind the table "
-              "say what to set.",
+              "Show which kernels compute the layers of a network on this processor, and what is known to be "
+              "slow.\n\nIt runs a few training steps on data in memory, as `lockstep bench step` does, and lists the "
+              "layers by the time they lose against the measured peak of matrix products and memory. The lines below "
+              "the table say what to set.",
           .examples = {"lockstep doctor kernels captcha:conv3 --amp bf16",
                        "lockstep doctor kernels runs/digits:best --batch 16 --json"}};
 }
@@ -127,15 +126,15 @@ int cmd_kernels(const Arguments& arguments) {
                  "a recipe, a recipe with a preset (RECIPE:PRESET), a .yml file, or one of these paths: a run folder, "
                  "a step folder, RUN:NAME")
       ->required();
-  app.add_option("--batch", given.batch, "images in a batch, as batch_size")
+  app.add_option("--batch", given.batch, "images in a batch (batch_size)")
       ->type_name("N")
       ->default_str("the network's");
-  app.add_option("--amp", given.amp, "the mixed precision to compute with")
+  app.add_option("--amp", given.amp, "the mixed precision to use")
       ->check(cli::one_of({"none", "bf16", "fp16"}))
       ->type_name("none|bf16|fp16")
       ->default_str("the network's");
   app.add_option("--set", given.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  app.add_option("--steps", given.steps, "steps to look at, after two that warm up")
+  app.add_option("--steps", given.steps, "number of measured steps, after two warm-up steps")
       ->check(cli::whole({1, 10'000}))
       ->type_name("N");
   app.add_flag("--json", given.json, "print one JSON object instead of text");

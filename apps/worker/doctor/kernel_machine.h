@@ -8,7 +8,7 @@
 
 namespace lockstep::worker {
 
-/// Measures memory copies and matrix products with `threads` threads of libtorch. Blocks: about 1.5 s.
+/// Measures memory copies and matrix products with `threads` libtorch threads. Blocks: about 1.5 s.
 [[nodiscard]] view::KernelMachine measure_kernel_machine(std::int64_t threads);
 
 }  // namespace lockstep::worker

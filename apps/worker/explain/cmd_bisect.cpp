@@ -43,24 +43,21 @@ struct BisectArguments {
 
 bool parse(BisectArguments& bisect, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(
-      app,
-      {.name = "lockstep bisect",
-       .description = "Find where two runs part that should be equal: the first step whose digests differ, then, by "
-                      "replaying that step of both, the first layer and operator whose bits differ.",
-       .examples = {"lockstep bisect runs/monday runs/tuesday", "lockstep bisect runs/a runs/b --only-step"},
-       .notes = {
-           "The runs may have used other machines and other numbers of processes. Exit code: 0 the runs are equal, "
-           "1 they differ, 64 and above an error."}});
+  cli::prepare(app,
+               {.name = "lockstep bisect",
+                .description = "Find where two runs that should be equal diverge: the first step whose digests differ, "
+                               "then, by replaying that step of both, the first layer and operator whose bits differ.",
+                .examples = {"lockstep bisect runs/monday runs/tuesday", "lockstep bisect runs/a runs/b --only-step"},
+                .notes = {"The runs may have used different machines and different numbers of processes. Exit code: 0 "
+                          "the runs are equal, 1 they differ, 64 and above an error."}});
   app.add_option("A", bisect.a, "a run folder")->required()->type_name("A");
   app.add_option("B", bisect.b, "the run folder to compare it with")->required()->type_name("B");
-  app.add_option(
-         "--records", bisect.records,
-         "two records of the step, A's and B's: compare them, made by `lockstep explain --record` on the machines of "
-         "the runs, instead of replaying it here")
+  app.add_option("--records", bisect.records,
+                 "compare these two records of the step, A's and B's, made by `lockstep explain --record` on the runs' "
+                 "machines, instead of replaying it here")
       ->expected(2)
       ->type_name("FILE");
-  app.add_flag("--only-step", bisect.only_step, "compare the digests alone, without a replay");
+  app.add_flag("--only-step", bisect.only_step, "compare only the digests, without a replay");
   app.add_flag("--yes", bisect.yes, "replay even if it takes more than two minutes");
   app.add_flag("--json", bisect.json, "print one JSON object instead of text");
   return cli::parse(app, arguments);
@@ -86,7 +83,7 @@ std::optional<Manifest> manifest_of(const std::string& run, std::int64_t step) {
 Side side_of(const std::string& run, const view::DigestRecord& own, const fs::path& file) {
   Side side{.run = run, .record = read_record(file)};
   if (side.record.step != own.step) {
-    throw DataError(fmt::format("{} is a record of step {}, and the runs differ first at step {}", file.string(),
+    throw DataError(fmt::format("{} is a record of step {}, but the runs first differ at step {}", file.string(),
                                 side.record.step, own.step),
                     fmt::format("lockstep explain {} --step {} --record {}", run, own.step, file.string()));
   }
@@ -190,7 +187,7 @@ std::string place_text(const StepDifference& found) {
       if (found.a == found.b) return fmt::format("the content of {}", found.a);
       return fmt::format("the samples of replica {}: {} in A, {} in B", found.replica, found.a, found.b);
     case Part::kUpdate:
-      if (found.a == found.b) return fmt::format("the update, of the same gradients and learning rate: {}", found.a);
+      if (found.a == found.b) return fmt::format("the update, from the same gradients and learning rate: {}", found.a);
       return fmt::format("the update: {} in A, {} in B", found.a, found.b);
     case Part::kGradients:
       return fmt::format("the reduced gradient of {}", found.layer);
@@ -203,17 +200,17 @@ std::string place_text(const StepDifference& found) {
                      found.layer.empty() ? "" : fmt::format(" of layer {}", found.layer), what);
 }
 
-/// Reports if the replays reproduce their runs. If a replay does not reproduce its run's bits, the run was disturbed,
-/// or its files have changed since.
+/// Reports whether the replays reproduce their runs. If a replay does not reproduce its run's bits, the run was
+/// disturbed, or its files have changed since.
 std::string repeat_text(const Side& a, const Side& b) {
-  if (a.repeats && b.repeats) return "each has the digests of its run: the difference is in what they compute";
+  if (a.repeats && b.repeats) return "each matches the digests of its run: the difference is in what they compute";
   if (!a.repeats && !b.repeats) {
-    return "neither has the digests of its run: the machine, libtorch or the data are not those of the runs";
+    return "neither matches the digests of its run: the machine, libtorch or the data differ from those of the runs";
   }
   const Side& off = a.repeats ? b : a;
   return fmt::format(
-      "{} does not repeat: its replay has other digests than the run had. A bit flipped in it, its data "
-      "have changed since, or this machine computes otherwise than the run's",
+      "{} does not repeat: the digests of its replay differ from the run's. A bit flipped in it, its data have changed "
+      "since, or this machine computes differently from the run's",
       off.run);
 }
 
@@ -224,7 +221,7 @@ void print_rows(const std::string& title, std::vector<view::Column> columns, con
 
 void print_text(const BisectArguments& bisect, const view::DigestDifference& step, const Side& a, const Side& b,
                 const StepDifference& found) {
-  cli::print(fmt::format("{} and {} differ first at step {} ({}): {}\n", bisect.a, bisect.b,
+  cli::print(fmt::format("{} and {} first differ at step {} ({}): {}\n", bisect.a, bisect.b,
                          text::thousands(step.a.step), view::differing_parts(step), place_text(found)));
   if (found.replica >= 0) {
     const std::string in_a = carrier(bisect.a, found.replica);
@@ -267,7 +264,7 @@ nlohmann::json to_json(const view::DigestDifference& step, const Side& a, const 
 }
 
 int say_equal(const BisectArguments& bisect, std::int64_t steps) {
-  if (steps == 0) throw DataError("the two runs have no step in common", "compare runs that began alike");
+  if (steps == 0) throw DataError("the two runs have no step in common", "compare runs that started alike");
   if (bisect.json) {
     cli::print_json(nlohmann::json({{"equal", true}, {"steps", steps}}).dump() + "\n");
   } else {
@@ -288,7 +285,7 @@ int cmd_bisect(const Arguments& arguments) {
   const auto step = view::first_difference(left, right);
   if (!step) return say_equal(bisect, view::common_steps(left, right));
   if (bisect.only_step) {
-    print_to(stdout, "{} and {} differ first at step {} ({})\n", bisect.a, bisect.b, text::thousands(step->a.step),
+    print_to(stdout, "{} and {} first differ at step {} ({})\n", bisect.a, bisect.b, text::thousands(step->a.step),
              view::differing_parts(*step));
     return 1;
   }

@@ -44,12 +44,12 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(
       app, {.name = "lockstep explain",
-            .description = "Show what happened in one step of a run: replay it on one process, from the nearest "
+            .description = "Show what happened in one step of a run: replay it in one process, from the nearest "
                            "checkpoint, and list its samples with the loss of each, and the gradients of the layers.",
             .examples = {"lockstep explain runs/digits --step 1200", "lockstep explain runs/digits --spike",
                          "lockstep explain runs/digits --step 1200 --pictures worst.png"},
             .notes = {"The loss of a sample alone is that of a batch that holds it twice, in training mode with the "
-                      "weights of before the step. The run's own files stay as they are."}});
+                      "weights before the step. The run's own files are not changed."}});
   app.add_option("RUN", explain.request.run, "a run folder")->required()->type_name("RUN");
   app.add_option("--step", explain.step, "the step to explain")->check(cli::whole({1, INT64_MAX}))->type_name("N");
   app.add_flag("--spike", explain.spike, "list the largest jumps of the loss, and explain the largest");
@@ -58,7 +58,8 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
       ->type_name("N");
   app.add_option("--pictures", explain.pictures, "draw the samples with the largest losses into this PNG file")
       ->type_name("FILE");
-  app.add_option("--record", explain.record, "write the bits of every operator into this JSON file, as bisect compares")
+  app.add_option("--record", explain.record,
+                 "write the digests of every operator into this JSON file, for bisect to compare")
       ->type_name("FILE");
   app.add_option("--skip-to", explain.skip_to,
                  "write the names of the samples shown into this file, for `lockstep train --skip-samples`")
@@ -79,7 +80,7 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
 
 std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "not finite"; }
 
-/// A sample of the step. Samples are sorted by falling loss; a loss that is not finite counts as the largest.
+/// A sample of the step. Samples are sorted by decreasing loss; a loss that is not finite counts as the largest.
 struct ShownSample {
   int replica;
   const SampleRecord* sample;
@@ -107,7 +108,7 @@ std::string samples_table(const StepRecord& record, std::int64_t limit) {
                     shown.sample->name});
   }
   return fmt::format(
-      "samples: {}, the largest loss alone first\n{}", text::thousands(std::ssize(all)),
+      "samples: {}, largest loss alone first\n{}", text::thousands(std::ssize(all)),
       view::render_table({{"replica"}, {"loss alone"}, {"index"}, {"sample", 0, view::Align::kLeft}}, rows));
 }
 
@@ -157,7 +158,7 @@ std::string layers_table(const Replay& replay, std::int64_t limit) {
   if (rows.empty()) return "";
   const std::string title = fmt::format("median of {} steps", std::ssize(replay.norms) - 1);
   return fmt::format(
-      "gradient norms by layer, the most unusual first\n{}",
+      "gradient norms by layer, most unusual first\n{}",
       view::render_table({{"layer", 0, view::Align::kLeft}, {"norm"}, {title + " before"}, {"ratio"}}, rows));
 }
 
@@ -185,13 +186,13 @@ std::string repeats(const Replay& replay, const std::string& run) {
   const StepRecord& record = replay.record;
   if (!std::isfinite(record.loss)) return "the loss is not finite in the replay either";
   if (const auto own = own_digests(run, record.step)) {
-    if (has_digest(record, *own)) return "yes: loss, gradients and weights have the run's digests";
+    if (has_digest(record, *own)) return "yes: loss, gradients and weights match the run's digests";
   } else if (const auto logged = logged_loss(run, record.step)) {
     if (*logged == record.loss) return "the loss does, to the last bit (the run kept no digests)";
   } else {
-    return "unknown: the run kept no digests (digests) and logged no loss (log_every_steps) of this step";
+    return "unknown: the run kept no digests (digests) and logged no loss (log_every_steps) for this step";
   }
-  return "no: this machine, libtorch or the data are not those of the run, or the run was disturbed";
+  return "no: this machine, libtorch or the data differ from the run's, or the run was disturbed";
 }
 
 std::string losses_text(const Replay& replay) {
@@ -218,7 +219,7 @@ AnnotatedImage picture_of(const at::Tensor& pixels, std::string caption) {
 
 void draw(const Replay& replay, const ExplainArguments& explain) {
   if (replay.pictures.empty()) {
-    throw UsageError("the samples of this recipe are no pictures of 1 or 3 channels", "leave out --pictures");
+    throw UsageError("the samples of this recipe are not images of 1 or 3 channels", "leave out --pictures");
   }
   std::vector<AnnotatedImage> pictures;
   for (const ShownSample& shown : worst_first(replay.record)) {
@@ -232,7 +233,7 @@ void draw(const Replay& replay, const ExplainArguments& explain) {
 
 void print_text(const Replay& replay, const ExplainArguments& explain) {
   const StepRecord& record = replay.record;
-  std::string text = fmt::format("step {} of {}, replayed on one process from {}\n", text::thousands(record.step),
+  std::string text = fmt::format("step {} of {}, replayed in one process from {}\n", text::thousands(record.step),
                                  explain.request.run, replay.checkpoint.empty() ? "the beginning" : replay.checkpoint);
   text += fmt::format("  loss       {}{}\n", figure(record.loss),
                       record.batches.size() > 1 ? fmt::format(" ({})", losses_text(replay)) : "");
@@ -274,7 +275,7 @@ void print_json(const Replay& replay, const ExplainArguments& explain) {
 std::int64_t find_spike(const std::string& run, bool quiet) {
   const std::vector<Spike> spikes = largest_spikes(view::read_run_curves(run).steps["loss"], 5);
   if (spikes.empty())
-    throw DataError(fmt::format("the loss of {} has no jump: it never rises above the steps before", run));
+    throw DataError(fmt::format("the loss of {} has no jump: it never rises above that of the steps before", run));
   Rows rows;
   for (const Spike& spike : spikes) {
     rows.push_back(

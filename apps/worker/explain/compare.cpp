@@ -31,8 +31,8 @@ std::string layer_at(const Values& values, std::size_t at) {
   return "";
 }
 
-/// The operator whose result the operator that begins at `at` reads: the last operator that ended before in the same
-/// direction, at most at the same depth, without a digest of its result. Otherwise `at` itself.
+/// The operator whose result is read by the operator that begins at `at`: the last one that ended before it in the same
+/// direction, no deeper, and without a digest of its result. Otherwise `at` itself.
 std::size_t maker_of(const Values& values, std::size_t at) {
   for (std::size_t i = at; i-- > 0;) {
     if (values[i].backward != values[at].backward) break;
@@ -98,7 +98,7 @@ StepDifference in_samples(const BatchRecord& a, const BatchRecord& b) {
   return found;
 }
 
-/// The names of operators with a digest somewhere. Others are views; a process's first step may have more.
+/// The names of operators with a digest anywhere. Others are views; a process's first step may have more.
 std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b) {
   std::set<std::string> names;
   for (const Values* values : {&a.values, &b.values}) {

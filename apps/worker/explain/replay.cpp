@@ -39,7 +39,7 @@ void leave_out_the_rest(TrainConfig& config) {
   config.checkpoint.every_steps = 0;
 }
 
-/// Stops a replay after its first steps if they show that it would take long.
+/// Stops a replay after its first steps if they show that it would take too long.
 class Patience {
  public:
   Patience(std::int64_t from, const ReplayRequest& request) : from_(from), request_(request) {}
@@ -53,10 +53,10 @@ class Patience {
     const double left = each * static_cast<double>(request_.step - step);
     if (left < kLongReplay) return;
     throw UsageError(
-        fmt::format("the nearest checkpoint of {} is {}, so that {} steps must be replayed, which takes about {}",
+        fmt::format("the nearest checkpoint of {} is {}, so {} steps must be replayed, which takes about {}",
                     request_.run, from_ == 0 ? "none" : fmt::format("step {}", text::thousands(from_)),
                     text::thousands(request_.step - from_), text::duration(left)),
-        "--yes starts it; a run keeps more checkpoints with checkpoint.every_steps and checkpoint.keep_last");
+        "--yes starts it anyway; a run keeps more checkpoints with checkpoint.every_steps and checkpoint.keep_last");
   }
 
  private:
@@ -70,7 +70,7 @@ class Patience {
 void warn_of_another_platform(const fs::path& run) {
   const auto newest = find_newest_valid(FileSystem::system(), run / "checkpoints");
   const std::string difference = newest ? platform_difference(load_checkpoint(newest->string()).manifest()) : "";
-  if (!difference.empty()) log::warn("{} was {}: the replay may have other bits", newest->string(), difference);
+  if (!difference.empty()) log::warn("{} was {}: the replay's bits may differ", newest->string(), difference);
 }
 
 /// Keeps the figures of the recorded step's event.
@@ -94,7 +94,7 @@ fs::path settings_of_run(const fs::path& run) {
     const fs::path file = run / RunFolder::settings_file(experiment);
     if (FileSystem::system().exists(file)) return file;
   }
-  throw DataError(fmt::format("{} is no run folder: it has no config.yml", run.string()));
+  throw DataError(fmt::format("{} is not a run folder: it has no config.yml", run.string()));
 }
 
 bool has_digest(const StepRecord& record, const view::DigestRecord& own) {

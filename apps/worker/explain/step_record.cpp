@@ -89,7 +89,7 @@ StepRecord read_record(const std::filesystem::path& file) {
             .batches = json.at("batches").get<std::vector<BatchRecord>>(),
             .gradients = json.at("gradients").get<std::vector<GradientRecord>>()};
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(file.string() + " is no record of a step: " + error.what());
+    throw DataError(file.string() + " is not a record of a step: " + error.what());
   }
 }
 

@@ -18,7 +18,7 @@ namespace lockstep::worker {
 struct SampleRecord {
   std::int64_t index = 0;    ///< index in the training set
   std::string name;          ///< Dataset::describe(): its file, if it has one
-  std::uint64_t digest = 0;  ///< digest of its row of the batch; 0: samples have no rows of their own
+  std::uint64_t digest = 0;  ///< digest of its row in the batch; 0: samples have no rows of their own
   double loss = 0;           ///< loss of the sample alone, in training mode; NaN if it was not computed
 };
 

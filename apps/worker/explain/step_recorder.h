@@ -18,7 +18,7 @@
 namespace lockstep::worker {
 
 struct RecorderOptions {
-  ProcessGroup* group = nullptr;                        ///< group of this process alone, for single_losses
+  ProcessGroup* group = nullptr;                        ///< group of only this process, for single_losses
   std::int64_t step = 0;                                ///< number of the step to record
   bool operators = false;                               ///< true: records the digest of every operator's result
   bool single_losses = false;                           ///< true: records the loss of each sample alone
@@ -45,14 +45,14 @@ class StepRecorder final : public StepWatch {
   [[nodiscard]] bool has_step() const { return !record_.batches.empty(); }
   /// Returns the gradient norms of the replayed steps, the recorded step last.
   [[nodiscard]] const std::vector<LayerNorms>& norms() const { return norms_; }
-  /// Returns the pictures of the step, by replica and sample; undefined tensors if its data are not pictures.
+  /// Returns the step's images, by replica and sample; undefined tensors if its data are not images.
   [[nodiscard]] const std::vector<at::Tensor>& pictures() const { return pictures_; }
 
  private:
   /// The batch that the replica computes.
   [[nodiscard]] BatchRecord& batch_of(int replica) { return record_.batches[places_.at(replica)]; }
   void add_single_losses();
-  /// The loss of a sample alone. The batch has it twice, for batch norm.
+  /// The loss of a sample alone. The batch holds it twice, for batch norm.
   [[nodiscard]] double loss_alone(std::int64_t index) const;
 
   Task& task_;

@@ -32,7 +32,8 @@ int generate_captcha(const Arguments& arguments) {
   app.add_option("--height", options.height, "the height of an image, in pixels")
       ->check(cli::whole({1, 16384}))
       ->type_name("N");
-  app.add_option("--style", style, "how to draw; mixed takes both styles in turn")->type_name("mixed|simple|custom");
+  app.add_option("--style", style, "how to draw; mixed alternates between both styles")
+      ->type_name("mixed|simple|custom");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
   options.charset = captcha::expand_charset(charset);
@@ -56,7 +57,7 @@ int generate_detection(const Arguments& arguments) {
        .examples = {"lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192",
                     "lockstep inspect data data/train"}});
   add_set_options(app, options, out, "the folder to write, which must hold no data set yet", kSeedOfSetHelp);
-  app.add_option("--size", size, "pixels on each side, or a range such as 128-192")->type_name("N|MIN-MAX");
+  app.add_option("--size", size, "side length in pixels, or a range such as 128-192")->type_name("N|MIN-MAX");
   app.add_option("--objects", objects, "many: 5 to 30, some of them small or half hidden; few: 1 to 3 large ones")
       ->type_name("many|few");
   if (!cli::parse(app, arguments)) return 0;
@@ -74,14 +75,14 @@ int generate_detection(const Arguments& arguments) {
 int cmd_generate(const Arguments& arguments) {
   return cli::dispatch(
       {.name = "lockstep generate",
-       .description = "Make a synthetic data set; the same seed gives the same bytes.",
+       .description = "Generate a synthetic data set; the same seed gives the same bytes.",
        .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9",
                     "lockstep generate segmentation --out data/shapes --count 400 --seed 1"}},
       {{"captcha", "draw captcha images with their labels in the file names", generate_captcha},
-       {"detection", "draw scenes of shapes, with a COCO file about them", generate_detection},
+       {"detection", "draw scenes of shapes, with a COCO file", generate_detection},
        {"captioning", "draw scenes of shapes, with five captions for each", generate_captioning},
        {"segmentation", "draw scenes of shapes, with masks and weak labels", generate_segmentation},
-       {"weak-labels", "make a data set with weak labels from one with full masks", generate_weak_labels},
+       {"weak-labels", "create a data set with weak labels from one with full masks", generate_weak_labels},
        {"scribbles", "draw scribbles from full masks", generate_scribbles},
        {"pseudo-labels", "guess labels from images and scribbles, or from full masks", generate_pseudo_labels},
        {"distance-maps", "compute distance maps from scribbles or pseudo-labels", generate_distance_maps}},

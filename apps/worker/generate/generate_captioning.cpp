@@ -22,7 +22,7 @@ int generate_captioning(const Arguments& arguments) {
                                     "captions.json.",
                      .examples = {"lockstep generate captioning --out data/scenes --count 2000 --seed 1"}});
   add_set_options(app, options, out, kNewFolderHelp, kSeedOfSetHelp);
-  app.add_option("--size", options.size, "pixels on each side")->check(cli::whole({1, 8192}))->type_name("N");
+  app.add_option("--size", options.size, "side length in pixels")->check(cli::whole({1, 8192}))->type_name("N");
   app.add_option("--format", format, "the format of the captions")->type_name("text|coco");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;

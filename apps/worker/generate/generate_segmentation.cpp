@@ -32,7 +32,7 @@ void add_scribble_options(CLI::App& app, segmentation::ScribbleOptions& options)
       ->check(cli::whole({1, 3}))
       ->type_name("N")
       ->group(kGroup);
-  app.add_option("--shrink", options.shrink, "the share of a line to leave out at its ends")
+  app.add_option("--shrink", options.shrink, "the share of a line to omit at its ends")
       ->type_name("SHARE")
       ->group(kGroup);
 }
@@ -55,7 +55,7 @@ int generate_segmentation(const Arguments& arguments) {
                                "images, masks, scribbles, pseudo-labels, distance maps, and the lists train and val.",
                 .examples = {"lockstep generate segmentation --out data/shapes --count 400 --seed 1 --size 96-128"}});
   add_set_options(app, options, out, kNewFolderHelp, kSeedHelp);
-  app.add_option("--size", size, "pixels on each side, or a range such as 96-128")->type_name("N|MIN-MAX");
+  app.add_option("--size", size, "side length in pixels, or a range such as 96-128")->type_name("N|MIN-MAX");
   app.add_option("--val-share", options.val_share, "the share of the images, taken from the end, for the list val")
       ->type_name("SHARE");
   add_scribble_options(app, options.weak.scribbles);
@@ -89,7 +89,7 @@ int generate_scribbles(const Arguments& arguments) {
   options.out = out;
   Writing writing("drawing");
   const segmentation::MapCounts counts = segmentation::write_scribbles(options, writing.progress());
-  say_maps("maps of scribbles", counts, out, writing.done());
+  say_maps("scribble maps", counts, out, writing.done());
   print_to(stdout, "{}\n", share_text(counts));
   return 0;
 }
@@ -106,7 +106,7 @@ int generate_pseudo_labels(const Arguments& arguments) {
       app,
       {.name = "lockstep generate pseudo-labels",
        .description = "Guess a class for nearly every pixel.\n\nThe method watershed floods the images from their "
-                      "scribbles; coarse blurs full masks into what a weak classifier would see.",
+                      "scribbles; coarse blurs full masks into what a weak classifier would predict.",
        .examples = {"lockstep generate pseudo-labels --images data/set/images --scribbles data/set/scribbles --out "
                     "data/set/pseudo_labels",
                     "lockstep generate pseudo-labels --method coarse --masks data/set/masks --out data/coarse"}});
@@ -116,7 +116,7 @@ int generate_pseudo_labels(const Arguments& arguments) {
   app.add_option("--scribbles", scribbles, kScribblesHelp)->type_name("FOLDER")->group("Watershed");
   app.add_option("--masks", masks, "a folder of PNGs whose pixels are class ids")->type_name("FOLDER")->group("Coarse");
   app.add_option("--seed", options.seed, kSeedHelp)->type_name("N")->group("Coarse");
-  app.add_option("--cell", options.coarse.cell, "pixels on each side of a cell")
+  app.add_option("--cell", options.coarse.cell, "side length of a cell, in pixels")
       ->check(cli::whole({1, 8192}))
       ->type_name("N")
       ->group("Coarse");
@@ -133,7 +133,7 @@ int generate_pseudo_labels(const Arguments& arguments) {
   options.out = out;
   Writing writing("guessing");
   const segmentation::MapCounts counts = segmentation::write_pseudo_labels(options, writing.progress());
-  say_maps("maps of pseudo-labels", counts, out, writing.done());
+  say_maps("pseudo-label maps", counts, out, writing.done());
   print_to(stdout, "{}\n", share_text(counts));
   return 0;
 }
@@ -181,14 +181,15 @@ int generate_weak_labels(const Arguments& arguments) {
   std::string out;
   std::string method = "watershed";
   CLI::App app;
-  cli::prepare(
-      app, {.name = "lockstep generate weak-labels",
-            .description = "Make a data set with scribbles, pseudo-labels and distance maps from one with full "
-                           "masks.\n\nThe result has VOC's layout. The full masks may be in VOC's layout, in images/ "
-                           "with masks/ or instances/, or in such folders under train/ and val/.",
-            .examples = {"lockstep generate weak-labels --from data/nuclei --out data/nuclei-weak --seed 1"}});
+  cli::prepare(app,
+               {.name = "lockstep generate weak-labels",
+                .description = "Create a data set with scribbles, pseudo-labels and distance maps from one with full "
+                               "masks.\n\nThe result has VOC's layout. The full masks may be in VOC's layout, in "
+                               "images/ with masks/ or instances/, or in such folders under train/ and val/.",
+                .examples = {"lockstep generate weak-labels --from data/nuclei --out data/nuclei-weak --seed 1"}});
   app.add_option("--from", from, "the data set with full masks")->required()->type_name("FOLDER");
-  app.add_option("--masks", options.masks, "the folder of its masks, if it is not named as usual")->type_name("FOLDER");
+  app.add_option("--masks", options.masks, "the folder of its masks, if it does not have the usual name")
+      ->type_name("FOLDER");
   app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
   app.add_option("--seed", options.weak.seed, kSeedHelp)->required()->type_name("N");
   app.add_option("--method", method, "how to guess the pseudo-labels")->type_name("watershed|coarse");

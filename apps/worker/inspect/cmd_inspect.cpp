@@ -51,7 +51,7 @@ int sampler(const Arguments& arguments) {
   app.add_option("--seed", seed, "the seed of the order")->required()->type_name("N");
   app.add_option("--epoch", epoch, "the epoch, from 0")->required()->check(cli::whole(kSamples))->type_name("N");
   app.add_flag("--no-shuffle", no_shuffle, "keep the samples in order");
-  app.add_flag("--drop-last", drop_last, "leave the remainder out instead of repeating the first samples");
+  app.add_flag("--drop-last", drop_last, "drop the remainder instead of repeating the first samples");
   app.add_option("--batch-size", batch_size, "print a list for each batch, as PyTorch's BatchSampler cuts them")
       ->check(cli::whole({1, 10'000'000}))
       ->type_name("N")
@@ -87,24 +87,25 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
                      .examples = {"lockstep inspect config captcha:digits --set epochs=3",
                                   "lockstep inspect config captioning --folder experiments/PureT_XE",
                                   "lockstep inspect config base --keys 'checkpoint.*'"}});
-  app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base means what all recipes have")->required();
+  app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base means the settings that all recipes share")
+      ->required();
   app.add_option("-c,--config", words.file, "a .yml file with settings, which then need not name its recipe")
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  std::vector<std::string> updates;  // converted to --set before; here for the help
-  app.add_option("-u,--update", updates, "settings, as many as follow")->type_name("KEY=VALUE");
+  std::vector<std::string> updates;  // already converted to --set; here only for the help
+  app.add_option("-u,--update", updates, "settings, any number of them")->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
-                 "show only these settings, separated by commas: KEY, GROUP.*, @free (may change at resume), @host "
+                 "show only these settings, separated by commas: KEY, GROUP.*, @free (may change on resume), @host "
                  "(may differ between hosts), @tune (`lockstep tune` tries them)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("KEYS");
   app.add_flag("--own", words.own, "show only settings that the recipe adds, or whose value it changes");
   app.add_flag("--json", words.json,
-               "print an object per line: key, value, origin, meaning, allowed, unit, resume, host, tune");
+               "print one JSON object per line: key, value, origin, meaning, allowed, unit, resume, host, tune");
   app.add_flag("--markdown", words.markdown, "print a table for a guide: key, default, values, meaning");
   app.add_flag("--rules", words.rules,
-               "with --markdown, say what may change at resume, what may differ between hosts, and what tune tries");
+               "with --markdown, say what may change on resume, what may differ between hosts, and what tune tries");
   return cli::parse(app, with_settings(app, "lockstep inspect config", arguments));
 }
 
@@ -158,7 +159,7 @@ int cmd_inspect(const Arguments& arguments) {
                         {"config", "show every setting of a recipe and its origin", config},
                         {"env", "show this machine and every variable that a run reads", inspect_env},
                         {"flight", "show what each rank did last", inspect_flight},
-                        {"gpu", "show what each GPU does, and which ranks use it", inspect_gpu}},
+                        {"gpu", "show what each GPU is doing, and which ranks use it", inspect_gpu}},
                        arguments);
 }
 

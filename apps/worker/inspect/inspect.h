@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of `lockstep inspect` about sets, flight rings, and the machine with its environment.
+// The parts of `lockstep inspect` about data sets, flight rings, and the machine with its environment.
 #pragma once
 
 #include <filesystem>

@@ -40,7 +40,7 @@ struct InspectWords {
   bool json = false;
 };
 
-/// The set that an argument names: a recipe's set with its settings, or a set at a path.
+/// The data set that an argument names: a recipe's set with its settings, or a set at a path.
 struct Opened {
   std::string name;
   std::unique_ptr<Settings> settings;  ///< outlives the source
@@ -111,7 +111,7 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Returns random pictures, without unreadable ones, which the survey has named. `all_values`: shows 255, too.
+/// Returns random images, without unreadable ones, which the survey has named. `all_values`: also shows 255.
 std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));
@@ -174,8 +174,8 @@ void add_data_options(CLI::App& app, InspectWords& words) {
                  "tar shards, packed files or IDX files")
       ->required();
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE")->group(kGroup);
-  app.add_option("--type", words.type, "what DATA is")->type_name(cli::kSourceKinds)->group(kGroup);
-  app.add_option("--images", words.images, "the folder of the images that a list or a COCO .json names")
+  app.add_option("--type", words.type, "the layout of DATA")->type_name(cli::kSourceKinds)->group(kGroup);
+  app.add_option("--images", words.images, "the folder with the images that a list or a COCO .json names")
       ->type_name("FOLDER")
       ->group(kGroup);
   app.add_option("--split", words.split,
@@ -203,7 +203,7 @@ void add_sheet_options(CLI::App& app, InspectWords& words) {
   app.add_option("--columns", words.columns, "images in a row")
       ->check(cli::whole({0, 1'000'000}))
       ->type_name("N")
-      ->default_str("about as many as rows")
+      ->default_str("about as many as there are rows")
       ->group(kGroup);
   app.add_option("--cell", words.cell, "the longer side of a drawn image, in pixels")
       ->check(cli::whole({16, 2048}))
@@ -214,7 +214,7 @@ void add_sheet_options(CLI::App& app, InspectWords& words) {
       ->allow_extra_args(false)
       ->type_name("STEP")
       ->group(kGroup);
-  app.add_option("--epoch", words.epoch, "the epoch whose random numbers the augmentations take")
+  app.add_option("--epoch", words.epoch, "the epoch whose random numbers the augmentations use")
       ->check(cli::whole({0, 100'000'000}))
       ->type_name("N")
       ->group(kGroup);

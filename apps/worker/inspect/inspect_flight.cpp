@@ -118,8 +118,8 @@ std::vector<fs::path> find_rings(const fs::path& path) {
     if (!rings.empty()) return rings;
   }
   throw DataError(fmt::format("{} has no flight ring", path.string()),
-                  "give a run folder, or the folder that lockstep run names as logs; ranks that another launcher "
-                  "started keep none");
+                  "give a run folder, or the folder that lockstep run names as logs; ranks started by another launcher "
+                  "have no ring");
 }
 
 std::string state_text(const std::vector<Snapshot>& ranks, std::int64_t now_ns) {
@@ -196,13 +196,13 @@ int inspect_flight(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app,
                {.name = "lockstep inspect flight",
-                .description = "Show what each rank of a run did last, while it runs, hangs, or was killed.",
+                .description = "Show what each rank of a run did last, whether it is running, hanging or was killed.",
                 .examples = {"lockstep inspect flight runs/digits", "lockstep inspect flight runs/digits --last 200"}});
-  app.add_option("RUN_DIR", path, "a run folder, a folder of logs, or a file flight.ring")->required();
+  app.add_option("RUN_DIR", path, "a run folder, a folder of logs, or a flight.ring file")->required();
   app.add_option("--last", count, "how many events to print, of all ranks together")
       ->check(cli::whole({1, 100'000'000}))
       ->type_name("N");
-  app.add_flag("--json", json, "print an object per line for each event");
+  app.add_flag("--json", json, "print one JSON object per event, each on its own line");
   if (!cli::parse(app, arguments)) return 0;
   std::vector<Snapshot> ranks;
   for (const fs::path& ring : find_rings(path)) ranks.push_back(flight::read_ring_file(ring));

@@ -72,7 +72,7 @@ std::string cuda_text() { return tensor::has_cuda() ? "with CUDA" : "no CUDA: " 
 
 std::string wire_text() {
   const auto wire = env::get("LOCKSTEP_WIRE");
-  return wire ? fmt::format("{}, by LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
+  return wire ? fmt::format("{}, from LOCKSTEP_WIRE", text::printable_line(*wire)) : "tls, the default";
 }
 
 /// The instruction set that Lockstep's kernels use on this processor.
@@ -139,10 +139,12 @@ std::string gpu_text(const GpuReport& report) {
 int inspect_gpu(const Arguments& arguments) {
   double seconds = 0;
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep inspect gpu",
-                     .description = "Show the use, memory, temperature, power and clock of each GPU of this host, and "
-                                    "the ranks on it.",
-                     .examples = {"lockstep inspect gpu --watch 2"}});
+  cli::prepare(
+      app,
+      {.name = "lockstep inspect gpu",
+       .description =
+           "Show the utilisation, memory, temperature, power and clock of each GPU of this host, and the ranks on it.",
+       .examples = {"lockstep inspect gpu --watch 2"}});
   cli::add_number(app, "--watch", seconds, "repeat at this interval until Ctrl-C")
       ->check(cli::above_zero())
       ->type_name("SECONDS")

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kNoClass = 255;
 
-/// Captchas with the texts in their names; no text if a name does not fit.
+/// Captchas with the labels in their file names; no label if a name does not fit.
 class CaptchaPictures final : public ImageSource {
  public:
   CaptchaPictures(std::shared_ptr<ImageSource> files, const captcha::CaptchaConfig& config)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a set as a recipe with its settings does, and suggests the settings that the set needs.
+// Reads a data set as a recipe with its settings would, and suggests the settings that the set needs.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace lockstep::worker {
 
 struct RecipePictures {
   std::shared_ptr<ImageSource> source;
-  std::vector<std::string> remarks = {};  ///< faults that training would refuse, each once, with its remedy
+  std::vector<std::string> remarks = {};  ///< faults that training would reject, each once, with its remedy
 };
 
-/// Returns captchas with the texts in their names, masks with their values mapped by data.mask_values, and other
+/// Returns captchas with the labels in their file names, masks with their values mapped by data.mask_values, and other
 /// recipes' sets unchanged. Lifetime: `config` outlives the source.
 [[nodiscard]] RecipePictures as_recipe_reads(std::shared_ptr<ImageSource> source, const TrainConfig& config);
 
@@ -25,7 +25,7 @@ struct RecipePictures {
 /// remark. Pure function.
 [[nodiscard]] std::string remark_on_masks(const Survey& survey);
 
-/// Makes 255 a class like other values, so that a sheet shows it.
+/// Makes 255 a class like any other value, so that a sheet shows it.
 void show_all_values(AnnotatedImage& picture);
 
 }  // namespace lockstep::worker

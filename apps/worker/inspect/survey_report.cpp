@@ -117,9 +117,10 @@ std::string facts(const Survey& survey) {
   add(survey.masks, "masks of objects");
   add(survey.maps, "label maps");
   add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
-  add(survey.odd, "images with a fault that leaves them whole");
-  add(survey.turned, "images turned upright, as their EXIF orientation says");
-  add(survey.as_stored, "images left lying in spite of their EXIF orientation: their annotations are of that size");
+  add(survey.odd, "images with a fault that does not affect their pixels");
+  add(survey.turned, "images turned upright according to their EXIF orientation");
+  add(survey.as_stored,
+      "images not turned despite their EXIF orientation, because their annotations fit the stored size");
   if (!survey.classes.empty()) add(survey.unlabelled, "images without a class");
   return lines;
 }

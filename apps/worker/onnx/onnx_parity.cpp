@@ -32,7 +32,7 @@ struct Difference {
 
 Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   if (wanted.sizes() != found.sizes()) {
-    throw DataError(fmt::format("its shape is [{}], and the network's [{}]", fmt::join(found.sizes(), ", "),
+    throw DataError(fmt::format("its shape is [{}], but the network's is [{}]", fmt::join(found.sizes(), ", "),
                                 fmt::join(wanted.sizes(), ", ")));
   }
   if (wanted.numel() == 0) return {};
@@ -72,8 +72,9 @@ std::string judged(const std::map<std::string, Difference>& worst, const std::st
     const std::string line = fmt::format("{}: differs by at most {:.1e}, of values up to {:.3g}", name,
                                          difference.largest, difference.value);
     if (!(difference.largest <= kTolerance * std::max(difference.value, kSmallest))) {
-      throw DataError(fmt::format("{} computes something else from the file than the network: {}", runtime, line),
-                      "the file is not kept; --no-check writes it without a comparison");
+      throw DataError(
+          fmt::format("{} computes different results from the file than the network does: {}", runtime, line),
+          "the file is not kept; --no-check writes it without a comparison");
     }
     text += line + "\n";
   }
@@ -110,7 +111,7 @@ std::string compare_onnx(const OnnxRuntime& runtime, const fs::path& model, cons
     }
     if (!speed.empty()) continue;
     (void)session.run(arguments);  // the first run has prepared the session
-    speed = fmt::format("{}: {:.2f} ms for a picture, beside {:.2f} ms here\n", session.runtime(), session.last_ms(),
+    speed = fmt::format("{}: {:.2f} ms per image, compared with {:.2f} ms here\n", session.runtime(), session.last_ms(),
                         own.ms);
   }
   return judged(worst, session.runtime()) + speed;

@@ -10,7 +10,7 @@
 
 namespace lockstep::worker {
 
-/// Computes batches of 1, 3 and 5 with both, and returns a line for each result, with the largest difference and both
+/// Runs batches of 1, 3 and 5 through both, and returns a line for each result, with the largest difference and both
 /// times. Throws: DataError if they differ by more than 1e-4 of the largest value; ResourceError if the runtime does
 /// not load the file.
 [[nodiscard]] std::string compare_onnx(const OnnxRuntime& runtime, const std::filesystem::path& model,

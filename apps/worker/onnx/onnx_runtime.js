@@ -1,4 +1,4 @@
-// Computes with ONNX Runtime, as onnx_runtime.py does. Usage: node -e ... MODEL FOLDER THREADS
+// Runs a model with ONNX Runtime, as onnx_runtime.py does. Usage: node -e ... MODEL FOLDER THREADS
 const fs = require("fs");
 const ort = require("onnxruntime-node");
 const types = {float32: Float32Array, float64: Float64Array, int64: BigInt64Array, uint8: Uint8Array, bool: Uint8Array};

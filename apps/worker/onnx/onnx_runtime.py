@@ -1,6 +1,6 @@
-# Computes with ONNX Runtime. Usage: python3 -c ... MODEL FOLDER THREADS. Prints the names of arguments and results. Each line
-# of its input is then a list of arguments, whose values are in files of FOLDER in memory order. Its answer names the files of the
-# results.
+# Runs a model with ONNX Runtime. Usage: python3 -c ... MODEL FOLDER THREADS. Prints the names of arguments and results. Each line
+# of its input is then a list of arguments, whose values are in files of FOLDER in memory order. Its response names the result
+# files.
 import json
 import sys
 import time

@@ -37,14 +37,14 @@ std::string name_of(at::ScalarType type) {
   for (const Number& number : kNumbers) {
     if (number.type == type) return number.name;
   }
-  throw UsageError(fmt::format("a runtime takes no arguments of {} here", c10::toString(type)));
+  throw UsageError(fmt::format("arguments of {} are not supported here", c10::toString(type)));
 }
 
 at::ScalarType type_of(const std::string& name) {
   for (const Number& number : kNumbers) {
     if (name == number.name) return number.type;
   }
-  throw DataError(fmt::format("the runtime gives a result of {}", name));
+  throw DataError(fmt::format("the runtime returned a result of {}", name));
 }
 
 std::vector<std::string> command_of(const std::string& program, bool probe) {
@@ -73,7 +73,7 @@ at::Tensor read_result(const fs::path& folder, const json& said) {
   const at::ScalarType type = type_of(said.at("type"));
   std::string bytes = FileSystem::system().read(folder / said.at("file").get<std::string>());
   const at::Tensor found = at::from_blob(bytes.data(), shape, at::TensorOptions(type)).clone();
-  if (found.nbytes() != bytes.size()) throw DataError("the runtime's result has another size than it says");
+  if (found.nbytes() != bytes.size()) throw DataError("the size of the runtime's result is not what it says");
   return found;
 }
 
@@ -103,7 +103,7 @@ OnnxSession::OnnxSession(const OnnxRuntime& runtime, const fs::path& model)
 json OnnxSession::next() {
   const auto line = child_.answer(kRunLimit);
   if (line) return parse_json(*line);
-  throw ResourceError(fmt::format("the runtime does not compute the model: {}", child_.last_error()));
+  throw ResourceError(fmt::format("the runtime cannot run the model: {}", child_.last_error()));
 }
 
 std::vector<at::Tensor> OnnxSession::run(const std::vector<at::Tensor>& arguments) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an ONNX file with ONNX Runtime in a separate program of Python or Node.
+// Runs an ONNX file with ONNX Runtime in a separate Python or Node process.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,7 +16,7 @@
 
 namespace lockstep::worker {
 
-/// A program that computes ONNX files: its command without the file.
+/// A program that runs ONNX files: its command without the file.
 struct OnnxRuntime {
   std::vector<std::string> command;
 };
@@ -36,7 +36,7 @@ class OnnxSession {
   [[nodiscard]] double last_ms() const { return last_ms_; }  ///< time of the last run()
 
   /// Returns the results, on the device of the arguments.
-  /// Throws: ResourceError with the runtime's message if it cannot compute them, as for arguments of other sizes.
+  /// Throws: ResourceError with the runtime's message if it cannot compute them, such as for arguments of other sizes.
   [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments);
 
  private:

@@ -52,7 +52,7 @@ bool parse(TuneArguments& tune, const Arguments& arguments) {
   app.add_option("RECIPE", tune.what, kRecipeHelp)->required();
   app.add_option("--set", tune.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   app.add_option("--output", tune.output, "the file to write, which must not exist yet")->type_name("FILE");
-  cli::add_number(app, "--budget", tune.budget, "try nothing new after this time")
+  cli::add_number(app, "--budget", tune.budget, "start no new trial after this time")
       ->check(cli::above_zero())
       ->type_name("SECONDS");
   cli::describe_processes(app);
@@ -252,7 +252,7 @@ int cmd_tune(const Arguments& arguments) {
     throw UsageError(fmt::format("--output is '{}', not a .yml file", tune.output), "give a name such as tuned.yml");
   }
   if (FileSystem::system().exists(tune.output)) {
-    throw UsageError(fmt::format("{} exists already", tune.output), "remove it, or give another --output");
+    throw UsageError(fmt::format("{} already exists", tune.output), "remove it, or give another --output");
   }
   tune.join.keeps_notes = true;
   return with_job(tune.join, [&](Job& job) { return Tuner(job, tune).run(); });

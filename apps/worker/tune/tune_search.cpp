@@ -111,7 +111,7 @@ std::vector<TuneKey> tune_keys(const TunePlace& place, const ConfigFields& rows)
   for (const auto& field : rows.fields()) {
     const auto is_it = [&](const TuneKey& key) { return key.key == field.key; };
     if (field.tune && std::none_of(keys.begin(), keys.end(), is_it)) {
-      throw InternalError(fmt::format("{} may be tuned, and nothing is known to try for it", field.key));
+      throw InternalError(fmt::format("{} may be tuned, but there is no value to try for it", field.key));
     }
   }
   return keys;

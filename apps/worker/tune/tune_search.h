@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search of `lockstep tune` for the fastest settings: a function of measured times alone.
+// The search of `lockstep tune` for the fastest settings: a pure function of measured times.
 #pragma once
 
 #include <functional>
@@ -76,7 +76,7 @@ struct TunePlace {
 };
 
 /// The settings whose rows say that they are tunable and that have an effect there, with the values to try. A setting
-/// that a run cannot change at resume changes its bits.
+/// that a run cannot change on resume changes its bits.
 /// Throws: InternalError if no value to try is known for a tunable row.
 [[nodiscard]] std::vector<TuneKey> tune_keys(const TunePlace& place, const ConfigFields& rows);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of OpenBLAS's kernels. OpenBLAS chooses them by the model number of the processor, before main. If a
-// processor is newer than the library, OpenBLAS takes it for an old one (0.3.21: Prescott or Haswell instead of
-// Cooperlake). It then computes several times slower, and the results differ in the last bits. The processor's features
-// are a better basis.
+// Chooses OpenBLAS's kernels. By itself OpenBLAS picks them before main, by the processor's model number. If a
+// processor is newer than the library, OpenBLAS mistakes it for an old one (0.3.21: Prescott or Haswell instead of
+// Cooperlake). It then runs several times slower, and the results differ in the last bits. This module chooses by the
+// processor's features instead.
 #pragma once
 
 #include <optional>
@@ -34,23 +34,23 @@ struct Library {
   std::string detected;  ///< the core type that OpenBLAS chose itself, if choose_kernels() replaced it; else empty
   bool by_user = false;  ///< OPENBLAS_CORETYPE was set when the process started
 
-  /// Returns "OpenBLAS 0.3.21, Cooperlake kernels (it took this processor for a Prescott)".
+  /// Returns "OpenBLAS 0.3.21, Cooperlake kernels (it detected this processor as a Prescott)".
   [[nodiscard]] std::string text() const;
 };
 
-/// Returns the process's OpenBLAS; none if it has not loaded one. libtorch may multiply with another library, see
-/// tensor::product_library(). Thread-safe: yes.
+/// Returns the process's OpenBLAS; none if it has not loaded one. libtorch may use another library for matrix products,
+/// see tensor::product_library(). Thread-safe: yes.
 [[nodiscard]] std::optional<Library> loaded();
 
 /// Makes the OpenBLAS of this process use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
-/// changed. The tensor module calls this before main, before the process multiplies anything. Thread-safe: no; no other
-/// thread may multiply during the call.
+/// changed. The tensor module calls this before main, before the process runs any matrix product. Thread-safe: no; no
+/// other thread may run one during the call.
 bool choose_kernels();
 
-/// Returns the value of OPENBLAS_CORETYPE that a launcher sets for the programs it starts; empty: it sets nothing. It
-/// asks this process's OpenBLAS. If this process has none, a child process asks the system's. The result is empty if
-/// the variable is already set. Blocks: until the child has answered. Cost: a few milliseconds if the library is in the
-/// file cache; none without AVX2.
+/// Returns the value of OPENBLAS_CORETYPE that a launcher sets for the programs it starts; empty if it sets nothing. It
+/// queries this process's OpenBLAS. If this process has none, a child process queries the system's. The result is empty
+/// if the variable is already set. Blocks: until the child has answered. Cost: a few milliseconds if the library is in
+/// the file cache; none without AVX2.
 [[nodiscard]] std::string core_for_programs();
 
 }  // namespace lockstep::blas

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as an argument: code that decides by time takes a Clock, so that its tests need no sleep.
+// Time as an argument: code whose decisions depend on time takes a Clock, so that its tests need not sleep.
 #pragma once
 
 #include <chrono>
@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-/// A time span in seconds, with fractions.
+/// A duration in seconds, with fractions.
 using Seconds = std::chrono::duration<double>;
-/// A moment of the monotonic clock.
+/// A point in time on the monotonic clock.
 using TimePoint = std::chrono::steady_clock::time_point;
 
 /// A clock that can be replaced in tests. Thread-safe: yes.
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Returns the present moment; it never goes back.
+  /// Returns the current time, which never goes backwards.
   [[nodiscard]] virtual TimePoint now() const = 0;
 };
 

@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// A setting that is a whole number or `auto`. With `auto` a run finds the number itself and stores it here.
+/// A setting that is a whole number or `auto`. With `auto` a run determines the number itself and stores it here.
 /// Example: config.batch_size = 64; config.batch_size = AutoInt::automatic();
 class AutoInt {
  public:
@@ -42,8 +42,8 @@ class AutoInt {
   std::optional<std::int64_t> number_;
 };
 
-/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. A value is a text or a list of
-/// texts.
+/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. A value is a string or a list of
+/// strings.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
 /// A dotted key's value before it is bound: YAML text and its origin.
@@ -53,7 +53,7 @@ struct ConfigValue {
   bool is_sequence = false;  ///< true for a list, written as [a, b]
 };
 
-/// Returns the problem with a YAML text, with line and column; "" if it can be read. A valid text is one document of at
+/// Returns what is wrong with a YAML text, with line and column; "" if it is valid. A valid text is one document of at
 /// most 4 MiB, 64 levels and 100,000 values with aliases expanded. An alias must not be inside its own anchor, and the
 /// keys of a map must differ.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
@@ -84,7 +84,7 @@ class ConfigTree {
   std::map<std::string, ConfigValue> values_;
 };
 
-/// The numbers that a setting may have.
+/// The valid range of a numeric setting.
 struct ConfigRange {
   double least = -std::numeric_limits<double>::infinity();  ///< smallest valid value
   double most = std::numeric_limits<double>::infinity();    ///< largest valid value
@@ -97,14 +97,14 @@ struct ConfigRange {
   [[nodiscard]] std::string text() const;
 };
 
-/// The treatment of a setting whose value differs from the checkpoint's when a run is resumed.
+/// How a setting is treated if its value differs from the checkpoint's when a run is resumed.
 enum class OnResume {
   kError,            ///< an error: the result depends on the setting
-  kFree,             ///< the new value holds from now on
+  kFree,             ///< the new value applies from now on
   kFreeLength,       ///< free if the learning rate does not depend on the length of the run, else an error
   kFreeEvaluations,  ///< free if neither the learning rate nor a second stage depends on evaluations, else an error
   kFreeToBegin,      ///< free if the checkpoint has no moving average yet, else an error
-  kCheckpoint,       ///< the checkpoint's own value holds
+  kCheckpoint,       ///< the checkpoint's own value applies
 };
 
 /// The fields of a settings struct. A field's row is the single description of a setting: validation, help, the tables
@@ -115,24 +115,24 @@ class ConfigFields {
   /// The variable of a field: a pointer to one of these types.
   using Target = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*, AutoInt*,
                               std::vector<ConfigMap>*>;
-  /// One setting: its key, its variable, and its description for people.
+  /// One setting: its key, its variable, and its human-readable description.
   struct Field {
     std::string key;                        ///< "optimizer.lr"
     Target target;                          ///< Lifetime: the variable outlives the fields
     std::string help;                       ///< one line for `inspect config` and `--help`
     std::string origin = "default";         ///< the origin of the value: "default", "captcha.yml:7", "--set"
     std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
-    std::optional<ConfigRange> range = {};  ///< the valid numbers; they hold for each whole number of a list
+    std::optional<ConfigRange> range = {};  ///< the valid numbers; they apply to each whole number of a list
     std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
-    OnResume resume = OnResume::kError;     ///< the treatment of a different value in a resumed run
+    OnResume resume = OnResume::kError;     ///< how a different value is treated in a resumed run
     bool host = false;                      ///< the hosts of a run may have different values
     bool tune = false;                      ///< `lockstep tune` may try it
-    std::string unused = {};                ///< the reason why this recipe does not use the setting; empty: it does
+    std::string unused = {};                ///< why this recipe does not use the setting; empty if it does
 
     // Each of these setters returns the field.
     /// Sets the valid numbers and their unit.
     Field& in(const ConfigRange& numbers, std::string unit_name = "");
-    /// Sets the treatment of a different value in a resumed run.
+    /// Sets how a different value is treated in a resumed run.
     Field& at_resume(OnResume rule);
     /// Allows the hosts of one run to have different values.
     Field& per_host();
@@ -143,7 +143,7 @@ class ConfigFields {
     [[nodiscard]] std::string allowed() const;
   };
 
-  /// Adds a field; its present value is the default. The caller can extend the field through the returned reference,
+  /// Adds a field; its current value is the default. The caller can extend the field through the returned reference,
   /// which is valid until the next field is added.
   /// Example: fields.add("workers", &workers, "loader threads per replica").in({0, 1024}).at_resume(OnResume::kFree);
   Field& add(std::string key, Target target, std::string help, std::vector<std::string> choices = {});
@@ -156,8 +156,8 @@ class ConfigFields {
   /// its range or an invalid choice.
   void bind(const ConfigTree& tree);
 
-  /// Checks the present values, which a program may have set itself.
-  /// Throws: UsageError naming the first key whose number is outside its range, with number and range.
+  /// Checks the current values, which a program may have set itself.
+  /// Throws: UsageError naming the first key whose number is outside its range, with the number and the range.
   void check() const;
 
   /// Returns the fields, in the order in which they were added.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error types. An error's type decides the exit code and whether the launcher may restart the job. Expected
+// The error types. An error's type determines the exit code and whether the launcher may restart the job. Expected
 // outcomes are not errors: they are std::optional or Result<T> (result.h).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep program: the codes of sysexits.h if the meaning fits; 75 to 77 are Lockstep's own.
+/// Exit codes of every Lockstep program: those of sysexits.h if the meaning fits; 75 to 77 are Lockstep's own.
 enum class ExitCode : int {
   kDone = 0,           ///< the program has done what it was asked to do
   kUsage = 64,         ///< a usage or configuration error: never restarted
@@ -27,7 +27,7 @@ enum class ExitCode : int {
   kTerminated = 143,   ///< SIGTERM or a time limit, after the state was saved
 };
 
-/// The parent of all errors that Lockstep throws. what() is the whole text: the message, then the hint on its own line.
+/// The base class of Lockstep's errors. what() is the full text: the message, then the hint on its own line.
 class Error : public std::runtime_error {
  public:
   /// `message` describes the problem, with values and units. `hint` is the next step for the user; it may be empty.
@@ -61,13 +61,13 @@ class Error : public std::runtime_error {
 LOCKSTEP_ERROR_TYPE(UsageError, ExitCode::kUsage);
 /// A file, a data set or a checkpoint is missing or bad, or a loss is not finite. Never restarted.
 LOCKSTEP_ERROR_TYPE(DataError, ExitCode::kData);
-/// Out of memory, threads, processes or descriptors, or there is no such device. Restarted within the budget.
+/// Out of memory, threads, processes or descriptors, or no such device. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(ResourceError, ExitCode::kResource);
 /// A bug in Lockstep: please report it. Never restarted.
 LOCKSTEP_ERROR_TYPE(InternalError, ExitCode::kInternal);
-/// An exception of the program that is not a lockstep::Error, after it has been sent to another process (fault.h).
+/// An exception from the program that is not a lockstep::Error, after it has been sent to another process (fault.h).
 LOCKSTEP_ERROR_TYPE(ProgramError, ExitCode::kProgram);
-/// A disk or network failed, maybe for a short time. Restarted within the budget, unless the disk is full or read-only.
+/// A disk or network failed, possibly only briefly. Restarted within the budget, unless the disk is full or read-only.
 LOCKSTEP_ERROR_TYPE(IoError, ExitCode::kIo);
 /// Another rank, or the launcher, is gone. Restarted within the budget.
 LOCKSTEP_ERROR_TYPE(PeerError, ExitCode::kPeer);
@@ -77,7 +77,7 @@ LOCKSTEP_ERROR_TYPE(TimeoutError, ExitCode::kTimeout);
 #undef LOCKSTEP_ERROR_TYPE
 
 /// The guard has found a rank whose numbers differ from those of other ranks. Restarted within the budget; an elastic
-/// job leaves the rank's host out from then on.
+/// job excludes the rank's host from then on.
 class CorruptionError : public Error {
  public:
   explicit CorruptionError(const std::string& message, const std::string& hint = "", int rank = -1)
@@ -89,11 +89,11 @@ class CorruptionError : public Error {
   int rank_;
 };
 
-/// Rebuilds an error of the type `type` ("PeerError", ...) that another process has sent; an unknown type gives an
+/// Rebuilds an error of the type `type` ("PeerError", ...) that another process has sent; an unknown type becomes an
 /// InternalError. Throws: always this error.
 [[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
 
-/// Runs a program's body. An error that leaves it is printed once, written to the launcher's error file (the path in
+/// Runs a program's body. An error that escapes it is printed once, written to the launcher's error file (the path in
 /// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and turned into the exit code. An exception
 /// that is not a lockstep::Error gives ExitCode::kProgram and is printed with type, place and backtrace. Never throws.
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;

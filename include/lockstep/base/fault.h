@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports the end of a program without one of Lockstep's errors: by an exception of the program, or by a signal such as
-// SIGSEGV. The program notes its place (rank, step, section) here as it runs, so that the report can name it.
+// Reports programs that end with something other than one of Lockstep's errors: an exception of their own, or a signal
+// such as SIGSEGV. The program notes its place (rank, step, section) here as it runs, so that the report can name it.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace lockstep::fault {
 
-/// Marks this process as one of Lockstep's own commands, which call it first. From now on an exception that is not a
-/// lockstep::Error counts as a bug in Lockstep. Without the call the program is a user's, and such an exception counts
-/// as the program's own (ExitCode::kProgram).
+/// Marks this process as one of Lockstep's own commands, all of which call this first. From then on an exception that
+/// is not a lockstep::Error counts as a bug in Lockstep. Without the call the program is a user's, and such an
+/// exception counts as the program's own (ExitCode::kProgram).
 void this_is_lockstep() noexcept;
 
-/// From now on, reports uncaught exceptions, SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL on stderr and in the
-/// launcher's error file, with a backtrace. An uncaught exception then ends the process with ExitCode::kProgram; a
-/// signal ends it as before. Handlers that the program has set are kept. init() and spawn() call this.
+/// Starts reporting uncaught exceptions, SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL on stderr and in the launcher's
+/// error file, with a backtrace. An uncaught exception then ends the process with ExitCode::kProgram; a signal ends it
+/// as before. Handlers that the program has set are kept. init() and spawn() call this.
 void install_reports() noexcept;
 
 /// The name of the file, beside LOCKSTEP_ERROR_FILE, for a rank's stack.
@@ -38,27 +38,27 @@ void note_rank(int rank) noexcept;
 void note_step(std::int64_t step) noexcept;
 /// Notes the epoch and batch that this thread got from a DataLoader, for error messages.
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
-/// Returns the step that was noted last; -1 outside of a step.
+/// Returns the step noted last; -1 outside a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;
-/// Returns the rank that was noted last; -1: none.
+/// Returns the rank noted last; -1: none.
 [[nodiscard]] int noted_rank() noexcept;
 
-/// Returns the report of an exception of the program: "your program threw std::runtime_error in forward (rank 1, step
-/// 13): boom". It describes the exception that is being handled, so call it in a catch block.
+/// Returns the headline for an exception from the program: "your program threw std::runtime_error in forward (rank 1,
+/// step 13): boom". It describes the exception being handled, so call it in a catch block.
 [[nodiscard]] std::string headline(const std::exception& error);
-/// Returns the backtrace from the throw of the exception that is being handled, one line per frame; empty if unknown.
+/// Returns the backtrace from where the exception being handled was thrown, one line per frame; empty if unknown.
 [[nodiscard]] std::string backtrace_text();
 /// Returns the type under which an exception that is not a lockstep::Error is reported to the launcher and other ranks:
 /// "ProgramError", or in Lockstep's own commands "InternalError".
 [[nodiscard]] const char* type_of_unknown() noexcept;
 
 namespace detail {
-/// Calls run(context) in the section. If an exception leaves it, notes the exception with the place and its backtrace.
+/// Calls run(context) in the section. If an exception escapes, notes it with its place and backtrace.
 void call(const char* section, void (*run)(void*), void* context);
 }  // namespace detail
 
-/// Runs code of the program as the section `section` ("forward", "loss", "dataset"), a text that lives for the whole
-/// program. Exceptions leave it unchanged. Returns the result of `body`, by value.
+/// Runs the program's code as the section `section` ("forward", "loss", "dataset"), a string that lives for the whole
+/// program. Exceptions pass through unchanged. Returns the result of `body`, by value.
 template <class Body>
 auto in_section(const char* section, Body&& body) -> std::decay_t<decltype(body())> {
   using Result = std::decay_t<decltype(body())>;

@@ -16,9 +16,8 @@
 
 namespace lockstep {
 
-/// An fsync failed. The kernel may have dropped the written data, and a second fsync may succeed although it is lost:
-/// write it again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC
-/// 2020.
+/// An fsync failed. The kernel may have dropped the written data, and a second fsync may succeed nevertheless: write it
+/// again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020.
 class SyncError : public IoError {
  public:
   using IoError::IoError;
@@ -48,10 +47,10 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Opens a file that must be regular. It refuses a named pipe, a socket, a device or a folder at once and names its
-/// kind in the error; it never waits for the other end of a pipe. A link counts as its target. `flags` are those of
-/// open(2) (0 is O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an
-/// invalid descriptor and sets errno. Throws: DataError if it is not a regular file.
+/// Opens a file that must be regular. It rejects a named pipe, a socket, a device or a folder at once and names its
+/// kind in the error; it never waits for the other end of a pipe. Links are followed. `flags` are those of open(2) (0
+/// is O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an invalid
+/// descriptor and sets errno. Throws: DataError if it is not a regular file.
 [[nodiscard]] UniqueFd try_open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
 /// Does the same as try_open_regular_file(), but also throws if the file cannot be opened. Throws: DataError if it is
@@ -60,12 +59,12 @@ class UniqueFd {
 
 /// The result of an attempt to lock a file.
 enum class FileLock {
-  kTaken,       ///< this process has the lock
-  kBusy,        ///< another process has the lock
-  kUnsupported  ///< the file system has no locks (Lustre without -o flock, some FUSE): other processes are not kept out
+  kTaken,       ///< this process holds the lock
+  kBusy,        ///< another process holds the lock
+  kUnsupported  ///< no locks in this file system (Lustre without -o flock, some FUSE): other processes are not kept out
 };
 
-/// Tries to take the lock of the open file `fd` for this process alone. The lock ends when the file is closed.
+/// Tries to take an exclusive lock on the open file `fd` for this process. The lock ends when the file is closed.
 /// kUnsupported is logged once per program. Never blocks.
 /// Throws: IoError naming `path` and the cause.
 [[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
@@ -86,7 +85,7 @@ class ReadableFile {
   virtual ~ReadableFile() = default;
   /// Returns the file's size when it was opened, in bytes.
   [[nodiscard]] virtual std::uint64_t size() const = 0;
-  /// Reads `size` bytes from `offset` on. Throws: DataError if the file ends before that; IoError.
+  /// Reads `size` bytes starting at `offset`. Throws: DataError if the file ends before that; IoError.
   virtual void read(std::uint64_t offset, void* data, std::size_t size) = 0;
 };
 
@@ -129,7 +128,7 @@ class FileSystem {
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
 /// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, up to the mount point
-/// or the first folder that cannot be opened: an entry may be of a process that was killed before it synced it.
+/// or the first folder that cannot be opened: an entry may come from a process that was killed before it could sync it.
 /// Throws: IoError, SyncError.
 void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
 

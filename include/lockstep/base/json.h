@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads JSON that may come from a stranger. It checks depth, values and bytes before nlohmann's parser, which has no
-// limits, sees the text. scripts/check/bounds.py checks that no other code calls that parser.
+// Reads JSON that may come from an untrusted source. It checks depth, values and bytes before nlohmann's parser, which
+// has no limits, sees the text. scripts/check/bounds.py checks that no other code calls that parser.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,17 @@ struct JsonLimits {
   int part_depth = 0;
 };
 
-/// A text that is not JSON, or JSON beyond the limits.
+/// Thrown for text that is not JSON or exceeds the limits.
 class JsonError : public DataError {
  public:
-  static constexpr const char* kNoJson = "no JSON";  ///< why() of a text that is not JSON
+  static constexpr const char* kNoJson = "not JSON";  ///< why() of a text that is not JSON
 
-  /// `why` is the problem at byte `byte` of `text`, counted from 1; 0: the problem has no place.
+  /// `why` is the problem at byte `byte` of `text`, counted from 1; 0: the problem has no position.
   JsonError(const std::string& why, std::string_view text, std::size_t byte);
 
-  /// Returns the problem, without its place.
+  /// Returns the problem, without its position.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }
-  /// Returns the byte, counted from 1; 0 if the error has no place.
+  /// Returns the byte, counted from 1; 0 if the error has no position.
   [[nodiscard]] std::size_t byte() const noexcept { return byte_; }
 
  private:
@@ -47,7 +47,7 @@ class JsonError : public DataError {
 /// Throws: JsonError if `text` exceeds the limits; it need not be JSON.
 void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 
-/// Returns the value of `text`. If a key occurs twice, its last value counts. `each` is nlohmann's callback, which may
+/// Returns the value of `text`. If a key occurs twice, the last value wins. `each` is nlohmann's callback, which may
 /// drop values. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {},
                                         const nlohmann::json::parser_callback_t& each = nullptr);
@@ -58,13 +58,13 @@ void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 /// Returns the value of `text`; null if it is not JSON or exceeds the limits.
 [[nodiscard]] nlohmann::json json_or_null(std::string_view text, const JsonLimits& limits = {});
 
-/// Passes the events of `text` to `to`, and returns the result of its last event. Throws: JsonError beyond the limits.
+/// Passes the events of `text` to `to`, and returns the result of its last event. Throws: JsonError if over the limits.
 bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann::json_sax<nlohmann::json>& to);
 
 /// Returns the value of the CBOR data `bytes`. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_cbor(std::string_view bytes, const JsonLimits& limits = {});
 
-/// Returns the value in a file. Throws: the errors of FileSystem::read(); DataError naming the file and the place.
+/// Returns the value in a file. Throws: the errors of FileSystem::read(); DataError naming the file and the position.
 [[nodiscard]] nlohmann::json read_json_file(FileSystem& files, const std::filesystem::path& file,
                                             const JsonLimits& limits = {});
 

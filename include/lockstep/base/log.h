@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one lower-case line per event to stderr, with a level for its audience. The code that decides an error logs
-// it, once. The level is LOCKSTEP_LOG (error, warn, note, info, debug, trace; default note).
+// Writes one lower-case line per event to stderr, with a level for its audience. The code that decides how to handle an
+// error logs it, once. The level is LOCKSTEP_LOG (error, warn, note, info, debug, trace; default note).
 #pragma once
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ inline constexpr std::array<std::string_view, 6> kLevelNames{"error", "warn", "n
 /// Writes one line. Thread-safe: yes.
 void write(Level level, std::string_view line) noexcept;
 
-/// While an object made with `on` = true lives, this process writes no notes. Ranks use it so that only one of them
-/// writes a common note. Thread-safe: yes.
+/// While an object created with `on` = true exists, this process writes no notes. Ranks use it so that only one of them
+/// writes a note that concerns all of them. Thread-safe: yes.
 class [[nodiscard]] QuietNotes {
  public:
   explicit QuietNotes(bool on) noexcept;

@@ -12,7 +12,7 @@ namespace lockstep {
 /// This process's place among the ranks of its job.
 struct RankInfo {
   int rank = 0;                  ///< 0 .. world_size - 1
-  int world_size = 1;            ///< number of ranks of the job
+  int world_size = 1;            ///< number of ranks in the job
   int local_rank = 0;            ///< 0 .. local_world_size - 1, on this host
   int local_world_size = 1;      ///< number of ranks on this host
   int node_rank = 0;             ///< the launcher's number for this node, from 0
@@ -22,7 +22,7 @@ struct RankInfo {
   bool operator==(const RankInfo&) const = default;
 };
 
-/// Part `index` of `count` equal parts of a data set. The module data uses nothing else of a Job.
+/// Part `index` of `count` equal parts of a data set. The data module uses nothing else from a Job.
 struct ShardSpec {
   std::int64_t index = 0;  ///< number of the part, from 0
   std::int64_t count = 1;  ///< number of parts

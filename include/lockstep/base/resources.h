@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resources of the system that may run out: threads, processes, memory, file descriptors. A shortage is an error with
+// System resources that may run out: threads, processes, memory, file descriptors. A shortage is an error with
 // ExitCode::kResource that names the resource, its limit, and the way to raise it.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The limits and the use of this process. None means unlimited or unknown.
+/// The limits and the usage of this process. None means unlimited or unknown.
 struct ResourceLimits {
   std::optional<std::uint64_t> processes;      ///< limit on processes and threads of this user
   std::optional<std::uint64_t> group_tasks;    ///< limit on processes and threads of the control group
@@ -25,7 +25,7 @@ struct ResourceLimits {
   std::optional<std::uint64_t> files;          ///< hard limit on open files
 };
 
-/// Reads the limits and the use of this process from the system.
+/// Reads the limits and the usage of this process from the system.
 [[nodiscard]] ResourceLimits resource_limits();
 
 /// Returns true for error numbers that mean a shortage of descriptors, processes, threads or memory.
@@ -33,7 +33,7 @@ struct ResourceLimits {
 
 /// The limit that a failed call may have reached, and advice on how to raise it. Neither text ends with a full stop.
 struct LimitWords {
-  std::string limit;   ///< "512 processes and threads of this user are allowed (ulimit -u)"; may be empty
+  std::string limit;   ///< "processes and threads are allowed: 512 to this user (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
 };
 /// Returns the limit that a failed call with the errno `error` may have reached, in words.
@@ -43,7 +43,7 @@ struct LimitWords {
 /// is 1,048,576 bytes (ulimit -f)".
 [[nodiscard]] std::string error_words(int error);
 
-/// Returns the advice after a write failed with `error`, such as to free space; empty if there is none.
+/// Returns advice for a write that failed with `error`, such as to free space; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
 /// Returns the error "cannot ACTION (Cannot allocate memory): LIMIT" with ACTION replaced by `action`, such as "start a
@@ -56,12 +56,12 @@ struct LimitWords {
 /// Returns a thread's name for debuggers, at most 15 characters: "loader worker 3" for "for loader worker 3 of 4".
 [[nodiscard]] std::string thread_name(const std::string& purpose);
 
-/// Starts a thread that takes no signals, named by its purpose. `purpose` is like "for replica 3" or "that watches the
-/// store". Throws: ResourceError if the thread cannot be started. A class with several threads must then end the
+/// Starts a thread that receives no signals, named by its purpose. `purpose` is like "for replica 3" or "that watches
+/// the store". Throws: ResourceError if the thread cannot be started. A class with several threads must then end the
 /// threads that it has already started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 
-/// Starts `count` threads at once and ends them. Call it before a library that hangs or exits if threads cannot start.
+/// Starts `count` threads at once and ends them. Call before a library that hangs or exits if threads cannot start.
 /// Throws: the errors of start_thread().
 void require_threads(int count, const std::string& purpose);
 

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// The reason why a Result has no value.
 struct Failure {
-  std::string message;  ///< the problem, for people
+  std::string message;  ///< the problem, human-readable
 };
 
 /// A value, or the reason why there is none, for places that must not throw.

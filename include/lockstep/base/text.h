@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text for people, such as sizes, durations and the nearest valid spelling; and JSON strings.
+// Human-readable text, such as sizes, durations and the nearest valid spelling; also JSON strings.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace lockstep::text {
 /// Returns "0.8 s", "42 s", "3:07", "1:02:09".
 [[nodiscard]] std::string duration(double seconds);
 
-/// Returns the seconds of "90s", "45m", "1h30m", "2d", "1:30:00" (hours first) or "1-12:00:00" (days first, as Slurm
-/// writes it). Fails for anything else, and for a number without a unit.
+/// Returns the number of seconds in "90s", "45m", "1h30m", "2d", "1:30:00" (hours first) or "1-12:00:00" (days first,
+/// as Slurm writes it). Fails for anything else, and for a number without a unit.
 [[nodiscard]] Result<double> parse_duration(std::string_view text);
 
 /// Returns "19,072,400".

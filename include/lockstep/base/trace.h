@@ -11,7 +11,7 @@
 
 namespace lockstep::trace {
 
-/// The activity in a span. Some fields are for collectives only.
+/// The activity in a span. Some fields apply only to collectives.
 struct Event {
   std::string_view name;               ///< "all_reduce", "DataLoader::next"; lives for the whole program
   std::uint64_t sequence = 0;          ///< number of a collective in its group, from 1; else 0
@@ -38,7 +38,7 @@ class Sink {
   virtual void step(std::int64_t /*step*/) noexcept {}
 };
 
-/// The sinks of a process; unused places are nullptr.
+/// The sinks of a process; unused slots are nullptr.
 using Sinks = std::array<Sink*, 4>;
 
 /// Adds a sink. Returns false if Sinks is full. Lifetime: the sink outlives every span that began before remove_sink().
@@ -49,7 +49,7 @@ void remove_sink(Sink& sink) noexcept;
 /// Returns the sinks of this process.
 [[nodiscard]] Sinks sinks() noexcept;
 
-/// Calls begin() of each sink at construction, and end() of the same sinks when it goes out of scope.
+/// Calls begin() on each sink at construction, and end() on the same sinks when it goes out of scope.
 class Span {
  public:
   explicit Span(Event event) noexcept : event_(event), sinks_(sinks()) {
@@ -62,7 +62,7 @@ class Span {
       if (sink != nullptr) sink->end(event_);
     }
   }
-  /// Marks that the span ends with a failure, such as a timeout of a collective.
+  /// Marks the span as failed, for example by a timeout of a collective.
   void fail() noexcept { event_.has_failed = true; }
   /// Notes when a thread began to wait for this span's collective (Event::waited_ns).
   void waited_since(std::int64_t time_ns) noexcept { event_.waited_ns = time_ns; }

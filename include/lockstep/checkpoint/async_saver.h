@@ -31,13 +31,13 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  /// Lets the thread allocate memory for states like `parts`, so that the first save does not wait for page faults.
+  /// Has the thread allocate memory for states like `parts`, so that the first save does not wait for page faults.
   void reserve(const StateParts& parts);
 
-  /// Copies `parts` and lets the thread call `write` with the copy.
+  /// Copies `parts` and has the thread call `write` with the copy.
   ///
   /// Blocks: until a save under way has ended, and for one copy of the states. GPU tensors are copied through
-  ///         page-locked memory. The next check(), wait() or save() throws the exception of `write`.
+  ///         page-locked memory. The next check(), wait() or save() throws the exception from `write`.
   /// Cost:   memory for one copy, which is kept.
   void save(const StateParts& parts, std::function<void(const StateParts& copy)> write);
 
@@ -45,7 +45,7 @@ class AsyncSaver {
   [[nodiscard]] bool is_busy() const;
   /// Returns true if the last save threw, until check(), wait() or save() has rethrown the exception. Never blocks.
   [[nodiscard]] bool has_failed() const;
-  /// Throws the exception of the last save, once. Never blocks.
+  /// Throws the last save's exception, once. Never blocks.
   void check();
   /// Waits for the save under way. Throws: the errors of check().
   void wait();

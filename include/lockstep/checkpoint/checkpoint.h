@@ -31,18 +31,18 @@ struct FileBytes;
 /// The states of a checkpoint by name: "model", "optimizer", "ema", "trainer"; each becomes `<name>.safetensors`.
 using CheckpointStates = std::map<std::string, StateDict>;
 
-/// Texts of a checkpoint by file name ("config.yml"). They are verified like states, but are not in names() or the
-/// digest.
+/// The text files of a checkpoint by name ("config.yml"). They are verified like states, but are not part of names() or
+/// the digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
-/// Decides if values that are not finite may be saved. A run cannot resume from a checkpoint with NaN in its weights,
-/// and pruning would remove the earlier checkpoints.
+/// Decides whether values that are not finite may be saved. A run cannot resume from a checkpoint with NaN in its
+/// weights, and pruning would remove the earlier checkpoints.
 ///
-/// The check covers the floating tensors of the states whose names begin with "model", "optimizer" or "ema". NaN is
-/// refused in all of them. Infinity is refused in optimizers, in running statistics of norms, and in learnt entries.
-/// Learnt entries are those in `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if the
-/// optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries, such as an attention
-/// mask, may be infinite.
+/// The check covers the floating-point tensors of the states whose names begin with "model", "optimizer" or "ema". NaN
+/// is rejected in all of them. Infinity is rejected in optimizers, in running statistics of norms, and in learnt
+/// entries. Learnt entries are those in `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if
+/// the optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries, such as an
+/// attention mask, may be infinite.
 struct FiniteCheck {
   bool required = true;               ///< false: everything is saved
   std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
@@ -56,7 +56,7 @@ struct FiniteCheck {
 /// After a failed fsync everything is written again, to new files, in up to three attempts.
 ///
 /// Blocks: until the data are on the disk. Lifetime: the tensors must not change during the call.
-/// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or leads out of the
+/// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or points outside the
 ///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; if they are
 ///         intended, use commit_sharded_checkpoint() with no_peers()). All earlier checkpoints then still exist.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
@@ -66,7 +66,7 @@ std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem
 /// The content that one rank writes to a checkpoint.
 struct ShardedContent {
   std::map<std::string, StatePart> parts;  ///< parts by state name; the names are the same on every rank
-  CheckpointTexts texts;                   ///< texts, on rank 0 only
+  CheckpointTexts texts;                   ///< text files, only on rank 0
   /// Throws if the written files must not be kept. Every rank calls it after writing its files, and rank 0 calls it
   /// again before the folder gets its name. It may be empty.
   std::function<void()> check = nullptr;
@@ -84,19 +84,19 @@ std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPee
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
-/// Removes the files that dead writers left in `folder`, on any host: call it if no other process writes there.
-/// commit_checkpoint() does this at its start for files of its own host. The folder may be missing. A file that cannot
+/// Removes the files that dead writers left in `folder`, on any host: call it only if no other process writes there.
+/// commit_checkpoint() starts by doing this for files from its own host. The folder may be missing. A file that cannot
 /// be removed stays. Throws: IoError if the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. So it distinguishes a run
+/// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. This distinguishes a run
 /// without checkpoints from a run whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 
 /// The rule that decides which checkpoints are kept.
 struct Retention {
   std::int64_t keep_last = 3;   ///< number of newest checkpoints to keep; 0: all
-  std::int64_t keep_every = 0;  ///< checkpoints whose step is a multiple of it are kept, too; 0: none
+  std::int64_t keep_every = 0;  ///< also keeps checkpoints whose step is a multiple of this; 0: none
 };
 
 /// Returns the step folders that may be removed: all except the newest `keep_last`, the multiples of `keep_every`,
@@ -109,8 +109,8 @@ struct Retention {
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
                                                      const Retention& retention);
 
-/// Renames the step folders after `step` to "step-00001200.suspect", a name that searches for checkpoints ignore.
-/// Removes a name such as "best" that refers to one of them. Throws: IoError.
+/// Renames the step folders after `step` to "step-00001200.suspect", a name that checkpoint searches ignore. Removes a
+/// name such as "best" that refers to one of them. Throws: IoError.
 void put_checkpoints_aside(FileSystem& files, const std::filesystem::path& folder, std::int64_t step);
 
 /// Makes `name` ("best", "best_stg1") refer to the committed step folder `step_folder` in `folder`.
@@ -162,7 +162,7 @@ class Checkpoint {
   /// Throws: DataError if the checkpoint has no such state (the message lists its states) or the file is torn; IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
 
-  /// Returns the file names of its texts ("config.yml"), sorted.
+  /// Returns the names of its text files ("config.yml"), sorted.
   [[nodiscard]] std::vector<std::string> text_files() const;
 
   /// Reads one text; its bytes are verified again. Returns none if the checkpoint has no such text.
@@ -180,9 +180,9 @@ class Checkpoint {
 };
 
 /// Returns the step folder of `source`: the step folder itself, the newest valid one in a run folder (or in its
-/// checkpoints folder), or for RUN:NAME the one that has the name.
+/// checkpoints folder), or, for RUN:NAME, the one with that name.
 /// Throws: DataError naming `source` and the searched places, and, if no checkpoint of a run verifies, their number and
-/// the fault of the first.
+/// what is wrong with the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& source,
                                                        FileSystem& files = FileSystem::system());
 

@@ -18,18 +18,18 @@ namespace lockstep {
 /// The settings of a CheckpointWriter.
 struct CheckpointWriterOptions {
   std::filesystem::path folder;  ///< the run's "checkpoints" folder; created if missing
-  Retention retention = {};      ///< the rule for which older checkpoints stay
+  Retention retention = {};      ///< decides which older checkpoints stay
   bool background = false;       ///< starts a thread, so that save_in_background() may be called
   /// The same as ShardedContent::check; may be empty. The writing thread calls it.
   std::function<void()> check = nullptr;
 };
 
-/// The content of a checkpoint besides its states.
+/// The content of a checkpoint apart from its states.
 struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
-  CheckpointTexts texts = {};           ///< texts, on rank 0 only
-  std::vector<std::string> names = {};  ///< the names ("best") that the checkpoint gets
-  FiniteCheck finite = {};              ///< decides if values that are not finite are saved
+  CheckpointTexts texts = {};           ///< text files, only on rank 0
+  std::vector<std::string> names = {};  ///< the names to give the checkpoint ("best")
+  FiniteCheck finite = {};              ///< decides whether values that are not finite are saved
 };
 
 /// A checkpoint that has become durable.
@@ -59,8 +59,8 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Lets the thread allocate memory for copies of states like `parts`. It blocks only briefly, and does nothing
-  /// without a thread.
+  /// Has the thread allocate memory for copies of states like `parts`. It blocks only briefly, and does nothing without
+  /// a thread.
   void reserve(const StateParts& parts);
 
   /// Commits and names a checkpoint, and removes old ones, in the calling thread.
@@ -71,24 +71,24 @@ class CheckpointWriter {
 
   /// Does the same as save(), but from a copy and in the writer's thread.
   /// Blocks: until the previous save has ended, and for a copy of the states. The next check(), wait() or save throws
-  ///         an error of the thread. Throws: UsageError without options.background.
+  ///         an error from the thread. Throws: UsageError without options.background.
   void save_in_background(const StateParts& parts, const SaveOrder& order);
 
-  /// Gives the newest checkpoint more names, and removes old checkpoints. Does nothing on ranks other than 0.
+  /// Adds names to the newest checkpoint, and removes old checkpoints. Does nothing on ranks other than 0.
   /// Throws: IoError, even if the checkpoint is gone.
   void name_newest(const std::vector<std::string>& names);
 
   /// Returns true while a save is under way in the background.
   [[nodiscard]] bool is_busy() const;
-  /// Returns true if a background save has thrown, until check(), wait() or the next save throws it. Never blocks.
+  /// Returns true if a background save has thrown, until check(), wait() or the next save rethrows it. Never blocks.
   [[nodiscard]] bool has_failed() const;
-  /// Throws the exception of a background save, once. Never blocks.
+  /// Rethrows the exception of a background save, once. Never blocks.
   void check();
   /// Waits for the save under way. Throws: the errors of check().
   void wait();
 
-  /// Ends a save that waits for other ranks; the save fails with PeerError unless it is committed. Any thread may call
-  /// it.
+  /// Ends a save that is waiting for other ranks; the save fails with PeerError unless it is committed. Any thread may
+  /// call it.
   void give_up() noexcept;
 
   /// Sets the checkpoint from which a run resumes. It is the newest checkpoint until another is saved.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The differences between two checkpoints, entry by entry, as a value, as a text and as JSON. The comparison is bit for
+// The differences between two checkpoints, entry by entry, as a value, as text and as JSON. The comparison is bit for
 // bit, without a tolerance: equal states have the same digest.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Two different values of the same name, as texts.
+/// Two different values of the same name, as strings.
 struct ValueDifference {
   std::string name;  ///< the compared entry or file: "model/conv.weight", "config.yml"
   std::string a;     ///< the first side's value
@@ -29,8 +29,7 @@ struct TensorDifference {
   std::string type;             ///< "float32 [64, 1, 3, 3]"
   std::int64_t elements = 0;    ///< number of all elements
   std::int64_t differing = 0;   ///< number of elements with different bits; equal NaNs are equal, -0 and 0 are not
-  std::int64_t non_finite = 0;  ///< number of differing elements that are infinite or NaN on a side; the values below
-                                ///< leave them out
+  std::int64_t non_finite = 0;  ///< differing elements infinite or NaN on a side; excluded from the values below
   double largest_absolute = 0;  ///< largest |a - b|
   double largest_relative = 0;  ///< largest_absolute divided by the largest magnitude in either tensor
   std::optional<std::uint64_t> largest_ulps;  ///< largest distance in representable values; none unless floating
@@ -43,12 +42,12 @@ struct CheckpointDiff {
   std::string digest_a;                   ///< see checkpoint_digest()
   std::string digest_b;                   ///< checkpoint_digest() of the second
   std::int64_t entries = 0;               ///< number of entries that either has
-  std::vector<ValueDifference> meta;      ///< differences of manifests and whole texts, for display only
+  std::vector<ValueDifference> meta;      ///< differences of manifests and whole text files, only for display
   std::vector<std::string> only_in_a;     ///< entries that only the first has
   std::vector<std::string> only_in_b;     ///< entries that only the second has
   std::vector<ValueDifference> types;     ///< entries whose dtype or shape differs, or only one of which is a tensor
   std::vector<ValueDifference> values;    ///< plain values that differ, as canonical JSON
-  std::vector<TensorDifference> tensors;  ///< worst first: not finite ones, then by largest_relative and name
+  std::vector<TensorDifference> tensors;  ///< worst first: non-finite ones, then by largest_relative and name
 
   /// Returns the number of entries that differ.
   [[nodiscard]] std::int64_t differing() const;

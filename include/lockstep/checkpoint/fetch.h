@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches files by URL into the user's cache, once each. A file appears there only when it is whole and checked.
+// Fetches files by URL into the user's cache, once each. A file appears there only once it is complete and verified.
 #pragma once
 
 #include <chrono>
@@ -26,27 +26,27 @@ struct FetchOptions {
   std::filesystem::path cache = {};
   /// The SHA-256 of the content as 64 hexadecimal digits; empty means the digits after "#sha256=" in the URL, if any.
   std::string sha256 = {};
-  std::uint64_t max_bytes = std::uint64_t{1} << 40;  ///< larger content is refused
-  /// The limit of consecutive attempts without a new byte. The wait after attempt n is n^2 * first_wait.
+  std::uint64_t max_bytes = std::uint64_t{1} << 40;  ///< larger content is rejected
+  /// The maximum number of consecutive attempts without a new byte. The wait after attempt n is n^2 * first_wait.
   int tries = 5;
   /// The wait after the first attempt.
   std::chrono::milliseconds first_wait{1000};
-  /// The time limit for making the connection.
+  /// The time limit for connecting.
   std::chrono::milliseconds connect_limit{20'000};
   /// An attempt fails after this time without a byte; this is checked once a second.
   std::chrono::milliseconds stall_limit{30'000};
-  /// The lowest speed over `speed_window`, in bytes per second; a slower attempt fails, too. Empty:
+  /// The minimum speed over `speed_window`, in bytes per second; a slower attempt also fails. Empty:
   /// LOCKSTEP_FETCH_MIN_SPEED, else 1000; 0: no limit.
   std::optional<std::uint64_t> min_speed = std::nullopt;
   /// The time over which min_speed is measured.
   std::chrono::milliseconds speed_window{30'000};
-  /// The limit of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
+  /// The maximum number of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
   int stalled_tries = 2;
-  /// The longest wait without a new byte for another process that fetches the same file: that process may hang.
+  /// The longest wait, without a new byte, for another process that is fetching the same file: it may be hanging.
   std::chrono::milliseconds lock_limit{300'000};
-  /// The limit of redirects.
+  /// The maximum number of redirects.
   int max_redirects = 10;
-  /// Called at least once a second in the calling thread, even while another process fetches the same file. An
+  /// Called at least once a second in the calling thread, even while another process is fetching the same file. An
   /// exception from it ends the fetch; the next fetch of the file continues after the bytes that have arrived.
   std::function<void(const FetchProgress&)> progress = {};
 };
@@ -61,14 +61,14 @@ struct FetchOptions {
 /// sha256, the file after the last part of the URL's path.
 ///
 /// Every call compares an existing file with the sha256, and fetches it again only if it differs. Without a sha256,
-/// remove the file to fetch it again. The cache must belong to the user. A broken transfer is tried again. It continues
+/// remove the file to fetch it again. The cache must belong to the user. A broken transfer is retried. It continues
 /// where it stopped (its bytes are in `<name>.part`) if the server still has the same content; so does a later call. If
-/// several processes want the same file, it is fetched once. A redirect from https to http is refused. In a job of
-/// several ranks, let one rank of each host call fetch(). Messages leave out the URL's user, password and query.
+/// several processes want the same file, it is fetched once. A redirect from https to http is rejected. In a job of
+/// several ranks, let one rank on each host call fetch(). Messages omit the URL's user, password and query.
 ///
 /// Blocks: until the whole file is on the disk. Thread-safe: yes.
-/// Throws: DataError for a URL of another scheme, a permanent HTTP error (404), more than max_bytes and a wrong hash
-/// (the file is then removed); UsageError for an invalid sha256 and a cache to which others may write; IoError for
+/// Throws: DataError for a URL with any other scheme, a permanent HTTP error (404), more than max_bytes, or a wrong
+/// hash (the file is then removed); UsageError for an invalid sha256 and a cache that others may write to; IoError for
 /// network and disk; TimeoutError for a server that is silent or slow.
 /// Example: const auto path = fetch("https://example.org/a.pth#sha256=9f86d0...");
 [[nodiscard]] std::filesystem::path fetch(const std::string& url, const FetchOptions& options = {});

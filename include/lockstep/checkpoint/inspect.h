@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspects the integrity and the content of a checkpoint. The functions return values and texts, which commands print.
+// Inspects the integrity and content of a checkpoint. The functions return values and text, which commands print.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct FileCheck {
 /// The checks of every file of one step folder.
 struct VerifyReport {
   std::filesystem::path path;    ///< the step folder
-  Manifest manifest;             ///< the manifest; its default if it cannot be read
+  Manifest manifest;             ///< the manifest; default-constructed if it cannot be read
   std::vector<FileCheck> files;  ///< the checks; manifest.json comes first
 
   /// Returns true if no file has a problem.
@@ -39,8 +39,8 @@ struct VerifyReport {
 [[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
 
 /// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors" for a checkpoint from which a
-/// run cannot resume; empty if all values are acceptable. It checks the floating tensors of the states whose names
-/// begin with "model", "optimizer" or "ema", by the rule of FiniteCheck.
+/// run cannot resume; empty if all values are acceptable. It checks the floating-point tensors of the states whose
+/// names begin with "model", "optimizer" or "ema", by the rule of FiniteCheck.
 /// Cost: reads these files once, in blocks. Throws: DataError if the folder is missing or torn; IoError.
 [[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
 
@@ -67,7 +67,7 @@ struct CheckpointDescription {
   std::filesystem::path path;                                   ///< the step folder or the file
   std::optional<Manifest> manifest;                             ///< none if it is a file
   std::map<std::string, std::vector<EntryDescription>> states;  ///< entries of each state, by the state's name
-  std::map<std::string, FileDigest> texts;                      ///< sizes and hashes of the texts, by file name
+  std::map<std::string, FileDigest> texts;                      ///< sizes and hashes of the text files, by name
 };
 
 /// Describes a checkpoint. Throws: DataError if it does not verify; IoError.
@@ -77,14 +77,14 @@ struct CheckpointDescription {
 /// keys of deeper values are joined by dots. Throws: DataError; IoError.
 [[nodiscard]] CheckpointDescription describe_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Returns lines for a person: the manifest, the texts' sizes, then every state as a table of its entries.
+/// Returns human-readable lines: the manifest, the sizes of the text files, then every state as a table of its entries.
 [[nodiscard]] std::string to_text(const CheckpointDescription& description);
 
 /// Returns the description as one JSON object on one line.
 [[nodiscard]] std::string to_json(const CheckpointDescription& description);
 
 /// Returns the differences between this libtorch and processor and those that wrote `manifest`, in words; empty if
-/// there are none. A run that resumes on another platform does not stay bit for bit equal to a run that never moved.
+/// there are none. A run that resumes on another platform does not stay bit-for-bit equal to one that never moved.
 [[nodiscard]] std::string platform_difference(const Manifest& manifest);
 
 /// Returns one SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and

@@ -18,12 +18,12 @@ namespace lockstep {
 /// The checkpoint states that come from a file.
 struct ImportedStates {
   CheckpointStates states;            ///< "model"; "ema", if the file has one; "values": the other plain values
-  std::vector<std::string> left_out;  ///< entries that were left out, each with the reason
+  std::vector<std::string> left_out;  ///< entries that were skipped, each with the reason
 };
 
 /// Sorts the content of a file into states. The value of `model` (or model_state_dict, state_dict, module, net), or the
-/// whole of a flat file, becomes "model". `ema` becomes "ema", with its number of updates. A "module." in front of all
-/// names is removed. PyTorch stores an optimizer's state by position, not by name, so it is omitted. `file` is for
+/// whole of a flat file, becomes "model". `ema` becomes "ema", with its number of updates. A "module." prefix on all
+/// names is removed. PyTorch stores an optimizer's state by position, not by name, so it is omitted. `file` is used in
 /// messages.
 /// Throws: DataError if there is no model.
 [[nodiscard]] ImportedStates import_states(const TorchValue& content, const std::string& file);
@@ -37,9 +37,9 @@ struct ExportOptions {
   std::string prefix;           ///< the prefix of every name ("module.")
 };
 
-/// Writes the weights of `source` (a checkpoint or file, as in load_weights()) to `to`, whose extension decides the
+/// Writes the weights of `source` (a checkpoint or file, as in load_weights()) to `to`, whose extension determines the
 /// format: .safetensors, .pth or .pt. The file is replaced as a whole or not at all. Returns the number of tensors.
-/// Throws: UsageError (another extension, or a tensor that the format cannot store), DataError, IoError.
+/// Throws: UsageError (any other extension, or a tensor that the format cannot store), DataError, IoError.
 std::int64_t export_weights(const std::string& source, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 

@@ -18,7 +18,7 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
-/// The facts of a run in a checkpoint besides its state.
+/// The facts about a run that a checkpoint holds besides its state.
 struct CheckpointMeta {
   std::int64_t step = 0;           ///< finished optimizer steps
   std::int64_t replicas = 1;       ///< number of data-parallel replicas; the result depends on it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communication between the ranks of a sharded save: a few short messages through the job's store. So a save can run in
-// its own thread while the training thread uses the process group.
+// Communication between the ranks of a sharded save: a few short messages through the job's store. This lets a save run
+// in its own thread while the training thread uses the process group.
 #pragma once
 
 #include <chrono>
@@ -29,11 +29,11 @@ class CheckpointPeers {
   /// Returns rank 0's message.
   /// Blocks: on ranks other than 0, until rank 0 has called it. Throws: TimeoutError, PeerError.
   virtual std::string broadcast(const std::string& message) = 0;
-  /// Makes a call that waits, and every later call that would wait, end soon with PeerError. Any thread may call it.
+  /// Makes a waiting call, and every later call that would wait, soon fail with PeerError. Any thread may call it.
   virtual void abandon() noexcept {}
 };
 
-/// Makes the CheckpointPeers of a process that saves alone.
+/// Creates the CheckpointPeers of a process that saves alone.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> no_peers();
 
 /// The members of a group of peers, and their keys in the store.
@@ -45,8 +45,8 @@ struct PeersOptions {
   std::chrono::milliseconds timeout{600'000};  ///< limit for every gather() and broadcast()
 };
 
-/// Makes CheckpointPeers that use a store. Each key is removed after it was read. Lifetime: the store outlives the
-/// result.
+/// Creates CheckpointPeers that use a store. Each key is removed once it has been read. Lifetime: the store outlives
+/// the result.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options);
 
 }  // namespace lockstep

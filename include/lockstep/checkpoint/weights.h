@@ -2,7 +2,7 @@
 // Loads weights from any file that holds some and matches them with a model, for fine-tuning, import and export.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before other torch headers: else Clang cannot compile libtorch 1.13 as C++20
+#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -22,26 +22,26 @@ namespace lockstep {
 
 /// Weights by name, and their origin.
 struct Weights {
-  StateDict tensors;   ///< tensors by name, without "module." in front
-  std::string origin;  ///< "weights.pth, ema.module", for people
+  StateDict tensors;   ///< tensors by name, without the prefix "module."
+  std::string origin;  ///< "weights.pth, ema.module", for display
 };
 
-/// The choice of a state for load_weights().
+/// Selects the state for load_weights().
 struct WeightsOptions {
   std::string from;  ///< the state to take: "ema", "model", "checkpoint.state_dict"; empty: the first one found
 };
 
 /// Reads the weights of `source`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
-/// file, a .safetensors.index.json with its parts, or a .pth or .pt file of torch.save. FILE:STATE sets `options.from`.
+/// file, a .safetensors.index.json with its parts, or a torch.save file (.pth, .pt). FILE:STATE sets `options.from`.
 ///
-/// Without a state's name, it takes the first of these states in a checkpoint folder or a dict of states: ema
+/// If no state is named, it takes the first of these states in a checkpoint folder or a dict of states: ema
 /// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
-/// dict that itself holds tensors is the state. A "module." in front of every name is removed.
+/// dict that itself holds tensors is the state. A "module." prefix on every name is removed.
 /// Throws: DataError naming the file, the fault and the states in the file; IoError.
 [[nodiscard]] Weights load_weights(const std::string& source, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 
-/// Picks the weights of a dict as load_weights() does. `file` is for messages.
+/// Picks the weights of a dict as load_weights() does. `file` is used in messages.
 /// Throws: DataError.
 [[nodiscard]] Weights pick_weights(const TorchValue& value, const std::string& file,
                                    const WeightsOptions& options = {});
@@ -57,7 +57,7 @@ struct ShapeDifference {
 struct WeightsMatch {
   std::vector<std::string> loaded;            ///< entries with the same name and shape
   std::vector<std::string> converted;         ///< entries of `loaded` whose dtype differs
-  std::vector<ShapeDifference> other_shapes;  ///< entries with another shape; they keep the model's values
+  std::vector<ShapeDifference> other_shapes;  ///< entries with a different shape; they keep the model's values
   std::vector<std::string> missing;           ///< entries that only the model has
   std::vector<std::string> unused;            ///< entries that only the weights have
 };

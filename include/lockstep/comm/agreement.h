@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Compares `settings` over the ranks. If they are equal, which is the common case, the ranks exchange only a digest.
+/// Compares `settings` across the ranks. If they are equal, which is the common case, the ranks exchange only a digest.
 ///
 /// Collective: yes. Blocks: yes.
 /// Throws: UsageError on every rank, naming each key that differs, its values, and the ranks that have them; the errors

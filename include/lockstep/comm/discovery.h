@@ -31,7 +31,7 @@ struct WorldPlan {
   StoreKind store = StoreKind::kNone;  ///< the store through which the ranks meet
   std::string host;                    ///< the store's host
   std::uint16_t port = 0;              ///< the store's port
-  std::string token;                   ///< the job's secret, which opens the store; empty: none
+  std::string token;                   ///< the job's secret, which grants access to the store; empty: none
   std::string prefix;                  ///< prefix of every key if other programs use the store too; else empty
   std::filesystem::path file;          ///< the address file of StoreKind::kFile
 };

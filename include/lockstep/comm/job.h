@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job: a program's handle on its job, returned by init().
+// Job: a program's handle to its job, returned by init().
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -33,11 +33,11 @@ enum class BackendKind { kAuto, kLocal, kShm, kTcp, kNccl };
 
 /// The settings of init(); unset ones come from the command line, the environment or a default.
 struct InitOptions {
-  BackendKind backend = BackendKind::kAuto;          ///< if not kAuto, it wins over --backend and LOCKSTEP_BACKEND
+  BackendKind backend = BackendKind::kAuto;          ///< unless kAuto, overrides --backend and LOCKSTEP_BACKEND
   std::optional<c10::Device> device;                 ///< unset: --device, LOCKSTEP_DEVICE, a GPU by local rank, else
                                                      ///< the CPU
   std::optional<std::chrono::milliseconds> timeout;  ///< limit of each collective; unset: LOCKSTEP_TIMEOUT, else 300 s
-  Wire wire = Wire::kAuto;                           ///< if not kAuto, it wins over --wire and LOCKSTEP_WIRE
+  Wire wire = Wire::kAuto;                           ///< unless kAuto, overrides --wire and LOCKSTEP_WIRE
   int replicas = 0;                                  ///< data-parallel width of the run; 0: the world size
   /// The address where the ranks meet, as in PyTorch: "env://", "tcp://host:port", "file:///path" (the last two with
   /// "?rank=0&world_size=4", or --rank and --world_size, or RANK and WORLD_SIZE). Empty means --dist_url, else env://.
@@ -48,9 +48,9 @@ struct InitOptions {
   std::map<std::string, std::string> settings = {};
 };
 
-/// A rank's handle on the job. It is cheap to copy. Destroying the last copy leaves the job: this does not wait for
-/// other ranks, and waits only a bounded time for this rank's operation under way. A default-constructed Job belongs to
-/// no job yet: every use of it throws UsageError.
+/// A rank's handle to the job. It is cheap to copy. Destroying the last copy leaves the job: this does not wait for
+/// other ranks, and waits only a bounded time for an operation that this rank has in progress. A default-constructed
+/// Job belongs to no job yet: every use of it throws UsageError.
 /// Thread-safe: yes.
 class Job {
  public:
@@ -84,7 +84,7 @@ class Job {
   [[nodiscard]] const std::string& backend_reason() const;
 
   /// Returns this rank's part of the data.
-  /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank need the Trainer.
+  /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank require the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
   /// Returns the group of all ranks, which lives as long as the job. Throws: UsageError from a Job without a job.
@@ -129,7 +129,7 @@ class Job {
 ///
 /// Collective: yes; every rank calls it once.
 /// Blocks: until all ranks have joined, up to the timeout.
-/// Throws: UsageError (a half-set environment, an impossible backend, a rank with a different version of Lockstep or
+/// Throws: UsageError (a half-set environment, an unusable backend, a rank with a different version of Lockstep or
 ///         libtorch or with different settings), TimeoutError (names the missing ranks), ResourceError (shared memory).
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});
@@ -137,7 +137,7 @@ class Job {
 /// Runs `body` on this rank. If it throws, run_body() sends the error to the other ranks and rethrows it.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
-/// Runs a whole program: init(), `body`, orderly leave. An error is published, printed once and becomes the exit code.
+/// Runs a whole program: init(), `body`, a clean exit. An error is published, printed once and becomes the exit code.
 /// Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
                               const InitOptions& options = {}) noexcept;

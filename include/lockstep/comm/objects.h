@@ -32,7 +32,7 @@ std::string pack_object(const Value& value) {
   return bytes;
 }
 
-/// The limits of one rank's message to another.
+/// The limits on one rank's message to another.
 inline constexpr JsonLimits kObjectLimits{.bytes = 1U << 30U, .values = 100'000'000, .depth = 512};
 
 /// Returns the value that pack_object() turned into `bytes`. Throws: DataError if they do not hold a packed value or

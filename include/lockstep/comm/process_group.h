@@ -18,8 +18,8 @@
 namespace lockstep {
 
 /// The operation that combines values. Exact reductions on the CPU use tree order: the result has the same bits on
-/// every rank, in every run and on every backend of host memory. kBitAnd, kBitOr and kBitXor are for integers and bool.
-/// On bool a sum or a maximum means "any", a product or a minimum means "all".
+/// every rank, in every run and on every host-memory backend. kBitAnd, kBitOr and kBitXor are for integers and bool. On
+/// bool a sum or a maximum means "any", a product or a minimum means "all".
 enum class ReduceOp : std::uint8_t {
   kSum,      ///< the sum
   kMean,     ///< the sum, divided by the number of values
@@ -38,7 +38,7 @@ struct ReduceOptions {
   /// replicas, the tensor's first dimension holds this rank's partial sums, one row for each of its whole subtrees. The
   /// result is in the first row on every rank; the other rows are undefined afterwards.
   int replicas = 0;
-  /// False allows any fast order of additions: the bits may then depend on the world size, and a rank has one row, the
+  /// False allows additions in any fast order: the bits may then depend on the world size, and a rank has one row, the
   /// sum over its replicas.
   bool exact = true;
   /// Called when the result is complete, in the thread that combined it, before the Work is done, so that it can read
@@ -67,15 +67,15 @@ struct ElementRange {
 /// order with the same shapes and dtypes; otherwise the Work fails with an error that names both calls. Operations run
 /// in that order on one communication thread, or in the thread that calls wait() while the queue is idle.
 ///
-/// A tensor belongs to the group until its Work is done. It may have any shape and strides, and zero elements; strided
-/// tensors, and device tensors that `nccl` does not carry, go through a copy in host memory. All operations take
-/// float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool. In host memory float16 and bfloat16
-/// are combined in float32 with one final rounding; a mean divides last. After an error the group cannot be used: every
-/// later call fails with that error.
+/// A tensor belongs to the group until its Work is done. It may have any shape and strides, including zero elements;
+/// strided tensors, and device tensors that `nccl` does not carry, go through a copy in host memory. All operations
+/// take float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool. In host memory float16 and
+/// bfloat16 are combined in float32 with one final rounding; a mean is divided last. After an error the group cannot be
+/// used: every later call fails with that error.
 ///
 /// A function that returns a Work is collective and does not wait for other ranks; it starts the operation and returns.
-/// Two cases take time in the call: a world of one computes at once, and a device tensor that `nccl` does not carry is
-/// first copied to the host. Other functions document whether they block. All throw UsageError for an impossible dtype,
+/// Two cases do take time in the call: a world of one computes at once, and a device tensor that `nccl` does not carry
+/// is first copied to the host. Other functions document whether they block. All throw UsageError for an invalid dtype,
 /// shape or root.
 /// Thread-safe: yes, but the order of calls must be the same on every rank, so call from one thread.
 class ProcessGroup {
@@ -179,7 +179,7 @@ class ProcessGroup {
   /// Lifetime: this group outlives it.
   /// Throws: ResourceError, TimeoutError, as init() does.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> split(int color, int key) = 0;
-  /// Makes a group of the ranks with the same `color`, in their present order. Collective: yes.
+  /// Creates a group of the ranks with the same `color`, in their current order. Collective: yes.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color) { return split(color, 0); }
 
   /// Returns a flat tensor of zeros that all_reduce reduces in place: with `shm` it is in the shared segment, else in
@@ -188,7 +188,7 @@ class ProcessGroup {
   /// Collective: no.
   /// Cost: its size in shared memory, which is freed with the tensor's last reference.
   /// Lifetime: the tensor may outlive the group.
-  /// Throws: ResourceError naming the sizes if memory is short.
+  /// Throws: ResourceError naming the sizes if there is not enough memory.
   [[nodiscard]] virtual at::Tensor allocate_bucket(std::int64_t numel, at::ScalarType dtype) = 0;
 
   /// Makes every collective of every rank fail at once, including those under way; all ranks report the first reason.

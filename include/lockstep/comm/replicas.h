@@ -5,7 +5,7 @@
 // A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas are computed in
 // the order of tree(0, replicas): tree(lo, hi) = tree(lo, middle) + tree(middle, hi), with middle = lo + the largest
 // power of two below hi - lo. A rank holds a block of consecutive replicas; other ranks need only the sums of the
-// largest whole subtrees in its block. So the order of additions, and every bit, does not depend on the world size.
+// largest whole subtrees in its block. So neither the order of additions nor any result bit depends on the world size.
 #pragma once
 
 #include <vector>
@@ -35,7 +35,7 @@ struct ReplicaSpan {
 [[nodiscard]] std::vector<ReplicaSpan> whole_subtrees(ReplicaSpan block, int replicas);
 
 /// Updates the list of partial sums when a replica has finished. `stack` holds the whole subtrees up to the replica
-/// before `replica`; the result holds those up to `replica`. The last entry of the result was made from the last
+/// before `replica`; the result holds those up to `replica`. The last entry of the result was formed from the last
 /// stack.size() - result.size() + 1 entries of `stack`.
 [[nodiscard]] std::vector<ReplicaSpan> push_replica(std::vector<ReplicaSpan> stack, int replica, int replicas);
 

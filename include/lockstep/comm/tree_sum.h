@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds in tree order within one process, for the values of a rank's own replicas.
+// Adds the values of a rank's own replicas in tree order, within one process.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise

@@ -11,11 +11,11 @@ namespace comm {
 class Operation;
 }  // namespace comm
 
-/// A handle on one collective. It is cheap to copy; copies refer to the same operation. Destroying it cancels nothing.
+/// A handle to one collective. It is cheap to copy; copies refer to the same operation. Destroying it cancels nothing.
 /// Lifetime: it may outlive its group; an operation that was unfinished when the group ended has failed.
 class [[nodiscard]] Work {
  public:
-  /// Makes a Work that is already done.
+  /// Creates a Work that is already done.
   Work() = default;
   explicit Work(std::shared_ptr<comm::Operation> operation) noexcept;
 

@@ -15,11 +15,11 @@ namespace lockstep {
 /// The indices of the samples of each batch of an epoch.
 using BatchIndices = std::vector<std::vector<std::int64_t>>;
 
-/// Yields all batches of an epoch. A DataLoader gives batch j to shard j modulo their number. Thread-safe: it must be.
+/// Yields all batches of an epoch. A DataLoader gives batch j to shard j modulo shard.count. Thread-safe: it must be.
 class BatchSampler {
  public:
   virtual ~BatchSampler() = default;
-  /// Returns the same batches at each call with the same epoch, on every rank; none is empty.
+  /// Returns the same batches on each call with the same epoch, on every rank; none is empty.
   [[nodiscard]] virtual BatchIndices batches(std::int64_t epoch) const = 0;
   /// Returns the number of batches, which is the same in every epoch.
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
@@ -42,18 +42,18 @@ class SequentialBatches final : public BatchSampler {
 
 /// The options of LengthBatches.
 struct LengthBatchesOptions {
-  std::int64_t batch_size = 1;           ///< samples of a batch
+  std::int64_t batch_size = 1;           ///< samples per batch
   std::vector<std::int64_t> boundaries;  ///< ascending: a sample of length n belongs to the first bucket with n <=
                                          ///< boundary
   bool shuffle = true;                   ///< shuffles samples inside their bucket, then the batches
   std::uint64_t seed = 0;                ///< the seed of epoch e is seed + e
-  bool drop_last = false;                ///< leaves out samples that do not fill a batch of their bucket
+  bool drop_last = false;                ///< drops samples that do not fill a batch of their bucket
 };
 
 /// Yields batches of samples of similar length, so that little of a padded batch is padding.
 class LengthBatches final : public BatchSampler {
  public:
-  /// `lengths` has one entry for each index. Throws: UsageError if batch_size is below 1 or boundaries do not ascend.
+  /// `lengths` has one entry per index. Throws: UsageError if batch_size is below 1 or boundaries are not ascending.
   LengthBatches(const std::vector<std::int64_t>& lengths, LengthBatchesOptions options);
   [[nodiscard]] BatchIndices batches(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return count_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compose: a chain of steps from a picture to a sample, checked by the compiler. Built-in augmentations, users' classes
+// Compose: a chain of steps from an image to a sample, checked by the compiler. Built-in augmentations, users' classes
 //          and lambdas can all be steps.
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace detail {
 
-/// The second parameter of a step, besides the value.
+/// The second parameter of a step, after the value.
 enum class StepNeeds { kContext, kRandom, kNothing, kUnknown };
 
 template <class Step, class Value>
@@ -47,7 +47,7 @@ using StepValue = std::conditional_t<step_needs<Step, T&&>() == StepNeeds::kUnkn
 template <class T, class Step>
 auto apply_step(const Step& step, T value, SampleContext& context) {
   static_assert(step_needs<Step, StepValue<Step, T>>() != StepNeeds::kUnknown,
-                "a step of Compose cannot take the result of the step before it. It has to be callable, as const, with "
+                "a step of Compose cannot take the previous step's result. It must be callable, as const, with "
                 "AnnotatedImage (after ToTensor: Sample), by value or reference, and optionally SampleContext& or "
                 "SampleRandom& after it");
   using Result = decltype(call_step<StepValue<Step, T>>(step, std::declval<StepValue<Step, T>>(), context));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An overview of a set: a grid of pictures with their annotations. No torch header.
+// An overview of a set: a grid of images with their annotations. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -13,17 +13,17 @@
 
 namespace lockstep {
 
-/// The look of a contact sheet.
+/// The appearance of a contact sheet.
 struct ContactSheetOptions {
-  std::int64_t columns = 0;                   ///< number of columns; 0: about as many as rows
-  std::int64_t cell = 224;                    ///< pixels of a picture's longer side; smaller pictures are enlarged
+  std::int64_t columns = 0;  ///< number of columns; 0: about as many as rows
+  std::int64_t cell = 224;   ///< length of an image's longer side, in pixels; smaller images are enlarged
   std::vector<std::string> class_names = {};  ///< names by label; a label without a name shows as its number
   std::vector<BoxMark> legend = {};  ///< legend of the frames: the text and look of each kind; boxes are ignored
 };
 
-/// Draws pictures with boxes, points, masks and maps in colours by class, and below each its class, captions or name.
+/// Draws images with boxes, points, masks and maps in colours by class, and below each its class, captions or name.
 /// Without FreeType's font the sheet has no text.
-/// Throws: DataError naming a picture that cannot be decoded; UsageError if there is no picture.
+/// Throws: DataError naming an image that cannot be decoded; UsageError if there is no image.
 [[nodiscard]] Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOptions& options = {});
 
 /// Writes a PNG file. Throws: IoError; UsageError if the channels are neither 1 nor 3.

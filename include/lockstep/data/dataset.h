@@ -27,8 +27,7 @@ namespace lockstep {
 struct Sample {
   at::Tensor data;    ///< the network's input
   at::Tensor target;  ///< the target; if it is undefined, so is the batch's target
-  std::any extra;     ///< data that cannot be stacked, such as the boxes of a picture; Batch::extra holds a vector of
-                      ///< them
+  std::any extra;  ///< data that cannot be stacked, such as the boxes of an image; Batch::extra holds a vector of them
 };
 
 /// The memory of one sample of a batch: uninitialised, contiguous rows of the batch's tensors.
@@ -56,9 +55,9 @@ struct SampleSpec {
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
-/// A bad sample that was left out, or a bad picture that an augmentation drew for a sample.
+/// A bad sample that was skipped, or a bad image that an augmentation drew for a sample.
 struct BadSample {
-  std::int64_t index = 0;  ///< the sample's index; for a picture that an augmentation drew, its index in the source
+  std::int64_t index = 0;  ///< the sample's index; for an image that an augmentation drew, its index in the source
   std::string what;        ///< the error's message, with the file's path if the sample has a file
 };
 
@@ -84,8 +83,8 @@ struct SampleContext {
 
   SampleSlot slot;                   ///< the sample's row, set by the loader once the batch has memory
   const SampleSpec* spec = nullptr;  ///< the shapes and dtypes of the row
-  /// If bad samples are left out: the list to which an augmentation adds each picture that it drew and could not read;
-  /// it then draws another picture. Null: such a picture is an error.
+  /// If bad samples are skipped: the list to which an augmentation adds each image that it drew and could not read; it
+  /// then draws another image. Null: such an image is an error.
   std::vector<BadSample>* left_out = nullptr;
 };
 
@@ -97,7 +96,7 @@ struct Batch {
   std::int64_t size = 0;              ///< number of samples; the last batch of an epoch may be smaller
   std::int64_t epoch = 0;             ///< the epoch, from 0
   std::int64_t step = 0;              ///< index of the batch in the epoch, from 0; a resumed run starts at step + 1
-  std::any extra;                     ///< data of a collate function, or the samples' extras as std::vector<std::any>
+  std::any extra;                     ///< data from a collate function, or the samples' extras as std::vector<std::any>
 };
 
 /// A set of samples with indices. Thread-safe: size() and get() must be; several workers call get() at once.
@@ -106,7 +105,7 @@ class Dataset {
   virtual ~Dataset() = default;
   /// Returns the number of samples.
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Returns sample `index`, 0 <= index < size(). An exception reaches the loop over the loader, at the sample's batch.
+  /// Returns sample `index`, 0 <= index < size(). An exception surfaces in the loader loop, at the sample's batch.
   virtual Sample get(std::int64_t index, SampleContext& context) = 0;
   /// Describes the sample for messages: its file if it has one.
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "sample " + std::to_string(index); }
@@ -116,7 +115,7 @@ class Dataset {
 /// Thread-safe: spec() and get_into() must be.
 class FixedShapeDataset : public Dataset {
  public:
-  /// Returns the same spec at each call.
+  /// Returns the same spec on each call.
   [[nodiscard]] virtual SampleSpec spec() const = 0;
   /// Writes all elements of sample `index` into `slot`.
   virtual void get_into(std::int64_t index, SampleContext& context, SampleSlot slot) = 0;
@@ -155,8 +154,8 @@ class PlainDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// A data set of libtorch (torch::data::datasets::Dataset and the like): get(index) returns an Example, size() an
-/// optional number. Several threads call get() on one object; libtorch's loader instead copies the set for each thread.
+/// A libtorch data set (torch::data::datasets::Dataset and the like): get(index) returns an Example, size() an optional
+/// number. Several threads call get() on one object; libtorch's loader instead copies the set for each thread.
 template <class D>
 concept LibtorchDataset = !std::derived_from<D, Dataset> && requires(D & set, std::size_t index) {
   { set.get(index).data } -> std::convertible_to<at::Tensor>;
@@ -179,7 +178,7 @@ class LibtorchDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), even libtorch's.
+/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), also libtorch's.
 class DatasetHandle {
  public:
   template <std::derived_from<Dataset> D>
@@ -208,7 +207,7 @@ class DatasetHandle {
 /// The data set behind make_dataset() and transform().
 class FunctionDataset final : public Dataset {
  public:
-  /// Makes a sample from its index.
+  /// Creates a sample from its index.
   using Function = std::function<Sample(std::int64_t, SampleContext&)>;
   FunctionDataset(std::int64_t size, Function function);
   [[nodiscard]] std::int64_t size() const override { return size_; }
@@ -219,7 +218,7 @@ class FunctionDataset final : public Dataset {
   Function function_;
 };
 
-/// Makes a data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which
+/// Creates a data set of `size` samples from a callable (index) -> Sample or (index, SampleContext&) -> Sample, which
 /// several threads call at once. Throws: UsageError if size is negative.
 /// Example: auto squares = make_dataset(100, [](int64_t i) { return Sample{at::full({1}, i), at::full({1}, i * i)}; });
 template <class F>

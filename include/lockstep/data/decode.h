@@ -36,28 +36,28 @@ struct Image {
   std::vector<std::uint8_t> pixels;  ///< size.width * size.height * channels values
 };
 
-/// Pillow's limit against files that would exhaust the memory.
+/// Pillow's limit, as a guard against files that would exhaust the memory.
 inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 
-/// The most bytes that a picture's file may have.
+/// The maximum size of an image file, in bytes.
 inline constexpr std::uint64_t kMostPictureBytes = 512U << 20U;
 
-/// Sets the process's limit of pixels (the setting data.max_pixels). A larger picture is rejected by its header, before
-/// memory is allocated. So is a picture of more than a quarter of the limit whose file has less than one byte per 100
-/// pixels. Throws: UsageError below 1. Thread-safe: yes.
+/// Sets the process's pixel limit (the setting data.max_pixels). A larger image is rejected based on its header, before
+/// memory is allocated. So is an image of more than a quarter of the limit whose file has less than one byte per 100
+/// pixels. Throws: UsageError if below 1. Thread-safe: yes.
 void set_max_pixels(std::int64_t pixels);
-/// Returns the process's limit of pixels.
+/// Returns the process's pixel limit.
 [[nodiscard]] std::int64_t max_pixels() noexcept;
 
-/// Returns the number of pictures that this process has decoded despite an oddity: a libjpeg warning that leaves the
-/// pixels whole, such as extraneous bytes, or a single colour with the shape in its transparency. The first picture of
+/// Returns the number of images that this process has decoded despite an oddity: a libjpeg warning that leaves the
+/// pixels intact, such as extraneous bytes, or a single colour with the shape in its transparency. The first image of
 /// each kind is logged by name. Thread-safe: yes.
 [[nodiscard]] std::int64_t odd_pictures() noexcept;
 
 /// Decodes the bytes of a PNG or JPEG file; the first bytes identify the format. A JPEG is rotated upright by its EXIF
 /// orientation (Pillow's ImageOps.exif_transpose), and the first such file is logged. Transparency is ignored, unless
-/// all pixels have one colour: such a picture is placed on white, or on black if its colour is light. Thread-safe: yes.
-/// Cost: at most 16,384 pixels per side and max_pixels() in all; a larger picture is a Failure.
+/// all pixels have one colour: such an image is placed on white, or on black if its colour is light. Thread-safe: yes.
+/// Cost: at most 16,384 pixels per side and max_pixels() in all; a larger image is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
 /// Returns the size that decode_image() would return, from the header of a PNG or JPEG file. The same limits apply.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a data set from a source of pictures and a transform.
+// Creates a data set from a source of images and a transform.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class ImageDataset final : public Dataset {
   Sample get(std::int64_t index, SampleContext& context) override {
     auto sample = detail::apply_step<AnnotatedImage>(transform_, source_->get(index), context);
     static_assert(std::is_same_v<decltype(sample), Sample>,
-                  "the transform of image_dataset() has to end in a Sample: ToTensor makes one");
+                  "the transform of image_dataset() must end in a Sample: ToTensor produces one");
     return sample;
   }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }
@@ -33,7 +33,7 @@ class ImageDataset final : public Dataset {
   const Transform transform_;
 };
 
-/// Makes a data set of the pictures of `source`, each passed through `transform`: a Compose or another callable that
+/// Creates a data set of the images from `source`, each passed through `transform`: a Compose or another callable that
 /// turns an AnnotatedImage into a Sample and has the parameters of a step of Compose. Thread-safe: `transform` must be;
 /// several loader workers call it at once. Throws: get() throws the errors of `source` and `transform`.
 /// Example: image_dataset(source, Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}})

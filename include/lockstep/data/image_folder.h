@@ -18,7 +18,7 @@ namespace lockstep {
 /// The files of a folder with one of the wanted extensions.
 struct FileList {
   std::vector<std::filesystem::path> paths;  ///< sorted by name
-  std::int64_t ignored = 0;  ///< number of other entries: hidden, not a regular file, or with another extension
+  std::int64_t ignored = 0;  ///< number of other entries: hidden, not a regular file, or with a different extension
 };
 
 /// Lists the files of `folder`, but not of its subfolders; ".png" also matches ".PNG". Logs how many entries it
@@ -37,13 +37,13 @@ struct ImageTarget {
 /// The options of ImageFolder.
 struct ImageFolderOptions {
   ColorMode color = ColorMode::kGray;  ///< gray or colour
-  ImageSize size = {};                 ///< size of the pictures; 0 x 0: the first file's size
-  bool resize = false;                 ///< resamples files of another size, which are otherwise an error
+  ImageSize size = {};                 ///< size of the images; 0 x 0: the first file's size
+  bool resize = false;                 ///< resamples files of a different size, which are otherwise an error
   ImageTarget target = {};             ///< target of each file; none without `write`
 };
 
 /// Yields images as float32 C x H x W in 0 .. 1.
-/// Throws: get() throws DataError naming the file if it is damaged or has another size.
+/// Throws: get() throws DataError naming the file if it is damaged or has a different size.
 class ImageFolder final : public FixedShapeDataset {
  public:
   /// Throws: the errors of list_files().
@@ -60,7 +60,7 @@ class ImageFolder final : public FixedShapeDataset {
 
   /// Returns the files in the order of the samples.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  /// Returns the size of every picture.
+  /// Returns the size of every image.
   [[nodiscard]] ImageSize image_size() const noexcept { return options_.size; }
 
  private:

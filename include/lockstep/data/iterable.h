@@ -22,7 +22,7 @@ using SampleMaker = std::function<Sample(SampleContext&)>;
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
-  /// Returns the next maker; none at the end. An exception reaches the loop over the loader and ends the pass.
+  /// Returns the next maker; none at the end. An exception surfaces in the loop over the loader and ends the pass.
   virtual std::optional<SampleMaker> next() = 0;
 };
 
@@ -34,7 +34,7 @@ class IterableDataset {
   virtual std::unique_ptr<SampleStream> open(std::int64_t epoch, ShardSpec shard) = 0;
 };
 
-/// Makes a set from a callable (epoch, shard) that returns a callable () -> std::optional<SampleMaker>.
+/// Creates a set from a callable (epoch, shard) that returns a callable () -> std::optional<SampleMaker>.
 [[nodiscard]] std::shared_ptr<IterableDataset> make_iterable(
     std::function<std::function<std::optional<SampleMaker>()>(std::int64_t epoch, ShardSpec shard)> open);
 

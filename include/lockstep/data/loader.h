@@ -25,39 +25,39 @@
 
 namespace lockstep {
 
-/// The treatment of a number of samples that is not a multiple of the number of shards.
+/// How to handle a number of samples that is not a multiple of the number of shards.
 enum class Remainder {
   kPad,   ///< repeats the first samples: every shard has the same number (training)
-  kDrop,  ///< leaves out the last samples: every shard has the same number
-  kKeep,  ///< neither repeats nor leaves out samples: shards may differ by one sample (evaluation)
+  kDrop,  ///< drops the last samples: every shard has the same number
+  kKeep,  ///< neither repeats nor drops samples: shards may differ by one sample (evaluation)
 };
 
-/// The effect of a sample's DataError. Other errors always reach the loop.
+/// How to handle a sample's DataError. Other errors always surface in the loop.
 enum class BadSamples {
-  kError,  ///< the error reaches the loop, at the sample's batch
-  /// The sample is left out of its batch, logged, and listed by bad_samples(). If all samples of a batch are bad, other
-  /// samples of the set replace them, drawn by seed, epoch and index, so that every shard keeps its number of steps.
-  /// With Remainder::kKeep, and for a stream, such a batch is dropped instead.
+  kError,  ///< the error surfaces in the loop, at the sample's batch
+  /// The sample is omitted from its batch, logged, and listed by bad_samples(). If all samples of a batch are bad,
+  /// other samples from the set replace them, drawn from seed, epoch and index, so that every shard keeps its number of
+  /// steps. With Remainder::kKeep, and for a stream, such a batch is dropped instead.
   kSkip,
 };
 
 /// The samples that a DataLoader reads, their batches, and the number of threads that load them.
 struct DataLoaderOptions {
-  std::int64_t batch_size = 1;       ///< samples of a batch
+  std::int64_t batch_size = 1;       ///< samples per batch
   std::int64_t workers = 0;          ///< number of loading threads; 0: the calling thread loads
   std::int64_t prefetch_factor = 2;  ///< batches prepared per worker
   bool persistent_workers = true;    ///< threads live as long as the loader; false: they end with each epoch
   bool shuffle = false;              ///< a new order in each epoch; false: the set's order
-  bool drop_last = false;            ///< leaves out a last batch that is not full
+  bool drop_last = false;            ///< drops a last batch that is not full
   std::uint64_t seed = 0;            ///< seed of the order and of each sample's random numbers
   ShardSpec shard = {};              ///< the part of the set that this loader reads
-  /// The treatment of a set that does not divide evenly among the shards.
+  /// How to handle a set that does not divide evenly among the shards.
   Remainder remainder = Remainder::kPad;
   std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
   std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< replaces batch_size and the options above
-  bool elastic = false;  ///< lets resume() continue from another number of shards or another batch_size
-  BadSamples bad_samples = BadSamples::kError;  ///< the effect of a sample that cannot be read
-  double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: for ever. Needs workers
+  bool elastic = false;  ///< lets resume() continue from a different number of shards or batch_size
+  BadSamples bad_samples = BadSamples::kError;  ///< how to handle a sample that cannot be read
+  double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: forever. Needs workers
   bool note_waiting = true;                     ///< reports once if waiting took more than 10 % of an epoch
   bool pin_memory = false;                      ///< page-locked batches for copies to a GPU; no effect without a GPU
   c10::Device device{c10::kCPU};  ///< device of the batches; workers copy them to a CUDA device on their own stream
@@ -68,10 +68,10 @@ struct DataLoaderOptions {
 struct LoaderState {
   std::int64_t epoch = 0;       ///< the epoch, from 0
   std::int64_t batches = 0;     ///< batches of this epoch and shard that the loop has taken
-  std::int64_t consumed = 0;    ///< samples of the epoch that were read with other shards or batch_size
-  std::int64_t size = 0;        ///< number of samples of the set
+  std::int64_t consumed = 0;    ///< samples of the epoch that were read with a different number of shards or batch_size
+  std::int64_t size = 0;        ///< number of samples in the set
   std::int64_t shards = 1;      ///< number of shards
-  std::int64_t batch_size = 1;  ///< samples of a batch
+  std::int64_t batch_size = 1;  ///< samples per batch
   std::uint64_t seed = 0;       ///< seed of the order
 
   bool operator==(const LoaderState&) const = default;
@@ -92,7 +92,7 @@ class DataLoader {
   class Epoch;
 
   /// Makes the process keep freed memory from now on (keep_freed_memory(), tensor/memory.h).
-  /// Throws: UsageError if an option is out of range, or options exclude each other; DataError if the set has fewer
+  /// Throws: UsageError if an option is out of range, or options conflict; DataError if the set has fewer
   ///         samples than there are shards. Warns if it has fewer than shards x batch_size samples.
   explicit DataLoader(const DatasetHandle& dataset, DataLoaderOptions options = {});
 
@@ -115,16 +115,16 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  /// Returns the batches of `epoch` from the `start_batch`-th on (to resume after that many batches). Loading starts at
-  /// once; an earlier epoch of this loader ends.
+  /// Returns the batches of `epoch` starting with batch `start_batch` (to resume after that many batches). Loading
+  /// starts at once; any earlier epoch of this loader ends.
   /// Throws: UsageError if epoch or start_batch is negative, or start_batch is beyond steps_per_epoch().
   [[nodiscard]] Epoch epoch(std::int64_t epoch, std::int64_t start_batch = 0);
 
   /// Returns the loop's position: after the last batch that it has taken, or at the beginning of the first epoch.
   [[nodiscard]] LoaderState state() const;
 
-  /// Returns the remaining batches of state.epoch, the same with any number of workers. With another number of shards
-  /// or another batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
+  /// Returns the remaining batches of state.epoch, the same with any number of workers. With a different number of
+  /// shards or batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
   /// Throws: UsageError naming what differs: the set's size, the seed or, if `elastic` is false, the shards or
   ///         batch_size.
   [[nodiscard]] Epoch resume(const LoaderState& state);
@@ -139,9 +139,9 @@ class DataLoader {
   [[nodiscard]] const DataLoaderOptions& options() const noexcept;
   /// Returns the data set; null for an iterable set.
   [[nodiscard]] const std::shared_ptr<Dataset>& dataset() const noexcept;
-  /// Returns the samples left out so far, each once, in the order in which they were found. Thread-safe: yes.
+  /// Returns the samples skipped so far, each once, in the order in which they were found. Thread-safe: yes.
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
-  /// Returns the seconds that the loop has waited for batches, in all epochs.
+  /// Returns how many seconds the loop has waited for batches, in all epochs.
   [[nodiscard]] double waited_s() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture with its annotations, which sources return and augmentations change. Its pixels stay encoded until they are
+// An image with its annotations, which sources return and augmentations change. Its pixels stay encoded until they are
 // needed, so that a crop need not decode the rest. No torch header.
 #pragma once
 
@@ -17,12 +17,12 @@
 
 namespace lockstep {
 
-/// A box by its corners in pixels; x2 and y2 are the first column and row outside.
+/// A box, given by its corners in pixels; x2 and y2 are the first column and row outside.
 struct Box {
   float x1 = 0.0F;  ///< left edge
-  float y1 = 0.0F;  ///< upper edge
+  float y1 = 0.0F;  ///< top edge
   float x2 = 0.0F;  ///< right edge
-  float y2 = 0.0F;  ///< lower edge
+  float y2 = 0.0F;  ///< bottom edge
 
   /// Returns the width in pixels.
   [[nodiscard]] float width() const noexcept { return x2 - x1; }
@@ -33,11 +33,11 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// A point in pixels from the upper left corner of the picture: pixel (0, 0) covers 0 .. 1.
+/// A point in pixels from the top left corner of the image: pixel (0, 0) covers 0 .. 1.
 struct Point {
   float x = 0.0F;       ///< distance from the left edge
-  float y = 0.0F;       ///< distance from the upper edge
-  bool visible = true;  ///< false: it is covered, or outside the picture
+  float y = 0.0F;       ///< distance from the top edge
+  bool visible = true;  ///< false: it is covered, or outside the image
 
   bool operator==(const Point&) const = default;
 };
@@ -55,27 +55,27 @@ struct Region {
 struct Object {
   Box box;                    ///< bounding box
   std::int64_t label = 0;     ///< class, from 0
-  bool crowd = false;         ///< COCO's iscrowd: a group of objects; a detection in it is never false
+  bool crowd = false;         ///< COCO's iscrowd: a group of objects; a detection in it never counts as false
   float area = 0.0F;          ///< pixels that the object covers; the box's area if no mask is known
   std::vector<Point> points;  ///< keypoints
-  std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the picture
+  std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the image
 };
 
 /// A value for every pixel, such as a class. Resampling a map does not mix values.
 struct LabelMap {
-  Image image;              ///< one channel, as large as the picture
-  std::uint8_t fill = 255;  ///< the value outside the picture after an augmentation
+  Image image;              ///< one channel, as large as the image
+  std::uint8_t fill = 255;  ///< the value outside the image after an augmentation
 };
 
 /// The bytes of a PNG or JPEG file and the owner that keeps them alive.
 struct EncodedImage {
   std::shared_ptr<const void> owner;  ///< keeps `bytes` alive
   std::string_view bytes;             ///< the bytes of the file
-  std::string name;                   ///< name for messages: the file, or the place in an archive
+  std::string name;                   ///< name for messages: the file, or its position in an archive
   bool as_stored = false;             ///< true: the EXIF orientation is ignored, see Pixels::fit_to()
 };
 
-/// Decoded pixels in memory of another object, such as a mapped file: rows from the top, channels interleaved.
+/// Decoded pixels in another object's memory, such as a mapped file: rows from the top, channels interleaved.
 struct PixelView {
   std::shared_ptr<const void> owner;   ///< keeps `data` alive; null: the caller does
   const std::uint8_t* data = nullptr;  ///< the first pixel
@@ -96,7 +96,7 @@ struct PixelView {
   return {.owner = nullptr, .data = image.pixels.data(), .size = image.size, .channels = image.channels};
 }
 
-/// Pixels that are decoded at their first use. Thread-safe: no.
+/// Pixels that are decoded on first use. Thread-safe: no.
 class Pixels {
  public:
   Pixels() = default;
@@ -104,11 +104,11 @@ class Pixels {
   Pixels(EncodedImage encoded) : state_(std::move(encoded)) {}  // NOLINT(google-explicit-constructor)
   Pixels(PixelView view) : state_(std::move(view)) {}           // NOLINT(google-explicit-constructor)
 
-  /// Returns the size of the upright picture; for encoded pixels it reads only the header.
+  /// Returns the size of the upright image; for encoded pixels it reads only the header.
   /// Throws: DataError naming the file.
   [[nodiscard]] ImageSize size() const;
-  /// Ignores the EXIF orientation of encoded pixels if `annotated`, the picture's size in its annotations, is the
-  /// stored size and not the upright one. The first such file is logged.
+  /// Ignores the EXIF orientation of encoded pixels if `annotated`, the image's size in its annotations, is the stored
+  /// size and not the upright one. The first such file is logged.
   void fit_to(ImageSize annotated);
 
   /// Returns true while the pixels are still a file's bytes, not decoded.
@@ -116,18 +116,18 @@ class Pixels {
   /// Returns the file's bytes; nullptr if the pixels are decoded.
   [[nodiscard]] const EncodedImage* encoded_image() const noexcept { return std::get_if<EncodedImage>(&state_); }
 
-  /// Returns the pixels, to read and to change. Encoded pixels are decoded as `mode`, and a view is copied.
+  /// Returns the pixels for reading and changing. Encoded pixels are decoded as `mode`, and a view is copied.
   /// Throws: DataError naming the file, with the reason and its size in bytes.
   Image& decoded(ColorMode mode = ColorMode::kRgb);
 
-  /// Returns the pixels, to read, without a copy. Encoded pixels are decoded as `mode`. Lifetime: until the pixels are
-  /// changed. Throws: the errors of decoded().
+  /// Returns the pixels for reading, without a copy. Encoded pixels are decoded as `mode`. Lifetime: until the pixels
+  /// are changed. Throws: the errors of decoded().
   [[nodiscard]] PixelView view(ColorMode mode = ColorMode::kRgb);
 
   /// Keeps only `region`, of which the caller needs at least `wanted` pixels in each direction. A JPEG may be decoded
-  /// at a size reduced by a power of two. Pixels outside the region may never be decoded, so damage there is not
-  /// noticed. A view is not copied. Returns the region's place in the remaining pixels. It covers all of them, except
-  /// that a reduced JPEG may extend beyond the region by less than one pixel on each side.
+  /// at a size reduced by a power of two. Pixels outside the region may never be decoded, so damage there may go
+  /// undetected. A view is not copied. Returns the region's position in the remaining pixels. It covers all of them,
+  /// except that a reduced JPEG may extend beyond the region by less than one pixel on each side.
   /// Throws: the errors of decoded(); UsageError if the region is empty or extends outside.
   Box crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
@@ -135,30 +135,30 @@ class Pixels {
   std::variant<Image, EncodedImage, PixelView> state_;
 };
 
-/// A picture and its annotations. A field that the source does not know stays empty.
+/// An image and its annotations. A field that the source does not provide stays empty.
 struct AnnotatedImage {
   Pixels pixels;                      ///< decoded, or the bytes of a file
-  std::vector<Object> objects;        ///< the objects in the picture
+  std::vector<Object> objects;        ///< the objects in the image
   std::vector<LabelMap> maps;         ///< maps with a value for every pixel
-  std::optional<std::int64_t> label;  ///< class of the whole picture, from 0
-  std::vector<std::string> captions;  ///< sentences that describe the picture
-  std::vector<float> values;          ///< other numbers of the picture: columns of a list, or its labels as 0 and 1
-  std::int64_t id = 0;                ///< the source's own number of the picture (COCO's image id), else its index
-  std::string name;                   ///< name for messages; the file's path if there is one
+  std::optional<std::int64_t> label;  ///< class of the whole image, from 0
+  std::vector<std::string> captions;  ///< sentences that describe the image
+  std::vector<float> values;  ///< other numbers that belong to the image: columns of a list, or its labels as 0 and 1
+  std::int64_t id = 0;        ///< the source's own number for the image (COCO's image id), else its index
+  std::string name;           ///< name for messages; the file's path if there is one
 };
 
-/// A source of pictures: a data set before its transform. Thread-safe: size() and get() must be.
+/// A source of images: a data set before its transform. Thread-safe: size() and get() must be.
 class ImageSource {
  public:
   virtual ~ImageSource() = default;
-  /// Returns the number of pictures.
+  /// Returns the number of images.
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// Returns picture `index`, 0 <= index < size(), with its pixels still encoded if they come from a file.
+  /// Returns image `index`, 0 <= index < size(), with its pixels still encoded if they come from a file.
   /// Throws: DataError naming the file; IoError.
   [[nodiscard]] virtual AnnotatedImage get(std::int64_t index) const = 0;
-  /// Describes the picture for messages, without reading it: its file if it has its own.
-  [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "picture " + std::to_string(index); }
-  /// Returns the names of the classes, by label; empty if the source knows none.
+  /// Describes the image for messages, without reading it: its file if it has its own.
+  [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "image " + std::to_string(index); }
+  /// Returns the names of the classes, by label; empty if the source has none.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const {
     static const std::vector<std::string> kNone;
     return kNone;

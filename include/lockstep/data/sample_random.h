@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that are a function of (seed, epoch, index) alone: integer arithmetic with a fixed algorithm
-// (splitmix64 into xoshiro256**), so that every compiler, standard library and number of threads gives the same
-// numbers. No torch header.
+// Random numbers that depend only on (seed, epoch, index): integer arithmetic with a fixed algorithm (splitmix64 into
+// xoshiro256**), so that every compiler, standard library and number of threads gives the same numbers. No torch
+// header.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class SampleRandom {
     for (auto& word : state_) word = scramble(mix);
   }
 
-  /// Returns the least possible number.
+  /// Returns the smallest possible number.
   static constexpr result_type min() noexcept { return 0; }
   /// Returns the largest possible number.
   static constexpr result_type max() noexcept { return ~std::uint64_t{0}; }

@@ -14,11 +14,11 @@
 
 namespace lockstep {
 
-/// Yields the order of a whole set for each epoch; a DataLoader distributes it over shards. Thread-safe: it must be.
+/// Yields the order of a whole set for each epoch; a DataLoader distributes it across shards. Thread-safe: it must be.
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  /// Returns the same indices at each call with the same epoch, on every rank.
+  /// Returns the same indices on each call with the same epoch, on every rank.
   [[nodiscard]] virtual std::vector<std::int64_t> indices(std::int64_t epoch) const = 0;
   /// Returns the number of indices, which is the same in every epoch.
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
@@ -40,7 +40,7 @@ class SequentialSampler final : public Sampler {
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;    ///< the order of epoch e comes from seed + e
   bool replacement = false;  ///< an index may be drawn again
-  std::int64_t count = 0;    ///< number of indices of an epoch; 0: the set's size
+  std::int64_t count = 0;    ///< number of indices per epoch; 0: the set's size
 };
 
 /// Yields the indices of PyTorch's RandomSampler with a generator seeded with seed + epoch. Without replacement, a

@@ -24,15 +24,15 @@ struct StreamOptions {
   std::uint64_t seed = 0;  ///< the seed of epoch e is seed + e
 };
 
-/// Returns one picture after another; none at the end.
+/// Returns one image after another; none at the end.
 using PictureStream = std::function<std::optional<AnnotatedImage>()>;
 
-/// Opens the pictures of every `part.count`-th shard in the epoch's order, starting with shard `part.index`.
+/// Opens the images of every `part.count`-th shard in the epoch's order, starting with shard `part.index`.
 /// Throws: DataError if there are fewer shards than parts, since a part would be empty.
 [[nodiscard]] PictureStream open_shards(const std::vector<std::string>& shards, const StreamOptions& options,
                                         std::int64_t epoch, ShardSpec part);
 
-/// Makes a set of `shards` (files, or "pipe:COMMAND" with tar.allow_commands), which are distributed over the loaders
+/// Creates a set of `shards` (files, or "pipe:COMMAND" with tar.allow_commands), which are distributed over the loaders
 /// that share them. One thread at a time reads a shard, and all decode; `transform` is as in image_dataset(). Open
 /// local files as TarShards instead: they can be shuffled as a whole, and every rank gets the same number of samples.
 /// Example: DataLoader{stream_dataset(expand_braces("a-{00..15}.tar"), Compose{Resize{}, ToTensor{}}), job, options}

@@ -19,11 +19,11 @@ namespace lockstep {
 /// How the console shows the ranks' output. The log files always hold everything.
 enum class ConsoleStyle {
   kPrefix,   ///< every line of every rank, after "[<rank>]: "
-  kMainRaw,  ///< rank 0's output unchanged (on a terminal if the agent has one); of the other ranks only stderr, after
+  kMainRaw,  ///< rank 0's output unchanged (on a terminal if the agent has one); for the other ranks only stderr, after
              ///< "[<rank>]: "
 };
 
-/// Streams of ranks, as torchrun counts them: 0 none, 1 stdout, 2 stderr, 3 both.
+/// Streams of ranks, as torchrun numbers them: 0 none, 1 stdout, 2 stderr, 3 both.
 struct StreamsByRank {
   int others = 0;                   ///< streams of ranks that `by_rank` does not have
   std::map<int, int> by_rank = {};  ///< streams of some ranks, by local rank
@@ -31,31 +31,31 @@ struct StreamsByRank {
 
 /// The part of the ranks' output that reaches the console; the log files hold everything.
 struct ConsoleChoice {
-  StreamsByRank redirects = {};        ///< streams that go to the log files only
+  StreamsByRank redirects = {};        ///< streams that go only to the log files
   StreamsByRank tee = {};              ///< streams that go to the log files and to the console
   std::vector<int> local_ranks = {};   ///< local ranks whose output is shown; empty: all
   std::string prefix = "[${rank}]: ";  ///< prefix of each line; ${role_name}, ${local_rank} and ${rank} are replaced
 };
 
-/// The store key, within a round's keys, of the number of replicas of the program's run. Each rank needs a replica: a
-/// range of nodes takes in no node that would leave a rank without one. A program that does not set the key may have
-/// any number of ranks.
+/// The store key, under a round's prefix, for the number of replicas of the program's run. Each rank needs a replica: a
+/// range of nodes does not take in a node that would leave a rank without one. A program that does not set the key may
+/// have any number of ranks.
 inline constexpr const char* kReplicasKey = "lockstep/train/replicas";
 
-/// When a range of nodes takes in a node that joins, for which it has to stop its ranks and start them again.
+/// When a range of nodes takes in a joining node, which requires restarting its ranks.
 enum class TakeIn {
-  kAtCheckpoint,  ///< after the program's next checkpoint; if it counts none, at least 30 s after its start
+  kAtCheckpoint,  ///< after the program's next checkpoint; if it does not count them, at least 30 s after its start
   kAtOnce,        ///< as soon as the node has joined
 };
 
-/// The settings of an agent: its program, its meeting point, how failures end, and its output.
+/// The settings of an agent: its program, its meeting point, how it handles failures, and its output.
 struct AgentOptions {
   // The program.
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
   int processes = 1;                 ///< ranks on this node
-  std::string why_processes = {};    ///< reason for that number, printed once the program was found; empty: not printed
-  int nodes = 1;                     ///< nodes of the job, or the largest number of a range
-  int min_nodes = 0;  ///< smallest number of a range; 0: nodes, no range. In a range, nodes may be lost, leave and join
+  std::string why_processes = {};    ///< why that number, printed once the program has been found; empty: not printed
+  int nodes = 1;                     ///< nodes in the job, or the largest number in a range
+  int min_nodes = 0;  ///< smallest number in a range; 0: no range. In a range, nodes may be lost, leave and join
   int node_rank = 0;  ///< this node's number; -1, in a range: any; the agent at master_addr serves the store
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, which replace
                                                                       ///< inherited ones
@@ -63,17 +63,17 @@ struct AgentOptions {
   // The meeting point, where the store of node 0 listens.
   std::string master_addr = "127.0.0.1";  ///< the host of node 0
   std::uint16_t master_port = 0;          ///< the port at which node 0's store listens; 0: any free port
-  std::string token = {};   ///< secret that several nodes need; empty: LOCKSTEP_TOKEN, which must then be set
+  std::string token = {};   ///< secret, required with several nodes; empty: LOCKSTEP_TOKEN, which must then be set
   std::string run_id = {};  ///< the run's public name, the same on every node; empty: "none", or random on a single
                             ///< node
   std::string role = "default";     ///< ROLE_NAME of the ranks
   bool virtual_local_rank = false;  ///< each rank sees LOCAL_RANK 0 and one GPU, that of its real local rank
 
-  // How failures end.
-  int max_restarts = 0;                        ///< how many times a failed group may start again
+  // How failures are handled.
+  int max_restarts = 0;                        ///< how many times a failed group may be restarted
   std::chrono::milliseconds last_call{30000};  ///< how long a range with min_nodes nodes waits for more
-  TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a node that joins is taken in
-  /// If ranks may start again, a standby for each rank waits with its libraries loaded. Only for Lockstep programs.
+  TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a joining node is taken in
+  /// If ranks may be restarted, a standby for each rank waits with its libraries loaded. Only for Lockstep programs.
   bool use_standby = true;
   std::chrono::milliseconds shutdown_timeout{10000};  ///< time between SIGTERM and SIGKILL
   /// The signals that this process catches and passes on to the ranks; other signals have their usual effect on it.
@@ -85,7 +85,7 @@ struct AgentOptions {
   ConsoleChoice shown = {};                      ///< the part of the ranks' output that is shown
   /// False: only the agent of the node with the first failure reports it, on the same console.
   bool reports_other_nodes = true;
-  bool keeps_logs = true;  ///< false, only with an empty log_dir: the temporary folder is removed after a failure, too
+  bool keeps_logs = true;  ///< false, only with an empty log_dir: the temporary folder is also removed after a failure
 };
 
 /// Returns true if this machine can listen at `host` and `port` now: an agent there can serve the store.
@@ -97,8 +97,8 @@ struct AgentOptions {
 /// Returns the note on the number of threads that each of `processes` ranks gets if the environment does not set it.
 [[nodiscard]] std::string threads_note(int processes);
 
-/// Starts the workers of this node, waits for their end and returns the exit code: 0, the code of the first failure, or
-/// 128 + n for signal n. No process that the workers started outlives the call, even if this process is killed.
+/// Starts the workers of this node, waits for them to end and returns the exit code: 0, the code of the first failure,
+/// or 128 + n for signal n. No process that the workers started outlives the call, even if this process is killed.
 ///
 /// Blocks:      until all workers have ended. Call it from one thread, which outlives it; SIGINT, SIGTERM and SIGHUP to
 ///              this process stop the workers.

@@ -16,7 +16,7 @@ inline constexpr int kAuto = 0;
 /// The options of spawn().
 struct SpawnOptions {
   int processes = kAuto;                         ///< ranks on this machine
-  int max_restarts = 0;                          ///< how many times a failed group is started again
+  int max_restarts = 0;                          ///< how many times a failed group is restarted
   std::filesystem::path log_dir = {};            ///< log folder; empty: a temporary folder, removed on success
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how the ranks' output is shown
 };
@@ -26,7 +26,7 @@ struct SpawnOptions {
 [[nodiscard]] bool is_rank();
 
 /// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`, waits
-/// for them and ends this process with their exit code. So it returns only in the ranks. It returns at once in a
+/// for them and ends this process with their exit code. It therefore returns only in the ranks. It returns at once in a
 /// process that is already a rank, and if `processes` is 1, which is a world of one.
 ///
 /// Blocks: in the process that starts the ranks, until all of them have ended. Call it first in main: code before it

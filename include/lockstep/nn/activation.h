@@ -17,10 +17,10 @@ namespace lockstep::nn {
 /// torch::nn::Dropout with its own random generator (Philox), which libtorch's generator seeds.
 ///
 /// On a CPU with float32 or bfloat16, contiguous or channels-last, it runs a kernel; in all other cases it runs
-/// libtorch's layer. Evaluation is the identity.
+/// libtorch's layer. In evaluation it is the identity.
 ///
 /// Cost:   backward keeps one bit for each element. The probability is rounded to a multiple of 1 / 65536.
-/// Throws: UsageError for a probability outside of [0, 1], or for a second derivative through the kernel.
+/// Throws: UsageError for a probability outside [0, 1], or for a second derivative through the kernel.
 /// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011.
 class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
  public:

@@ -11,9 +11,9 @@ namespace lockstep::nn {
 
 /// The options of attention(), besides query, key and value.
 struct AttentionOptions {
-  double scale = 1;  ///< factor of the products of queries and keys
-  /// The bias of the scores, float32 [W, H, N, M]: B is a multiple of W, and item b uses bias b % W. A bias [W, 1, N,
-  /// M] serves all heads, and gets no gradient.
+  double scale = 1;  ///< factor on the products of queries and keys
+  /// The bias added to the scores, float32 [W, H, N, M]: B is a multiple of W, and item b uses bias b % W. A bias [W,
+  /// 1, N, M] applies to all heads, and gets no gradient.
   at::Tensor bias;
   at::Tensor hidden;  ///< bool, of a shape that expands to [B, H, N, M]: true hides a key from a query
 };
@@ -26,7 +26,7 @@ struct AttentionOptions {
 /// libtorch's matrix products and softmax.
 ///
 /// Shapes: query [B, H, N, d], key and value [B, H, M, d], in any layout; the result [B, N, H * d].
-/// Cost:   backward computes the scores again.
+/// Cost:   backward recomputes the scores.
 /// Throws: the errors of at::matmul; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                    const AttentionOptions& options = {});

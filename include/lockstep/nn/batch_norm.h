@@ -31,10 +31,10 @@ class StatisticsSync {
   virtual void all_reduce(const at::Tensor& values) = 0;
 };
 
-/// The common base class of all batch norms, by which sync_batch_norm() finds them.
+/// The common base class of all batch norms, through which sync_batch_norm() finds them.
 class SyncedStatistics {
  public:
-  /// Sets the object that sums over the replicas; null: the statistics are those of this replica's batch alone.
+  /// Sets the object that sums over the replicas; null: the statistics cover only this replica's batch.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
   /// Returns the object that sums over the replicas; null if the layer is not synced.
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }

@@ -40,13 +40,13 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   /// Replaces `conv`, with the same parameters.
   explicit Conv2dImpl(const torch::nn::Conv2dImpl& conv);
 
-  /// Returns true if kernels exist for such a convolution, for images of some size.
+  /// Returns true if kernels exist for such a convolution, for some image size.
   [[nodiscard]] static bool has_kernel(const torch::nn::Conv2dImpl& conv);
 
   void reset() override;
   /// Returns the convolution, as torch::nn::Conv2d does. Shapes: [N, C, H, W].
   at::Tensor forward(const at::Tensor& input);
-  /// Returns the convolution without its bias, by libtorch, for a next layer that the bias would not affect.
+  /// Returns the convolution without its bias, using libtorch, for a following layer that the bias would not affect.
   at::Tensor forward_without_bias(const at::Tensor& input);
   void pretty_print(std::ostream& stream) const override;
 
@@ -56,7 +56,7 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
 
  private:
   at::Tensor convolve_by_libtorch(const at::Tensor& images, const at::Tensor& filters, const at::Tensor& offsets);
-  /// Convolves by libtorch; in float32 if libtorch's bfloat16 is slow.
+  /// Convolves with libtorch; in float32 if libtorch's bfloat16 is slow.
   at::Tensor convolve(const at::Tensor& input);
   void take(const at::Tensor& new_weight, const at::Tensor& new_bias);
 

@@ -16,7 +16,7 @@ namespace lockstep::nn {
 ///
 /// On a CPU with float32, or under autocast to bfloat16, it runs a kernel. It takes float32 weights and casts them
 /// while it packs them, starts the sums with the bias, and returns a float32 gradient of the weights. Sums are in a
-/// fixed order, on any number of threads. libtorch computes bfloat16 if the processor has matrix units or no bfloat16
+/// fixed order, on any number of threads. libtorch handles bfloat16 if the processor has matrix units or no bfloat16
 /// products, or if a width is odd.
 ///
 /// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].

@@ -26,7 +26,7 @@ struct LinearReLUOptions {
 /// Throws: the errors of Linear; UsageError for a second derivative through the kernels.
 class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
  public:
-  /// Makes fresh weights, as torch::nn::Linear does.
+  /// Creates fresh weights, as torch::nn::Linear does.
   explicit LinearReLUImpl(const torch::nn::LinearOptions& linear, LinearReLUOptions then = {});
   /// Replaces `linear`, with the same parameters.
   LinearReLUImpl(const torch::nn::LinearImpl& linear, LinearReLUOptions then);

@@ -19,7 +19,7 @@ struct OnnxOptions {
   bool half = false;                                 ///< stores weights in 16 bits; the network computes in float32
   std::map<std::string, std::string> texts = {};     ///< metadata_props of the file, by key
   std::string tensors_file = "model.onnx.data";      ///< name of the second file, if weights exceed `most_bytes`
-  std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< the most bytes of weights in the first file: protobuf's limit
+  std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< max. bytes of weights in the first file: protobuf's limit
 };
 
 /// The bytes of a model, and of a second file if its weights do not fit.
@@ -28,11 +28,11 @@ struct OnnxFile {
   std::string tensors;  ///< empty: there is no second file
 };
 
-/// Traces the function and returns it as ONNX. The first dimension of arguments and results has any size ("N").
+/// Traces the function and returns it as ONNX. The first dimension of arguments and results can have any size ("N").
 ///
 /// Parameters and buffers keep their names. The metadata holds `texts` and network.json, as in to_torchscript(). The
-/// traced graph is compared with the function, for batches of 1 and 5; the caller must test that a runtime computes the
-/// same results from the file. `half` rounds the weights of `model` itself to 16 bits. `model` has to be in evaluation
+/// traced graph is compared with the function, on batches of 1 and 5; the caller must test that a runtime computes the
+/// same results from the file. `half` rounds the weights of `model` itself to 16 bits. `model` must be in evaluation
 /// mode.
 /// Throws: the UsageErrors of to_torchscript(), and UsageError for an operator that has no row in the table of
 ///         operators; it names the operator and the last parameter before it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimize(): replaces chains of separate layers by fused ones.
+// optimize(): replaces chains of separate layers with fused ones.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -12,9 +12,9 @@
 
 namespace lockstep::nn {
 
-/// A replacement that optimize() made, or could not make.
+/// The replacements that optimize() made, and those that it could not make.
 struct Optimized {
-  /// A chain of layers that follow each other.
+  /// A chain of consecutive layers.
   struct Chain {
     std::string name;  ///< name of the chain's first layer: "features.1"
     std::string what;  ///< "BatchNorm2d + ReLU + MaxPool2d", and the reason if the chain was left as it is
@@ -24,11 +24,11 @@ struct Optimized {
 };
 
 /// Replaces every BatchNorm2d (Lockstep's or libtorch's) + [Dropout] + ReLU + [MaxPool2d of 2x2, stride 2] inside a
-/// torch::nn::Sequential, at any depth, by a BatchNormReLU2d in place of the first layer and empty layers in place of
+/// torch::nn::Sequential, at any depth, with a BatchNormReLU2d in place of the first layer and empty layers in place of
 /// the others. It also replaces Linear + ReLU, with Dropout between or after them (LinearReLU), and single Linear,
 /// LayerNorm, Dropout and ReLU (not in place) layers. A torch::nn::Conv2d for which lockstep::nn::Conv2d has kernels
-/// becomes a lockstep::nn::Conv2d. Names, parameters and state dict do not change. Chains outside a Sequential stay,
-/// because a module with its own forward() holds its layers by their types: write such modules with Conv2d,
+/// becomes a lockstep::nn::Conv2d. Names, parameters and state dict do not change. Chains outside a Sequential stay as
+/// they are, because a module with its own forward() holds its layers by their types: write such modules with Conv2d,
 /// BatchNormReLU2d (with a residual), Linear and attention() of lockstep::nn.
 ///
 /// Call it before an optimizer or a DistributedDataParallel takes the parameters' names.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlainOperators makes layers run libtorch's operators only, without Lockstep's own kernels.
+// PlainOperators makes layers run only libtorch's operators, without Lockstep's own kernels.
 #pragma once
 
 #pragma GCC visibility push(default)
 
 namespace lockstep::nn {
 
-/// While it lives, the layers of this library compute with libtorch's operators on this thread, not with their own
-/// kernels. Values differ only by rounding. A tracer, a profiler of operators or another dispatch mode then sees
+/// While it is alive, the layers of this library compute with libtorch's operators on this thread, not with their own
+/// kernels. Values differ only by rounding. A tracer, an operator profiler or another dispatch mode then sees
 /// everything. Guards may be nested. Cases that libtorch lacks become errors, such as a bfloat16 layer norm with
 /// float32 weights in 1.13.
 ///
@@ -21,8 +21,8 @@ class PlainOperators {
   PlainOperators& operator=(const PlainOperators&) = delete;
 };
 
-/// Returns true if a PlainOperators lives on this thread, or libtorch's tracer records the thread. A layer with its own
-/// kernel checks this before it reads a tensor's memory.
+/// Returns true if a PlainOperators is alive on this thread, or libtorch's tracer records the thread. A layer with its
+/// own kernel checks this before it reads a tensor's memory.
 [[nodiscard]] bool uses_plain_operators();
 
 }  // namespace lockstep::nn

@@ -29,7 +29,7 @@ struct NetworkFunction {
   std::vector<std::string> inputs;
   /// Names of the results. The exported function returns a single result as a tensor, several results as a tuple.
   std::vector<std::string> outputs;
-  /// Makes arguments for a batch of this size, with values that are typical for the network.
+  /// Creates arguments for a batch of this size, with values that are typical for the network.
   std::function<std::vector<at::Tensor>(std::int64_t batch)> example;
   /// Computes the results. A tracer records the operators that it runs, so everything that it computes besides tensors
   /// must be the same for all arguments, except for the size of the batch.
@@ -39,7 +39,7 @@ struct NetworkFunction {
   /// True if the rows of the results' second dimension have no order, but rows i of all results belong together: a
   /// detector's queries.
   bool is_set = false;
-  /// JSON that says how a web page turns a picture into the first argument, and what kind of answer the results are
+  /// JSON that says how a web page turns an image into the first argument, and what kind of output the results are
   /// (docs/design/export.md, "In a browser"); empty: a page cannot show the network.
   std::string page = {};
 };
@@ -53,8 +53,8 @@ struct NetworkFunction {
 /// network.json: {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ...,
 /// "names": [...]}, with null for the size of the batch.
 ///
-/// Before it returns, it loads the archive and compares it with the function, for other arguments and other sizes of
-/// the batch. `model` has to be in evaluation mode.
+/// Before it returns, it loads the archive and compares it with the function, on other arguments and batch sizes.
+/// `model` must be in evaluation mode.
 /// Throws: UsageError if the function depends on the batch in a way that cannot be recorded, or if the results differ.
 [[nodiscard]] std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                                          const std::map<std::string, std::string>& texts = {});

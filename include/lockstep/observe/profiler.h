@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiler: records some steps of a training loop, prints the time of their parts, and writes a trace for Perfetto. The
-// Trainer makes one for --profile; your own loop makes one and calls step().
+// Profiler: records some steps of a training loop, prints how long their parts took, and writes a trace for Perfetto.
+// The Trainer creates one for --profile; your own loop creates one and calls step().
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -20,7 +20,7 @@ namespace lockstep::observe {
 /// The settings of a Profiler: the steps that it records, and its output.
 struct ProfilerOptions {
   std::int64_t steps = 10;  ///< number of steps to record
-  std::int64_t warmup = 3;  ///< steps before the recording, which are slower because libtorch makes buffers and threads
+  std::int64_t warmup = 3;  ///< steps before the recording, slower because libtorch creates buffers and threads
   std::filesystem::path folder = {};  ///< rank R writes its trace to folder/rank-R.json; empty: no trace is written
   NamedTensors parameters = {};       ///< the parameters, whose names identify the layers; empty: no table of layers
   at::ScalarType type = at::kFloat;   ///< type of the matrix products, for the measurement of the machine's peak
@@ -28,12 +28,12 @@ struct ProfilerOptions {
   bool prints = true;   ///< false: it neither prints tables nor measures the machine
 };
 
-/// Records the steps that follow the warm-up. It changes no result. Outside of these steps it costs nothing, because it
-/// then has no callbacks in libtorch and no sink in Lockstep.
+/// Records the steps that follow the warm-up. It does not change any results. Outside these steps it costs nothing,
+/// because it then has no callbacks in libtorch and no sink in Lockstep.
 ///
 /// It records libtorch's operators, Lockstep's fused layers, autograd nodes, collectives, loader workers and saves. The
-/// forward pass of a DistributedDataParallel and the step of a Lockstep optimizer are named parts. Name a part of your
-/// own program with libtorch's RECORD_USER_SCOPE("name").
+/// forward pass of a DistributedDataParallel and the step of a Lockstep optimizer are named sections. Name a section of
+/// your own code with libtorch's RECORD_USER_SCOPE("name").
 ///
 /// Example:
 ///   lockstep::observe::Profiler profiler(job, {.steps = 10, .parameters = lockstep::named_parameters_of(net)});

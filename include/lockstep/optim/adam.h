@@ -19,11 +19,11 @@ namespace lockstep {
 /// The options of Adam, with the defaults of torch.optim.Adam.
 struct AdamOptions {
   double lr = 1e-3;                            ///< learning rate
-  std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moments that are kept
+  std::array<double, 2> betas = {0.9, 0.999};  ///< decay rates of the first and second moments
   double eps = 1e-8;                           ///< added to the root of the second moment
   double weight_decay = 0;                     ///< multiplied by the weight and added to the gradient
   bool amsgrad = false;                        ///< divides by the largest second moment so far
-  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
+  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

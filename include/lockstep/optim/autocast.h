@@ -30,8 +30,8 @@ enum class Amp {
 /// The options of an Autocast.
 struct AutocastOptions {
   /// Keeps the cast copy of a weight for the rest of the region, even if the weight changes. It is off by default,
-  /// because a stale copy trains on old weights, and a copy made under no_grad loses the gradient. It pays only if a
-  /// region uses a weight many times (recurrent networks) and does not change it.
+  /// because a stale copy trains on old weights, and a copy made under no_grad loses the gradient. It pays off only if
+  /// a region uses a weight many times (recurrent networks) and does not change it.
   bool weight_cache = false;
 };
 

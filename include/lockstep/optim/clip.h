@@ -25,7 +25,7 @@ inline constexpr std::int64_t kNormBlock = 4096;
 [[nodiscard]] double block_squares(const double* values, std::int64_t count);
 /// Returns the norm from the block sums of each parameter, with the parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
-/// Returns a gradient in the form for sums: in the parameter's memory order, on the CPU, in float32 or float64.
+/// Returns a gradient in the form used for sums: in the parameter's memory order, on the CPU, in float32 or float64.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
 /// Returns true if there are parameters and all are on one GPU.
@@ -46,7 +46,7 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as in
 /// PyTorch. A norm that is not finite gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
-/// Does the same for a norm on a device, without a wait; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
+/// Does the same for a norm on a device, without waiting; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
 [[nodiscard]] at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
 /// Scales all gradients in place so that their norm is at most `max_norm`; returns the norm before scaling.

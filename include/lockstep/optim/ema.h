@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-/// The speed at which the average follows the model.
+/// How fast the average follows the model.
 struct EMAOptions {
   double decay = 0.9999;   ///< share of the old average that an update keeps
   double warmups = 1000;   ///< updates until the decay reaches 63 % of its value; 0: no warm-up
-  std::int64_t start = 0;  ///< number of first calls to update() that do nothing
+  std::int64_t start = 0;  ///< number of initial calls to update() that do nothing
 };
 
 /// An exponential moving average over all parameters and buffers of a model. The n-th update uses d = decay * (1 -
@@ -29,12 +29,12 @@ struct EMAOptions {
 ///
 /// 1. It begins as a copy of the model.
 /// 2. The average has its own memory, in the model's strides. Float32 on the CPU takes one pass over memory, and each
-///    element's bits depend on its own values only.
+///    element's bits depend only on its own values.
 /// 3. Ranks with equal models have equal averages; no rank communicates.
 ///
 /// It belongs to the training thread. Lifetime: the model's tensors may move in memory, but must stay the same objects.
 /// Cost:    12 bytes of memory traffic for each element.
-/// Source:  ModelEMA of RT-DETR, D-FINE and DEIM. There, changing the decay later has no effect; here it has an effect.
+/// Source:  ModelEMA of RT-DETR, D-FINE and DEIM. There, changing the decay later has no effect; here it does.
 /// Example: lockstep::EMA ema{model, {.decay = 0.999}};  after each optimizer.step(): ema.update();
 class EMA : public Stateful {
  public:
@@ -45,7 +45,7 @@ class EMA : public Stateful {
   /// warmups >= 0 and start >= 0.
   explicit EMA(NamedTensors model, EMAOptions options = {});
 
-  /// Adds the model's present values to the average; the first options.start calls do nothing. Throws: UsageError while
+  /// Adds the model's current values to the average; the first options.start calls do nothing. Throws: UsageError while
   /// the average is swapped in.
   void update();
 
@@ -56,8 +56,8 @@ class EMA : public Stateful {
   /// Returns the number of updates so far.
   [[nodiscard]] std::int64_t updates() const noexcept { return std::max<std::int64_t>(0, updates_); }
 
-  /// While it lives, the model has the average's values and the average has the model's. Its destructor restores both,
-  /// bit for bit. The tensors keep their memory. Lifetime: the EMA outlives it and must not be moved while it lives.
+  /// While it is alive, the model has the average's values and the average has the model's. Its destructor restores
+  /// both, bit for bit. The tensors keep their memory. Lifetime: the EMA outlives it and must not be moved until then.
   class Swapped {
    public:
     ~Swapped();
@@ -78,7 +78,7 @@ class EMA : public Stateful {
 
   /// Returns the average under the model's names, and the number of updates. Throws: UsageError while it is swapped in.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Loads an average, but no decay. Throws: the DataErrors of load_model_state_dict(), with nothing loaded.
+  /// Loads an average, but not its decay. Throws: the DataErrors of load_model_state_dict(), with nothing loaded.
   void load_state_dict(const StateDict& state) override;
 
  private:

@@ -87,8 +87,8 @@ class GradScaler final : public Stateful {
   /// Returns PyTorch's entries: "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"
   /// (iterations since the scale changed). The result is empty if the scaler is off. Save it after update().
   [[nodiscard]] StateDict state_dict() const override;
-  /// Loads a state, unless the scaler is not enabled. Throws: DataError naming the entry that is missing, unknown or
-  /// invalid, with nothing loaded.
+  /// Loads a state if the scaler is enabled. Throws: DataError naming the entry that is missing, unknown or invalid,
+  /// with nothing loaded.
   void load_state_dict(const StateDict& state) override;
 
  private:
@@ -98,7 +98,7 @@ class GradScaler final : public Stateful {
   struct PerOptimizer {
     Stage stage = Stage::kReady;
     at::Tensor found_inf;
-    std::optional<bool> finite = {};  ///< the value of found_inf, once it was read
+    std::optional<bool> finite = {};  ///< the value of found_inf, once it has been read
   };
 
   void require_scale(const char* call) const;
@@ -107,7 +107,7 @@ class GradScaler final : public Stateful {
   void set_scale(double scale);
 
   GradScalerOptions options_;
-  double value_;  ///< the scale on the host, which can be read without a wait
+  double value_;  ///< the scale on the host, which can be read without waiting
   std::int64_t growth_tracker_ = 0;
   at::Tensor scale_;  ///< the scale on the device: a float32 scalar; undefined before the first scale()
   std::map<const Optimizer*, PerOptimizer> optimizers_;

@@ -16,13 +16,13 @@
 
 namespace lockstep {
 
-/// The options of LAMB, with defaults from the paper's runs.
+/// The options of LAMB, with defaults from the paper's experiments.
 struct LAMBOptions {
   double lr = 1e-3;                            ///< learning rate
-  std::array<double, 2> betas = {0.9, 0.999};  ///< shares of the old first and second moment that are kept
+  std::array<double, 2> betas = {0.9, 0.999};  ///< decay rates of the first and second moments
   double eps = 1e-6;                           ///< added to the root of the second moment
   double weight_decay = 1e-2;  ///< multiplied by the weight and added to the step before the step is scaled
-  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
+  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
@@ -31,7 +31,7 @@ struct LAMBOptions {
 /// either norm is zero, their quotient is 1. State: exp_avg, exp_avg_sq.
 ///
 /// The norms cover whole parameters and are summed in double over fixed blocks of memory, so bits do not depend on
-/// threads or instruction sets. LAMB cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
+/// threads or instruction sets. LAMB cannot update only part of a parameter (ZeroRedundancyOptimizer rejects it).
 ///
 /// Cost:   two passes, 40 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, 2019, algorithm 2.

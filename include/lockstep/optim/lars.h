@@ -15,13 +15,13 @@
 
 namespace lockstep {
 
-/// The options of LARS. The defaults of momentum, trust and weight decay are from the paper's runs.
+/// The options of LARS. The defaults of momentum, trust and weight decay are from the paper's experiments.
 struct LARSOptions {
   double lr = 1e-1;            ///< learning rate
-  double momentum = 0.9;       ///< share of the last update that is kept
+  double momentum = 0.9;       ///< share of the previous update that is kept
   double trust = 1e-3;         ///< the paper's eta: length of an update at lr 1, as a share of the parameter's norm
   double weight_decay = 5e-4;  ///< multiplied by the weight and added to the gradient
-  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
+  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
@@ -30,7 +30,7 @@ struct LARSOptions {
 /// |x|). If |x| or |g| is zero, the rate is 1. State: momentum_buffer (v).
 ///
 /// The norms cover whole parameters and are summed in double over fixed blocks of memory, so bits do not depend on
-/// threads or instruction sets. LARS cannot update a part of a parameter (ZeroRedundancyOptimizer refuses it).
+/// threads or instruction sets. LARS cannot update only part of a parameter (ZeroRedundancyOptimizer rejects it).
 ///
 /// Cost:   two passes, 28 bytes of memory traffic for each parameter element.
 /// Source: You et al., Large Batch Training of Convolutional Networks, 2017, algorithm 1.

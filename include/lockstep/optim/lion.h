@@ -22,7 +22,7 @@ struct LionOptions {
   /// Shares of the old momentum in the direction of the step and in the new momentum.
   std::array<double, 2> betas = {0.9, 0.99};
   double weight_decay = 0;  ///< a step subtracts lr * weight_decay of each weight, independently of the gradient
-  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
+  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes an optimizer by name, for settings and programs that choose the type at run time.
+// Creates an optimizer by name, for settings and programs that choose the type at run time.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// The options of any optimizer. An unset option has the type's default.
+/// The options of any optimizer. An unset option takes the type's default.
 struct OptimizerOptions {
   std::optional<double> lr = {};                         ///< learning rate
   std::optional<double> weight_decay = {};               ///< weight decay, as the type defines it
@@ -32,7 +32,7 @@ struct OptimizerOptions {
   std::optional<double> lr_decay = {};                   ///< adagrad
   std::optional<double> initial_accumulator_value = {};  ///< adagrad
   std::optional<double> trust = {};                      ///< lars
-  /// Returns true for the name of a parameter without weight decay.
+  /// Returns true if the parameter of this name gets no weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
@@ -40,13 +40,13 @@ struct OptimizerOptions {
 /// Returns the names AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS and Lion.
 [[nodiscard]] const std::vector<std::string>& optimizer_types();
 
-/// Makes an optimizer of one of optimizer_types(), in upper or lower case.
+/// Creates an optimizer of one of optimizer_types(), in upper or lower case.
 /// Throws: UsageError for an unknown type or an option that the type lacks; the errors of the type's constructor.
 /// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                                             const OptimizerOptions& options = {});
 
-/// Makes an optimizer over the parameters of a model.
+/// Creates an optimizer over the parameters of a model.
 template <HasNamedParameters Model>
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, Model& model,
                                                             const OptimizerOptions& options = {}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer: the interface of optimizers, whole or sharded over ranks.
+// Optimizer: the interface of optimizers, whole or sharded across ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// Sums modulo 2^64 of a hash of each element and its index (docs/formats/digests.md). Equal bits give equal sums, with
-/// any threads, memory layout and parts. A different bit or a swap of two elements gives different sums.
+/// Sums modulo 2^64 of a hash of each element and its index (docs/formats/digests.md). Equal bits give equal sums, for
+/// any number of threads, memory layout and partition. A different bit or a swap of two elements gives different sums.
 struct UpdateDigest {
   std::uint64_t gradients = 0;  ///< digest of the reduced gradients, before grad_scale
   std::uint64_t weights = 0;    ///< digest of the weights after the update, including parameters without a gradient
@@ -40,7 +40,7 @@ class Optimizer : public Stateful {
   /// zeros; a DistributedDataParallel keeps the memory.
   virtual void zero_grad(bool set_to_none = true);
 
-  /// Sets the learning rate of the next steps. Groups with their own rate keep their ratio to this rate.
+  /// Sets the learning rate for the following steps. Groups with their own rate keep their ratio to this rate.
   virtual void set_lr(double lr) = 0;
   /// Returns the learning rate.
   [[nodiscard]] virtual double lr() const = 0;
@@ -49,7 +49,7 @@ class Optimizer : public Stateful {
   /// Returns the parameters that the optimizer updates, by name.
   [[nodiscard]] virtual const NamedTensors& parameters() const = 0;
 
-  /// Returns true if each element is updated from its own values alone, so that parts can be updated separately.
+  /// Returns true if each element is updated only from its own values, so that parts can be updated separately.
   [[nodiscard]] virtual bool elementwise() const { return true; }
 
   /// Returns the norm of all gradients, as lockstep::grad_norm() does.
@@ -60,8 +60,8 @@ class Optimizer : public Stateful {
   /// the index of its first element in the whole; empty: all parameters are whole.
   virtual void digest_updates(const std::vector<std::int64_t>& begins = {});
   /// Returns the digest of the last step(); before the first step, the digest of the weights at digest_updates(). A
-  /// sharded optimizer returns its part's digest; the whole's is the sum over all ranks. None: digests are off.
-  /// Blocks: if parameters are on a GPU, until it has computed them.
+  /// sharded optimizer returns its part's digest; the whole digest is the sum over all ranks. None: digests are off.
+  /// Blocks: if parameters are on a GPU, until the GPU has computed them.
   [[nodiscard]] virtual std::optional<UpdateDigest> update_digest() const { return std::nullopt; }
 
   /// Gathers the whole state on rank 0, so that state_dict() returns it there; call it before state_dict(). It does

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The parameters whose names match `pattern`, with their own options. An unset option has the optimizer's value.
+/// The parameters whose names match `pattern`, with their own options. An unset option takes the optimizer's value.
 /// Setting an option that the optimizer lacks is a UsageError.
 ///
 /// Example: lockstep::SGD optimizer{model, {.lr = 0.1, .groups = {{.pattern = R"(^fc\.)", .lr = 1.0}}}};
@@ -20,8 +20,8 @@ struct ParameterGroup {
   std::string pattern = {};
   std::optional<double> lr = {};                    ///< learning rate
   std::optional<double> weight_decay = {};          ///< weight decay
-  std::optional<double> momentum = {};              ///< share of the last update that is kept
-  std::optional<std::array<double, 2>> betas = {};  ///< shares of the old moments that are kept
+  std::optional<double> momentum = {};              ///< share of the previous update that is kept
+  std::optional<std::array<double, 2>> betas = {};  ///< decay rates of the moments
   std::optional<double> eps = {};                   ///< added to the denominator
   bool may_be_empty = false;                        ///< no error if no name matches
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A learning rate that falls when a metric stops improving: a pure function of the metrics so far, by way of a small
-// state that a checkpoint holds.
+// A learning rate that falls when a metric stops improving: a pure function of the metrics so far, through a small
+// state that checkpoints hold.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace lockstep {
 
 /// The options of a plateau schedule, with the defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
-  double factor = 0.1;          ///< factor on the learning rate at each fall
-  std::int64_t patience = 10;   ///< metrics in a row that may be no better than the best
+  double factor = 0.1;          ///< factor on the learning rate at each reduction
+  std::int64_t patience = 10;   ///< consecutive metrics without improvement that are allowed
   double threshold = 1e-4;      ///< difference by which a metric must be better than the best
   bool relative = true;         ///< the threshold is a share of the best metric; false: an absolute difference
-  std::int64_t cooldown = 0;    ///< metrics after a fall that do not count as bad
+  std::int64_t cooldown = 0;    ///< metrics after a reduction that do not count as bad
   double min_lr = 0;            ///< lower limit of the rate
-  double eps = 1e-8;            ///< a fall by this or less is skipped
+  double eps = 1e-8;            ///< a reduction by this or less is skipped
   bool lower_is_better = true;  ///< a smaller metric is better; false: a larger one
 };
 
@@ -26,7 +26,7 @@ struct PlateauOptions {
 struct PlateauState {
   double lr = 1e-3;            ///< the learning rate until the next metric
   std::optional<double> best;  ///< the best metric so far; none: no metric yet
-  std::int64_t bad = 0;        ///< metrics in a row that were no better
+  std::int64_t bad = 0;        ///< consecutive metrics without improvement
   std::int64_t cooldown = 0;   ///< metrics until bad ones count again
 };
 

@@ -18,12 +18,12 @@ namespace lockstep {
 /// The options of RMSprop, with the defaults of torch.optim.RMSprop.
 struct RMSpropOptions {
   double lr = 1e-2;         ///< learning rate
-  double alpha = 0.99;      ///< share of the old mean square that is kept
+  double alpha = 0.99;      ///< decay rate of the mean square
   double eps = 1e-8;        ///< added to the root of the mean square
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
-  double momentum = 0;      ///< share of the last update that is kept; 0: no momentum
+  double momentum = 0;      ///< share of the previous update that is kept; 0: no momentum
   bool centered = false;    ///< divides by the standard deviation instead of the root of the mean square
-  /// Returns true for the name of a parameter without weight decay; by default all have weight decay.
+  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

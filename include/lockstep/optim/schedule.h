@@ -14,15 +14,15 @@ namespace lockstep {
 /// The rate is lr, multiplied by gamma after each `step_size` steps.
 struct StepOptions {
   double lr = 1e-3;            ///< the first rate
-  std::int64_t step_size = 1;  ///< steps until the rate falls
-  double gamma = 0.1;          ///< factor of each fall
+  std::int64_t step_size = 1;  ///< steps between reductions
+  double gamma = 0.1;          ///< factor of each reduction
 };
 
 /// The rate is lr, multiplied by gamma at each of `milestones`.
 struct MultiStepOptions {
   double lr = 1e-3;                           ///< the first rate
   std::vector<std::int64_t> milestones = {};  ///< steps, in any order; a step that is listed twice counts twice
-  double gamma = 0.1;                         ///< factor of each fall
+  double gamma = 0.1;                         ///< factor of each reduction
 };
 
 /// The rate is lr * (step + 1) / steps; then lr.
@@ -46,8 +46,8 @@ struct PolynomialOptions {
   double min_lr = 0;       ///< the last rate; a value above lr counts as lr
 };
 
-/// The rate rises from max_lr / div_factor to max_lr in a share pct_start of the steps, then falls to the first rate /
-/// final_div_factor.
+/// The rate rises from max_lr / div_factor to max_lr during a share pct_start of the steps, then falls to the first
+/// rate / final_div_factor.
 struct OneCycleOptions {
   double max_lr = 1e-3;           ///< the highest rate
   std::int64_t total_steps = 0;   ///< steps of the cycle, at least 2
@@ -85,7 +85,7 @@ struct FlatCosineOptions {
 ///          optimizer.set_lr(schedule.lr(step)); before optimizer.step().
 class Schedule {
  public:
-  /// Makes a schedule from any function of the step.
+  /// Creates a schedule from any function of the step.
   explicit Schedule(std::function<double(std::int64_t step)> function) : function_(std::move(function)) {}
 
   /// Returns the learning rate of `step`, which counts from 0.

@@ -61,7 +61,7 @@ class GradBucket {
   [[nodiscard]] const at::Tensor& gradient(int local = 0) const { return gradients_[static_cast<std::size_t>(local)]; }
   /// Returns the tensor in which the hook leaves the mean: gradient(0).
   [[nodiscard]] const at::Tensor& result() const { return gradients_.front(); }
-  /// Returns each parameter's name and place in the flat tensor, in no particular order.
+  /// Returns each parameter's name and position in the flat tensor, in no particular order.
   [[nodiscard]] const std::vector<tensor::FlatSlot>& parameters() const noexcept { return layout_.slots; }
   /// Returns the gradient of parameters()[parameter], in the parameter's own strides.
   [[nodiscard]] at::Tensor view(std::size_t parameter, int local = 0) const {

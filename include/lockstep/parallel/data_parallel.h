@@ -65,7 +65,7 @@ template <class... Tensors>
 std::vector<at::Tensor> to_list(std::tuple<Tensors...> result) {
   return std::apply([](auto&... each) { return std::vector<at::Tensor>{each...}; }, result);
 }
-/// Makes a forward's result from a list of tensors.
+/// Builds a forward's result from a list of tensors.
 template <class Result>
 Result from_list(std::vector<at::Tensor> list) {
   if constexpr (std::is_same_v<Result, at::Tensor>) {
@@ -92,7 +92,7 @@ Result from_list(std::vector<at::Tensor> list) {
 ///    begins with a copy of them.
 ///
 /// The results do not depend on the threads' timing, unless the module draws random numbers (dropout): all threads draw
-/// from the process's one generator.
+/// from the process's single generator.
 ///
 /// Cost: the module is copied once. Parameters on the module's device are shared; on other devices they are copied in
 /// each forward.
@@ -150,7 +150,7 @@ class DataParallel {
   /// Loads a model's state. Throws: the errors of load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
-  /// The result of no_sync(). It does nothing, since gradients are never reduced over processes.
+  /// The result of no_sync(). It does nothing, since gradients are never reduced across processes.
   struct [[nodiscard]] NothingToHoldBack {
     ~NothingToHoldBack() {}  // not trivial, so that an unused object causes no warning
   };

@@ -38,7 +38,7 @@ struct DdpOptions {
   bool init_sync = true;          ///< construction broadcasts rank 0's values; false: the caller has made them equal
   int replicas = 0;               ///< number of replicas of the run, at least the world size; 0: one per rank. See
                                   ///< enter_replica()
-  bool exact = true;              ///< true: the same bits on any number of ranks; false: any fast order of additions
+  bool exact = true;              ///< true: the same bits on any number of ranks; false: additions in any fast order
   /// A parameter that a backward does not reach counts as zero; false: it is an error. A parameter that no rank has
   /// reached keeps its grad(). Each forward walks the graph.
   bool find_unused_parameters = false;
@@ -63,15 +63,15 @@ class Reducer;
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
  public:
-  /// The module's tensors, as they are at a call.
+  /// The module's tensors, at the time of a call.
   struct State {
     NamedTensors parameters;  ///< parameters with their names
     NamedTensors buffers;     ///< buffers with their names
   };
   using Sparse = std::vector<at::Tensor>;  ///< Parameters with sparse gradients.
 
-  /// Compares parameters and buffers over the ranks, and broadcasts rank 0's values.
-  /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs over the ranks.
+  /// Compares parameters and buffers across the ranks, and broadcasts rank 0's values.
+  /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs across the ranks.
   DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options);
   ~DdpCore();
   DdpCore(DdpCore&&) noexcept;
@@ -84,7 +84,7 @@ class DdpCore {
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
   void set_sync(
-      bool sync);  ///< Sets if later backwards are reduced; false: gradients stay on the rank, as in no_sync().
+      bool sync);  ///< Sets whether later backwards are reduced; false: gradients stay on the rank, as in no_sync().
   [[nodiscard]] bool sync() const;                               ///< Returns the value of the last set_sync().
   [[nodiscard]] double grad_norm();                              ///< See DistributedDataParallel.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;  ///< See DistributedDataParallel.
@@ -151,7 +151,7 @@ concept HasGroup = requires(Job& job) {
 
 }  // namespace parallel
 
-/// While a NoSync lives, backwards of the model's forwards accumulate locally; the next synced backward reduces the
+/// While a NoSync is alive, backwards of the model's forwards accumulate locally; the next synced backward reduces the
 /// whole sum. As in PyTorch, the mode during the forward decides.
 class [[nodiscard]] NoSync {
  public:
@@ -167,8 +167,8 @@ class [[nodiscard]] NoSync {
 
 /// Data-parallel training of `Net`, a torch module: gradients are averaged over the ranks while backward runs.
 ///
-/// 1. Construction compares names, shapes and dtypes over the ranks; then every rank takes rank 0's values.
-/// 2. forward in training broadcasts rank 0's buffers; evaluation communicates nothing and may run on one rank only.
+/// 1. Construction compares names, shapes and dtypes across the ranks; then every rank takes rank 0's values.
+/// 2. forward in training broadcasts rank 0's buffers; evaluation does not communicate and may run on only one rank.
 /// 3. After backward, gradients are equal on all ranks; with more than one rank they are views of the buckets, in the
 ///    parameters' own strides, even if grad() was another tensor before.
 /// 4. A backward is reduced if it reaches an output of a forward that ran outside no_sync(). Several forwards before
@@ -177,7 +177,7 @@ class [[nodiscard]] NoSync {
 /// Collective: construction, forward in training mode with gradients on (if there are buffers), and backward: every
 ///             rank, in the same order.
 /// Lifetime:   the group outlives it. The module must keep its parameters: replacing one is an error that names it.
-/// Throws: UsageError for parameters or buffers that differ over the ranks, for an unused or a replaced parameter, and
+/// Throws: UsageError for parameters or buffers that differ between ranks, for an unused or a replaced parameter, and
 ///             for a backward through module() instead of the wrapper; backward and forward also throw the group's
 ///             failure (PeerError, TimeoutError).
 /// Example:    lockstep::DistributedDataParallel model{Net(), job};
@@ -217,7 +217,7 @@ class DistributedDataParallel : public Joinable {
 
   /// Returns the inner module; its parameters are the wrapped ones.
   [[nodiscard]] Net& module() const { return *module_; }
-  /// Gives access to the module's members, as a ModuleHolder does: model->fc1->weight. For forward call the wrapper.
+  /// Gives access to the module's members, as a ModuleHolder does: model->fc1->weight. Call forward on the wrapper.
   Net* operator->() const { return module_.get(); }
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }            ///< Returns the wrapped module.
   [[nodiscard]] auto parameters() const { return module_->parameters(); }              ///< Returns its parameters.
@@ -233,7 +233,7 @@ class DistributedDataParallel : public Joinable {
   /// Collective: no; load the same on every rank. Throws: the errors of load_model_state_dict().
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
-  /// Makes gradients accumulate locally while the result lives (see NoSync).
+  /// Makes gradients accumulate locally while the result is alive (see NoSync).
   /// Example: { auto local = model.no_sync(); model(a).sum().backward(); }
   [[nodiscard]] NoSync no_sync() { return NoSync(core_); }
 
@@ -246,7 +246,7 @@ class DistributedDataParallel : public Joinable {
   /// Collective: yes.  Blocks: yes.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
-  /// Returns the norm of the gradients that the last backward left, bit for bit that of lockstep::grad_norm(). With
+  /// Returns the norm of the gradients that the last backward left, bit-identical to lockstep::grad_norm(). With
   /// DdpOptions::grad_norm each rank summed its share of the squares while buckets were reduced. Later changes to the
   /// gradients (unscaling, for example) are then not included: use lockstep::grad_norm(model). Without the option, this
   /// function reads all gradients.
@@ -269,7 +269,7 @@ class DistributedDataParallel : public Joinable {
   void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
-  /// Runs the module's forward, and adds to an exception that it came from there.
+  /// Runs the module's forward, and marks an exception as coming from there.
   template <class... Args>
   decltype(auto) run_module(Args&&... args) {
     using Output = decltype(module_->forward(std::forward<Args>(args)...));

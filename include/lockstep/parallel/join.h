@@ -57,12 +57,12 @@ class Joinable {
   virtual ~Joinable() = default;
   /// Returns the group whose ranks join.
   [[nodiscard]] virtual ProcessGroup& join_group() = 0;
-  /// Sets the handle, which is valid while the Join lives; the Join resets it at its end.
+  /// Sets the handle, which is valid while the Join is alive; the Join resets it at its end.
   /// Throws: UsageError if the object cannot take part.
   virtual void set_join(std::optional<JoinHandle> handle) = 0;
   /// Calls, on a rank without data, the collectives that the other ranks call after announce(action).
   virtual void shadow(int action, const JoinStatus& status) = 0;
-  /// Called when all ranks have run out of data; `source` is one of the ranks that had data last.
+  /// Called when all ranks have run out of data; `source` is one of the ranks that were the last to have data.
   virtual void after_join(int source) = 0;
 };
 

@@ -26,7 +26,7 @@ struct PowerSgdOptions {
   bool warm_start = true;                ///< begins each step with the last step's Q instead of a random one
   double orthogonalization_epsilon = 0;  ///< term added to the norms of columns; without it columns of zeros stay zeros
   std::uint64_t seed = 0;                ///< seed of the random Q
-  /// Returns the present scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. The compression
+  /// Returns the current scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. The compression
   /// error is stored unscaled, so that it stays valid when the scale changes. Null: the loss is not scaled.
   std::function<double()> loss_scale = nullptr;
 };
@@ -62,9 +62,9 @@ class PowerSgd : public Stateful {
   /// number of ranks.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
-  /// Loads the entries. Entries of other ranks' replicas may be present; they are kept.
-  /// An entry that is not finite is left out with a warning: with it every later gradient would be non-finite.
-  /// Throws: DataError naming an entry that is missing, or of the wrong kind; nothing is loaded then.
+  /// Loads the entries. Entries of other ranks' replicas may be present; they are kept. An entry that is not finite is
+  /// skipped with a warning: with it every later gradient would be non-finite.
+  /// Throws: DataError naming an entry that is missing, or of the wrong kind; in that case nothing is loaded.
   void load_state_dict(const StateDict& state) override;
 
  private:
@@ -89,7 +89,7 @@ class PowerSgd : public Stateful {
 
 namespace hooks {
 
-/// Makes the hook. `state` may be shared with the code that saves it.
+/// Creates the hook. `state` may be shared with the code that saves it.
 [[nodiscard]] CommunicationHook power_sgd(std::shared_ptr<PowerSgd> state);
 /// Returns the hook with a new PowerSgd, for programs that do not save its state.
 [[nodiscard]] CommunicationHook power_sgd(const PowerSgdOptions& options = {});

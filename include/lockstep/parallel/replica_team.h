@@ -62,8 +62,8 @@ struct ReplicaTeamOptions {
 };
 
 /// The replicas of this rank. Exactly one runs at a time, in its own thread; it passes its turn on at each collective
-/// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own state of the CPU's
-/// random generator. A rank with one replica has no additional thread and no cost.
+/// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own CPU random generator
+/// state. A rank with one replica has no extra thread and no overhead.
 ///
 /// During run() a replica waits for its turn, runs, waits in a collective, or has ended. The replica with the turn may
 /// use everything that the replicas share (model, optimizer, group) without a lock: passing the turn orders memory

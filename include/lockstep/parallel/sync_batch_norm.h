@@ -14,7 +14,7 @@ class Module;
 namespace lockstep {
 namespace parallel {
 
-/// Makes every lockstep::nn::BatchNorm below `root` take its statistics over the group's ranks. Returns their number.
+/// Makes every lockstep::nn::BatchNorm below `root` compute its statistics over the group's ranks. Returns how many.
 int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
 
 /// Returns the torch module inside a wrapper, holder or pointer.
@@ -29,7 +29,7 @@ torch::nn::Module& torch_module_of(Model& model) {
 
 }  // namespace parallel
 
-/// Makes every lockstep::nn::BatchNorm in `model` take its training statistics over the batches of all replicas: the
+/// Makes every lockstep::nn::BatchNorm in `model` compute its training statistics over the batches of all replicas: the
 /// replicas of the ReplicaTeam that runs, else one per rank. The results have the same bits on any number of ranks,
 /// even in backward. With one replica nothing changes.
 ///

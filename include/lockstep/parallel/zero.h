@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ZeroRedundancyOptimizer: an optimizer whose state is sharded over the ranks (ZeRO stage 1). Design:
+// ZeroRedundancyOptimizer: an optimizer whose state is sharded across the ranks (ZeRO stage 1). Design:
 // docs/design/zero.md.
 #pragma once
 
@@ -20,8 +20,8 @@ namespace lockstep {
 
 /// The options of a ZeroRedundancyOptimizer.
 struct ZeroOptions {
-  /// Each rank of the model, a DistributedDataParallel, gets the average of its own part of the gradients only, so that
-  /// a step sends a third less. The rest of grad() is undefined, so clip by optimizer.grad_norm() only.
+  /// Each rank of the model, a DistributedDataParallel, gets only the average of its own part of the gradients, so that
+  /// a step sends a third less. The rest of grad() is undefined, so clip only by optimizer.grad_norm().
   bool shard_gradients = false;
 };
 
@@ -45,8 +45,8 @@ struct ZeroOptions {
 /// Example:    lockstep::ZeroRedundancyOptimizer optimizer{model, job, lockstep::AdamWOptions{.lr = 6e-4}};
 class ZeroRedundancyOptimizer final : public Optimizer {
  public:
-  /// Makes the optimizer of this rank from its parts of the parameters. A part is one-dimensional, has the parameter's
-  /// name, and is empty if the parameter belongs to another rank.
+  /// Creates the optimizer of this rank from its parts of the parameters. A part is one-dimensional, has the
+  /// parameter's name, and is empty if the parameter belongs to another rank.
   using Make = std::function<std::unique_ptr<Optimizer>(NamedTensors parts)>;
 
   /// Wraps an AdamW over `model`; arguments are as in AdamW's own constructor.
@@ -89,11 +89,11 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   /// Returns the consolidated state, whose tensors are on the CPU.
   /// Throws: UsageError on ranks other than 0, and if consolidate_state_dict() was not called since the last step.
   [[nodiscard]] StateDict state_dict() const override;
-  /// Returns this rank's part of the state for checkpoints that all ranks write; needs no consolidate_state_dict(). The
-  /// arguments must be the group's rank and world size.
+  /// Returns this rank's part of the state for checkpoints that all ranks write; does not require
+  /// consolidate_state_dict(). The arguments must be the group's rank and world size.
   [[nodiscard]] StatePart state_part(int rank, int world_size) const override;
   /// Takes this rank's part of a whole state. Collective: no; load the same on every rank.
-  /// Throws: DataError in the cases in which the optimizer without ZeRO throws it; nothing is loaded then.
+  /// Throws: DataError whenever the optimizer without ZeRO would; in that case nothing is loaded.
   void load_state_dict(const StateDict& state) override;
 
   /// Returns this rank's optimizer, which holds the state of its part.

@@ -25,7 +25,7 @@ class Store {
 
   /// Sets a key; an existing value is replaced. Throws: PeerError, TimeoutError.
   virtual void set(const std::string& key, const std::string& value) = 0;
-  /// Returns the present value; none if the key is unset. Does not wait for the key.
+  /// Returns the current value; none if the key is unset. Does not wait for the key.
   [[nodiscard]] virtual std::optional<std::string> try_get(const std::string& key) = 0;
   /// Waits until the key is set, and returns its value.
   [[nodiscard]] virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
@@ -46,7 +46,7 @@ class Store {
 /// Connects clients in the server's own process to its store, without the network. See StoreServer::door().
 class StoreDoor;
 
-/// A store's address and the secret that opens it.
+/// A store's address and the secret that grants access to it.
 struct StoreAddress {
   std::string host = "127.0.0.1";          ///< name or address of the server's host
   std::uint16_t port = 0;                  ///< its port
@@ -55,7 +55,7 @@ struct StoreAddress {
   std::shared_ptr<StoreDoor> inside = {};  ///< the door of a server in this process, to connect without the network
 };
 
-/// Connects. It tries until the server listens, and reports the wait after 3 s. If the server later leaves a request
+/// Connects. It retries until the server listens, and reports the wait after 3 s. If the server later leaves a request
 /// unanswered for `answer_limit`, it counts as lost (0: LOCKSTEP_TIMEOUT, but at least 5 s and at most a minute).
 /// Throws: TimeoutError naming host and port; UsageError for a wrong token, and for a certificate that is not trusted.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
@@ -68,7 +68,7 @@ struct StoreAddress {
 /// checkpoints sets it to 0 at its start.
 inline constexpr const char* kSavesKey = "lockstep/train/saves";
 
-/// Makes a store inside this process, for tests and a world of one.
+/// Creates a store inside this process, for tests and a world of one.
 [[nodiscard]] std::shared_ptr<Store> make_local_store();
 
 /// Serves a store from its own thread until the object is destroyed; its clients then get PeerError.
@@ -102,7 +102,7 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Returns 32 bytes of the system's random generator as hexadecimal digits.
+/// Returns 32 bytes from the system's random generator as hexadecimal digits.
 [[nodiscard]] std::string make_token();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files for encryption of the store's connections: TLS 1.3 is used if there is a certificate.
+// The files for encrypting the store's connections: TLS 1.3 is used if there is a certificate.
 #pragma once
 
 #include <string>

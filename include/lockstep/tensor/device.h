@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device of this process, which all of its threads must use. Every thread starts with GPU 0 as its current device.
-// If it allocates there, even pinned memory, each rank takes some hundred MB of GPU 0.
+// If it allocates there, even pinned memory, each rank takes a few hundred MB of GPU 0.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

@@ -20,9 +20,9 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
   virtual ~DeviceGraph() = default;
 
-  /// While the result lives, sends the calling thread's work to the recorded stream, which all recordings of the
+  /// While the result is alive, sends the calling thread's work to the recorded stream, which all recordings of the
   /// process share. That work runs after earlier work of the current stream and before later work. Autograd's gradient
-  /// accumulators belong to the stream on which they were made, and a recording must not wait for another stream. So
+  /// accumulators belong to the stream on which they were created, and a recording must not wait for another stream. So
   /// call enter() before you create objects that keep such nodes, and before the steps that precede the recording.
   /// Blocks: no. Returns: null if there is no such stream.
   [[nodiscard]] virtual std::shared_ptr<void> enter() { return nullptr; }
@@ -53,7 +53,7 @@ class DeviceGraph {
   virtual void replay() = 0;
 };
 
-/// Makes a graph for the calling thread's current GPU; null if cuda::library() has an obstacle.
+/// Creates a graph for the calling thread's current GPU; null if cuda::library() has an obstacle.
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
 /// Returns true while the calling thread's current stream is being recorded, by any code. Call it only from a thread

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that this process has taken of its device.
+// The device memory that this process has taken.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -28,8 +28,8 @@ struct MemoryUse {
 
 namespace tensor {
 
-/// Gives the GPU back the memory that no tensor uses, and restarts the peaks of memory_use(). Blocks: until the GPU has
-/// finished its work. Throws: UsageError if cuda::library() has an obstacle.
+/// Frees the GPU memory that no tensor uses, and resets the peaks of memory_use(). Blocks: until the GPU has finished
+/// its work. Throws: UsageError if cuda::library() has an obstacle.
 void forget_memory(int gpu);
 
 /// Returns the largest resident set in the text of /proc/self/status, in bytes; 0 if the text lacks it.

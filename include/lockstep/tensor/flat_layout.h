@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The places of named tensors in one flat buffer. Optimizer state and gradient buckets use the same layout.
+// The positions of named tensors in one flat buffer. Optimizer state and gradient buckets use the same layout.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace lockstep::tensor {
 
-/// One tensor's place in a flat buffer. Flat order is memory order: element i of the slot is element i of the tensor's
-/// own memory.
+/// One tensor's position in a flat buffer. Flat order is memory order: element i of the slot is element i of the
+/// tensor's own memory.
 struct FlatSlot {
   std::string name = {};                   ///< the tensor's name
   std::int64_t offset = 0;                 ///< elements before it in the buffer; a multiple of 64 bytes
@@ -22,7 +22,7 @@ struct FlatSlot {
   std::vector<std::int64_t> strides = {};  ///< the tensor's strides if it is dense, else contiguous strides
 };
 
-/// The places of several tensors of one dtype.
+/// The positions of several tensors of one dtype.
 struct FlatLayout {
   std::vector<FlatSlot> slots;  ///< slots in the order of the buffer
   std::int64_t numel = 0;       ///< elements of the whole buffer, padding included

@@ -72,8 +72,8 @@ template <class Model>
 [[nodiscard]] StateDict to_state_dict(const NamedTensors& items);
 
 /// Copies the entries of `state` into the tensors of the same names. If `items` has a tensor under several names,
-/// `state` needs one of them. Throws: DataError naming the first entry that is missing, unknown or of another shape or
-/// dtype, or two entries of one tensor that differ. In that case nothing is copied.
+/// `state` needs one of them. Throws: DataError naming the first entry that is missing, unknown or of a different shape
+/// or dtype, or two entries of one tensor that differ. In that case nothing is copied.
 void load_tensors(const NamedTensors& items, const StateDict& state);
 
 /// Returns the parameters and buffers of a model, in name order; the tensors are shared, not copied.

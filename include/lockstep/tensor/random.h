@@ -16,7 +16,7 @@ namespace lockstep {
 /// Seeds the default generators of all devices (torch::manual_seed).
 void seed_all(std::uint64_t seed);
 
-/// Makes a CPU generator that yields the numbers of Python's torch.Generator().manual_seed(seed).
+/// Creates a CPU generator that yields the numbers of Python's torch.Generator().manual_seed(seed).
 [[nodiscard]] at::Generator make_generator(std::uint64_t seed);
 
 /// Returns a seed for stream `stream` of a run with `seed`; neighbouring streams are unrelated.

@@ -27,8 +27,8 @@ class Stateful {
   virtual ~Stateful() = default;
   /// Returns the state, which load_state_dict() takes back.
   [[nodiscard]] virtual StateDict state_dict() const = 0;
-  /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of another shape or
-  /// dtype.
+  /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of a different shape
+  /// or dtype.
   virtual void load_state_dict(const StateDict& state) = 0;
 };
 

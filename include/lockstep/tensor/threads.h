@@ -9,7 +9,7 @@
 namespace lockstep::tensor {
 
 /// Checks that the system allows `count` threads, then calls at::set_num_threads(count). If a thread could not start,
-/// libtorch's own pool would wait for ever, and OpenMP would end the program. Throws: ResourceError.
+/// libtorch's own pool would wait forever, and OpenMP would end the program. Throws: ResourceError.
 void set_threads(int count);
 
 /// Calls at::set_num_threads(count) without that check, for threads that start together. One thread at a time makes the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a program around the Trainer, with the options of `lockstep train`.
+// The command line of a program that uses the Trainer, with the options of `lockstep train`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The treatment of unknown arguments, and the text of --help.
+/// How to treat unknown arguments, and the text of --help.
 struct ArgumentOptions {
   std::string description = {};  ///< the first lines of --help
   bool keep_rest = false;        ///< unknown arguments go to ParsedArguments::rest; false: they are errors
@@ -21,7 +21,7 @@ struct ArgumentOptions {
 /// The result of parse_arguments().
 struct ParsedArguments {
   bool help = false;                   ///< --help was given, and the help is printed: the program should end
-  std::vector<std::string> rest = {};  ///< unknown arguments, in their order
+  std::vector<std::string> rest = {};  ///< unknown arguments, in order
 };
 
 /// Reads the arguments into `config` and `options`, replacing values that the program has set:
@@ -30,15 +30,16 @@ struct ParsedArguments {
 ///   --set KEY=VALUE       one setting; repeatable. --KEY VALUE is the same
 ///   --run-dir DIR, --resume none|auto|PATH|URL, --init-from FILE, --rescue DIR, --max-time 90s|45m|1h30m|...
 ///   --init-from-partial   the weights may fit less than half of the model
-///   --allow-other-bits    a run that resumes may have a different number of replicas
+///   --allow-other-bits    a resumed run may have a different number of replicas
 ///   --profile N           profiles N steps (TrainerOptions::profile)
-///   --skip-samples FILE   leaves out the samples that FILE names from now on
+///   --skip-samples FILE   skips the samples that FILE names from now on
 ///   --guard N             recomputes a replica on another rank every N steps
 ///   --metrics [HOST:]PORT, --tensorboard DIR, --no-tensorboard
 ///   --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
-/// --set wins over files, and a later --set over earlier ones. "-" and "_" are the same in names. It skips the options
-/// of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages name the options above.
+/// --set wins over files, and a later --set over earlier ones. "-" and "_" are interchangeable in names. It skips the
+/// options of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages name the options
+/// above.
 ///
 /// Throws:  UsageError naming the unknown argument and the nearest name; DataError if a file is missing.
 /// Example: lockstep::TrainConfig config;  // the program's own defaults

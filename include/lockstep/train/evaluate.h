@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation over the ranks of a job: each sample counts once at any world size.
+// Evaluation across the ranks of a job: each sample counts once at any world size.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,22 +21,22 @@ namespace lockstep {
 
 /// How evaluate() reads and computes.
 struct EvaluateOptions {
-  std::int64_t batch_size = 64;      ///< samples of a batch
+  std::int64_t batch_size = 64;      ///< samples per batch
   std::int64_t workers = 2;          ///< loader threads
-  std::int64_t prefetch_factor = 2;  ///< batches ahead per worker
-  double loader_timeout_s = 0;       ///< seconds to wait for a batch; 0: for ever. Needs workers
-  bool skip_bad_samples = false;     ///< leaves out samples that cannot be read; Evaluation::samples still counts them
+  std::int64_t prefetch_factor = 2;  ///< batches prefetched per worker
+  double loader_timeout_s = 0;       ///< seconds to wait for a batch; 0: forever. Needs workers
+  bool skip_bad_samples = false;     ///< skips samples that cannot be read; Evaluation::samples still counts them
   std::string amp = "none";          ///< none, bf16
   bool channels_last = true;         ///< images in memory as [N, H, W, C]
   bool pin_memory = true;            ///< page-locked batches, for copies to a GPU that the loader's workers start
   bool keep_all = false;             ///< Tally::keep_all()
   /// Number of parts into which the samples are divided; 0: the world size. If counts are not whole numbers, the last
-  /// bits of the result depend on this number only.
+  /// bits of the result depend only on this number.
   int replicas = 0;
   /// A function that computes Task::network_function() in place of the model, without amp (Task::run_exported); empty:
   /// the model computes it.
   nn::TensorFunction network = nullptr;
-  /// Called after each batch with the number of this rank's samples that are done and their total.
+  /// Called after each batch with the number of this rank's samples done so far and the total.
   std::function<void(std::int64_t done, std::int64_t total)> progress = nullptr;
 };
 
@@ -54,7 +54,7 @@ struct Evaluation {
 [[nodiscard]] Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model,
                                   const std::shared_ptr<Dataset>& dataset, const EvaluateOptions& options);
 
-/// Returns the task's own text on the evaluation; may be empty.
+/// Returns the task's own report on the evaluation; may be empty.
 [[nodiscard]] std::string report_of(const Task& task, const Evaluation& evaluation);
 
 /// Returns "string_accuracy 0.914  char_accuracy 0.978".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation for your own loop, divided over the ranks of a job: each sample counts once, and the result is bit for bit
-// the same on any number of ranks. With a Task, use evaluate() (evaluate.h).
+// Evaluation for your own loop, divided among the ranks of a job: each sample counts once, and the result is bit for
+// bit the same on any number of ranks. With a Task, use evaluate() (evaluate.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -22,8 +22,8 @@ class Module;  // torch/nn/module.h takes 6 s to compile, and a caller with a ne
 
 namespace lockstep {
 
-/// Returns the counts of a batch, such as the number of correct answers: a scalar or a row of numbers of any type, of
-/// the same length for every batch. They are summed in float64.
+/// Returns the counts of a batch, such as the number of correct predictions: a scalar or a row of numbers of any type,
+/// of the same length for every batch. They are summed in float64.
 using CountBatch = std::function<at::Tensor(const Batch& batch)>;
 
 /// The result of an evaluation over all ranks, the same on every rank.
@@ -38,10 +38,10 @@ struct ShardedEvaluation {
 /// Runs `count` on each batch of `dataset`, with `model` in evaluation mode and without gradients, and sums its results
 /// over all ranks. The batches are the same as in one process that reads the set in order, and each rank takes
 /// consecutive batches. The ranks' parts differ by at most one batch, and the last ranks may have none. The counts are
-/// summed in a tree over the batches, so the result's bits depend on the batch size and not on the number of ranks.
-/// Each module of `model` then gets its mode back.
+/// summed in a tree over the batches, so the result's bits depend on the batch size and not on the number of ranks. The
+/// mode of each module of `model` is then restored.
 ///
-/// `options` are the options of the loader that reads the set. They may not change the order or the share of the
+/// `options` are the options of the loader that reads the set. They may not change the order or the selection of the
 /// samples: no shuffle, sampler, batch_sampler, shard, drop_last or elastic.
 /// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` must be equal on all ranks; if you
 ///             pass the wrapper, it makes them so.

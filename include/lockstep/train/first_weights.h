@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies weights of another run or program into a task's model: entries that fit by name and shape are copied, and the
-// rest is reported.
+// Copies weights from another run or program into a task's model: entries that match by name and shape are copied, and
+// the rest is reported.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The weights that a fresh run starts from; without a path it starts from random weights, drawn by the seed.
+/// The weights that a fresh run starts from; without a path it starts from random weights, drawn from the seed.
 struct FirstWeights {
   std::filesystem::path path = {};  ///< a checkpoint or a file of weights; empty: none
   bool may_be_partial = false;      ///< less than half of the model may match, and entries may be left over
@@ -20,7 +20,7 @@ struct FirstWeights {
 
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
 /// Weights that fill one part of the model ("backbone"), with nothing left over, may be less than half of it.
-/// Throws: DataError if nothing matches, if the file has no weights, or if the task refuses them. Without
+/// Throws: DataError if nothing matches, if the file has no weights, or if the task rejects them. Without
 ///         `may_be_partial` also if less than half of the model's elements match, or if some parameters keep their
 ///         random weights while the file has entries that the model lacks.
 void start_from_weights(Task& task, const NamedTensors& model, const FirstWeights& from);

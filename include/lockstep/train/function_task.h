@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FunctionTask: a Task made of functions, for programs that write no class. A task that needs more (counts that are not
-// means, a report) overrides methods of FunctionTask or of Task.
+// FunctionTask: a Task made of functions, for programs that define no class. A task that needs more (counts that are
+// not means, a report) overrides methods of FunctionTask or of Task.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -44,9 +44,9 @@ concept CalledWithData = requires(Net& net, const at::Tensor& data) {
   { net.forward(data) } -> std::convertible_to<at::Tensor>;
 };
 
-/// Turns a function that makes a network into the parts of a Task.
+/// Turns a function that creates a network into the parts of a Task.
 struct ModelFunction {
-  std::function<std::shared_ptr<torch::nn::Module>()> make;  ///< makes the network
+  std::function<std::shared_ptr<torch::nn::Module>()> make;  ///< creates the network
   ForwardCall forward;  ///< calls the network with batch.data; empty if its forward does not take one tensor
   std::string type;     ///< the network's class
 
@@ -97,10 +97,10 @@ struct MetricFunction {
 
 /// The parts of a task. `loss` and `metrics` get the outputs in float32, with any amp.
 struct TaskOptions {
-  /// Makes the network with fresh weights: a module by value, a std::shared_ptr to one, or a ModuleHolder.
+  /// Creates the network with fresh weights: a module by value, a std::shared_ptr to one, or a ModuleHolder.
   train::ModelFunction model = {};
-  /// Returns the data set for data.train or data.test. The argument is the setting's value: a folder, or any word that
-  /// the program understands.
+  /// Returns the data set for data.train or data.test. The argument is the setting's value: a folder, or any string
+  /// that the program understands.
   std::function<DatasetHandle(const std::string& folder)> dataset = nullptr;
   /// Returns a scalar: the mean over the batch's samples.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> loss = nullptr;

@@ -16,7 +16,7 @@ namespace lockstep {
 struct OptimizerConfig {
   std::string type = "adamw";       ///< adamw, adam, sgd, rmsprop, adagrad, lamb, lars, lion
   double lr = 6e-4;                 ///< learning rate, before lr_scaling
-  double weight_decay = 1e-4;       ///< weight decay, coupled or decoupled as the type has it
+  double weight_decay = 1e-4;       ///< weight decay, coupled or decoupled depending on the type
   std::string lr_scaling = "none";  ///< none, replicas (lr x replicas), batch (lr x total batch / 256)
   bool zero = false;                ///< each rank keeps and updates only its part of the state; the result is the same
 
@@ -36,7 +36,7 @@ struct OptimizerConfig {
 
   /// Adds every key to `fields`, with its description.
   void describe(ConfigFields& fields);
-  /// Checks the values. Throws: UsageError naming the first key with an invalid value or that the type lacks.
+  /// Checks the values. Throws: UsageError naming the first key that has an invalid value or that the type lacks.
   void validate() const;
 };
 

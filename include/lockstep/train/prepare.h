@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preparation of a network before it trains, and of a batch before a step.
+// Prepares a network for training, and a batch for a step.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

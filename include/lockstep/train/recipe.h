@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recipe: a training problem that is ready to run by `lockstep train|eval|predict NAME`.
+// Recipe: a training problem that is ready to run with `lockstep train|eval|predict NAME`.
 #pragma once
 
 #include <filesystem>
@@ -25,15 +25,15 @@ struct Prediction {
   std::string file;                    ///< the file, as it was given
   std::string text;                    ///< the text that was recognised in it
   std::optional<double> confidence;    ///< 0..1; none if nothing was found
-  std::string json = {};               ///< further fields of its object in --json, such as "\"labels\": [0, 2]"
-  std::optional<double> seconds = {};  ///< the model's time for it; none if it was not measured
+  std::string json = {};               ///< additional fields of its object in --json, such as "\"labels\": [0, 2]"
+  std::optional<double> seconds = {};  ///< how long the model took; none if not measured
   std::optional<Image> picture = {};   ///< a drawing of the findings; only with PredictOptions::pictures
-  std::string sure_of = {};  ///< the subject of `confidence`, if the text has several subjects: "least sure box"
+  std::string sure_of = {};  ///< the subject of `confidence`, if the text has several subjects: "least certain box"
 };
 
 /// The options of predictions with a trained model.
 struct PredictOptions {
-  std::optional<double> threshold = {};  ///< least confidence of a result; none: the recipe's default
+  std::optional<double> threshold = {};  ///< minimum confidence of a result; none: the recipe's default
   std::int64_t batch_size = 8;           ///< files in a batch
   std::int64_t workers = 2;              ///< threads that load files ahead; 0: none
   bool pictures = false;                 ///< fills in Prediction::picture
@@ -45,7 +45,7 @@ struct Experiment {
   std::filesystem::path snapshot = {};  ///< weights of the re-created program that --resume names; empty: none
 };
 
-/// A problem that is ready to train. It has no state: the config has everything that a run depends on.
+/// A problem that is ready to train. It has no state: the config holds everything that a run depends on.
 class Recipe {
  public:
   virtual ~Recipe() = default;
@@ -54,7 +54,7 @@ class Recipe {
   [[nodiscard]] virtual std::string name() const = 0;
   /// Returns one line for `lockstep train --help`.
   [[nodiscard]] virtual std::string summary() const = 0;
-  /// Returns preset names and their YAML texts; `train NAME:PRESET` starts from a preset.
+  /// Returns preset names and their YAML; `train NAME:PRESET` starts from a preset.
   [[nodiscard]] virtual std::map<std::string, std::string> presets() const { return {}; }
   /// Returns the keys of the program that the recipe re-creates; a note names the keys that are used.
   [[nodiscard]] virtual std::vector<ConfigAlias> aliases() const { return {}; }
@@ -68,11 +68,11 @@ class Recipe {
   [[nodiscard]] virtual Experiment experiment(const TrainConfig& /*config*/, const std::string& /*resume*/) const {
     return {};
   }
-  /// Returns the message of `lockstep train NAME` without arguments, on how to start; empty: the usual error.
+  /// Returns the how-to-start message of `lockstep train NAME` without arguments; empty: the usual error.
   [[nodiscard]] virtual std::string getting_started() const { return ""; }
-  /// Makes the settings with their defaults.
+  /// Creates the settings with their defaults.
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
-  /// Makes the task. Lifetime: `config` outlives the task, and came from make_config().
+  /// Creates the task. Lifetime: `config` outlives the task, and came from make_config().
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
   /// Fills in settings that depend on the data, such as the number and names of the classes, unless they were given.
   /// They are saved with the checkpoints, compared on resume, and read by `eval` and `predict`. It is called on every
@@ -86,9 +86,9 @@ class Recipe {
   }
   /// Returns true if predict_all() reads PredictOptions::threshold.
   [[nodiscard]] virtual bool has_threshold() const { return false; }
-  /// Predicts files in their order and calls `take` with each result as soon as it is known. A recipe whose network
-  /// takes batches of pictures overrides it. Throws: DataError naming the file; UsageError if options.pictures is set
-  /// and the recipe draws nothing.
+  /// Predicts files in order and calls `take` with each result as soon as it is known. A recipe whose network takes
+  /// batches of images overrides it. Throws: DataError naming the file; UsageError if options.pictures is set and the
+  /// recipe draws nothing.
   virtual void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
                            const PredictOptions& options, const std::function<void(Prediction)>& take) const;
   /// Predicts files with a trained model. Throws: DataError naming the file.

@@ -16,11 +16,11 @@
 
 namespace lockstep {
 
-/// The treatment of an existing folder.
+/// How to treat an existing folder.
 struct RunFolderOptions {
   bool resume = false;  ///< the folder may hold a run; it may also be empty or missing
   /// The folder belongs to an experiment. The user wrote its config.yml, so the run's settings go to
-  /// config.resolved.yml. A link `snapshot` to `checkpoints` is made, unless something has that name.
+  /// config.resolved.yml. A link `snapshot` to `checkpoints` is created, unless something has that name.
   bool experiment = false;
   /// How long a restarted run waits while a process of the previous attempt, such as one that hangs in the kernel,
   /// still holds the lock. 0: there was no previous attempt.
@@ -30,7 +30,7 @@ struct RunFolderOptions {
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
 class RunFolder {
  public:
-  /// Creates and locks the folder, removes unfinished files of writers that died, and makes the names that they gave
+  /// Creates and locks the folder, removes unfinished files of dead writers, and makes the names that they gave
   /// durable.
   /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or is locked by another process,
   ///         which the message names; TimeoutError if it stays locked for `wait_for_lock`; IoError if it cannot be
@@ -61,7 +61,7 @@ class RunFolder {
 
   /// Prepares log.jsonl for a run that resumes from `step`. It removes the events of later steps
   /// (view::keep_log_up_to()), so that each step occurs once. It also removes, with a note, lines that are not a JSON
-  /// object: a kill leaves one at the end. Throws: IoError, with an unchanged log.
+  /// object: a killed run leaves one at the end. Throws: IoError, with an unchanged log.
   void drop_log_after(std::int64_t step);
 
   /// Returns "runs/captcha-20261121-093000".

@@ -33,33 +33,31 @@ struct RunStart {
   std::int64_t epochs = 0;       ///< epochs of the whole run, as far as known
   std::int64_t total_steps = 0;  ///< steps of the whole run, as far as known
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
-  std::int64_t total_batch = 0;      ///< samples a step, over all replicas
+  std::int64_t total_batch = 0;      ///< samples per step, over all replicas
   std::string banner;                ///< the lines that the console shows; rank 0 only
 };
 
 /// A step's digests (docs/formats/digests.md): two runs with equal digests are bit for bit equal.
 struct StepDigest {
   std::uint64_t loss = 0;       ///< the bits of the loss
-  std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was left out
+  std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was skipped
   std::uint64_t weights = 0;    ///< digest of the weights after the step
 };
 
 /// One optimizer step. Its loss is averaged over all replicas during the next step, so the event comes one step late.
 struct StepResult {
-  std::int64_t epoch = 0;                                  ///< counted from 0
-  std::int64_t step_in_epoch = 0;                          ///< steps of the epoch that are done
-  std::int64_t step = 0;                                   ///< steps done since the start of the run
-  std::int64_t images = 0;                                 ///< images of this step, over all replicas
-  double lr = 0;                                           ///< learning rate of this step
-  std::optional<double> loss;                              ///< mean over all replicas; none: it was not finite, and the
-                                                           ///< step was left out
+  std::int64_t epoch = 0;          ///< counted from 0
+  std::int64_t step_in_epoch = 0;  ///< steps of the epoch that are done
+  std::int64_t step = 0;           ///< steps done since the start of the run
+  std::int64_t images = 0;         ///< images of this step, over all replicas
+  double lr = 0;                   ///< learning rate of this step
+  std::optional<double> loss;      ///< mean over all replicas; none: it was not finite, and the step was skipped
   std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, if there are several
   std::optional<double> loss_scale;                        ///< factor on the loss; none: it is not scaled
-  std::int64_t skipped = 0;                                ///< steps left out since the start of the run
+  std::int64_t skipped = 0;                                ///< steps skipped since the start of the run
   std::optional<StepDigest> digest;                        ///< digests of the step; none: TrainConfig::digests is off
-  std::optional<double> images_per_s;  ///< speed over the last seconds; none before there is an interval to measure
-  std::optional<std::int64_t>
-      proved;  ///< the last step that the guard has proved good; none: it is off or not available
+  std::optional<double> images_per_s;  ///< speed over the last few seconds; none before there is an interval to measure
+  std::optional<std::int64_t> proved;  ///< the last step that the guard has verified; none: it is off or not available
 };
 
 /// The gradients of a step are reduced, and the weights have not changed yet. The event comes before the step's
@@ -92,13 +90,13 @@ struct EpochResult {
   double seconds = 0;            ///< seconds of its training steps
   double images_per_s = 0;       ///< speed over all ranks
   double data_wait = 0;          ///< share of the epoch that the rank with the longest wait spent waiting for batches
-  std::int64_t bad_samples = 0;  ///< samples left out since the start of the run, over all replicas
+  std::int64_t bad_samples = 0;  ///< samples skipped since the start of the run, over all replicas
   double lr = 0;                 ///< learning rate of its last step
   std::optional<double> loss;    ///< mean over the epoch
-  std::optional<std::int64_t> skipped;  ///< steps of the epoch that were left out; none: the loss is not scaled
-  MemoryUse memory;                     ///< the maximum of any rank so far
+  std::optional<std::int64_t> skipped;  ///< steps of the epoch that were skipped; none: the loss is not scaled
+  MemoryUse memory;                     ///< the maximum over all ranks so far
   std::vector<Metric> metrics;          ///< metrics of its evaluation; empty: not evaluated
-  std::shared_ptr<const view::StepReport> step_report = {};  ///< the time of its parts, and advice
+  std::shared_ptr<const view::StepReport> step_report = {};  ///< how long its parts took, and advice
 };
 
 /// The weights were replaced by the best weights of the first stage, between two epochs of a run with two stages.
@@ -125,8 +123,8 @@ struct RunEnd {
   TrainResult result;                           ///< the result of fit()
   int world_size = 1;                           ///< number of ranks
   std::int64_t total_steps = 0;                 ///< steps of the whole run
-  std::string report;                           ///< the task's own text on the last evaluation
-  std::vector<std::filesystem::path> pictures;  ///< pictures drawn by that evaluation; rank 0 only
+  std::string report;                           ///< the task's own report on the last evaluation
+  std::vector<std::filesystem::path> pictures;  ///< images drawn by that evaluation; rank 0 only
   std::shared_ptr<const view::StepReport> step_report =
       {};  ///< report on all epochs that ended in this process; null: none
 };
@@ -135,8 +133,8 @@ struct RunEnd {
 ///
 /// Every rank has its own sink and calls it in the training thread, so training waits for it. Events hold the same
 /// values on every rank unless a field's comment says otherwise; write files only if RunStart::rank is 0. on_save is
-/// called on rank 0 only, and at a later step if saves are asynchronous.
-/// Throws: an exception of a sink ends the run like any exception of the program (ExitCode::kProgram).
+/// called only on rank 0, and at a later step if saves are asynchronous.
+/// Throws: an exception from a sink ends the run like any exception from the program (ExitCode::kProgram).
 ///
 /// Example: examples/guide/sinks.cpp
 class RunSink {
@@ -156,7 +154,7 @@ class RunSink {
   virtual void on_epoch(const EpochResult& /*event*/) {}
   /// The second stage begins, or returns to earlier weights.
   virtual void on_stage(const StageChange& /*event*/) {}
-  /// A checkpoint is on the disk. It is called on rank 0 only.
+  /// A checkpoint is on the disk. Called only on rank 0.
   virtual void on_save(const SaveResult& /*event*/) {}
   /// The run ends. No event follows.
   virtual void on_end(const RunEnd& /*event*/) {}
@@ -173,7 +171,7 @@ struct RunCallbacks {
   std::function<void(const RunEnd&)> on_end = {};                   ///< see RunSink
 };
 
-/// Makes a sink that calls functions.
+/// Creates a sink that calls functions.
 /// Example: options.sinks.push_back(run_callbacks({.on_epoch = [](const EpochResult& e) { plot(e.epoch, *e.loss); }}));
 [[nodiscard]] std::shared_ptr<RunSink> run_callbacks(RunCallbacks callbacks);
 

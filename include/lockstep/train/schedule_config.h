@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of the learning rate's schedule, `schedule.*`. Numbers of epochs may be fractions; they are rounded to
+// The settings of the learning rate schedule, `schedule.*`. Numbers of epochs may be fractions; they are rounded to
 // steps.
 #pragma once
 
@@ -22,8 +22,8 @@ struct ScheduleConfig {
   std::int64_t warmup_steps = 0;  ///< length of the warm-up in steps; 0: warmup_epochs
   double min_lr = 1e-6;           ///< last rate of cosine and polynomial, and lower limit of plateau
 
-  double step_epochs = 30;  ///< step: epochs between falls of the rate
-  double gamma = 0.1;  ///< step, multi_step: factor of each fall; flat_cosine: last rate, as a share of optimizer.lr
+  double step_epochs = 30;  ///< step: epochs between reductions of the rate
+  double gamma = 0.1;       ///< step, multi_step: reduction factor; flat_cosine: last rate, as a share of optimizer.lr
   std::vector<std::string> milestones = {};  ///< multi_step: epochs since the start of the run
   double power = 1;                          ///< polynomial
 
@@ -39,10 +39,10 @@ struct ScheduleConfig {
 
   std::string metric;                  ///< plateau: a metric of data.test; empty: the task's first metric
   double factor = 0.1;                 ///< plateau, as are the next four: multiplies the rate when it falls
-  std::int64_t patience = 10;          ///< evaluations in a row that may be no better than the best
+  std::int64_t patience = 10;          ///< consecutive evaluations without improvement that are allowed
   double threshold = 1e-4;             ///< difference by which a metric must be better than the best
   std::string threshold_mode = "rel";  ///< rel, abs
-  std::int64_t cooldown = 0;           ///< evaluations after a fall that do not count as bad
+  std::int64_t cooldown = 0;           ///< evaluations after a reduction that do not count as bad
 
   /// Adds every key to `fields`, with its description.
   void describe(ConfigFields& fields);

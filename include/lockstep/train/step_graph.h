@@ -26,24 +26,24 @@ namespace lockstep {
 
 /// The options of a StepGraph.
 struct StepGraphOptions {
-  /// Makes an empty recording. If it returns null, this device cannot record, and every step is computed normally.
+  /// Creates an empty recording. If it returns null, this device cannot record, and every step is computed normally.
   std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
-  /// Returns a text for everything that a step's computation depends on besides the shapes of data and target; none:
-  /// this batch's step must not be recorded. Without this function, steps depend on the shapes only, and batches with
-  /// `extra` are not recorded.
+  /// Returns a string identifying everything that a step's computation depends on besides the shapes of data and
+  /// target; none: this batch's step must not be recorded. Without this function, steps depend only on the shapes, and
+  /// batches with `extra` are not recorded.
   std::function<std::optional<std::string>(const Batch&)> key = {};
   /// A step that cannot be recorded is computed normally, and fallback() gives the reason; false: it ends the run. A
   /// trial before the recording finds operators that make the host wait; a step with such operators is not recorded.
   bool automatic = false;
   /// The job whose ranks take part in a step's collectives; none: the step has no collectives. Before each step the
   /// ranks compare, by a small collective of CPU tensors, what they would record or replay. All ranks do the same: if
-  /// the batches differ, all compute normally. Their steps may only call collectives of GPU tensors by NCCL.
+  /// the batches differ, all compute normally. Their steps may only call collectives of GPU tensors over NCCL.
   std::optional<Job> job = {};
 };
 
 /// Runs training steps as CUDA graphs. The first steps are computed normally. After them, a step is recorded when its
-/// shape comes for the third time, and later steps of that shape replay the recording. The update of the weights is not
-/// recorded: the host keeps the learning rate, clipping and the optimizer's counts.
+/// shape occurs for the third time, and later steps of that shape replay the recording. The update of the weights is
+/// not recorded: the host keeps the learning rate, clipping and the optimizer's counts.
 ///
 /// 1. run() sets undefined gradients (after zero_grad()) to the batch's, in the same memory for each shape. It adds to
 ///    defined gradients (accumulation), in the same memory for all shapes.
@@ -51,7 +51,7 @@ struct StepGraphOptions {
 ///    in the same memory, and its decisions are made once for each shape and key.
 /// 3. At most kMost recordings are kept: a new one replaces the least recently used one. A recording that fails ends
 ///    the run, unless StepGraphOptions::automatic is set.
-/// 4. Make a DistributedDataParallel while the result of DeviceGraph::enter() lives, because it keeps autograd nodes.
+/// 4. Create a DistributedDataParallel while the result of DeviceGraph::enter() is alive: it keeps autograd nodes.
 ///
 /// It belongs to the training thread. With StepGraphOptions::job, run() is collective.
 /// Lifetime: parameters and buffers keep their memory.
@@ -72,7 +72,7 @@ class StepGraph {
   static constexpr int kWarmUp = 3;
   /// The number of such steps with several ranks: DistributedDataParallel settles its buckets, and NCCL connects.
   static constexpr int kWarmUpOfRanks = 11;
-  /// The most recordings that are kept.
+  /// The maximum number of recordings that are kept.
   static constexpr std::size_t kMost = 16;
 
   StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions options = {});
@@ -84,7 +84,7 @@ class StepGraph {
 
   /// Returns true if there is a recording to replay.
   [[nodiscard]] bool recorded() const noexcept { return !recordings_.empty(); }
-  /// Returns the reason why no step is recorded any more; empty if steps are recorded.
+  /// Returns the reason why no more steps are recorded; empty if steps are recorded.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
 
  private:

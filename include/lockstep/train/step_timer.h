@@ -18,11 +18,11 @@ namespace lockstep {
 
 /// The options of a StepTimer.
 struct StepTimerOptions {
-  bool load = true;  ///< false: every step takes the first batch again, and nothing is loaded
+  bool load = true;  ///< false: every step uses the first batch again, and nothing is loaded
 };
 
-/// Times training steps with its own network, loader, replicas and optimizer, made as the Trainer makes them. It does
-/// not evaluate, print or write. The learning rate is 0, so every step computes with the same weights.
+/// Times training steps with its own network, loader, replicas and optimizer, created as the Trainer creates them. It
+/// does not evaluate, print or write. The learning rate is 0, so every step computes with the same weights.
 ///
 /// Lifetime: the task outlives it.
 /// Example:  lockstep::StepTimer timer{job, task, config, task.make_dataset(config.data.train)};
@@ -38,7 +38,7 @@ class StepTimer {
   StepTimer(StepTimer&&) noexcept;
   StepTimer& operator=(StepTimer&&) noexcept;
 
-  /// Runs `steps` steps and returns the seconds of the slowest rank. Each call continues with the loader's next batch.
+  /// Runs `steps` steps and returns the slowest rank's time in seconds. Each call continues with the next batch.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
 

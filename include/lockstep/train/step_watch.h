@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepWatch: observes single steps of a run from inside, batch by batch, like module hooks in Python.
+// StepWatch: observes individual steps of a run from inside, batch by batch, like module hooks in Python.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A batch whose gradients are computed. Lifetime: the call.
+/// A batch whose gradients are being computed. Lifetime: the call.
 struct WatchedBatch {
   int replica = 0;           ///< the replica that computes it
   const Batch& batch;        ///< the batch, on the model's device
@@ -24,7 +24,7 @@ struct WatchedBatch {
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
-  /// Returns true if the step that begins is to be watched. Called before each step.
+  /// Returns true if the step about to begin is to be watched. Called before each step.
   virtual bool wants(std::int64_t step) = 0;
   /// The batch's forward pass comes next.
   virtual void on_batch(const WatchedBatch& /*watched*/) {}

@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// Gathers the data for metrics that are not sums over samples.
-/// 1. Every rank makes a Tally and adds the batches that it evaluates; each sample is added on one rank, once.
+/// 1. Every rank creates a Tally and adds the batches that it evaluates; each sample is added once, on one rank.
 /// 2. Every rank gets the bytes of all ranks, by rank, and computes the same metrics from them. The metrics must not
 ///    depend on which rank had which sample, so sort by a property of the samples first.
 ///
@@ -38,14 +38,14 @@ class Tally {
   /// before the functions below. Throws: DataError if no rank added a sample.
   [[nodiscard]] virtual std::vector<Metric> metrics(const std::vector<std::string>& parts) = 0;
 
-  /// Returns more text for the end of an evaluation; may be empty.
+  /// Returns additional text for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report() const { return ""; }
 
   /// Returns the files, name to content, that each evaluation writes to the folder `result` of the run. `epoch` counts
-  /// from 1; it is 0 outside of training, after keep_all(). It is called on rank 0.
+  /// from 1; it is 0 outside training, after keep_all(). It is called on rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
-  /// Writes pictures into `folder`, which exists. It is called on rank 0 only, at the end of a run or on request.
+  /// Writes images into `folder`, which exists. Called only on rank 0, at the end of a run or on request.
   /// Returns: the files.
   [[nodiscard]] virtual std::vector<std::filesystem::path> draw(const std::filesystem::path& /*folder*/) const {
     return {};

@@ -45,7 +45,7 @@ struct LossTerm {
   at::Tensor value;  ///< a scalar
 };
 
-/// The epoch that begins.
+/// The epoch about to begin.
 struct EpochInfo {
   std::int64_t epoch = 0;  ///< counted from 0
   std::int64_t stage = 1;  ///< 1, or 2 in the second stage (TrainConfig::Stages)
@@ -78,16 +78,16 @@ class Task {
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_training_set(const std::string& folder) {
     return make_dataset(folder);
   }
-  /// Returns the function that makes a batch of samples; empty: they are stacked.
+  /// Returns the function that combines samples into a batch; empty: they are stacked.
   [[nodiscard]] virtual Collate collate() const { return {}; }
 
   /// Called before weights are loaded from a checkpoint or file, and before make_model() if only the checkpoint is
   /// known (`lockstep eval`, `predict`). A task whose model stores the meaning of its data, such as a vocabulary, reads
-  /// or compares it in `state`, the model's entries. Throws: DataError naming the entry that does not fit.
+  /// or compares it in `state`, the model's entries. Throws: DataError naming the entry that does not match.
   virtual void check_model_state(const StateDict& /*state*/) {}
 
   /// Called before the weights of a file are copied into a fresh model, whose entries are in `model`. A task renames,
-  /// drops or converts weights that were trained for something else. Returns a sentence on each change.
+  /// drops or converts weights that were trained for something else. Returns one sentence per change.
   /// Throws: DataError if the weights would have a different meaning in this model.
   virtual std::vector<std::string> fit_weights(StateDict& /*weights*/, const NamedTensors& /*model*/) { return {}; }
 
@@ -119,7 +119,7 @@ class Task {
   /// function, or if its arguments have different sizes.
   [[nodiscard]] virtual Outputs run_exported(const nn::TensorFunction& network, const Batch& batch);
 
-  /// Makes the network with fresh weights; libtorch's generator has been seeded.
+  /// Creates the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;
 
   /// Called on every rank before the batches of each epoch, even if a run resumes in the middle of an epoch. Training
@@ -139,9 +139,10 @@ class Task {
   /// Returns true if training steps may be recorded as CUDA graphs with cuda_graph: auto. For equal recording_key() and
   /// shapes, run() and loss_terms() must then do the same, so that they need be called only once.
   [[nodiscard]] virtual bool is_recordable() const { return false; }
-  /// Returns a text for everything that a training step on `batch` depends on besides its data and target: the host's
-  /// decisions, and the entries of `extra` that run() and loss_terms() read. None: this step must not be recorded; that
-  /// is the default for a batch with `extra`. The result may differ from batch to batch and change between epochs.
+  /// Returns a string identifying everything a training step on `batch` depends on besides its data and target: the
+  /// host's decisions, and the entries of `extra` that run() and loss_terms() read. None: this step must not be
+  /// recorded; that is the default for a batch with `extra`. The result may differ from batch to batch and change
+  /// between epochs.
   [[nodiscard]] virtual std::optional<std::string> recording_key(const Batch& batch) const;
 
   /// Returns the counts of a batch in evaluation: float64, one dimension, the same length for every batch. They are
@@ -151,10 +152,10 @@ class Task {
   /// Returns the metrics from the summed counts; the progress lines show the first one.
   [[nodiscard]] virtual std::vector<Metric> metrics(const at::Tensor& counts) const;
 
-  /// Returns more text on the summed counts, for the end of an evaluation; may be empty.
+  /// Returns additional text on the summed counts, for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report(const at::Tensor& /*counts*/) const { return ""; }
 
-  /// Makes a Tally for an evaluation whose metrics are not sums over samples; null: count() and metrics() are used.
+  /// Creates a Tally for an evaluation whose metrics are not sums over samples; null: count() and metrics() are used.
   [[nodiscard]] virtual std::unique_ptr<Tally> make_tally() const;
 
   /// Returns the tensors of a batch to save if its loss is not finite; by default data, target and indices.

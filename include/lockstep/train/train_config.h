@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that every recipe has. A recipe's own struct derives from TrainConfig and describes its further keys.
+// The settings that every recipe has. A recipe's own struct derives from TrainConfig and describes its additional keys.
 #pragma once
 
 #include <cstdint>
@@ -40,33 +40,32 @@ struct TrainConfig {
     std::int64_t growth_interval = 2000;  ///< good steps until the scale grows
   } grad_scaler;                          ///< the scaling of the loss
   std::string tf32 = "default";       ///< TF32 for CUDA's float32: default (PyTorch's: convolutions only), true, false
-  std::int64_t threads = 0;           ///< threads of libtorch per replica; 0: the checkpoint's number, else 1
-  bool drop_last = false;             ///< leaves out the last batch of an epoch if it is not full
-  std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or is skipped (left out, noted and
-                                      ///< counted)
+  std::int64_t threads = 0;           ///< libtorch threads per replica; 0: the checkpoint's number, else 1
+  bool drop_last = false;             ///< drops the last batch of an epoch if it is not full
+  std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or skipped (and noted and counted)
   bool sync_batchnorm = false;  ///< lockstep::nn::BatchNorm computes its statistics over the batches of all replicas
   OptimizerConfig optimizer;    ///< the optimizer and its options
   ScheduleConfig schedule;      ///< the learning rate of each step
   double clip_norm = 0;         ///< 0: gradients are not clipped
-  double clip_value = 0;        ///< limit of each element of a gradient; 0: not clipped. It excludes clip_norm
+  double clip_value = 0;        ///< limit of each element of a gradient; 0: not clipped. Cannot be used with clip_norm
   /// The moving average of the weights.
   struct Ema {
     double decay = 0;        ///< decay of lockstep::EMA; evaluations then use the average; 0: no average
     double warmups = 1000;   ///< updates until the decay has reached 63 % of its value
-    std::int64_t start = 0;  ///< number of first steps that are not averaged
+    std::int64_t start = 0;  ///< number of initial steps that are not averaged
   } ema;                     ///< the moving average
   /// The locations of the samples.
   struct Data {
-    std::string train;  ///< the training set: a path, or any text that the task or recipe understands
+    std::string train;  ///< the training set: a path, or any string that the task or recipe understands
     std::string test;   ///< the test set; empty: no evaluation
-    /// A file with the names of samples, one per line, that are left out from the start or resumption of the run on.
-    /// Another sample, drawn by seed, epoch and index, replaces each of them, so batches keep their size and epochs
-    /// their number of steps. A run reads the file once and then keeps its samples in skipped_samples.
+    /// A file with the names of samples, one per line, to skip from the start or resumption of the run. Another sample,
+    /// drawn from seed, epoch and index, replaces each of them, so batches keep their size and epochs their number of
+    /// steps. A run reads the file once and then keeps its samples in skipped_samples.
     std::string skip_samples;
-    std::vector<ConfigMap> skipped_samples;  ///< {epoch, batch, samples}: indices that are left out from that batch of
-                                             ///< that epoch on, in this run and in every run that resumes from it
-    bool allow_outside = false;  ///< lists and annotations may name files outside of their folder (name_inside())
-    std::int64_t max_pixels = 178'956'970;  ///< limit for a picture, checked before its memory is allocated
+    std::vector<ConfigMap> skipped_samples;  ///< {epoch, batch, samples}: indices to skip starting with that batch of
+                                             ///< that epoch, in this run and in every run that resumes from it
+    bool allow_outside = false;  ///< lists and annotations may name files outside their folder (name_inside())
+    std::int64_t max_pixels = 178'956'970;  ///< pixel limit for an image, checked before its memory is allocated
   } data;                                   ///< the locations of the samples
   /// A second stage that begins with the best weights of the first stage. With `roll_back` it searches for the decay of
   /// the moving average: an epoch that is no better than the best of the stage is undone, and the decay is lowered. A
@@ -77,7 +76,7 @@ struct TrainConfig {
     std::int64_t epochs = 0;      ///< epochs of the second stage; 0, or more than remain: up to TrainConfig::epochs
     double lr = 0;                ///< constant rate of the second stage, before lr_scaling; 0: the schedule continues
     bool roll_back = true;        ///< false: the second stage continues from epoch to epoch
-    double ema_restart_decay = 0.9999;  ///< decay of the average from the second stage on
+    double ema_restart_decay = 0.9999;  ///< decay of the average starting with the second stage
     double ema_decay_step = 1e-4;       ///< amount by which the decay falls after each undone epoch
   } stages;                             ///< the second stage
   /// When a run may end early.
@@ -88,7 +87,7 @@ struct TrainConfig {
 
   // ---- speed and output ----
   std::int64_t workers = 2;          ///< loader threads per replica; 0: load in the training thread
-  std::int64_t prefetch_factor = 2;  ///< batches ahead per worker
+  std::int64_t prefetch_factor = 2;  ///< batches prefetched per worker
   bool persistent_workers = true;    ///< loader threads live for the whole run; false: for one epoch
   /// Seconds that a step waits for its batch; 0: no limit. The default is less than the 300 of LOCKSTEP_TIMEOUT, so
   /// that a rank whose sample hangs names it before the other ranks time out.
@@ -107,8 +106,8 @@ struct TrainConfig {
   std::int64_t bucket_cap_mb = 25;    ///< MiB of a gradient bucket; the first bucket has at most one MiB
   std::string cuda_graph = "auto";    ///< auto, true or false: runs steps as CUDA graphs (StepGraph)
   bool pin_memory = true;             ///< page-locked batches for copies to a GPU; no effect without a GPU
-  std::int64_t log_every_steps = 10;  ///< steps between two lines of the log; 0: never
-  /// The folder of TensorBoard's event files: auto (run_dir/tensorboard), none, or a folder in which the run makes a
+  std::int64_t log_every_steps = 10;  ///< steps between log lines; 0: never
+  /// The folder of TensorBoard's event files: auto (run_dir/tensorboard), none, or a folder in which the run creates a
   /// folder with its name.
   std::string tensorboard = "auto";
   /// Each step checks the norm of the gradients. If it is not finite, the run ends with the names of the parameters; if
@@ -116,18 +115,18 @@ struct TrainConfig {
   bool check_gradients = false;
   std::string digests = "auto";  ///< auto (true on the CPU), true or false: writes a digest of each step to digests.bin
   std::int64_t guard = 0;        ///< interval in steps at which another rank recomputes a replica; 0: never
-  std::int64_t tensorboard_histograms = 0;  ///< steps between two histograms of weights and gradients; 0: never
+  std::int64_t tensorboard_histograms = 0;  ///< steps between histograms of weights and gradients; 0: never
   std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
-  std::int64_t eval_every_epochs = 1;  ///< epochs between two evaluations; 0: never
+  std::int64_t eval_every_epochs = 1;  ///< epochs between evaluations; 0: never
   std::int64_t eval_from_epoch = 0;    ///< first epoch, from 0, that is evaluated at its end; the last epoch always is
   /// When checkpoints are written, and which are kept.
   struct Checkpoint {
-    std::int64_t every_steps = 0;    ///< steps between two checkpoints; 0: only at a new best and at the end
-    std::int64_t every_epochs = 0;   ///< epochs between two further checkpoints; 0: none
+    std::int64_t every_steps = 0;    ///< steps between checkpoints; 0: only at a new best and at the end
+    std::int64_t every_epochs = 0;   ///< epochs between additional checkpoints; 0: none
     std::int64_t keep_last = 3;      ///< number of latest step checkpoints that are kept
     std::int64_t keep_every = 0;     ///< older checkpoints are kept if their step is a multiple of this number; 0: none
     bool async = true;               ///< a thread writes a copy while training continues
-    std::string when_busy = "wait";  ///< action if the last save is unfinished: wait, or skip (with a note)
+    std::string when_busy = "wait";  ///< how to handle an unfinished last save: wait, or skip (with a note)
     bool sharded = false;            ///< each rank writes its part into a folder that all ranks share
     /// A checkpoint with weights, moments or an average that are NaN or infinite (FiniteCheck) is neither written nor
     /// resumed from: the run ends instead, with the names of the tensor and of the last good checkpoint.
@@ -136,7 +135,7 @@ struct TrainConfig {
 
   /// Adds every key to `fields`, with its description. A derived struct calls this first.
   virtual void describe(ConfigFields& fields);
-  /// Returns the rows of describe(), to be read only. Lifetime: this object outlives the result.
+  /// Returns the rows of describe(), for reading only. Lifetime: this object outlives the result.
   [[nodiscard]] ConfigFields rows() const;
 
   /// Returns true if the loss is scaled: the value of grad_scaler.enabled after resolving `auto`.
@@ -149,13 +148,13 @@ struct TrainConfig {
     return stages.stop_epoch > 0 && (stages.stop_epoch < epochs || stages.patience > 0);
   }
 
-  /// Returns the data of evaluations: data.test, unless a recipe has it elsewhere; empty: there are no evaluations.
+  /// Returns the evaluation data: data.test, unless a recipe keeps it elsewhere; empty if there are no evaluations.
   [[nodiscard]] virtual const std::string& test_data() const { return data.test; }
   /// Returns true if the run evaluates.
   [[nodiscard]] bool has_evaluations() const { return eval_every_epochs > 0 && !test_data().empty(); }
 
-  /// Returns settings (a.b=c) of a further test set, with which `lockstep train` evaluates the best weights once more
-  /// when training is complete. Empty: there is no further test set.
+  /// Returns settings (a.b=c) of an additional test set, with which `lockstep train` evaluates the best weights once
+  /// more when training is complete. Empty: there is none.
   [[nodiscard]] virtual std::vector<std::string> settings_of_final_test() const { return {}; }
 
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid.

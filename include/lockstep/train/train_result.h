@@ -19,15 +19,15 @@ struct TrainResult {
   std::int64_t steps = 0;   ///< optimizer steps
   std::int64_t epochs = 0;  ///< epochs that were begun
   std::optional<std::int64_t>
-      skipped_steps;          ///< steps left out because their gradients were not finite; none: the loss is not scaled
-  std::int64_t replicas = 0;  ///< data-parallel width of the run
-  double seconds = 0;         ///< seconds of the training steps, without evaluation and saving
-  double images_per_s = 0;    ///< speed over all ranks
+      skipped_steps;            ///< steps skipped because their gradients were not finite; none: the loss is not scaled
+  std::int64_t replicas = 0;    ///< data-parallel width of the run
+  double seconds = 0;           ///< seconds of the training steps, without evaluation and saving
+  double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
   /// "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" if the run was asked to stop and saved; "replicas" if there are
   /// more ranks than replicas, so that the launcher restarts the run on fewer ranks; empty: it is complete.
   std::string stopped_by;
-  bool requeued = false;          ///< Slurm was asked to start the job again
+  bool requeued = false;          ///< Slurm was asked to requeue the job
   std::vector<Metric> metrics;    ///< metrics of the last evaluation, measured again if the run was already complete;
                                   ///< empty without an evaluation
   std::optional<Metric> best;     ///< the main metric of the best evaluation (rank 0)

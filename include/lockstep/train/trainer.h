@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainer: the training loop that all recipes share. Around a Task, it shards data over the ranks and handles mixed
+// Trainer: the training loop that all recipes share. Around a Task, it shards data across the ranks and handles mixed
 // precision, schedule, evaluation, progress, logs and checkpoints.
 #pragma once
 
@@ -30,9 +30,9 @@ struct TrainerOptions {
       "none";  ///< none, auto (run_dir's newest valid checkpoint, if any), or a checkpoint's path or URL
   std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the first weights of a fresh run
   bool init_from_partial = false;   ///< `init_from` may fit less than half of the model's elements
-  /// A run that resumes may have a number of `replicas` (the parts of a batch) that differs from its checkpoint.
-  /// Samples, steps and learning rate stay the same, but the result differs in its last bits (docs/guide/resume.md).
-  /// false: that is an error.
+  /// A resumed run may have a number of `replicas` (the parts of a batch) that differs from its checkpoint. Samples,
+  /// steps and learning rate stay the same, but the result differs in its last bits (docs/guide/resume.md). false: an
+  /// error.
   bool allow_other_bits = false;
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and ends; 0: no limit
   /// A folder in which all ranks save the run, at the same step, if its own folder is removed or refuses writes; the
@@ -43,22 +43,22 @@ struct TrainerOptions {
                              ///< they name these fields
   /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
-  /// The number of steps to profile after the first three: rank 0 prints the time of a step's parts, and every rank
-  /// writes run_dir/trace/rank-R.json. 0: none. It does not change the result (docs/guide/profile.md).
+  /// The number of steps to profile after the first three: rank 0 prints how long the parts of a step take, and every
+  /// rank writes run_dir/trace/rank-R.json. 0: none. It does not change the result (docs/guide/profile.md).
   std::int64_t profile = 0;
   /// The step after which the run ends, without an evaluation or a checkpoint there, for a replay. 0: the last step.
   std::int64_t until_step = 0;
   std::shared_ptr<StepWatch> watch;  ///< observes this rank's steps from inside; may be null
-  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the run proposes them at its end
+  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the run suggests them at its end
 };
 
 /// Trains a task. On CPUs the result is bit for bit the same on any number of ranks up to config.replicas, with any
-/// number of loader workers, and after any number of kills and resumptions (docs/design/exactness.md).
+/// number of loader workers, and however often it is killed and resumed (docs/design/exactness.md).
 ///
 /// Example: recipes/captcha; `lockstep::Trainer(job, task, config, {.recipe = "digits"}).fit();`
 class Trainer {
  public:
-  /// Changes `config`: `replicas`, `threads` and a `batch_size` of auto get the values in use. Lifetime: `task` and
+  /// Changes `config`: `replicas`, `threads` and a `batch_size` of auto receive the values in use. Lifetime: `task` and
   /// `config` outlive it.
   Trainer(Job job, Task& task, TrainConfig& config, TrainerOptions options);
   ~Trainer();

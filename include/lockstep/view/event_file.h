@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorBoard's event files with the curves, pictures, texts and histograms of a run. `tensorboard --logdir` shows them
+// TensorBoard's event files with the curves, images, text and histograms of a run. `tensorboard --logdir` shows them
 // while the run writes them.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace lockstep::view {
 
-/// The values at one step, by tag. TensorBoard groups tags that have the same text before the first '/'.
+/// The values at one step, by tag. TensorBoard groups tags that have the same prefix before the first '/'.
 using Scalars = std::vector<std::pair<std::string, double>>;
 
 /// The distribution of some values. Bucket i counts the values above limits[i - 1], up to limits[i]. Values that are
@@ -39,7 +39,7 @@ struct Histogram {
 /// Cost: about 10 ns per value.
 [[nodiscard]] Histogram histogram_of(const float* values, std::size_t size);
 
-/// One setting of a run, as TensorBoard's page HPARAMS lists it.
+/// One setting of a run, as TensorBoard's HPARAMS page lists it.
 using HyperParameters = std::vector<std::pair<std::string, std::variant<double, bool, std::string>>>;
 
 /// The options of an EventFile.
@@ -53,18 +53,18 @@ struct EventFileOptions {
 };
 
 /// Writes one event file, which has no other writer. Points are gathered, and the first call that comes `write_every`
-/// or more after the last write writes them, without a thread or fsync. A kill loses the gathered points and tears at
-/// most the last record.
+/// or more after the last write writes them, without a thread or fsync. If the process is killed, the gathered points
+/// are lost and at most the last record is torn.
 ///
-/// Cost:        about 100 ns per point, and a write of some microseconds every second.
+/// Cost:        about 100 ns per point, and a write of a few microseconds every second.
 /// Thread-safe: no.
-/// Throws:      IoError from every function if the disk refuses. It then takes no more events, because no reader could
+/// Throws:      IoError from every function if a write fails. It then takes no more events, because no reader could
 ///              read events after a torn record.
 class EventFile {
  public:
-  /// Makes `folder`, and in it a file whose name sorts after the names of the existing event files.
+  /// Creates `folder`, and in it a file whose name sorts after the names of the existing event files.
   explicit EventFile(const std::filesystem::path& folder, const EventFileOptions& options = {});
-  ~EventFile();  ///< Writes the gathered points, as far as the disk takes them.
+  ~EventFile();  ///< Writes the gathered points, as far as the disk allows.
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
@@ -74,7 +74,7 @@ class EventFile {
   void histogram(std::int64_t step, std::string_view tag, const Histogram& histogram);
   /// Adds `encoded`, a PNG or JPEG file. Returns false, and adds nothing, if it is neither.
   bool image(std::int64_t step, std::string_view tag, std::string_view encoded);
-  /// Adds a text, which is shown as Markdown; as_is() keeps a text's line ends and spaces.
+  /// Adds text, which is shown as Markdown; as_is() keeps its line breaks and spaces.
   void text(std::int64_t step, std::string_view tag, std::string_view markdown);
 
   /// Adds the run's settings; call it at the start. `group` is a name for the runs of an experiment; may be empty.
@@ -99,7 +99,7 @@ class EventFile {
   bool is_broken_ = false;
 };
 
-/// Returns `text` as a block that TensorBoard shows with its own line ends and spaces.
+/// Returns `text` as a block that TensorBoard shows with its own line breaks and spaces.
 [[nodiscard]] std::string as_is(std::string_view text);
 
 }  // namespace lockstep::view

@@ -14,11 +14,11 @@ namespace lockstep::view {
 
 /// The kind of a call.
 enum class CallKind {
-  kOperator,      ///< an operator of libtorch, or a fused layer of Lockstep
+  kOperator,      ///< a libtorch operator, or a fused Lockstep layer
   kBackwardNode,  ///< a node of the autograd graph that computes gradients
   kEngine,        ///< the autograd engine around a node: sums of gradients, hooks
   kSection,       ///< a part of Lockstep or of the program: "forward", "optimizer", "the data set"
-  kCollective,    ///< a collective of Lockstep
+  kCollective,    ///< a Lockstep collective
 };
 
 /// A recorded input of an operator.
@@ -43,7 +43,7 @@ struct ProfiledCall {
   int bucket = -1;                     ///< gradient bucket of a collective, from 0; -1: none
   int buckets = 0;                     ///< number of buckets
   std::vector<CallInput> inputs = {};  ///< inputs of an operator, one for each argument, if they are recorded
-  std::int64_t made_ns = 0;  ///< start of the outermost operator that made the node (with recorded inputs); 0: unknown
+  std::int64_t made_ns = 0;  ///< start of the outermost operator behind the node (with recorded inputs); 0: unknown
 };
 
 /// A thread that made calls.
@@ -85,12 +85,12 @@ struct Profile {
   std::vector<DeviceCall> device = {};   ///< calls on the rank's GPU, in any order; empty without a GPU
 };
 
-/// An operator, over all its calls.
+/// An operator, summed over all its calls.
 struct OperatorRow {
   std::string name;           ///< its name
   std::int64_t calls = 0;     ///< number of calls
   std::int64_t self_ns = 0;   ///< self time, without the operators that it called
-  std::int64_t total_ns = 0;  ///< total time; of recursive calls only the outermost counts
+  std::int64_t total_ns = 0;  ///< total time; only the outermost of recursive calls counts
   std::int64_t bytes = 0;     ///< bytes that its calls moved; 0: unknown
   double flops = 0;           ///< floating-point operations of its calls
 };
@@ -106,10 +106,10 @@ struct PartRow {
 };
 
 /// Returns data, copy, forward, backward, exposed communication, optimizer and other, then evaluation and saving if
-/// they took time. They add up to the profile's time, because each moment counts for the innermost part only.
+/// they took time. They add up to the profile's time, because each moment counts only for the innermost part.
 [[nodiscard]] std::vector<PartRow> part_table(const Profile& profile);
 
-/// A layer, over all its calls.
+/// A layer, summed over all its calls.
 struct LayerRow {
   std::string name;              ///< the module's name
   std::int64_t forward_ns = 0;   ///< time of its forward pass
@@ -118,10 +118,10 @@ struct LayerRow {
 };
 
 /// Returns the modules with weights in the order of their first call. A layer without weights, such as a pooling layer,
-/// is in the table of operators only.
+/// is only in the operator table.
 [[nodiscard]] std::vector<LayerRow> layer_table(const Profile& profile);
 
-/// Tensors of one origin.
+/// Tensors from one origin.
 struct MemoryRow {
   std::string made_by;       ///< the outermost operator or backward node that allocated them; empty: none
   std::string layer;         ///< the module with weights in which it ran; empty: none
@@ -147,15 +147,15 @@ struct DeviceRow {
   std::int64_t ns = 0;     ///< the time of all calls together
 };
 
-/// The use of a GPU in the steps.
+/// GPU utilization during the steps.
 struct DeviceUse {
-  std::int64_t busy_ns = 0;      ///< the time in which at least one call ran
+  std::int64_t busy_ns = 0;      ///< the time during which at least one call ran
   std::int64_t gaps = 0;         ///< pauses between calls
   std::vector<DeviceRow> kinds;  ///< kinds (products and convolutions, normalization, ...), the longest first
   std::vector<DeviceRow> rows;   ///< kernels, the longest first
 };
 
-/// Returns the use of the GPU in the steps; all values are 0 without a GPU.
+/// Returns the GPU utilization during the steps; all values are 0 without a GPU.
 [[nodiscard]] DeviceUse device_use(const Profile& profile);
 
 /// Reference rates, measured on this machine by all ranks at once; 0: not measured.
@@ -170,7 +170,7 @@ struct MachineRates {
 
 /// Returns the floating-point operations of the steps, without the evaluations and saves between them.
 [[nodiscard]] double flops_of(const Profile& profile);
-/// Returns the seconds of the steps, without the evaluations and saves between them.
+/// Returns the duration of the steps in seconds, without the evaluations and saves between them.
 [[nodiscard]] double seconds_of(const Profile& profile);
 
 }  // namespace lockstep::view

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of the parts of training steps on each rank, and advice. Pure functions: module train collects the figures.
+// How long the parts of training steps take on each rank, and advice. Pure functions: the train module measures.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct WorkerFigures {
   std::int64_t count = 0;  ///< number of threads; 0: the training thread loads
   double busy = 0;         ///< time that they spent in the data set
   double cpu = 0;          ///< their CPU time in the data set
-  double delayed = 0;      ///< time in which they were runnable and had no core
+  double delayed = 0;      ///< time during which they were runnable and had no core
 };
 
 /// The traffic of a network interface. Units: bytes.
@@ -52,15 +52,15 @@ struct Traffic {
   std::int64_t received = 0;  ///< bytes that the host received
 };
 
-/// One rank's figures. Units: seconds, bytes.
+/// One rank's measurements. Units: seconds, bytes.
 struct RankFigures {
   int rank = 0;                        ///< the rank
   std::string host;                    ///< name of the rank's host
-  std::int64_t steps = 0;              ///< number of steps in these figures
+  std::int64_t steps = 0;              ///< number of steps in these measurements
   double seconds = 0;                  ///< time of the steps, with evaluations and saves
   std::array<double, kParts> parts{};  ///< time of each StepPart
   double compute_cpu = 0;              ///< the training thread's CPU time in forward, backward and optimizer
-  double delayed = 0;                  ///< time in which the training thread was runnable and had no core
+  double delayed = 0;                  ///< time during which the training thread was runnable and had no core
   double process_cpu = 0;              ///< CPU time of the whole process
   std::int64_t preempted = 0;          ///< number of times that the kernel preempted the training thread
   WorkerFigures workers;               ///< the rank's loader threads
@@ -70,14 +70,14 @@ struct RankFigures {
   std::int64_t buckets = 0;            ///< number of gradient buckets
   std::int64_t bucket_bytes = 0;       ///< size of all buckets
   std::int64_t resident = 0;           ///< the largest resident set so far
-  std::int64_t shared = 0;  ///< shared memory in the present resident set, which the ranks of a host have in common
-  std::int64_t device = 0;  ///< the largest size of tensors on the GPU; 0: no GPU
-  std::int64_t host_memory = 0;    ///< memory of the host, or of the control group; 0: unknown
-  std::int64_t host_free = 0;      ///< the free part of host_memory
-  std::string network;             ///< identifies the network namespace of its interfaces: a host, or a container
-  std::vector<Traffic> traffic;    ///< traffic of the interfaces that carried any, without loopback
-  std::int64_t resent = 0;         ///< TCP segments that were retransmitted
-  std::vector<Stretch> stretches;  ///< stretches of the rank, oldest first
+  std::int64_t shared = 0;             ///< shared memory in the current resident set, which the ranks of a host share
+  std::int64_t device = 0;             ///< the largest size of tensors on the GPU; 0: no GPU
+  std::int64_t host_memory = 0;        ///< memory of the host, or of the control group; 0: unknown
+  std::int64_t host_free = 0;          ///< the free part of host_memory
+  std::string network;                 ///< identifies the network namespace of its interfaces: a host, or a container
+  std::vector<Traffic> traffic;        ///< traffic of the interfaces that carried any, without loopback
+  std::int64_t resent = 0;             ///< TCP segments that were retransmitted
+  std::vector<Stretch> stretches;      ///< stretches of the rank, oldest first
 
   /// Returns the time of a part.
   [[nodiscard]] double time_in(StepPart part) const { return parts[static_cast<std::size_t>(part)]; }
@@ -94,7 +94,7 @@ struct RankFigures {
 /// The subject of a finding.
 enum class Cause : std::uint8_t {
   kSlowDisk,          ///< loader threads wait for the disk
-  kFewWorkers,        ///< loader threads are always busy, and cores have nothing to do
+  kFewWorkers,        ///< loader threads are always busy, and cores are idle
   kCostlyLoading,     ///< loader threads are always busy, and no core is free
   kUnbalancedLoader,  ///< one rank waits for data, and the other ranks do not
   kBusyCore,          ///< a rank's core is shared with another program
@@ -105,11 +105,11 @@ enum class Cause : std::uint8_t {
 /// Returns "slow_disk" and so on, as in the files.
 [[nodiscard]] const char* name_of(Cause cause);
 
-/// A present or imminent cause of slow steps.
+/// A current or imminent cause of slow steps.
 struct Finding {
   Cause cause = Cause::kSlowDisk;  ///< the cause
   int rank = -1;                   ///< the rank concerned; -1: all ranks
-  std::string sentence;            ///< the observation, with its figures
+  std::string sentence;            ///< the observation, with its numbers
   std::string advice;              ///< the change to make
 };
 
@@ -120,15 +120,15 @@ struct ReportSettings {
   std::int64_t bucket_cap_mb = 25;  ///< MiB of a bucket
 };
 
-/// The time of the parts of steps on each rank, and the causes.
+/// The time that the parts of steps take on each rank, and the causes of slow steps.
 struct StepReport {
-  std::int64_t first_step = 0;     ///< the first step that counts
-  std::int64_t last_step = 0;      ///< the last step that counts
-  std::vector<RankFigures> ranks;  ///< figures by rank
+  std::int64_t first_step = 0;     ///< the first step that is included
+  std::int64_t last_step = 0;      ///< the last step that is included
+  std::vector<RankFigures> ranks;  ///< measurements by rank
   std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds later figures of the same rank: adds times and counts, and replaces the state of memory.
+/// Adds later measurements of the same rank: adds times and counts, and replaces the state of memory.
 void add(RankFigures& sum, const RankFigures& later);
 
 /// The traffic of the hosts' interfaces, each host counted once. Units: bytes per second; segments.
@@ -140,23 +140,23 @@ struct NetworkSum {
 /// Returns the sum over the networks of all ranks; none if all ranks share one network.
 [[nodiscard]] std::optional<NetworkSum> network_of(const StepReport& report);
 
-/// Returns the findings from the figures; empty if the run is healthy or too short to judge.
+/// Returns the findings from the measurements; empty if the run is healthy or too short to judge.
 [[nodiscard]] std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const ReportSettings& settings);
 
 /// Returns the findings of `found` whose cause and rank are not in `said`.
 [[nodiscard]] std::vector<Finding> new_findings(const std::vector<Finding>& found, const std::vector<Finding>& said);
 
-/// Returns the lines of findings, each at most `width` columns. They end with a line end.
+/// Returns the lines of findings, each at most `width` columns. The text ends with a newline.
 [[nodiscard]] std::string findings_text(const std::vector<Finding>& findings, int width = 80);
 
 /// Returns a table with a line for each rank (if there are many, for the slowest ranks), and the findings.
 [[nodiscard]] std::string report_text(const StepReport& report, int width = 80);
 
-/// Returns one line of JSON without a line end.
+/// Returns one line of JSON without a trailing newline.
 [[nodiscard]] std::string to_json(const RankFigures& figures);
 /// Reads the text of to_json(); none if it is not such an object.
 [[nodiscard]] std::optional<RankFigures> parse_rank_figures(std::string_view json);
-/// Returns one line of JSON without a line end.
+/// Returns one line of JSON without a trailing newline.
 [[nodiscard]] std::string to_json(const StepReport& report);
 /// Reads the text of to_json(); none if it is not such an object.
 [[nodiscard]] std::optional<StepReport> parse_step_report(std::string_view json);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for people: aligned columns, printed as a whole or row by row as results arrive.
+// Human-readable tables: aligned columns, printed as a whole or row by row as results arrive.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ namespace lockstep::view {
 /// One column. Its width is fixed when the header is printed, because rows are printed one by one.
 struct Column {
   std::string title;            ///< its heading
-  int width = 0;                ///< the least width; a wider title sets the width
+  int width = 0;                ///< the minimum width; a wider title sets the width
   Align align = Align::kRight;  ///< the side that its values are aligned to
-  int leave_out = 0;  ///< order of leaving out columns of a table that is too wide, the highest number first; 0: never
+  int leave_out = 0;  ///< order of dropping columns of a table that is too wide, highest number first; 0: never
 };
 
-/// A table that is printed row by row under a header. Lines have no trailing spaces; texts end with a line end.
+/// A table that is printed row by row under a header. Lines have no trailing spaces; the text ends with a newline.
 /// Example: Table table({{"epoch", 9}, {"loss", 8}}); print(table.header()); print(table.row({"1/150", "0.1042"}));
 class Table {
  public:
-  /// `width` is the width of the terminal; 0: no limit, nothing is left out.
+  /// `width` is the width of the terminal; 0: no limit, no column is dropped.
   explicit Table(std::vector<Column> columns, int width = 0);
 
   /// Returns the titles and a rule below them.
   [[nodiscard]] std::string header() const;
-  /// Returns one row. `cells` has one cell for every column, even for those that are left out.
+  /// Returns one row. `cells` has one cell for every column, even for dropped ones.
   /// Throws: UsageError if the numbers of cells and columns differ.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 
@@ -45,8 +45,8 @@ class Table {
 
 /// One kind of mistake by a classifier.
 struct Confusion {
-  std::string truth;       ///< the right class
-  std::string predicted;   ///< the model's answer
+  std::string truth;       ///< the true class
+  std::string predicted;   ///< the predicted class
   std::int64_t count = 0;  ///< number of these mistakes
 };
 

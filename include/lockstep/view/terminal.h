@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal's capabilities, and the width of a text on it. Only this module uses escape codes.
+// The terminal's capabilities, and the width of text on it. Only this module uses escape codes.
 #pragma once
 
 #include <string>
@@ -39,7 +39,7 @@ enum class Color {
 /// and escape codes none, and a byte that is not UTF-8 takes one.
 [[nodiscard]] int display_width(std::string_view text) noexcept;
 
-/// Returns the longest start of `text` that fits into `width` columns, cut between letters; "…" marks a cut.
+/// Returns the longest prefix of `text` that fits into `width` columns, cut between characters; "…" marks a cut.
 [[nodiscard]] std::string fit(std::string_view text, int width);
 
 /// Returns `text` with every line cut to the width of the terminal at `fd`. If `fd` is not a terminal, the lines stay
@@ -49,7 +49,7 @@ enum class Color {
 /// Returns `text` with every line cut to `width` columns.
 [[nodiscard]] std::string fit_lines_to(std::string_view text, int width);
 
-/// The side of a column to which a text is aligned.
+/// The side of a column to which text is aligned.
 enum class Align {
   kLeft,  ///< words
   kRight  ///< numbers

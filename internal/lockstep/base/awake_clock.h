@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A clock that leaves out the time in which this process was stopped. A whole job may be suspended and resumed by
-// Ctrl-Z, by Slurm, or with a virtual machine. The silence of other processes is therefore measured without the time in
-// which this process itself was stopped.
+// A clock that excludes the time during which this process was stopped. A whole job may be suspended and resumed by
+// Ctrl-Z, by Slurm, or along with a virtual machine. The silence of other processes is therefore measured without the
+// time during which this process itself was stopped.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,21 @@
 
 namespace lockstep {
 
-/// Counts the time in which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline)
+/// Counts the time during which a process was not stopped. Thread-safe: no. Example: if (awake.at(now) >= deadline)
 /// give_up();
 class AwakeTime {
  public:
   /// During a wait, call at() at least once every `look`. If more than three times `look` passes between two calls, the
   /// process was stopped, and only `look` counts. So a late wake-up on a busy machine does not count as a stop.
   explicit AwakeTime(TimePoint::duration look) : look_(look) {}
-  /// Returns `now` minus the time in which the process was stopped.
+  /// Returns `now` minus the time during which the process was stopped.
   [[nodiscard]] TimePoint at(TimePoint now) {
     const auto gap = last_ ? now - *last_ : TimePoint::duration(0);
     if (gap > 3 * look_) stopped_ += gap - look_;
     last_ = now;
     return now - stopped_;
   }
-  /// Returns the total time in which the process was stopped.
+  /// Returns the total time during which the process was stopped.
   [[nodiscard]] TimePoint::duration stopped() const { return stopped_; }
 
  private:
@@ -42,7 +42,7 @@ class AwakeTime {
 /// The longest time between two calls to now() during a wait that uses AwakeClock.
 inline constexpr std::chrono::milliseconds kAwakeLook{200};
 
-/// The process's clock without the time in which the process was stopped. Thread-safe: yes.
+/// The process's clock without the time during which the process was stopped. Thread-safe: yes.
 class AwakeClock final : public Clock {
  public:
   explicit AwakeClock(const Clock& source) : source_(source) {}
@@ -56,12 +56,12 @@ class AwakeClock final : public Clock {
   mutable AwakeTime time_{kAwakeLook};
 };
 
-/// Returns the time to wait before the next call to now(), if `left` remains until the deadline by AwakeClock.
+/// Returns the time to wait before the next call to now(), if `left` remains until the deadline on AwakeClock.
 [[nodiscard]] inline std::chrono::nanoseconds awake_slice(std::chrono::nanoseconds left) {
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), kAwakeLook);
 }
 
-/// Waits until `done` returns true, for `limit` at most, in short waits. If the process is stopped during a short wait,
+/// Waits until `done` returns true, for at most `limit`, in short waits. If the process is stopped during a short wait,
 /// only its planned length counts. Returns the last result of `done`.
 template <class Done>
 bool wait_awake(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds limit,

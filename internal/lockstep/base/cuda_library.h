@@ -10,7 +10,7 @@
 
 namespace lockstep::cuda {
 
-/// The first missing part that a process needs for GPUs. The checks have this order.
+/// The first missing part that a process needs for GPUs. They are checked in this order.
 enum class Lack {
   kNothing,   ///< no library is missing
   kParts,     ///< this build has no liblockstep-cuda.so
@@ -29,12 +29,12 @@ struct Obstacle {
 /// The folders to search.
 struct Search {
   std::vector<std::string> folders = {};        ///< candidates for liblockstep-cuda.so
-  std::vector<std::string> torch_folders = {};  ///< candidates for libtorch: the first that has libc10.so counts
+  std::vector<std::string> torch_folders = {};  ///< candidates for libtorch: the first that has libc10.so is used
 };
 
 /// Returns the folders to search for code in the file `binary`: its own folder, the installed library folder beside
 /// that, and the build's. `torch_folder` is the folder of the libtorch that the process has loaded; if it has loaded
-/// none (empty), the build's libtorch counts. It is a pure function.
+/// none (empty), the build's libtorch is used. It is a pure function.
 [[nodiscard]] Search search_from(const std::string& binary, const std::string& torch_folder);
 
 /// Returns the folders that this process searches.
@@ -50,8 +50,8 @@ struct Library {
   Obstacle obstacle = {};       ///< the reason why none was loaded
 };
 
-/// Loads the library, and with it libtorch's libraries for CUDA. It is never unloaded. Thread-safe: yes.
-/// Cost: half a second if there is a driver, otherwise some microseconds.
+/// Loads the library, and with it libtorch's CUDA libraries. It is never unloaded. Thread-safe: yes.
+/// Cost: half a second if there is a driver, otherwise a few microseconds.
 [[nodiscard]] Library open(const Search& search);
 
 /// Returns the library of this process, which the first call opens. Programs with libtorch make that call before

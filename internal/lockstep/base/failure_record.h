@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's failure as one value that ranks, agents and savers exchange and the launcher prints. Like XGBoost's
-// collective errors, it has the failure, its place and its cause.
+// collective errors, it holds the failure, its place and its cause.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct FailureRecord {
   int rank = -1;                            ///< the rank in the job; -1: unknown
   std::string host = {};                    ///< name of the rank's host
   int erred = -1;            ///< the rank with wrong numbers, if the error is a CorruptionError; -1: unknown
-  std::int64_t time_ns = 0;  ///< when the record was made, in nanoseconds since 1970
+  std::int64_t time_ns = 0;  ///< when the record was created, in nanoseconds since 1970
 };
 
 /// The store's key of the first failure. Its value is a record as JSON, written once with compare_set(). The rank that
@@ -48,7 +48,7 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns the wall time in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns the record of this rank's `error`. The type of a foreign exception is fault::type_of_unknown().
+/// Returns the record of this rank's `error`. The type of any other exception is fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error, int rank = -1, const std::string& host = {});
 
 /// Returns "DataError: broken image", or only the message if the type is empty or the message begins with it.
@@ -58,8 +58,8 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// is words_of().
 [[nodiscard]] std::string to_json(const FailureRecord& record);
 
-/// Reads the text of to_json(), or JSON with only "rank", "host" and "what". The text may come from a stranger, so the
-/// function cleans it for a terminal and leaves out secrets. Returns none if the text is not such JSON.
+/// Reads the text of to_json(), or JSON with only "rank", "host" and "what". The text may come from an untrusted
+/// source, so the function cleans it for a terminal and removes secrets. Returns none if the text is not such JSON.
 [[nodiscard]] std::optional<FailureRecord> parse_failure(const std::string& json);
 
 /// Always throws: the error that the record describes; InternalError if its type is unknown.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files of a folder into which others may write, without following a link out of the folder.
+// Reads files in a folder that others may write to, without following a link out of the folder.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Returns the number of NVIDIA GPUs in `folder`, by the device files nvidia0 and so on.
+/// Returns the number of NVIDIA GPUs in `folder`, counting the device files nvidia0 and so on.
 [[nodiscard]] int count_gpu_devices(const std::filesystem::path& folder = "/dev");
 
 /// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none: the

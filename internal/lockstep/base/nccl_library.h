@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads NCCL when ranks need it. So one program runs with and without NCCL, and is built without NCCL's header. The
-// types and values are NCCL's binary interface, which is the same in 2.14 and all later versions.
+// Loads NCCL when ranks need it. This way one program runs with and without NCCL, and is built without NCCL's header.
+// The types and values are NCCL's binary interface, which is the same in 2.14 and all later versions.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ constexpr int kOldestVersion = 21400;  ///< 2.14, the first version with non-blo
 struct Config {
   std::size_t size = sizeof(Config);  ///< bytes
   unsigned magic = 0xcafebeef;        ///< marks an ncclConfig_t
-  unsigned version = kOldestVersion;  ///< decides which fields are there
+  unsigned version = kOldestVersion;  ///< determines which fields exist
   int blocking = 1;                   ///< 0: a call may return kInProgress
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cleans foreign text (a file's content, a peer's message, an address that a user typed) before a person sees it, so
+// Cleans external text (a file's content, a peer's message, an address that a user typed) before a person sees it, so
 // that it cannot control a terminal and no URL shows a secret. Errors and log lines are cleaned automatically.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace lockstep::text {
 [[nodiscard]] std::string printable_line(std::string_view words);
 
 /// Returns `words` with every URL shown as "https://***@host/path?token=***": without user, password and the values of
-/// its query. "#sha256=..." is kept; another fragment becomes "#***".
+/// its query. "#sha256=..." is kept; any other fragment becomes "#***".
 [[nodiscard]] std::string without_secrets(std::string_view words);
 
 /// Returns printable(without_secrets(words)), for text from a file, a peer or a command line in an error or a log line.

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// While it lives, the calling thread takes no signals. Threads that it starts during that time never take any.
+/// While it is alive, the calling thread receives no signals. Threads that it starts then never receive any.
 class [[nodiscard]] SignalGuard {
  public:
   SignalGuard() noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits lists that a person or a program wrote as one text.
+// Splits lists that a person or a program wrote as one string.
 #pragma once
 
 #include <algorithm>

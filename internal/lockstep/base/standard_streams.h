@@ -13,8 +13,8 @@
 namespace lockstep {
 
 /// Opens /dev/null for each of the descriptors 0, 1 and 2 that is closed; otherwise the next file or socket would take
-/// its number and get the stream's data. From now on a write to a pipe without a reader (SIGPIPE) or beyond the largest
-/// allowed file size (SIGXFSZ) fails with an errno and does not end the process. In programs that this process
+/// its number and get the stream's data. From then on a write to a pipe without a reader (SIGPIPE) or beyond the
+/// largest allowed file size (SIGXFSZ) fails with an errno and does not end the process. In programs that this process
 /// executes, these signals have their default effect. Signals that the program ignores or handles stay unchanged.
 /// guarded_main() and init() call this.
 void prepare_standard_streams() noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A standby: a process that has loaded its libraries and waits, before main, to become a rank. A restart then does not
+// A standby: a process that has loaded its libraries and waits, before main, to become a rank. A restart then need not
 // wait seconds for libtorch to load. The launcher starts a standby with LOCKSTEP_STANDBY in its environment.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace lockstep::standby {
 
-/// The variable with the descriptor from which a standby reads its environment.
+/// The variable that names the descriptor from which a standby reads its environment.
 inline constexpr const char* kVariable = "LOCKSTEP_STANDBY";
 /// The prefix of store keys, followed by a rank. The value is the process id of a rank whose program can be a standby.
 inline constexpr const char* kKey = "lockstep/standby/";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the notices of a process that waits for others: after 3 s, and then every 30 s.
+// Times the notices of a process that is waiting for others: after 3 s, and then every 30 s.
 #pragma once
 
 #include <optional>

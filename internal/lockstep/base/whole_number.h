@@ -18,7 +18,7 @@ struct WholeRange {
       1'000'000;  ///< largest valid number; the default is the limit for counts of ranks, nodes and starts
 };
 
-/// Parses all of `text`. Returns none if it is not a whole number of 64 bits or is outside the range.
+/// Parses all of `text`. Returns none if it is not a 64-bit whole number or is outside the range.
 [[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, const WholeRange& range) noexcept;
 
 /// Does the same as parse_whole(), but throws instead of returning none. Throws: UsageError "NAME is 'TEXT'; it must be

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instruction set and kernels of a checkpoint. Equal digests are promised only if these are the same.
+// The instruction set and kernels that produced a checkpoint. Equal digests are promised only if these are the same.
 #pragma once
 
 #include <string>
@@ -19,12 +19,12 @@ namespace lockstep::checkpoint {
 [[nodiscard]] std::string blas_kernels();
 
 /// Returns the process's variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2", or "none".
-/// Leaves out an OPENBLAS_CORETYPE that names the kernels of blas_kernels(): the launcher sets it, and a process
-/// without a launcher chooses the same kernels.
+/// Omits an OPENBLAS_CORETYPE that names the kernels of blas_kernels(): the launcher sets it, and a process without a
+/// launcher chooses the same kernels.
 [[nodiscard]] std::string kernel_variables();
 
 /// Returns the arguments of `env` that set a checkpoint's variables, as recorded by kernel_variables() and
-/// blas_kernels(), and unset the other ones: {"-u", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE=Haswell"}.
+/// blas_kernels(), and unset the others: {"-u", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE=Haswell"}.
 /// Empty: the checkpoint does not record them.
 [[nodiscard]] std::vector<std::string> words_for_env(const Manifest& manifest);
 

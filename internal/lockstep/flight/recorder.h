@@ -19,13 +19,13 @@ struct RecorderOptions {
   int world_size = 1;                    ///< number of ranks
   std::string host = {};                 ///< name of the rank's host
   std::chrono::milliseconds timeout{0};  ///< the timeout of the rank's collectives
-  std::filesystem::path file = {};  ///< the file of the ring for other processes; empty: only memory of this process
+  std::filesystem::path file = {};  ///< the file of the ring for other processes; empty: only in this process's memory
 };
 
-/// Records the events that trace::Span reports from now on: collectives, sections, steps. Only sections of the calling
+/// Records the events that trace::Span reports from then on: collectives, sections, steps. Only sections of the calling
 /// thread (the main thread) count as the place of the rank. A second call does nothing. If the file cannot be mapped,
-/// or a living process records in it, the recorder logs a note and does not use it.
-/// Cost: 268 KB of memory, some 40 ns per event, and 0.8 us at most every half millisecond (Event::queued_ns).
+/// or a live process is recording in it, the recorder logs a note and does not use it.
+/// Cost: 268 KB of memory, about 40 ns per event, and at most 0.8 us every half millisecond (Event::queued_ns).
 void start_recorder(const RecorderOptions& options);
 
 /// Sets the time limit of sections with this name (watch.h); 0: no limit. Call it after init(), which calls

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flight recorder's memory: a ring of a rank's last events. Other processes read it while the rank hangs and after
-// it was killed. It is modeled on PyTorch's flight recorder, but works with every backend and is always on.
+// it has been killed. It is modeled on PyTorch's flight recorder, but works with every backend and is always on.
 #pragma once
 
 #include <array>
@@ -32,11 +32,11 @@ enum class EventType : std::uint8_t {
 
 /// An event in 64 bytes, one cache line.
 struct alignas(64) EventSlot {
-  std::atomic<std::uint64_t> stamp;     ///< the event's number + 1; 0 while it is written
+  std::atomic<std::uint64_t> stamp;     ///< the event's number + 1; 0 while it is being written
   std::atomic<std::int64_t> time_ns;    ///< CLOCK_MONOTONIC, the same for all processes of a host
   std::atomic<std::uint64_t> sequence;  ///< number of a collective in its group
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
-  std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside of a step
+  std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside a step
   std::atomic<std::uint64_t> kind;      ///< `EventType`, name, group, bucket and number of buckets
   std::atomic<std::int64_t> other_ns;   ///< when a collective was called (begin event), or when a thread began to wait
                                         ///< for it (end event); Event::queued_ns of a section; 0: unknown, none
@@ -44,7 +44,7 @@ struct alignas(64) EventSlot {
 
 /// The collectives of one group.
 struct alignas(64) LaneSlot {
-  std::atomic<std::uint64_t> version;    ///< odd while the rest is written
+  std::atomic<std::uint64_t> version;    ///< odd while the rest is being written
   std::atomic<std::uint64_t> started;    ///< number of the last collective that began
   std::atomic<std::uint64_t> finished;   ///< number of the last collective that ended
   std::atomic<std::int64_t> started_ns;  ///< CLOCK_MONOTONIC when the last collective began
@@ -56,7 +56,7 @@ struct alignas(64) LaneSlot {
 struct SectionSlot {
   std::atomic<std::uint64_t> name;     ///< its index in Ring::names
   std::atomic<std::int64_t> since_ns;  ///< CLOCK_MONOTONIC when it began
-  std::atomic<std::int64_t> limit_ns;  ///< limit for this section only; 0: none
+  std::atomic<std::int64_t> limit_ns;  ///< limit only for this section; 0: none
 };
 
 /// A name that events refer to by its index.
@@ -80,7 +80,7 @@ struct Ring {
   /// This rank's collectives do not time out before this time: the launcher has seen that another rank does long work.
   alignas(64) std::atomic<std::int64_t> patience_ns;
   alignas(64) std::atomic<std::uint64_t> next;  ///< number of the next event
-  std::atomic<std::int64_t> step;               ///< the present step; -1: outside of a step
+  std::atomic<std::int64_t> step;               ///< the current step; -1: outside a step
   std::atomic<std::uint64_t> depth;             ///< number of sections that the main thread is in
   std::array<SectionSlot, kDepth> sections;     ///< the main thread's sections, outermost first
   std::array<LaneSlot, kLanes> lanes;           ///< one lane for each group, and its lane for the GPU
@@ -100,7 +100,7 @@ struct RingOwner {
   std::int64_t timeout_ns = 0;  ///< timeout of the rank's collectives; 0: unknown
 };
 
-/// Writes events into a ring. It is lock-free and makes no system calls. Thread-safe: yes; only the thread that made
+/// Writes events into a ring. It is lock-free and makes no system calls. Thread-safe: yes; only the thread that created
 /// the writer may call enter() and leave().
 class Writer {
  public:
@@ -130,18 +130,18 @@ class Writer {
   /// Notes that the rank's GPU has completed the collective.
   void end_on_device(const Call& call) noexcept;
 
-  /// Notes that a section begins. `name` lives for the whole program. `limit_ns` is a limit for this section only; 0:
+  /// Notes that a section begins. `name` lives for the whole program. `limit_ns` is a limit only for this section; 0:
   /// the limit of its name. For `queued_ns` see Event::queued_ns.
   void enter(std::string_view name, std::int64_t limit_ns = 0, std::int64_t queued_ns = 0) noexcept;
   /// Notes that the section ends; the main thread is then in the enclosing section.
   void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
-  /// Notes an event of another thread's section, without a change to the main thread's sections.
+  /// Notes an event of another thread's section, without changing the main thread's sections.
   void note_section(EventType type, std::string_view name) noexcept;
 
   /// Sets the time limit of sections with this name; 0: it is learned; below 0: no limit.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
 
-  /// Sets the step of later events; -1: outside of a step.
+  /// Sets the step of later events; -1: outside a step.
   void set_step(std::int64_t step) noexcept { ring_.step.store(step, std::memory_order_relaxed); }
 
  private:

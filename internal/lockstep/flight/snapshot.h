@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a rank's flight ring while the rank runs or hangs, or after its death.
+// Copies a rank's flight ring while the rank runs or hangs, or after it has died.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct Event {
   std::string name;                   ///< name of the collective or section
   std::uint64_t sequence = 0;         ///< number of a collective in its group
   std::uint64_t bytes = 0;            ///< size of the collective's data
-  std::int64_t step = -1;             ///< the step at that moment; -1: outside of a step
+  std::int64_t step = -1;             ///< the step at that moment; -1: outside a step
   int group = 0;                      ///< number of a collective's group
   int bucket = -1;                    ///< number of its gradient bucket; -1: none
   int buckets = 0;                    ///< number of buckets
@@ -54,7 +54,7 @@ struct Lane {
 struct Section {
   std::string name;           ///< its name
   std::int64_t since_ns = 0;  ///< CLOCK_MONOTONIC when it began
-  std::int64_t limit_ns = 0;  ///< limit for this section only; 0: none
+  std::int64_t limit_ns = 0;  ///< limit only for this section; 0: none
 };
 
 /// The facts about all sections with the same name.
@@ -71,16 +71,16 @@ struct Snapshot {
   int world_size = 1;                ///< the number of ranks
   std::string host;                  ///< the host's name
   std::int64_t clock_offset_ns = 0;  ///< add it to CLOCK_MONOTONIC to get CLOCK_REALTIME
-  std::int64_t step = -1;            ///< the present step; -1: outside of a step
+  std::int64_t step = -1;            ///< the current step; -1: outside a step
   std::vector<Section> sections;     ///< sections that the main thread is in, outermost first
   std::vector<SectionName> names;    ///< sections that have ended or have a limit
   std::vector<Lane> lanes;           ///< groups that have begun a collective
   std::int64_t timeout_ns = 0;       ///< timeout of its collectives; 0: unknown
   std::int64_t last_event_ns = 0;    ///< CLOCK_MONOTONIC of the last event; 0: none yet
-  std::vector<Event> events;         ///< the events, oldest first, without events that a kill left incomplete
+  std::vector<Event> events;         ///< the events, oldest first, without events left incomplete by a kill
 };
 
-/// Reads the bytes of a ring; returns none if they are not a ring or the ring is not ready. Any bytes are safe.
+/// Reads the bytes of a ring; returns none if they are not a ring or the ring is not ready. Safe for arbitrary bytes.
 [[nodiscard]] std::optional<Snapshot> read_ring(std::span<const std::byte> bytes);
 
 /// Copies a ring into which another process may be writing.
@@ -88,9 +88,9 @@ struct Snapshot {
 /// Copies everything except the events, in microseconds.
 [[nodiscard]] Snapshot copy_state(const Ring& ring);
 
-/// Opens a ring file that another user may have put there. It must be a regular file or, while the launcher lives, a
-/// link to the launcher's memory file, whose size is sealed so that mapping it is safe. Refuses any other link, a pipe
-/// or a file of another size at once. Throws: DataError.
+/// Opens a ring file that another user may have put there. It must be a regular file or, while the launcher is alive, a
+/// link to the launcher's memory file, whose size is sealed so that mapping it is safe. Rejects any other link, a pipe
+/// or a file of a different size at once. Throws: DataError.
 [[nodiscard]] UniqueFd open_ring_file(const std::filesystem::path& file);
 
 /// Reads a file that open_ring_file() accepts. Throws: DataError if the file cannot be read or is not a ring.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains in one line why ranks hang or ended, by their flight rings and process states. All functions are pure.
+// Explains in one line why ranks hang or ended, from their flight rings and process states. All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ inline constexpr const char* kLeftHint =
 /// backward of step 418 (5.0 s so far); ranks 0, 1 wait in ...". A rank whose program has ended is a PeerError, a late
 /// rank a TimeoutError. Call it once collectives have timed out. `facts` has the ranks that this host can see. A
 /// collective waits for ranks that have not begun it, and for ranks that were stopped, inside it or elsewhere. `waiter`
-/// is the timeout of a rank on another host. The late rank is then the one that is outside of collectives, or that
-/// cannot continue in a collective. Returns none if the other ranks do not wait for a rank in `facts`.
+/// is the timeout of a rank on another host. The late rank is then the one that is outside collectives, or that cannot
+/// continue in a collective. Returns none if the other ranks do not wait for a rank in `facts`.
 [[nodiscard]] std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,
                                                  const FailureRecord* waiter = nullptr);
 

@@ -28,18 +28,18 @@ struct SectionRules {
 struct SectionLimit {
   std::int64_t ns = 0;          ///< the limit; 0: none
   std::int64_t longest_ns = 0;  ///< the longest section, from which it was learned; 0: it was not learned
-  bool is_set = false;          ///< set for this section only or by the user
+  bool is_set = false;          ///< set only for this section, or by the user
 };
 
 /// The state of the ranks at one moment.
 struct WatchFacts {
   std::vector<RankFacts> ranks;       ///< the ranks of this host
-  std::int64_t now_ns = 0;            ///< the present CLOCK_MONOTONIC
+  std::int64_t now_ns = 0;            ///< the current CLOCK_MONOTONIC
   std::int64_t watched_since_ns = 0;  ///< start of this watch; earlier time does not count
   SectionRules rules = {};            ///< the rules for limits
 };
 
-/// Returns the time that a rank may be in `section` without an event.
+/// Returns the time that a rank may spend in `section` without an event.
 [[nodiscard]] SectionLimit limit_of(const Section& section, const WatchFacts& facts);
 
 /// Returns a rank that has exceeded the limit of its section, as a kHang; none if no rank has. A rank that waits in a

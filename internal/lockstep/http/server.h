@@ -39,22 +39,22 @@ struct Response {
   std::map<std::string, std::string> headers = {};  ///< more headers; they replace the server's of the same names
 };
 
-/// The address of a server, and the functions that answer.
+/// The address of a server, and its handlers.
 struct ServerOptions {
   std::string host = "127.0.0.1";                 ///< an address of this machine, or a name that resolves to one
   int port = 0;                                   ///< 0: any free port
   std::string next_step = "choose another port";  ///< advice in errors about the port
-  std::size_t places = 32;                        ///< limit of connections from unknown clients
-  std::vector<std::pair<std::string, std::string>> headers = {};  ///< headers of each response
-  /// Returns true if the request proves that its client is known. Called in threads of the server.
+  std::size_t places = 32;                        ///< limit on connections from unknown clients
+  std::vector<std::pair<std::string, std::string>> headers = {};  ///< headers for each response
+  /// Returns true if the request proves that its client is known. Called in the server's threads.
   std::function<bool(const Request&)> is_known = {};
-  /// Makes the response, in a thread of the connection. An exception becomes the status 500.
+  /// Creates the response, in the connection's thread. An exception becomes the status 500.
   std::function<Response(const Request&)> answer = {};
 };
 
 /// Serves from construction to destruction, with one thread per connection. It sleeps between requests.
 ///
-/// The head of a request may have 16 KB and take 5 s; a body is refused. If all places are taken, a new connection
+/// The head of a request may be 16 KB long and take 5 s; a body is rejected. If all places are taken, a new connection
 /// replaces the oldest one of an unknown client, so silent clients cannot block others. Range requests are not
 /// supported.
 ///
@@ -62,7 +62,7 @@ struct ServerOptions {
 /// Throws: UsageError if the port is taken or the address is not this machine's.
 class Server {
  public:
-  /// Starts to listen.
+  /// Starts listening.
   explicit Server(ServerOptions options);
   ~Server();  ///< Ends all connections, and waits for running calls to ServerOptions::answer.
   Server(const Server&) = delete;
@@ -79,7 +79,7 @@ class Server {
   std::string url_;
 };
 
-/// Returns TOKEN of the Authorization header "Bearer TOKEN"; empty if the header has another form.
+/// Returns TOKEN of the Authorization header "Bearer TOKEN"; empty if the header has a different form.
 [[nodiscard]] std::string_view bearer_token(std::string_view header);
 
 }  // namespace lockstep::http

@@ -21,15 +21,15 @@ struct ChildResult {
   std::string err;  ///< the last 4 KiB of its stderr
 };
 
-/// Runs `command` to its end, or kills it and its descendants at the limit. The first word of `command` is looked up in
-/// PATH; on SIGTERM the program has to end its own children, as `lockstep run` does. Throws: ResourceError; IoError if
+/// Runs `command` to its end, or kills it and its descendants at the limit. The first element of `command` is looked up
+/// in PATH; on SIGTERM the program must end its own children, as `lockstep run` does. Throws: ResourceError; IoError if
 /// it cannot be started.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> command, std::chrono::milliseconds limit);
 
 /// A program that answers lines with lines until its input ends. Its stderr is kept, to report why it ended.
 class AnsweringChild {
  public:
-  /// The first word of `command` is looked up in PATH. Throws: ResourceError; IoError if it cannot be started.
+  /// The first element of `command` is looked up in PATH. Throws: ResourceError; IoError if it cannot be started.
   explicit AnsweringChild(std::vector<std::string> command);
   /// Closes its input, and kills it if it has not ended after two seconds.
   ~AnsweringChild();

@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Reads a run folder, or a folder of logs that `lockstep run` has named. A torn or oversized file becomes a note.
+/// Reads a run folder, or a log folder named by `lockstep run`. A torn or oversized file becomes a note.
 /// Throws: DataError if the folder does not exist or is neither of these.
 [[nodiscard]] view::RunFacts read_run(const std::string& path);
 
@@ -28,7 +28,7 @@ struct ProcessReport {
   std::vector<std::string> stacks = {};  ///< its stacks, line by line
 };
 
-/// Reads the state of a process and of its child processes, eight at most. Blocks: for at most 1.5 s for each process.
+/// Reads the state of a process and of its child processes, at most eight. Blocks: for at most 1.5 s for each process.
 /// Throws: DataError if there is no such process.
 [[nodiscard]] std::vector<ProcessReport> read_processes(int pid);
 
@@ -44,7 +44,7 @@ struct MachineOptions {
 
 /// Measures round trips and bandwidth between all hosts of a job over the ranks' own wire, encrypted and plain, on the
 /// interfaces that its ranks use.
-/// Collective: every rank of a job under `lockstep run`. Returns the figures on rank 0; none on other ranks.
+/// Collective: every rank of a job under `lockstep run`. Returns the measurements on rank 0; none on other ranks.
 /// Cost: one and a half seconds for each host.
 /// Throws: UsageError if no Lockstep launcher serves a store; the store's PeerError and TimeoutError; IoError.
 [[nodiscard]] std::optional<view::LinkFacts> measure_links();

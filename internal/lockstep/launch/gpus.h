@@ -22,9 +22,9 @@ struct GpuProcess {
 struct GpuState {
   int index = 0;                           ///< number in nvidia-smi's order; CUDA_VISIBLE_DEVICES does not change it
   std::string name;                        ///< name, such as "NVIDIA H100 80GB HBM3"
-  std::optional<unsigned> percent = {};    ///< percentage of the time in which a kernel ran
+  std::optional<unsigned> percent = {};    ///< percentage of the time during which a kernel ran
   std::uint64_t used_bytes = 0;            ///< memory in use
-  std::uint64_t total_bytes = 0;           ///< memory that the GPU has
+  std::uint64_t total_bytes = 0;           ///< total memory of the GPU
   std::optional<unsigned> celsius = {};    ///< its temperature
   std::optional<double> watts = {};        ///< the power that it draws
   std::optional<unsigned> megahertz = {};  ///< clock of the multiprocessors

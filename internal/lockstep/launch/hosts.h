@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a run over several hosts from one of them, with a launcher on each, through ssh. Does not use libtorch.
+// Starts a run across several hosts from one of them, with a launcher on each, through ssh. Does not use libtorch.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,7 @@ struct HostsOptions {
 
 /// Starts a launcher on every host, joins their output, passes signals on, and returns the run's exit code: the code of
 /// the first launcher that failed, 75 if hosts were lost and no launcher failed, 128 + n after signal n. This machine's
-/// launcher needs no ssh. Lines get their host's name as a prefix; a message of several launchers is shown once.
+/// launcher does not need ssh. Lines get their host's name as a prefix; a message from several launchers is shown once.
 ///
 /// Blocks:      until every launcher has ended. Each launcher ends when its standard input closes.
 /// Thread-safe: no; call it from one thread.
@@ -58,9 +58,9 @@ struct HostsOptions {
 
 /// For a launcher that run_hosts() started. Reads the token, the first line of standard input, then NAME=VALUE lines,
 /// which it puts into the environment, up to an empty line. From then on it sends this process each signal whose name
-/// comes as a line, and SIGTERM at the end of the input. Standard input becomes /dev/null. Call it once, before
+/// arrives as a line, and SIGTERM at the end of the input. Standard input becomes /dev/null. Call it once, before
 /// anything reads the environment and before other threads start. Returns the token. Blocks: until the empty line has
-/// come. Throws: UsageError if the input ends before it.
+/// arrived. Throws: UsageError if the input ends before it.
 [[nodiscard]] std::string obey_input();
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ struct RankPlaces {
 /// slice (MIG) in the list counts as a GPU.
 [[nodiscard]] int count_gpus();
 
-/// Returns how many CPUs this process can keep busy, by its affinity and the quota of its control group.
+/// Returns how many CPUs this process can keep busy, given its affinity and the quota of its control group.
 [[nodiscard]] int count_cpus();
 
 /// Reads "3", "gpu", "cpu" or "auto": GPUs if ranks can compute on them, else CPUs. It is a pure function.

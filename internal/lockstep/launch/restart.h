@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides if a failed worker group starts again. The decision is a pure function, so that tests can check every rule
-// without processes.
+// Decides whether a failed worker group is restarted. The decision is a pure function, so that tests can check every
+// rule without processes.
 #pragma once
 
 #include <string>
@@ -20,12 +20,12 @@ struct RestartFacts {
 
 /// The decision after a failure.
 struct RestartDecision {
-  bool restart = false;  ///< the ranks are started again
+  bool restart = false;  ///< the ranks are restarted
   std::string reason;    ///< one clause for the log
 };
 
-/// Decides if a failure restarts the job. Usage, data and internal errors never do, nor does a full or read-only disk;
-/// every other failure does while restarts are left. The exit code of a program without Lockstep does not matter.
+/// Decides whether a failure restarts the job. Usage, data and internal errors never do, nor does a full or read-only
+/// disk; every other failure does while restarts are left. The exit code of a program without Lockstep does not matter.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by 
 /// Returns all options, in the order of the help.
 [[nodiscard]] std::span<const TrainOption> train_options();
 
-/// Returns the option that `word` names; null if it names none. The text from '=' on is ignored, and '_' counts as '-'.
+/// Returns the option that `word` names; null if it names none. Text from '=' on is ignored, and '_' counts as '-'.
 /// Example: find_train_option("--run_dir=runs/a")->name is "--run-dir". find_train_option("-r") is --resume.
 [[nodiscard]] const TrainOption* find_train_option(std::string_view word);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The offset of a rank's clock from rank 0's. Ranks of one host share a clock; each host's clock starts at its boot.
+// The offset of a rank's clock from rank 0's. Ranks of one host share a clock; each host's clock starts when it boots.
 #pragma once
 
 #include <cstdint>

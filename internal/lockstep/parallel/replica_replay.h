@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// Records, while it lives, the results of Replica::all_reduce() in this thread as bytes, in order.
+/// While it is alive, records the results of Replica::all_reduce() in this thread as bytes, in order.
 class ReductionRecorder {
  public:
   ReductionRecorder();

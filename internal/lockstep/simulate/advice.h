@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: the predicted speed over the number of ranks, the bottleneck of a step, and changes that pay off. All of it
+// A plan: the predicted speed for each number of ranks, the bottleneck of a step, and changes that pay off. All of it
 // is simulated, by pure functions.
 #pragma once
 
@@ -44,7 +44,7 @@ struct Plan {
   std::vector<Alternative> limits;        ///< a step without one of the limits
   std::vector<Alternative> buckets;       ///< buckets of other sizes
   std::vector<Alternative> alternatives;  ///< other backends, hooks and ZeRO
-  std::int64_t best_bucket_bytes = 0;     ///< the best size in `buckets`; 0: the present size is as good
+  std::int64_t best_bucket_bytes = 0;     ///< the best size in `buckets`; 0: the current size is as good
 };
 
 /// Simulates all parts of a Plan.

@@ -27,7 +27,7 @@ struct Link {
 /// Returns "11.4 GB/s, 5 us": payload rate and one-way latency.
 [[nodiscard]] std::string link_text(const Link& link);
 
-/// The transport of gradients, named as the backends of comm.
+/// The transport of gradients, named after the backends of comm.
 enum class Backend {
   kAuto,          ///< shm on one machine, shm+tcp if machines have several ranks, else tcp
   kTcp,           ///< sockets from every rank to every rank

@@ -13,7 +13,7 @@ namespace lockstep::simulate {
 /// The settings of a simulation.
 struct SimulationOptions {
   int steps = 24;        ///< steps that count
-  int warmup = 4;        ///< steps before these, in which the connections reach their speed
+  int warmup = 4;        ///< steps before these, in which the connections reach full speed
   bool is_even = false;  ///< every rank repeats the median step; false: steps are drawn from the measured steps
 };
 

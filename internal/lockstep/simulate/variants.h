@@ -17,17 +17,17 @@ namespace lockstep::simulate {
 /// DdpOptions. Measurements with small buckets are therefore the most useful.
 [[nodiscard]] Workload with_buckets(const Workload& workload, const PlanLimits& limits);
 
-/// Adds hooks::bf16_compress(): half of the bytes, and two conversions at the rate of copying memory.
+/// Adds hooks::bf16_compress(): half of the bytes, and two conversions at the memory copy rate.
 [[nodiscard]] Workload with_bf16(const Workload& workload, const HostCosts& host);
 
-/// Adds hooks::power_sgd() with this rank: P while backward runs, then Q, and its passes over the gradients at the rate
-/// of copying memory. Requires `workload.shapes`.
+/// Adds hooks::power_sgd() with this rank: P while backward runs, then Q, and its passes over the gradients at the
+/// memory copy rate. Requires `workload.shapes`.
 [[nodiscard]] Workload with_power_sgd(const Workload& workload, std::int64_t rank, const HostCosts& host);
 
 /// Uses ZeroRedundancyOptimizer on `ranks` ranks: each reduces and updates its part, and gathers the other parts.
 [[nodiscard]] Workload with_zero(const Workload& workload, int ranks);
 
-/// The bytes that PowerSGD sends for parameters of some shapes.
+/// The bytes that PowerSGD sends for parameters of given shapes.
 struct PowerSgdBytes {
   std::int64_t p = 0;      ///< bytes of P, in the first round
   std::int64_t q = 0;      ///< bytes of Q, in the second round

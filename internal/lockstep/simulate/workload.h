@@ -55,7 +55,7 @@ struct Workload {
 [[nodiscard]] double median_compute_s(const Workload& workload);
 /// Returns the value of Workload::alone for a machine on which a single rank, which copies no gradients into buckets,
 /// took `alone_s` for a step. It is at most 1, because other ranks never make a rank faster. `copy_bytes_per_s` is the
-/// rate of copying memory; 0: copying takes no time. Requires a step.
+/// memory copy rate; 0: copying takes no time. Requires a step.
 [[nodiscard]] double alone_share(const Workload& workload, double alone_s, double copy_bytes_per_s);
 
 }  // namespace lockstep::simulate

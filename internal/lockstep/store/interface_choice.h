@@ -15,16 +15,16 @@ namespace lockstep::store {
 struct Interface {
   std::string name;          ///< "eth0"
   std::string address;       ///< numeric, IPv4 or IPv6
-  bool is_loopback = false;  ///< it reaches this host only
+  bool is_loopback = false;  ///< it reaches only this host
 };
 
 /// The network interfaces that the environment and the store ask for.
 struct InterfaceWishes {
   std::optional<std::string> own = {};      ///< LOCKSTEP_SOCKET_IFNAME: a name, or several separated by commas
-  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME, in the same form; users of PyTorch have it
+  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME, in the same form; which PyTorch users already have
   std::optional<std::string> nccl = {};     ///< NCCL_SOCKET_IFNAME: prefixes of names; "=" before the list means whole
                                             ///< names, "^" excludes the names
-  std::optional<std::string> towards = {};  ///< the address by which this host reaches the store
+  std::optional<std::string> towards = {};  ///< the address that this host uses to reach the store
 };
 
 /// The interface that was chosen, and why.
@@ -42,15 +42,15 @@ struct InterfaceChoice {
 [[nodiscard]] std::vector<std::string> list_fabric_ports(
     const std::filesystem::path& devices = "/sys/class/infiniband");
 
-/// Returns the address of this host by which it reaches `host`; none if there is no route. It looks up the name but
-/// does not send anything to `host`. Blocks: for the resolver.
+/// Returns the address that this host uses to reach `host`; none if there is no route. It looks up the name but does
+/// not send anything to `host`. Blocks: on the resolver.
 [[nodiscard]] std::optional<std::string> address_towards(const std::string& host);
 
-/// Returns the values of the three variables, and the address by which this host reaches `store_host`.
+/// Returns the values of the three variables, and the address that this host uses to reach `store_host`.
 [[nodiscard]] InterfaceWishes wishes_towards(const std::string& store_host);
 
 /// Chooses by LOCKSTEP_SOCKET_IFNAME, else GLOO_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME, else the address towards the
-/// store. If an interface has several addresses, the first of the same kind (IPv4, IPv6) as `towards` counts. Returns
+/// store. If an interface has several addresses, the first of the same kind (IPv4, IPv6) as `towards` is used. Returns
 /// none if `wishes` is empty. Throws: UsageError naming all interfaces if a variable matches none of them.
 [[nodiscard]] std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
                                                               const std::vector<Interface>& interfaces);

@@ -24,7 +24,7 @@ inline constexpr std::size_t kNonceBytes = 32;
 
 /// Returns bytes as hexadecimal.
 [[nodiscard]] std::string to_hex(std::string_view bytes);
-/// Returns the bytes of a hexadecimal text; "" if it is not one.
+/// Returns the bytes of a hexadecimal string; "" if it is not one.
 [[nodiscard]] std::string from_hex(std::string_view text);
 
 }  // namespace lockstep::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the warnings of an event that strangers can cause a thousand times a second to one per second, with a count.
+// Limits warnings about an event that strangers can cause a thousand times a second to one per second, with a count.
 #pragma once
 
 #include <chrono>

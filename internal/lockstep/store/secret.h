@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks, reads and writes the token, the secret that opens the store of a run over several hosts.
+// Checks, reads and writes the token, the secret that grants access to the store of a run across several hosts.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace lockstep {
 /// line of printable ASCII.
 void require_secret(const std::string& token, const std::string& source);
 
-/// Returns the token in a file, without the end of line. Throws: UsageError if the file is not regular, not this
+/// Returns the token in a file, without the line ending. Throws: UsageError if the file is not regular, not this
 /// user's, readable by others, or does not hold a secret; DataError if it is missing.
 [[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits the connections of strangers, which have not proved that they know the token, and decides which one is closed
-// for a new one. It is the oldest connection of the address with the most. Ranks are not kept out, because a rank is a
-// stranger for one round trip only. The class does not use sockets.
+// for a new one. It is the oldest connection of the address with the most. This does not keep ranks out, because a rank
+// is a stranger for only one round trip. The class does not use sockets.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Strangers {
     std::size_t total = 256;       ///< from all addresses
   };
 
-  /// Makes an empty list with these limits.
+  /// Creates an empty list with these limits.
   explicit Strangers(Limits limits) : limits_(limits) {}
 
   /// Adds a connection. Returns the connection that must be closed for it, which is no longer in the list.

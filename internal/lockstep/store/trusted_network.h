@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Supports a run over several hosts without a secret, as in torchrun: the user names a trusted network, and the store
-// and the ranks refuse all other addresses.
+// Supports a run across several hosts without a secret, as in torchrun: the user names a trusted network, and the store
+// and the ranks reject all other addresses.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class TrustedNetwork {
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
   /// Returns true for a numeric address of the network, and for this machine's loopback.
   [[nodiscard]] bool contains(const std::string& address) const;
-  /// Returns true if `host` resolves only to addresses of the network. Blocks: for the name server.
+  /// Returns true if `host` resolves only to addresses of the network. Blocks: on the name server.
   [[nodiscard]] bool contains_host(const std::string& host) const;
-  /// Returns the token of a run without a secret: anyone can make it from text().
+  /// Returns the token of a run without a secret: anyone can derive it from text().
   [[nodiscard]] std::string token() const { return "no secret, open to " + text_; }
 
  private:

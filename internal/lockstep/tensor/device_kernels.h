@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU kernels, written in CUDA C++. NVRTC, which comes with Python's torch, compiles them in the process for its GPU.
-// So a build needs no CUDA compiler, and a new GPU needs no new build.
+// GPU kernels, written in CUDA C++. NVRTC, which comes with Python's torch, compiles them in the process for its GPU. A
+// build therefore needs no CUDA compiler, and a new GPU needs no new build.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::tensor {
 
-/// The number of blocks with which a kernel runs, in two dimensions, and of threads per block.
+/// The grid of a kernel launch: blocks in two dimensions, and threads per block.
 struct KernelGrid {
   unsigned x = 1;          ///< blocks in the first dimension
   unsigned y = 1;          ///< blocks in the second dimension
@@ -38,8 +38,8 @@ struct KernelSource {
 };
 
 /// Returns the kernels for the current GPU. The first call for each GPU and source compiles them (1 to 3 s; it must not
-/// be within a recording of a graph). Null if that is not possible: no GPU, no NVRTC, or a source that does not
-/// compile; the reason is logged once. Null with LOCKSTEP_GPU_KERNELS=0, too. Thread-safe: yes.
+/// happen while a graph is being recorded). Null if that is not possible: no GPU, no NVRTC, or a source that does not
+/// compile; the reason is logged once. Also null with LOCKSTEP_GPU_KERNELS=0. Thread-safe: yes.
 [[nodiscard]] DeviceKernels* device_kernels(const KernelSource& source);
 
 }  // namespace lockstep::tensor

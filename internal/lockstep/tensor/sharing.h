@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two checks that the ranks of a job train one model, each on its own samples. A program without the wrapper gets no
-// error, only weights that differ between ranks. Modules that do not depend on each other note their facts here.
+// error, only weights that differ between ranks. Modules that do not depend on each other record their facts here.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace lockstep::tensor {
 /// Facts about this process since it joined its job.
 struct SharingSigns {
   int world = 1;             ///< number of ranks
-  bool wrapped = false;      ///< a DistributedDataParallel over several ranks was made
-  bool divided = false;      ///< a DataLoader has given shuffled batches of one of several shards
+  bool wrapped = false;      ///< a DistributedDataParallel over several ranks has been created
+  bool divided = false;      ///< a DataLoader has returned shuffled batches of one of several shards
   std::int64_t batches = 0;  ///< number of batches of such loaders
   std::int64_t stepped = 0;  ///< bytes of parameters that optimizers have changed, over all steps
   std::int64_t reduced = 0;  ///< bytes that were passed to collectives
@@ -43,14 +43,14 @@ void note_reduced(std::int64_t bytes) noexcept;
 /// checkpoint is saved.
 void warn_of_separate_training() noexcept;
 
-/// The first batch that a loop got. The loader notes it, and the wrapper compares it over the ranks.
+/// The first batch that a loop received. The loader notes it, and the wrapper compares it across the ranks.
 struct FirstBatch {
   std::uint64_t digest = 0;           ///< digest of the indices in order
   std::int64_t shards = 1;            ///< number of shards of the set
   std::vector<std::int64_t> indices;  ///< the first few indices
 };
 
-/// Notes the batch that the loop has just received, until the next batch comes or take_first_batch() is called. After
+/// Notes the batch that the loop has just received, until the next batch arrives or take_first_batch() is called. After
 /// that a call costs one atomic load. Thread-safe: yes.
 void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept;
 

@@ -19,19 +19,19 @@ struct ChartSeries {
   Curve smooth;      ///< the points that are drawn; equal to `points` without smoothing
 };
 
-/// The curves of one figure over the steps, one for each run that has the figure.
+/// The curves of one metric over the steps, one for each run that has the metric.
 struct Chart {
   std::string title;                ///< "loss"
   std::string unit;                 ///< the unit of the values; may be empty
   std::vector<ChartSeries> series;  ///< the curves, one for each run
 };
 
-/// Returns the charts of `runs` in the order loss, metrics, learning rate, images/s. Figures that no run has are left
-/// out. `weight` smooths the loss and the speed (see smoothed()).
+/// Returns the charts of `runs` in the order loss, metrics, learning rate, images/s. Metrics that no run has are
+/// omitted. `weight` smooths the loss and the speed (see smoothed()).
 /// Throws: DataError if there is nothing to draw.
 [[nodiscard]] std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight);
 
-/// A range of numbers and its ticks. The distance of ticks is 1, 2 or 5 times a power of ten.
+/// A range of numbers and its ticks. The distance between ticks is 1, 2 or 5 times a power of ten.
 struct Axis {
   double low = 0;             ///< start of the axis
   double high = 1;            ///< end of the axis
@@ -53,7 +53,7 @@ struct ChartAxes {
   Axis steps;   ///< the horizontal axis
   Axis values;  ///< the vertical axis
 };
-/// Returns the axes of a chart. The values' axis covers the smooth curves, so outliers do not stretch it.
+/// Returns the axes of a chart. The value axis covers the smooth curves, so outliers do not stretch it.
 [[nodiscard]] ChartAxes axes_of(const Chart& chart, int most_steps, int most_values);
 
 /// The appearance of a chart in a terminal.
@@ -64,7 +64,7 @@ struct TextChartOptions {
 };
 
 /// Draws `chart` with Unicode's braille dots, 2 x 4 per character. With several runs and no colour, a letter marks the
-/// end of each curve. Every line ends with a line end.
+/// end of each curve. Every line ends with a newline.
 [[nodiscard]] std::string text_chart(const Chart& chart, const TextChartOptions& options);
 
 }  // namespace lockstep::view

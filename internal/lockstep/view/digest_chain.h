@@ -25,7 +25,7 @@ inline constexpr const char* kOldDigestFile = "digests.old.bin";
 struct DigestRecord {
   std::int64_t step = 0;        ///< number of the step, from 1 to 4,294,967,295
   std::uint64_t loss = 0;       ///< the bits of the loss, the mean over all replicas
-  std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was left out
+  std::uint64_t gradients = 0;  ///< digest of the reduced gradients; 0: the step was skipped
   std::uint64_t weights = 0;    ///< digest of the weights after the step
 
   bool operator==(const DigestRecord&) const = default;
@@ -48,8 +48,8 @@ struct DigestBegin {
 /// The digests of one run, by ascending step. Steps may be missing if digests were off for a while.
 class DigestChain {
  public:
-  /// Parses a file. Records are used up to the first torn or damaged record, such as a kill leaves.
-  /// Throws: DataError, which begins with `name`, if the header is missing or of another version.
+  /// Parses a file. Records are used up to the first torn or damaged record, such as a killed process leaves.
+  /// Throws: DataError, which begins with `name`, if the header is missing or has a different version.
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
   /// Adds the records in `bytes`, the part of the file after whole_bytes(), up to the first torn record.
   void read_on(std::string_view bytes);
@@ -93,8 +93,8 @@ class DigestWriter {
   /// Throws: IoError.
   DigestWriter(const std::filesystem::path& folder, const DigestBegin& begin);
 
-  /// Appends a record with one write, so that a kill of the process leaves it whole or not at all. Throws: IoError,
-  /// with an unchanged file.
+  /// Appends a record with one write, so that even if the process is killed, the record is whole or absent. Throws:
+  /// IoError, with an unchanged file.
   void add(const DigestRecord& record);
 
  private:

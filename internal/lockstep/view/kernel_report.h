@@ -50,7 +50,7 @@ struct KernelMachine {
   std::string libtorch;                  ///< libtorch's version, "1.13.1"
 };
 
-/// The settings that decide which kernels a network gets.
+/// The settings that determine which kernels a network gets.
 struct KernelSettings {
   std::string network;        ///< the network: "captcha:conv3"
   std::int64_t batch = 0;     ///< batch_size
@@ -109,10 +109,10 @@ struct KernelReport {
 [[nodiscard]] std::vector<Check> kernel_advice(const KernelReport& report);
 
 /// Returns the table and the advice for a terminal of `width` columns. At most `most_rows` rows are shown; rows below
-/// 0.2 % of the step are left out.
+/// 0.2 % of the step are omitted.
 [[nodiscard]] std::string kernels_text(const KernelReport& report, int width, bool color, std::size_t most_rows = 20);
 
-/// Returns one JSON object: settings, machine, layers, advice. It ends with a line end.
+/// Returns one JSON object: settings, machine, layers, advice. It ends with a newline.
 [[nodiscard]] std::string kernels_json(const KernelReport& report);
 
 }  // namespace lockstep::view

@@ -39,7 +39,7 @@ struct LinkFacts {
   std::string wire = "tls";     ///< the ranks' wire: "tls", "plain" or "ucx"; plain is measured instead of ucx
 };
 
-/// Returns the table, followed by a hint for each finding. It ends with a line end.
+/// Returns the table, followed by a hint for each finding. It ends with a newline.
 [[nodiscard]] std::string links_text(const LinkFacts& facts);
 
 /// Returns one JSON object per line: {"link", "wire", "from", "to", "round_trip_us", "gbit_per_s", "other_wire",

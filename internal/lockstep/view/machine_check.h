@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings of `lockstep doctor` on a machine, as pure functions of facts. Module launch gathers the facts.
+// The findings of `lockstep doctor` on a machine, as pure functions of facts. The launch module gathers the facts.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct CoreFacts {
   std::string name = "CPU";          ///< model name
   int online = 1;                    ///< cores that are online
   int usable = 1;                    ///< cores that the affinity allows (taskset, cpusets, Slurm)
-  std::optional<double> quota = {};  ///< limit of CPU time by control groups, in cores; none: no limit
+  std::optional<double> quota = {};  ///< control groups' limit on CPU time, in cores; none: no limit
 };
 
 /// Memory, in bytes. None: no limit, or unknown.
@@ -30,7 +30,7 @@ struct MemoryFacts {
   std::uint64_t swap_total = 0;  ///< size of the swap
   std::uint64_t swap_used = 0;   ///< swap in use
   int overcommit = 0;            ///< vm.overcommit_memory
-  std::optional<std::uint64_t> address_space = {};  ///< limit of the address space (ulimit -v)
+  std::optional<std::uint64_t> address_space = {};  ///< limit on the address space (ulimit -v)
 };
 
 /// /dev/shm, through which the ranks of a host exchange gradients. Units: bytes.
@@ -42,10 +42,10 @@ struct SharedMemoryFacts {
 
 /// Limits of this process. None: no limit.
 struct LimitFacts {
-  std::optional<std::uint64_t> files = {};      ///< hard limit of open files: lockstep run raises the soft limit to it
-  std::optional<std::uint64_t> locked = {};     ///< limit of locked memory, in bytes
-  std::optional<std::uint64_t> processes = {};  ///< limit of this user's processes
-  std::optional<std::uint64_t> tasks = {};      ///< limit of the control group's tasks: pids.max
+  std::optional<std::uint64_t> files = {};      ///< hard limit on open files: lockstep run raises the soft limit to it
+  std::optional<std::uint64_t> locked = {};     ///< limit on locked memory, in bytes
+  std::optional<std::uint64_t> processes = {};  ///< limit on this user's processes
+  std::optional<std::uint64_t> tasks = {};      ///< limit on the control group's tasks: pids.max
   std::uint64_t tasks_used = 0;                 ///< number of the group's processes and threads
   bool has_infiniband = false;                  ///< there is an InfiniBand device, which needs locked memory
 };
@@ -62,7 +62,7 @@ struct PortFacts {
 struct InterfaceFacts {
   std::string name;          ///< the interface: "eth0"
   std::string address;       ///< numeric address, IPv4 or IPv6
-  bool is_loopback = false;  ///< it reaches this host only
+  bool is_loopback = false;  ///< it reaches only this host
   int megabits = 0;          ///< the speed that the link reports; 0: unknown
 };
 
@@ -132,7 +132,7 @@ struct GpuLinkFacts {
   bool iommu_translates = false;              ///< the IOMMU translates addresses that devices use
 };
 
-/// Figures of a folder's disk. A value below 0 was not measured.
+/// Measurements of a folder's disk. A value below 0 was not measured.
 struct DiskFacts {
   std::string folder;        ///< the folder that was measured
   std::string kind = {};     ///< the file system: "ext4", "nfs", "tmpfs"; empty: unknown
@@ -184,7 +184,7 @@ struct Check {
 /// Returns true if a run would fail.
 [[nodiscard]] bool is_any_bad(const std::vector<Check>& checks);
 
-/// Returns the checks as lines of at most `width` columns, each followed by its hints. It ends with a line end.
+/// Returns the checks as lines of at most `width` columns, each followed by its hints. It ends with a newline.
 [[nodiscard]] std::string checks_text(const std::vector<Check>& checks, int width, bool color);
 
 /// Returns one JSON object per line: {"check", "health": "ok"|"warn"|"bad", "value", "hints"}.

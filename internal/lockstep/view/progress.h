@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a loop: a live bar on a terminal, plain lines elsewhere. Pure functions make the texts.
+// The progress of a loop: a live bar on a terminal, plain lines elsewhere. Pure functions produce the text.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace lockstep::view {
 
-/// The values to show; unknown values are left out.
+/// The values to show; unknown values are omitted.
 struct ProgressState {
   std::string label;                        ///< "epoch 3/150"
   std::int64_t step = 0;                    ///< steps that are done
@@ -27,7 +27,7 @@ struct ProgressState {
   std::string unit = "images/s";            ///< unit of the rate
 };
 
-/// Returns one line of at most `width` columns, without line end: label, bar, steps, loss, rate, time left. The least
+/// Returns one line of at most `width` columns, without a newline: label, bar, steps, loss, rate, time left. The least
 /// important parts that do not fit are dropped; the bar shrinks first.
 [[nodiscard]] std::string render_bar(const ProgressState& state, int width);
 
@@ -57,8 +57,8 @@ class RateMeter {
 struct ProgressOptions {
   bool live = false;                  ///< true on a terminal: a line is redrawn in place
   int width = 80;                     ///< columns of the terminal, if live
-  Seconds line_every = Seconds(60);   ///< least time between lines, except for the last line
-  Seconds draw_every = Seconds(0.1);  ///< least time between drawings of a live bar, except for the last drawing
+  Seconds line_every = Seconds(60);   ///< minimum time between lines, except for the last line
+  Seconds draw_every = Seconds(0.1);  ///< minimum time between redraws of a live bar, except for the last one
   std::function<void(std::string_view)> write = {};  ///< receives the output; empty: stderr
 };
 

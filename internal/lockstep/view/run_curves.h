@@ -24,27 +24,27 @@ struct CurvePoint {
 using Curve = std::vector<CurvePoint>;
 
 /// One run. Its names are printable (text::printable()). A value that is null or not a number, such as the loss of a
-/// step that was left out, has no point.
+/// step that was skipped, has no point.
 struct RunCurves {
   std::string name;                               ///< the folder's name
   std::map<std::string, Curve> steps;             ///< loss, lr, images_per_s, loss_scale, skipped, `losses.<part>`
   std::map<std::string, Curve> epochs;            ///< loss, lr, images_per_s, data_wait, seconds, memory_peak, ...
   std::map<std::string, Curve> metrics;           ///< metrics of the evaluated epochs
   std::map<std::int64_t, std::int64_t> epoch_of;  ///< the epoch, from 1, that ends at a step
-  std::int64_t damaged = 0;  ///< number of lines that are not a JSON object; a kill leaves one at the end
+  std::int64_t damaged = 0;  ///< number of lines that are not a JSON object; a killed run leaves one at the end
   std::vector<std::string> metric_names = {};  ///< names in the task's order: the first is its main metric
 };
 
 /// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A run that was killed repeats steps, so a
-/// line of an earlier step removes the points from that step on.
+/// line of an earlier step removes the points from that step onwards.
 std::optional<LogLine> add_line(RunCurves& run, std::string_view text);
 
-/// Reads `folder`/log.jsonl line by line, up to the last line end. Blocks: while it reads. Throws: DataError if there
-/// is no such file, or more points than fit in 1 GB.
+/// Reads `folder`/log.jsonl line by line, up to the last newline. Blocks: while it reads. Throws: DataError if there is
+/// no such file, or more points than fit in 1 GB.
 [[nodiscard]] RunCurves read_run_curves(const std::filesystem::path& folder);
 
 /// Returns one row for each logged step and each epoch of `runs`, with a header: run, event, epoch, step, and every
-/// figure that any row has. A missing figure is an empty cell.
+/// value that any row has. A missing value is an empty cell.
 [[nodiscard]] std::string curves_csv(const std::vector<RunCurves>& runs);
 
 /// Returns `curve`, smoothed as in TensorBoard: an exponential average with `weight` on the past, bias-corrected. 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagnoses why a run hangs or failed, or that it is fine, from facts about its folder. Pure functions: module launch
-// reads the folder.
+// Diagnoses why a run hangs or failed, or that it is fine, from facts about its folder. Pure functions: the launch
+// module reads the folder.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ namespace lockstep::view {
 struct AttemptFacts {
   int number = 0;  ///< counted from 0
   int ranks = 0;   ///< number of ranks on this host that have a folder
-  /// Its launcher's record of a failure or of a request to end: "rank 1 on gpu-a failed first: killed by signal 9
-  /// (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it runs, ended well, or its launcher
-  /// died.
+  /// Its launcher's record of a failure or of a stop request: "rank 1 on gpu-a failed first: killed by signal 9
+  /// (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it is running, ended successfully,
+  /// or its launcher died.
   std::optional<FailureRecord> verdict = {};
   std::string then = {};  ///< the reason why the ranks were or were not restarted, if there is a verdict
   int exit_code = 0;      ///< exit code of the launcher, if there is a verdict; 0: the ranks were restarted
@@ -40,14 +40,14 @@ struct RunSummary {
   double seconds = 0;                                        ///< time of these steps
   std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation
   std::int64_t time_ns = 0;                                  ///< time of writing
-  std::optional<StepReport> step_report = {};                ///< the time of the parts of its steps
+  std::optional<StepReport> step_report = {};                ///< how long the parts of its steps took
 };
 
 /// The newest entries of log.jsonl.
 struct RunLog {
   std::int64_t step = 0;                       ///< the last step that was logged
   std::optional<double> loss = {};             ///< loss of that step; none: it was not finite
-  std::string stopped_by = {};                 ///< the request on which the run saved and ended: "SIGTERM"; empty: none
+  std::string stopped_by = {};                 ///< the request that made the run save and end: "SIGTERM"; empty: none
   std::int64_t time_ns = 0;                    ///< time of the last write
   std::optional<StepReport> step_report = {};  ///< report of the last epoch that has a report
 };
@@ -62,24 +62,24 @@ struct RunFacts {
   bool launcher_is_gone = false;  ///< the launcher ended without saving the rings: it was killed, or is on another host
   std::string trainer = {};       ///< a process without a launcher that trains in the folder: "pid 4711 on gpu-a"
   std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if it is launched
-  std::optional<RunSummary> summary = {};     ///< content of the file; none: it is not written yet
-  std::optional<RunLog> log = {};             ///< content of the file; none: it is not written yet
+  std::optional<RunSummary> summary = {};     ///< content of the file; none: it has not been written yet
+  std::optional<RunLog> log = {};             ///< content of the file; none: it has not been written yet
   std::string checkpoint = {};                ///< the newest committed checkpoint; empty: none
   std::vector<std::string> suspects = {};     ///< names of checkpoints that the guard has set aside, in order
   std::vector<std::string> notes = {};        ///< the files that could not be read, and why
-  std::int64_t now_ns = 0;                    ///< the present time of CLOCK_REALTIME
-  std::int64_t monotonic_ns = 0;              ///< the present time of CLOCK_MONOTONIC, the clock of the rings
+  std::int64_t now_ns = 0;                    ///< the current time of CLOCK_REALTIME
+  std::int64_t monotonic_ns = 0;              ///< the current time of CLOCK_MONOTONIC, the clock of the rings
 };
 
 /// The state of a run, or its end.
 enum class RunState : std::uint8_t {
   kRuns,      ///< it runs
-  kWaits,     ///< it runs, and ranks wait for a rank that does not arrive
+  kWaits,     ///< it is running, but ranks are waiting for one that does not arrive
   kFinished,  ///< training is complete
   kEnded,     ///< its ranks have ended, and no rank failed
   kStopped,   ///< it saved and ended on request
   kFailed,    ///< it ended with an error
-  kLost,      ///< it does not run, and no record gives the reason
+  kLost,      ///< it is not running, and no record gives the reason
   kEmpty      ///< it has not begun
 };
 /// Returns "runs", "waits" and so on.
@@ -91,15 +91,15 @@ struct RunDiagnosis {
   std::string text;                       ///< the finding, in one line
   std::vector<std::string> earlier = {};  ///< a line for each earlier attempt; the oldest may only be counted
   std::vector<std::string> details = {};  ///< further lines
-  std::optional<StepReport> report = {};  ///< the time of the parts of its steps
+  std::optional<StepReport> report = {};  ///< how long the parts of its steps took
   std::vector<std::string> stacks = {};   ///< stacks of the ranks that hang
   std::vector<std::string> notes = {};    ///< the files that could not be read, and why
   std::vector<std::string> next = {};     ///< commands or advice
 };
-/// Decides the state of a run from the facts. A pure function.
+/// Determines the state of a run from the facts. A pure function.
 [[nodiscard]] RunDiagnosis diagnose(const RunFacts& facts);
 
-/// Returns the page for a person. It ends with a line end.
+/// Returns the human-readable page. It ends with a newline.
 [[nodiscard]] std::string diagnosis_text(const RunDiagnosis& diagnosis, bool color);
 
 /// Returns one line of JSON: {"run", "state", "text", "attempt", "earlier", "details", "stacks", "notes", "next",

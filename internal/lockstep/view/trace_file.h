@@ -25,7 +25,7 @@ namespace lockstep::view {
 struct MergedTrace {
   int ranks = 0;        ///< number of ranks
   int hosts = 0;        ///< number of hosts
-  double error_us = 0;  ///< the largest error of any rank's clock against rank 0's
+  double error_us = 0;  ///< the largest error of any rank's clock relative to rank 0's
   std::string text;     ///< the trace of all ranks on rank 0's clock
 };
 

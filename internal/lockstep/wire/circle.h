@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between ranks over their own connections. Each rank listens once and puts its address into the store. Two
-// ranks connect when they first exchange a message, prove to each other that they know the job's secret, and encrypt.
-// docs/design/network.md has the terms and the threats. It transfers bytes, not tensors.
+// ranks connect when they first exchange a message, prove to each other that they know the job's secret, and encrypt
+// the connection. docs/design/network.md has the terms and the threats. It transfers bytes, not tensors.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ class ConnectionLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A message of a rank has an unexpected length, because the two ranks' calls differ. The earlier messages have
+/// A message from a rank has an unexpected length, because the two ranks' calls differ. The earlier messages have
 /// arrived.
 class WrongLength : public std::runtime_error {
  public:
@@ -54,8 +54,8 @@ struct HubOptions {
 /// One rank's listener, and its look-up of the other ranks' addresses.
 class Hub;
 
-/// Listens, and puts the address into the store. Blocks: for the store. Throws: IoError or ResourceError for the
-/// socket; the store's errors.
+/// Listens, and puts the address into the store. Blocks: on the store. Throws: IoError or ResourceError for the socket;
+/// the store's errors.
 [[nodiscard]] std::shared_ptr<Hub> open_hub(const HubOptions& options);
 
 /// A message to or from one rank.
@@ -82,7 +82,7 @@ class Circle {
     std::function<void(std::size_t)> arrived = {};     ///< called with the number of bytes of each message that have
                                                        ///< arrived
     std::function<void(int rank)> not_connected = {};  ///< called every 100 ms while `rank` is not connected; may throw
-    TimePoint end = TimePoint::max();                  ///< the exchange throws Interrupted at this moment of AwakeClock
+    TimePoint end = TimePoint::max();                  ///< the exchange throws Interrupted at this time on AwakeClock
   };
 
   /// Sends and receives all messages. After an exception the circle must not be used again.
@@ -93,7 +93,7 @@ class Circle {
   /// Returns the rank because of which exchange() threw.
   [[nodiscard]] int suspect() const noexcept;
 
-  /// Ends an exchange under way with Interrupted. Thread-safe: yes.
+  /// Ends an exchange in progress with Interrupted. Thread-safe: yes.
   void interrupt() noexcept;
 
  private:

@@ -29,9 +29,9 @@ std::string length_hint(const std::string& label, const Labels& labels) {
   if (has_sign) {
     fix = ": " + setting_words(fmt::format("data.label_end='{}'", label[length]));
   } else if (!label.empty()) {
-    fix = ": if all have another length, " + setting_words(fmt::format("data.length={}", label.size()));
+    fix = ": if all labels have another length, " + setting_words(fmt::format("data.length={}", label.size()));
   }
-  return fmt::format("a file's label is its name up to {} (data.label_end), of {} characters (data.length){}", end,
+  return fmt::format("a file's label is its name up to {} (data.label_end), {} characters long (data.length){}", end,
                      labels.length, fix);
 }
 
@@ -51,7 +51,7 @@ std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labe
     if (at == std::string::npos) {
       throw DataError(
           fmt::format("{}: '{}' of its label '{}' is not in the charset {}", file.string(), c, label, labels.charset),
-          fmt::format("the characters are {} (data.charset)", labels.charset));
+          fmt::format("valid characters are {} (data.charset)", labels.charset));
     }
     classes.push_back(static_cast<std::int64_t>(at));
   }
@@ -64,7 +64,7 @@ ImageFolderOptions image_options(const Labels& labels) {
 
 DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels,
                      const std::string& remedy) {
-  return DataError(fmt::format("image {} is {} x {} pixels, and the model reads {} x {}", file.string(), size.width,
+  return DataError(fmt::format("image {} is {} x {} pixels, but the model expects {} x {}", file.string(), size.width,
                                size.height, labels.width, labels.height),
                    fmt::format("{} {} {}", remedy, setting_words(fmt::format("data.width={}", size.width)),
                                setting_words(fmt::format("data.height={}", size.height))));
@@ -72,11 +72,12 @@ DataError other_size(const std::filesystem::path& file, ImageSize size, const La
 
 namespace {
 
-/// All pictures of a set have one size. If the first file cannot be read, the loader reports it when it reads the file.
+/// All images of a set have the same size. If the first file cannot be read, the loader reports it when it reads the
+/// file.
 void require_size(const std::filesystem::path& file, const Labels& labels) {
   const Result<ImageSize> size = image_size(FileSystem::system().read(file, kMostPictureBytes));
   if (!size || size.value() == ImageSize{labels.width, labels.height}) return;
-  throw other_size(file, size.value(), labels, "the model takes the size of its images, which is one for all: add");
+  throw other_size(file, size.value(), labels, "the model works for one image size only; to use this one, add");
 }
 
 }  // namespace

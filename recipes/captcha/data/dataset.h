@@ -20,13 +20,13 @@ namespace lockstep::captcha {
                                                  const std::string& characters);
 
 /// Opens all .png and .jpg files of `folder`: data 1HW float32 in 0..1, target L int64. It reads every label and the
-/// size of the first image, so that a fault of all files is an error before training. Throws: the DataErrors of
-/// list_files() and label_of(), and DataError if the first image, or in get() any image, is damaged or has another
+/// size of the first image, so that a problem common to all files is reported before training. Throws: the DataErrors
+/// of list_files() and label_of(), and DataError if the first image, or, in get(), any image, is damaged or has another
 /// size.
 [[nodiscard]] std::shared_ptr<Dataset> open_dataset(const std::filesystem::path& folder, const Labels& labels,
                                                     const std::string& characters);
 
-/// Returns the error for an image whose size is not the model's; `remedy` says how to use settings that fit it.
+/// Returns the error for an image whose size is not the model's; `remedy` says how to use matching settings.
 [[nodiscard]] DataError other_size(const std::filesystem::path& file, ImageSize size, const Labels& labels,
                                    const std::string& remedy);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of the labels read: counts, which are summed over batches and ranks, and the metrics from them. N batch, L
+// Scores of the labels read: counts, summed over batches and ranks, and the metrics derived from them. N batch, L
 // characters, C classes.
 #pragma once
 

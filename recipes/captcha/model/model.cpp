@@ -85,7 +85,7 @@ class ConvNet final : public CaptchaNet {
 
 std::shared_ptr<CaptchaNet> make_model(const ModelOptions& options) {
   if (options.height < 8 || options.width < 8) {
-    throw UsageError(fmt::format("images of {}x{} pixels are too small: three poolings need at least 8x8",
+    throw UsageError(fmt::format("images of {}x{} pixels are too small: three pooling layers need at least 8x8",
                                  options.width, options.height));
   }
   if (options.type == "conv7") return std::make_shared<ConvNet>(conv7_features(), 128, options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the networks' tensors in the origin's model.pkl.
+// The names of the networks' tensors in the original model.pkl.
 #pragma once
 
 #include <string>

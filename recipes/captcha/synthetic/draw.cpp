@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The custom style, and the choice between the two. The origin's style: a white background, 40-pixel letters at a pitch
+// The custom style, and the choice between the two. The original style: a white background, 40-pixel letters at a pitch
 // of width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8
-// lines of width 1 to 3, 100 to 300 points. Lines and points are over the letters. Outlines are read unscaled and
+// lines of width 1 to 3, 100 to 300 points. Lines and points are drawn over the letters. Outlines are read unscaled and
 // unhinted, so that drawing can rotate and warp them.
 #include "captcha/synthetic/draw.h"
 
@@ -30,7 +30,7 @@ using Face = std::unique_ptr<std::remove_pointer_t<FT_Face>, FaceDone>;
 Outline outline_of(FT_Face face, char letter, const std::string& file) {
   const FT_UInt index = FT_Get_Char_Index(face, static_cast<FT_ULong>(letter));
   if (index == 0 || FT_Load_Glyph(face, index, FT_LOAD_NO_SCALE | FT_LOAD_NO_BITMAP) != 0) {
-    throw UsageError(fmt::format("font {} has no letter '{}'", file, letter));
+    throw UsageError(fmt::format("font {} has no glyph for '{}'", file, letter));
   }
   const FT_Outline& from = face->glyph->outline;
   const double em = face->units_per_EM;
@@ -113,7 +113,7 @@ FontSet::FontSet(const std::string& charset, const std::filesystem::path& folder
 }
 
 Color random_color(SampleRandom& random, int low, int high) {
-  // Braces fix the order in which the channels are drawn; the arguments of a call have no fixed order.
+  // Braces fix the order in which the channels are drawn; function arguments are evaluated in no fixed order.
   return Color{static_cast<int>(random.between(low, high)), static_cast<int>(random.between(low, high)),
                static_cast<int>(random.between(low, high))};
 }

@@ -15,7 +15,7 @@
 namespace lockstep::captcha {
 
 /// The letters of a charset in several typefaces, read once and then shared by all threads: outlines of one em, with
-/// the baseline at y = 0 and y growing downwards. Thread-safe: yes, it does not change.
+/// the baseline at y = 0 and y growing downwards. Thread-safe: yes, it is immutable.
 class FontSet {
  public:
   /// Reads the fonts of Debian's fonts-dejavu-core from `folder`.
@@ -31,7 +31,7 @@ class FontSet {
 
 enum class Style { kSimple, kCustom };
 
-/// The size in pixels. The size of the letters depends on the height; their distance depends on their number.
+/// The size in pixels. The size of the letters depends on the height; their spacing depends on their number.
 struct ImageShape {
   std::int64_t width = 160;
   std::int64_t height = 60;

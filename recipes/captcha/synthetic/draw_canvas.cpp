@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills outlines by FreeType, with a span callback that blends directly into the pixels.
+// Fills outlines with FreeType, with a span callback that blends directly into the pixels.
 #include "captcha/synthetic/draw_canvas.h"
 
 #include <ft2build.h>
@@ -73,7 +73,7 @@ Outline stroke(std::span<const Point> path, double width) {
 
 Rasterizer::Rasterizer() {
   FT_Library library = nullptr;
-  if (FT_Init_FreeType(&library) != 0) throw ResourceError("FreeType does not start: no memory");
+  if (FT_Init_FreeType(&library) != 0) throw ResourceError("cannot initialise FreeType: out of memory");
   library_ = std::shared_ptr<FT_LibraryRec_>(library, FT_Done_FreeType);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small RGB canvas that fills outlines, antialiased, by FreeType's rasteriser: letters, lines and curves are all
+// A small RGB canvas that fills outlines, antialiased, with FreeType's rasteriser: letters, lines and curves are all
 // outlines. Its arithmetic is FreeType's fixed point, so that the bytes do not depend on the processor's vector units.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simple style. The origin's style: letters of 42, 50 or 56 pixels at a height of 60, rotated by up to 30 degrees,
+// The simple style. The original style: letters of 42, 50 or 56 pixels at a height of 60, rotated by up to 30 degrees,
 // their corners moved by up to 0.3 of width and height, with overlaps of up to a quarter of a letter, 30 dots of width
 // 3 and one elliptic arc. The darker the colour of a letter, the more transparent it is.
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels of an em, at a height of 60
 constexpr double kSimpleHeight = 60;
-constexpr double kStretch = 1.15;     // upwards: the origin's letters are narrower and taller than DejaVu's
+constexpr double kStretch = 1.15;     // upwards: the original letters are narrower and taller than DejaVu's
 constexpr double kMaxTurn = 30;       // degrees
 constexpr double kMaxOverlap = 0.25;  // share of the mean width of the letters
 constexpr int kDots = 30;             // at 160 x 60
@@ -23,7 +23,7 @@ constexpr double kDotWidth = 3;    // pixels
 constexpr double kCurveWidth = 1;  // pixels
 constexpr int kCurvePoints = 48;
 
-// Returns the opacity of letters of this colour, 0 .. 256: the origin masks a letter by its own brightness.
+// Returns the opacity of letters of this colour, 0 .. 256: the original code masks a letter by its own brightness.
 int opacity_of(Color color) {
   const int luma = (color.red * 299 + color.green * 587 + color.blue * 114) / 1000;
   return std::min(256, luma * 197 / 100 * 256 / 255);
@@ -68,7 +68,7 @@ Outline make_letter(char character, const Painter& painter, SampleRandom& random
   return letter;
 }
 
-// Places a letter's box at `left`, in the middle of the height.
+// Places a letter's box at `left`, vertically centred.
 void place(Outline& letter, double left, double height) {
   const Box box = box_of(letter);
   const double top = (height - box.height()) / 2;
@@ -88,7 +88,7 @@ std::vector<Outline> make_text(const std::string& label, const Painter& painter,
     place(letter, left, static_cast<double>(painter.shape.height));
     left += box_of(letter).width() + random.uniform(-kMaxOverlap, 0) * mean;
   }
-  // Text that is too wide is squeezed, as in the origin; its last letter never leaves the image.
+  // Text that is too wide is squeezed, as in the original code; its last letter never leaves the image.
   const double right = box_of(letters.back()).right;
   const double squeeze = std::min(1.0, static_cast<double>(painter.shape.width) / std::max(right, total));
   for (Outline& letter : letters) {

@@ -31,8 +31,9 @@ void open_folder(const fs::path& folder) {
   FileSystem::system().make_folder(folder);
   for (const std::string& name : FileSystem::system().list(folder)) {
     if (fs::path(name).extension() == ".png") {
-      throw UsageError(fmt::format("folder {} already holds images ({}): two sets would mix", folder.string(), name),
-                       "give another folder, or remove it first");
+      throw UsageError(
+          fmt::format("folder {} already holds images ({}): two sets would be mixed", folder.string(), name),
+          "give another folder, or remove it first");
     }
   }
 }
@@ -57,10 +58,10 @@ void append_checked(std::string& charset, char letter, const std::string& ranges
   if (letter <= ' ' || letter > '~' || letter == '_' || letter == '/') {
     throw UsageError(fmt::format("charset {}: character code {} cannot be in a label", text::json_quote(ranges),
                                  static_cast<int>(static_cast<unsigned char>(letter))),
-                     "printable ASCII but for space, '/' and '_', which ends a label in a file name");
+                     "use printable ASCII except space, '/' and '_', which ends a label in a file name");
   }
   if (charset.find(letter) != std::string::npos) {
-    throw UsageError(fmt::format("charset {}: '{}' comes twice", text::json_quote(ranges), letter));
+    throw UsageError(fmt::format("charset {}: '{}' occurs twice", text::json_quote(ranges), letter));
   }
   charset += letter;
 }
@@ -78,8 +79,7 @@ std::string expand_charset(const std::string& ranges) {
     }
     const char last = ranges[i + 2];
     if (last < first) {
-      throw UsageError(
-          fmt::format("charset {}: the range {}-{} runs backwards", text::json_quote(ranges), first, last));
+      throw UsageError(fmt::format("charset {}: the range {}-{} is reversed", text::json_quote(ranges), first, last));
     }
     for (int letter = static_cast<unsigned char>(first); letter <= last; ++letter) {
       append_checked(charset, static_cast<char>(letter), ranges);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates synthetic captchas in the two styles of the recipe's origin as PNG files. Independent of models and
+// Generates synthetic captchas as PNG files, in the two styles of the original code. Independent of models and
 // training. No torch header.
 #pragma once
 
@@ -26,11 +26,11 @@ struct GenerateOptions {
   std::int64_t width = 160;  ///< pixels
   std::int64_t height = 60;  ///< pixels
   StyleChoice style = StyleChoice::kMixed;
-  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
+  std::int64_t threads = 0;  ///< 0: one per processor. The output does not depend on it
 };
 
 /// Expands ranges: "0-9A-F" gives "0123456789ABCDEF"; a '-' at either end is literal.
-/// Throws: UsageError if it is empty, a range runs backwards, a character occurs twice, or a character is not printable
+/// Throws: UsageError if it is empty, a range is reversed, a character occurs twice, or a character is not printable
 /// ASCII or cannot be in a file name ('_' ends a label, '/' a folder).
 [[nodiscard]] std::string expand_charset(const std::string& ranges);
 

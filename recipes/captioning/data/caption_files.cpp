@@ -29,7 +29,7 @@ using nlohmann::json;
 constexpr std::string_view kUtf8Mark = "\xef\xbb\xbf";
 constexpr JsonLimits kLimits{.bytes = 1U << 30U,
                              .values = 64'000'000};  // COCO's file with Karpathy's tokens has 15 million
-constexpr const char* kTextHint = "a line is FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
+constexpr const char* kTextHint = "each line must be FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
 
 std::int64_t line_of_byte(std::string_view text, std::size_t byte) {
   return 1 + std::ranges::count(text.substr(0, std::min(byte, text.size())), '\n');
@@ -39,7 +39,7 @@ std::string_view without_mark(std::string_view text) {
   return text.substr(text.starts_with(kUtf8Mark) ? kUtf8Mark.size() : 0);
 }
 
-/// Calls work(line, number) for each line, without its end.
+/// Calls work(line, number) for each line, without its newline.
 template <class Work>
 void for_each_line(std::string_view text, const Work& work) {
   text = without_mark(text);
@@ -59,7 +59,7 @@ std::size_t number_mark(std::string_view key) {
   return key.find_first_not_of("0123456789", hash + 1) == std::string_view::npos ? hash : std::string_view::npos;
 }
 
-/// Collects the captions of each picture, in the order of the pictures' first captions.
+/// Collects the captions of each image, in the order of the images' first captions.
 class TextTable {
  public:
   explicit TextTable(const fs::path& file) : name_(file.string()) {}
@@ -80,7 +80,7 @@ class TextTable {
       throw DataError(fmt::format("{}: line {}: the caption of {} is empty", name_, number, shown(key)), kTextHint);
     }
     if (mark != std::string_view::npos && !numbered_.insert(std::string(key)).second) {
-      throw DataError(fmt::format("{}: line {} has the second caption called {}", name_, number, shown(key)));
+      throw DataError(fmt::format("{}: line {} has a second caption called {}", name_, number, shown(key)));
     }
     picture(std::string(key.substr(0, mark)), number).captions.emplace_back(caption);
   }
@@ -98,20 +98,20 @@ class TextTable {
     if (image.file != file) {
       throw DataError(fmt::format("{}: line {}: {} and {} have the same id {}", name_, number, shown(image.file),
                                   shown(file), shown(image.id)),
-                      "an id is a file's name without folder and extension: rename one");
+                      "an id is a file name without folder and extension: rename one");
     }
     return image;
   }
 
   std::string name_;
   CaptionTable table_;
-  std::unordered_map<std::string, std::size_t> places_;  // index of each picture, by id
+  std::unordered_map<std::string, std::size_t> places_;  // index of each image, by id
   std::unordered_set<std::string> numbered_;
 };
 
 /// The error for invalid JSON in `file`, whose bytes are `text`.
 DataError no_json(const fs::path& file, std::string_view text, std::size_t byte, const char* hint) {
-  return DataError(fmt::format("{}: line {} is no JSON (byte {})", file.string(), line_of_byte(text, byte), byte),
+  return DataError(fmt::format("{}: line {} is not JSON (byte {})", file.string(), line_of_byte(text, byte), byte),
                    hint);
 }
 
@@ -125,7 +125,7 @@ bool is_wanted(int /*depth*/, json::parse_event_t event, json& parsed) {
 }
 
 json parse_document(std::string_view text, const fs::path& file) {
-  const char* const hint = "captions come as COCO's JSON or as Karpathy's";
+  const char* const hint = "captions must be COCO's or Karpathy's JSON";
   try {
     return parse_json(text, kLimits, is_wanted);
   } catch (const JsonError& fault) {
@@ -144,7 +144,7 @@ std::string as_id(const json& value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
-/// The pictures of one JSON file, in file order, to which separate captions are added.
+/// The images of one JSON file, in file order, to which separate captions are added.
 class JsonTable {
  public:
   JsonTable(const fs::path& file, std::string split) : name_(file.string()), split_(std::move(split)) {}
@@ -157,7 +157,7 @@ class JsonTable {
     for (const json& image : *images) add_image(image);
     require_split();
     if (const auto annotations = document.find("annotations"); annotations != document.end()) {
-      if (!annotations->is_array()) throw DataError(fmt::format("{}: \"annotations\" is no list", name_));
+      if (!annotations->is_array()) throw DataError(fmt::format("{}: \"annotations\" is not a list", name_));
       for (const json& annotation : *annotations) add_annotation(annotation);
     }
     return with_captions();
@@ -169,14 +169,14 @@ class JsonTable {
       const auto at = image.find(key);
       if (at == image.end() || at->is_null()) continue;
       if (std::string id = as_id(*at); !id.empty()) return id;
-      throw no_id(*at, fmt::format("\"{}\" of image {} of the list", key, seen_));
+      throw no_id(*at, fmt::format("\"{}\" of image {} in the list", key, seen_));
     }
-    throw DataError(fmt::format("{}: image {} of the list has no id", name_, seen_));
+    throw DataError(fmt::format("{}: image {} in the list has no id", name_, seen_));
   }
 
   [[nodiscard]] DataError no_id(const json& value, const std::string& where) const {
     const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    return DataError(fmt::format("{}: {} is {}, must be a whole number or a text", name_, where, shown(text)));
+    return DataError(fmt::format("{}: {} is {}, must be a whole number or a string", name_, where, shown(text)));
   }
 
   /// Returns "" if the field is missing or null.
@@ -184,13 +184,13 @@ class JsonTable {
     const auto at = object.find(key);
     if (at == object.end() || at->is_null()) return "";
     if (at->is_string()) return at->get<std::string>();
-    throw DataError(fmt::format("{}: \"{}\" of image {} of the list is {}, must be a text", name_, key, seen_,
+    throw DataError(fmt::format("{}: \"{}\" of image {} in the list is {}, must be a string", name_, key, seen_,
                                 shown(at->dump(-1, ' ', true, json::error_handler_t::replace))));
   }
 
   void add_image(const json& image) {
     ++seen_;
-    if (!image.is_object()) throw DataError(fmt::format("{}: image {} of the list is no object", name_, seen_));
+    if (!image.is_object()) throw DataError(fmt::format("{}: image {} in the list is not an object", name_, seen_));
     const std::string id = id_of(image);
     const auto [place, is_new] = places_.emplace(id, kLeftOut);
     if (!is_new) throw DataError(fmt::format("{}: two images have the id {}", name_, shown(id)));
@@ -203,7 +203,7 @@ class JsonTable {
     const auto sentences = image.find("sentences");
     if (sentences == image.end()) return;
     if (!sentences->is_array())
-      throw DataError(fmt::format("{}: \"sentences\" of image {} is no list", name_, shown(id)));
+      throw DataError(fmt::format("{}: \"sentences\" of image {} is not a list", name_, shown(id)));
     for (const json& sentence : *sentences) add_caption(place->second, sentence, "raw");
   }
 
@@ -216,14 +216,15 @@ class JsonTable {
     if (split_.empty() || splits_.contains(split_)) return;
     const std::vector<std::string> names(splits_.begin(), splits_.end());
     throw DataError(
-        fmt::format("{} has no pictures of the split '{}'{}", name_, split_, text::did_you_mean(split_, names)),
-        names.empty() ? "its pictures have no splits: leave the split empty"
+        fmt::format("{} has no images in the split '{}'{}", name_, split_, text::did_you_mean(split_, names)),
+        names.empty() ? "its images have no splits: leave the split empty"
                       : fmt::format("its splits are {}", text::join(names)));
   }
 
   void add_annotation(const json& annotation) {
     ++annotations_;
-    if (!annotation.is_object()) throw DataError(fmt::format("{}: annotation {} is no object", name_, annotations_));
+    if (!annotation.is_object())
+      throw DataError(fmt::format("{}: annotation {} is not an object", name_, annotations_));
     const auto image = annotation.find("image_id");
     if (image == annotation.end() || image->is_null()) {
       throw DataError(fmt::format("{}: annotation {} has no \"image_id\"", name_, annotations_));
@@ -233,7 +234,7 @@ class JsonTable {
     const auto place = places_.find(id);
     if (place == places_.end()) {
       throw DataError(
-          fmt::format("{}: annotation {} is of image {}, which is not in the list", name_, annotations_, shown(id)));
+          fmt::format("{}: annotation {} is for image {}, which is not in the list", name_, annotations_, shown(id)));
     }
     if (place->second != kLeftOut) add_caption(place->second, annotation, "caption");
   }
@@ -244,13 +245,13 @@ class JsonTable {
     const auto at = from.is_object() ? from.find(key) : from.end();
     if (at == from.end() || !at->is_string()) {
       throw DataError(fmt::format("{}: caption {} of image {} has no \"{}\"", name_, number, shown(image.id), key),
-                      "files of objects or keypoints have no captions: give captions_*.json");
+                      "object and keypoint files have no captions: give captions_*.json");
     }
     image.captions.push_back(at->get<std::string>());
     require_short(image.captions.back(), fmt::format("{}: caption {} of image {}", name_, number, shown(image.id)));
     if (words_of(image.captions.back()).empty()) {
       throw DataError(fmt::format("{}: caption {} of image {} is empty", name_, number, shown(image.id)),
-                      "correct the caption, or take it out");
+                      "correct the caption, or remove it");
     }
   }
 
@@ -258,7 +259,7 @@ class JsonTable {
     const std::size_t all = table_.images.size();
     std::erase_if(table_.images, [](const CaptionedImage& image) { return image.captions.empty(); });
     if (const std::size_t left = all - table_.images.size(); left > 0) {
-      table_.notes.push_back(fmt::format("{}: {} of {} pictures have no caption and are left out", name_, left, all));
+      table_.notes.push_back(fmt::format("{}: {} of {} images have no caption and are skipped", name_, left, all));
     }
     return std::move(table_);
   }
@@ -301,7 +302,7 @@ class IdReader final : public json::json_sax_t {
   bool number_float(number_float_t, const string_t&) override { return no_path(); }
   bool binary(binary_t&) override { return no_path(); }
   bool parse_error(std::size_t byte, const std::string&, const json::exception&) override {
-    throw no_json(file_, text_, byte, "ids come one a line, or as a JSON object from ids to paths");
+    throw no_json(file_, text_, byte, "ids must be one per line, or a JSON object from ids to paths");
   }
 
  private:
@@ -329,8 +330,8 @@ IdList parse_id_object(std::string_view text, const fs::path& file) {
 void require_short(std::string_view caption, const std::string& where) {
   constexpr std::size_t kMostBytes = 64U << 10U;
   if (caption.size() <= kMostBytes) return;
-  throw DataError(fmt::format("{} has a caption of {}; captions of at most {} are read", where,
-                              text::bytes(caption.size()), text::bytes(kMostBytes)),
+  throw DataError(fmt::format("{} has a caption of {}; captions must be at most {}", where, text::bytes(caption.size()),
+                              text::bytes(kMostBytes)),
                   "correct the caption, or take it out");
 }
 
@@ -338,7 +339,7 @@ void require_utf8(std::string_view bytes, const fs::path& file) {
   if (is_utf8(bytes)) return;
   for_each_line(bytes, [&](std::string_view line, std::int64_t number) {
     if (is_utf8(line)) return;
-    throw DataError(fmt::format("{}: line {} is no UTF-8", file.string(), number),
+    throw DataError(fmt::format("{}: line {} is not UTF-8", file.string(), number),
                     "convert the file, for example with iconv -f latin1 -t utf8");
   });
 }
@@ -391,7 +392,7 @@ IdList parse_ids(std::string_view bytes, const fs::path& file) {
       if (!line.empty()) list.ids.emplace_back(line);
     });
   }
-  if (list.ids.empty()) throw DataError(fmt::format("{} holds no ids", file.string()), "write one id a line");
+  if (list.ids.empty()) throw DataError(fmt::format("{} holds no ids", file.string()), "write one id per line");
   std::unordered_set<std::string_view> seen;
   for (const std::string& id : list.ids) {
     if (!seen.insert(id).second) throw DataError(fmt::format("{} has the id {} twice", file.string(), shown(id)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns options into a list of existing pictures or features.
+// Turns options into a list of existing images or features.
 #include "captioning/data/captions.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The same limits as in the recipe's options. They are checked here too, for sets that are opened without a recipe.
+// The same limits as in the recipe's options. They are checked here too, for sets opened without a recipe.
 constexpr std::int64_t kMostWords = 1000;
 constexpr std::int64_t kLargestSide = 8192;
 constexpr std::int64_t kLeastSceneSide = 32;
@@ -37,7 +37,7 @@ void check_set(const SetOptions& options) {
       throw UsageError(fmt::format("{} is {}, must be {} .. {}", name, value, least, most));
     }
   };
-  if (options.path.empty()) throw UsageError("a set of captions without a path", "a folder, a file, or scenes:COUNT");
+  if (options.path.empty()) throw UsageError("a caption set without a path", "a folder, a file, or scenes:COUNT");
   require(options.max_words, "max_words", 1, kMostWords);
   require(options.captions_per_image, "captions_per_image", 1, 1000);
   require(options.height, "height", 1, kLargestSide);
@@ -52,7 +52,7 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
   for (const std::string* given : {&options.split, &options.images, &options.features}) {
     if (given->empty()) continue;
     throw UsageError(fmt::format("'{}' is drawn in memory and has no '{}'", options.path, *given),
-                     "scenes have neither splits nor folders: use another seed for another set");
+                     "scenes have neither splits nor folders: use a different seed for a different set");
   }
   for (const auto& [name, side] : {std::pair{"data.height", options.height}, {"data.width", options.width}}) {
     if (side >= kLeastSceneSide && side <= kLargestSceneSide) continue;
@@ -60,7 +60,7 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
         fmt::format("{} is {} pixels, must be {} .. {} for scenes", name, side, kLeastSceneSide, kLargestSceneSide));
   }
   const common::SceneSet set = common::parse_scene_set(options.path);
-  if (set.few) throw UsageError(fmt::format("'{}': scenes with captions have no easy kind 'few'", options.path));
+  if (set.few) throw UsageError(fmt::format("'{}': scenes with captions have no easy variant 'few'", options.path));
   std::vector<CaptionedImage> images;
   images.reserve(static_cast<std::size_t>(set.count));
   for (std::int64_t i = 0; i < set.count; ++i) {
@@ -74,7 +74,7 @@ bool is_there(const fs::path& path) {
   std::error_code fault;
   const bool found = fs::exists(path, fault);
   if (fault == std::errc::permission_denied) {
-    throw IoError(fmt::format("cannot look for {}: {}", shown(path.string(), kShownPath), fault.message()),
+    throw IoError(fmt::format("cannot search for {}: {}", shown(path.string(), kShownPath), fault.message()),
                   "give this user the right to enter the folder");
   }
   return found;
@@ -91,7 +91,7 @@ bool is_json(const fs::path& file) {
   return ending == ".json";
 }
 
-/// The file of captions that `path` denotes.
+/// The caption file that `path` denotes.
 fs::path find_caption_file(const fs::path& path) {
   if (!is_folder(path)) {
     if (is_there(path)) return path;
@@ -109,8 +109,8 @@ fs::path find_caption_file(const fs::path& path) {
   }
   if (nlvr.size() == 1) return nlvr.front();
   throw DataError(nlvr.empty()
-                      ? fmt::format("{} has neither captions.txt nor captions.json, nor a file of NLVR", path.string())
-                      : fmt::format("{} has {} files of NLVR", path.string(), nlvr.size()),
+                      ? fmt::format("{} has neither captions.txt nor captions.json, nor an NLVR file", path.string())
+                      : fmt::format("{} has {} NLVR files", path.string(), nlvr.size()),
                   "name the file");
 }
 
@@ -118,7 +118,7 @@ CaptionTable read_table(const fs::path& file, const SetOptions& options) {
   if (!is_json(file)) {
     if (options.split.empty()) return read_caption_text(file);
     throw UsageError(fmt::format("{} has no split '{}'", file.string(), options.split),
-                     "captions as text have no splits: use two folders, or lists of ids");
+                     "text captions have no splits: use two folders, or lists of ids");
   }
   return is_nlvr(file) ? read_nlvr(file, options.split) : read_caption_json(file, options.split);
 }
@@ -147,7 +147,7 @@ bool choose_ids(CaptionTable& table, const fs::path& list_file) {
   if (!missing.empty()) {
     throw DataError(fmt::format("{}: {} of {} ids have no captions: the first is {}", list_file.string(),
                                 missing.size(), list.ids.size(), shown(missing.front())),
-                    "take them out of the list, or add their captions");
+                    "remove them from the list, or add their captions");
   }
   table.images = std::move(chosen);
   return !list.files.empty();
@@ -185,7 +185,7 @@ void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, co
   for (CaptionedImage& image : images) {
     const fs::path file = where.file_of(image);
     if (!is_there(file) && missing++ == 0) {
-      first = fmt::format("the first is {}, looked for as {}", shown(image.id), shown(file.string(), kShownPath));
+      first = fmt::format("the first is {}, expected at {}", shown(image.id), shown(file.string(), kShownPath));
     }
     image.file = file.string();
   }
@@ -200,7 +200,7 @@ std::vector<CaptionedImage> list_files(const SetOptions& options) {
   const fs::path root = file.parent_path();
   CaptionTable table = read_table(file, options);
   const bool listed = !options.ids.empty() && choose_ids(table, below(root, options.ids));
-  if (table.images.empty()) throw DataError(fmt::format("{} has no pictures with captions", file.string()));
+  if (table.images.empty()) throw DataError(fmt::format("{} has no images with captions", file.string()));
   const FileFolder where{.folder = folder_of(options, root),
                          .features = !options.features.empty(),
                          .listed = listed,

@@ -36,7 +36,7 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*part)
   return at::stack(rows);
 }
 
-/// The number of columns of [B, 2, S, T] that the longest caption takes, including its end. Counted here, while the
+/// The number of columns of [B, 2, S, T] that the longest caption takes up, including its end. Counted here, while the
 /// target is in host memory.
 std::int64_t longest_of(const at::Tensor& target) {
   return target.select(1, 1).ge(0).sum(2).max().item<std::int64_t>();

@@ -13,12 +13,12 @@ namespace lockstep::captioning {
 
 /// Batch::extra.
 struct CaptionBatch {
-  std::vector<std::int64_t> lengths;  ///< rows of each sample's features; empty for pictures
+  std::vector<std::int64_t> lengths;  ///< rows of each sample's features; empty for images
   std::int64_t words = 0;             ///< number of target columns that have a word of any caption; 0 without a target
   std::vector<std::shared_ptr<const ImageCaptions>> images;
 };
 
-/// Returns the function that makes Batch::data [B, 3, H, W], or [B, Lmax, D] with zeros after each sample's own rows;
+/// Returns the function that builds Batch::data [B, 3, H, W], or [B, Lmax, D] with zeros after each sample's own rows;
 /// Batch::target [B, 2, S, T], undefined if the samples have none; Batch::extra: CaptionBatch. Thread-safe: yes.
 [[nodiscard]] Collate collate();
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::int64_t kMostCachedBytes = 512'000'000;
 
-/// The scenes of a set, drawn at first use and then kept if the whole set is small enough.
+/// The scenes of a set, drawn on first use and then kept if the whole set is small enough.
 class SceneShelf {
  public:
   SceneShelf(std::uint64_t seed, ImageSize size, std::int64_t count) : seed_(seed), size_(size) {
@@ -36,7 +36,7 @@ class SceneShelf {
     kept_.resize(static_cast<std::size_t>(count));
   }
 
-  /// Scene `number`, at index `place` of the set. Lifetime: the shelf outlives a scene that is kept.
+  /// Scene `number`, at index `place` of the set. Lifetime: the shelf outlives a kept scene.
   [[nodiscard]] Pixels get(std::size_t place, std::int64_t number) {
     if (kept_.empty()) return paint(number);
     std::call_once(drawn_[place], [&] { kept_[place] = paint(number); });
@@ -51,7 +51,7 @@ class SceneShelf {
   std::vector<Image> kept_;
 };
 
-/// Converts captions to ids, and counts the captions that it cuts and the unknown words.
+/// Converts captions to ids, and counts the captions it truncates and the unknown words.
 class CaptionReader {
  public:
   CaptionReader(const SetOptions& options, const Vocabulary& vocabulary, bool training)
@@ -64,14 +64,14 @@ class CaptionReader {
     return read;
   }
 
-  /// Logs the captions that were cut and the words that are unknown, once.
+  /// Logs truncated captions and unknown words, once.
   void note() const {
     if (unknown_ > 0) {
       log::note("{}: {} of {} words are not in the vocabulary, such as '{}'", options_.path, text::thousands(unknown_),
                 text::thousands(words_), example_);
     }
     if (cut_ > 0) {
-      log::note("{}: {} of {} captions are cut to {} words", options_.path, text::thousands(cut_),
+      log::note("{}: {} of {} captions are truncated to {} words", options_.path, text::thousands(cut_),
                 text::thousands(captions_), options_.max_words);
     }
   }
@@ -97,9 +97,9 @@ class CaptionReader {
     if (unknown_++ == 0) example_ = shown(word);
     if (const auto unknown = vocabulary_.find(word)) return *unknown;
     if (!training_) return vocabulary_.size();
-    throw DataError(fmt::format("{}: a caption of {} has the word '{}', which is not among the {} of the vocabulary",
+    throw DataError(fmt::format("{}: a caption of {} has the word '{}', which is not among the {} in the vocabulary",
                                 options_.path, shown(image), shown(word), vocabulary_.size() - 1),
-                    fmt::format("add it to the vocabulary, or a last line {} for all such words", kUnknownWord));
+                    fmt::format("add it to the vocabulary, or add a last line {} for all such words", kUnknownWord));
   }
 
   const SetOptions& options_;
@@ -112,7 +112,7 @@ class CaptionReader {
   std::string example_;
 };
 
-/// Selects `wanted` of a picture's `count` captions: all different, or all captions and some of them again.
+/// Selects `wanted` of an image's `count` captions: all different, or all captions with some of them repeated.
 std::vector<std::size_t> draw_captions(std::size_t count, std::size_t wanted, SampleRandom& random) {
   std::vector<std::size_t> chosen(count);
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});
@@ -145,7 +145,7 @@ class CaptionDataset::Impl {
   Impl(const SetOptions& options, std::vector<CaptionedImage> images, std::shared_ptr<const Vocabulary> vocabulary,
        bool training)
       : options_(options), vocabulary_(std::move(vocabulary)), training_(training) {
-    if (images.empty()) throw DataError(fmt::format("{} has no pictures", options.path));
+    if (images.empty()) throw DataError(fmt::format("{} has no images", options.path));
     CaptionReader reader(options_, *vocabulary_, training);
     for (CaptionedImage& image : images) {
       captions_.push_back(reader.read(std::ssize(captions_), image));
@@ -179,7 +179,7 @@ class CaptionDataset::Impl {
 
   [[nodiscard]] Image picture(std::int64_t index) const {
     if (!options_.features.empty()) {
-      throw DataError(fmt::format("{} has features, no pictures", options_.path), "pages need a set of pictures");
+      throw DataError(fmt::format("{} has features, not images", options_.path), "pages need a set of images");
     }
     const auto place = static_cast<std::size_t>(index);
     return shelf_ ? shelf_->paint(number_of_scene(captions(index)->id)) : read_image(files_.at(place), ColorMode::kRgb);
@@ -193,7 +193,7 @@ class CaptionDataset::Impl {
     FeatureRows rows = read_features(file, options_.max_features);
     if (width_ == 0 || rows.width == width_) return rows;
     throw DataError(fmt::format("features {}: array 'feat' is {} wide, must be {}", file, rows.width, width_),
-                    options_.feature_width > 0 ? "feature_width says how wide they are"
+                    options_.feature_width > 0 ? "feature_width sets how wide they must be"
                                                : fmt::format("{} has {}", files_.front(), width_));
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set of pictures or features with word ids. Id 0 begins a sentence in the input and ends it in the target.
+// A data set of images or features with word ids. Id 0 begins a sentence in the input and ends it in the target.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -17,21 +17,22 @@
 
 namespace lockstep::captioning {
 
-/// All annotators' captions of a picture: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
+/// All annotators' captions for an image: Sample::extra holds a std::shared_ptr<const ImageCaptions>.
 struct ImageCaptions {
-  std::int64_t index = 0;  ///< index of the picture in its set
+  std::int64_t index = 0;  ///< index of the image in its set
   std::string id;
-  std::vector<std::string> captions;  ///< captions in full length
-  /// The captions for CIDEr-D over ids: each cut to max_words, with a 0 at its end. An unknown word is the vocabulary's
-  /// kUnknownWord; in an evaluation set without that word, the id is Vocabulary::size(), which no network predicts.
+  std::vector<std::string> captions;  ///< captions in full
+  /// The captions for CIDEr-D over ids: each truncated to max_words, with a trailing 0. An unknown word is the
+  /// vocabulary's kUnknownWord; in an evaluation set without that word, the id is Vocabulary::size(), which no network
+  /// predicts.
   std::vector<Ids> references;
 };
 
-/// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and deviation; or features, float32 [L,
-/// D]. Sample::target, in training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1; [0] holds
-/// inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are drawn again in each epoch, without
-/// repetition; if there are fewer than S, all are used and some are repeated. Pictures are scaled but not mirrored,
-/// because captions say left and right.
+/// Sample::data: float32 [3, height, width], normalised with ImageNet's mean and standard deviation; or features,
+/// float32 [L, D]. Sample::target, in training sets: int64 [2, S, T] with S = captions_per_image and T = max_words + 1;
+/// [0] holds inputs 0 w1 .. wn 0 .., [1] targets w1 .. wn 0 -1 ... The S captions are redrawn in each epoch, without
+/// repetition; if there are fewer than S, all are used and some are repeated. Images are scaled but not mirrored,
+/// because captions mention left and right.
 /// Thread-safe: all methods except open(). Cost: drawn scenes stay in memory if the set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:
@@ -40,7 +41,7 @@ class CaptionDataset final : public Dataset {
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
                                                             bool training);
-  /// Makes the set from the pictures that read_captions() returned for the same options.
+  /// Builds the set from the images that read_captions() returned for the same options.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::vector<CaptionedImage> images,
                                                             std::shared_ptr<const Vocabulary> vocabulary,
@@ -53,9 +54,9 @@ class CaptionDataset final : public Dataset {
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
   [[nodiscard]] const ImageCaptions& captions(std::int64_t index) const;
-  /// The width D of the features; 0 if the samples are pictures.
+  /// The width D of the features; 0 if the samples are images.
   [[nodiscard]] std::int64_t feature_width() const noexcept;
-  /// The picture in RGB and its own size, for a page. Throws: DataError if the set has features.
+  /// The image in RGB at its own size, for a page. Throws: DataError if the set has features.
   [[nodiscard]] Image picture(std::int64_t index) const;
 
  private:

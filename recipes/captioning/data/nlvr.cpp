@@ -38,12 +38,14 @@ std::string nlvr_field(const json& line, const char* key, bool needed, const std
   const auto at = line.find(key);
   if (at != line.end() && at->is_string()) return at->get<std::string>();
   if (at == line.end() && !needed) return "";
-  throw DataError(fmt::format("{} has no \"{}\" that is a text", where, key), "NLVR's files have an object a line");
+  throw DataError(fmt::format("{} has no \"{}\" that is a string", where, key),
+                  "NLVR's files have one object per line");
 }
 
 Judgement parse_judgement(std::string_view text, const std::string& where) {
   const json line = json_or_null(text);
-  if (!line.is_object()) throw DataError(fmt::format("{} is no JSON object", where), "NLVR's files have one a line");
+  if (!line.is_object())
+    throw DataError(fmt::format("{} is not a JSON object", where), "NLVR's files have one per line");
   Judgement judgement{.identifier = nlvr_field(line, "identifier", true, where),
                       .directory = nlvr_field(line, "directory", false, where),
                       .sentence = nlvr_field(line, "sentence", true, where)};
@@ -76,7 +78,7 @@ std::vector<Judgement> parse_judgements(std::string_view text, const std::string
   return all;
 }
 
-/// The numbers of the sentences for testing.
+/// The numbers of the test sentences.
 std::unordered_set<std::int64_t> test_sentences(const std::vector<Judgement>& judgements) {
   std::set<std::int64_t> numbers;
   for (const Judgement& judgement : judgements) numbers.insert(judgement.sentence_number);
@@ -102,7 +104,7 @@ bool is_nlvr(const std::filesystem::path& file) {
 CaptionTable read_nlvr(const std::filesystem::path& file, const std::string& split) {
   if (!split.empty() && split != "train" && split != "test") {
     throw UsageError(fmt::format("NLVR has no split '{}'{}", split, text::did_you_mean(split, {"train", "test"})),
-                     "train, test, or nothing for all pictures");
+                     "train, test, or nothing for all images");
   }
   const std::string text = file_text(file);
   require_utf8(text, file);
@@ -128,7 +130,7 @@ CaptionTable read_nlvr(const std::filesystem::path& file, const std::string& spl
     table.images[place->second].captions.push_back(std::move(judgement.sentence));
   }
   if (!false_only.empty()) {
-    table.notes.push_back(fmt::format("{}: {} of {} pictures have no true sentence and are left out", file.string(),
+    table.notes.push_back(fmt::format("{}: {} of {} images have no true sentence and are skipped", file.string(),
                                       false_only.size(), false_only.size() + table.images.size()));
   }
   return table;

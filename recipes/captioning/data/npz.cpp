@@ -23,7 +23,7 @@ constexpr std::uint64_t kMostFeatureBytes = 8 * static_cast<std::uint64_t>(kMost
 
 constexpr std::uint64_t kMostNpzBytes = 2 * kMostFeatureBytes;  // leaves room for other arrays (boxes, scores)
 
-static_assert(std::endian::native == std::endian::little, "values are copied as they lie in the file");
+static_assert(std::endian::native == std::endian::little, "values are copied as stored in the file");
 
 /// The number of bytes of a value, or 0 for an unsupported type.
 std::int64_t bytes_of_type(const std::string& descr) {
@@ -34,7 +34,7 @@ std::int64_t bytes_of_type(const std::string& descr) {
 
 std::string type_problem(const std::string& descr) {
   if (descr.find('O') != std::string::npos) return "it holds Python objects, which are never unpickled";
-  return fmt::format("its type is '{}'; '<f2', '<f4' and '<f8' are read", shown(descr));
+  return fmt::format("its type is '{}'; it must be '<f2', '<f4' or '<f8'", shown(descr));
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -43,21 +43,22 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "(" + text + ")";
 }
 
-/// The problem with a shape of `count` bytes of values; "" if there is none.
+/// What is wrong with a shape, given `count` bytes of values; "" if nothing is.
 std::string shape_problem(const NpyHeader& header, std::size_t count) {
   const std::string shape = shape_text(header.shape);
   if (header.shape.size() < 2) return fmt::format("its shape is {}, must be (rows, width)", shape);
   std::int64_t values = 1;
   for (const std::int64_t side : header.shape) {
-    if (side == 0) return fmt::format("its shape {} holds nothing", shape);
+    if (side == 0) return fmt::format("its shape {} is empty", shape);
     if (side > kMostFeatureValues / values) {
-      return fmt::format("its shape {} has more than the {} values that are read", shape, kMostFeatureValues);
+      return fmt::format("its shape {} has more than the maximum of {} values", shape, kMostFeatureValues);
     }
     values *= side;
   }
   const auto wanted = static_cast<std::uint64_t>(values * bytes_of_type(header.descr));
   if (wanted == count) return "";
-  return fmt::format("it has {} bytes of values, its shape {} of '{}' wants {}", count, shape, header.descr, wanted);
+  return fmt::format("it has {} bytes of values, but its shape {} of '{}' needs {}", count, shape, header.descr,
+                     wanted);
 }
 
 /// Converts from IEEE 754 binary16.
@@ -152,7 +153,7 @@ FeatureRows read_features(const std::filesystem::path& file, std::int64_t most_r
   auto rows = parse_features(FileSystem::system().read(file, kMostNpzBytes), most_rows);
   if (rows) return std::move(*rows);
   throw DataError(fmt::format("features {}: {}", file.string(), rows.error()),
-                  "features are written by numpy.savez(file, feat=array) with an array of (rows, width) floats");
+                  "write features with numpy.savez(file, feat=array), where array holds (rows, width) floats");
 }
 
 }  // namespace lockstep::captioning

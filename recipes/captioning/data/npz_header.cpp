@@ -30,7 +30,7 @@ class NpyWords {
     return true;
   }
 
-  /// Reads a text in quotes, without a backslash.
+  /// Reads a quoted string without backslashes.
   std::optional<std::string_view> text() {
     skip_blanks();
     if (rest_.empty() || (rest_.front() != '\'' && rest_.front() != '"')) return std::nullopt;
@@ -73,16 +73,16 @@ class NpyWords {
 };
 
 std::string read_shape(NpyWords& words, std::vector<std::int64_t>& shape) {
-  if (!words.take("(")) return fmt::format("'shape' is no tuple: {}", words.next());
+  if (!words.take("(")) return fmt::format("'shape' is not a tuple: {}", words.next());
   shape.clear();
   while (!words.take(")")) {
     const auto side = words.integer();
-    if (!side) return fmt::format("'shape' has something else than numbers: {}", words.next());
-    if (*side < 0) return fmt::format("'shape' has a side of {}", *side);
-    if (shape.size() == kNpyMostSides) return fmt::format("'shape' has more than {} sides", kNpyMostSides);
+    if (!side) return fmt::format("'shape' contains something other than numbers: {}", words.next());
+    if (*side < 0) return fmt::format("'shape' has a dimension of {}", *side);
+    if (shape.size() == kNpyMostSides) return fmt::format("'shape' has more than {} dimensions", kNpyMostSides);
     shape.push_back(*side);
     if (words.take(",")) continue;
-    return words.take(")") ? "" : fmt::format("'shape' has no end: {}", words.next());
+    return words.take(")") ? "" : fmt::format("'shape' is not terminated: {}", words.next());
   }
   return "";
 }
@@ -90,7 +90,7 @@ std::string read_shape(NpyWords& words, std::vector<std::int64_t>& shape) {
 std::string read_entry(std::string_view key, NpyWords& words, NpyHeader& header) {
   if (key == "descr") {
     const auto text = words.text();
-    if (!text) return fmt::format("'descr' is no plain type: {}", words.next());
+    if (!text) return fmt::format("'descr' is not a simple type: {}", words.next());
     header.descr = *text;
     return "";
   }
@@ -105,7 +105,7 @@ std::string read_entry(std::string_view key, NpyWords& words, NpyHeader& header)
 /// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (144, 1536), } completely.
 std::string read_dictionary(std::string_view text, NpyHeader& header) {
   NpyWords words(text);
-  if (!words.take("{")) return fmt::format("its header is no dictionary: {}", words.next());
+  if (!words.take("{")) return fmt::format("its header is not a dictionary: {}", words.next());
   std::set<std::string_view> keys;
   while (!words.take("}")) {
     const auto key = words.text();
@@ -114,12 +114,12 @@ std::string read_dictionary(std::string_view text, NpyHeader& header) {
     if (std::string problem = read_entry(*key, words, header); !problem.empty()) return problem;
     if (words.take(",")) continue;
     if (words.take("}")) break;
-    return fmt::format("its header has no end: {}", words.next());
+    return fmt::format("its header is not terminated: {}", words.next());
   }
   for (const char* key : {"descr", "fortran_order", "shape"}) {
     if (!keys.contains(key)) return fmt::format("its header has no '{}'", key);
   }
-  return words.at_end() ? "" : fmt::format("its header goes on after its end: {}", words.next());
+  return words.at_end() ? "" : fmt::format("its header continues after its end: {}", words.next());
 }
 
 std::size_t little_number(std::string_view bytes) {
@@ -132,16 +132,17 @@ std::size_t little_number(std::string_view bytes) {
 
 Result<NpyHeader> parse_npy_header(std::string_view bytes) {
   constexpr std::size_t kVersionAt = kNpyMagic.size();
-  if (!bytes.starts_with(kNpyMagic) || bytes.size() < kVersionAt + 2) return Failure{"it does not begin as .npy does"};
+  if (!bytes.starts_with(kNpyMagic) || bytes.size() < kVersionAt + 2)
+    return Failure{"it does not begin like an .npy file"};
   const int version = static_cast<unsigned char>(bytes[kVersionAt]);
-  if (version < 1 || version > 3) return Failure{fmt::format("it has format {}; 1 to 3 are read", version)};
+  if (version < 1 || version > 3) return Failure{fmt::format("it has format {}; it must be 1 to 3", version)};
   const std::size_t length_size = version == 1 ? 2 : 4;
   const std::size_t start = kVersionAt + 2 + length_size;
-  if (bytes.size() < start) return Failure{"it ends within its header"};
+  if (bytes.size() < start) return Failure{"it ends inside its header"};
   const std::size_t length = little_number(bytes.substr(kVersionAt + 2, length_size));
-  if (length > kNpyMostHeader) return Failure{fmt::format("its header is said to have {} bytes", length)};
+  if (length > kNpyMostHeader) return Failure{fmt::format("its header claims {} bytes", length)};
   if (length > bytes.size() - start) {
-    return Failure{fmt::format("its header has {} bytes of {}", bytes.size() - start, length)};
+    return Failure{fmt::format("its header has {} of {} bytes", bytes.size() - start, length)};
   }
   NpyHeader header;
   header.size = start + length;

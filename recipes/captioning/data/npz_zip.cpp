@@ -62,7 +62,7 @@ Result<ZipEntryInfo> find_zip_entry(std::string_view directory, std::string_view
   std::size_t count = 0;
   while (!directory.empty()) {
     if (directory.size() < kZipEntrySize || little(directory, 0, 4) != kZipEntryMark) {
-      return Failure{"a damaged zip file: its directory is cut short"};
+      return Failure{"a damaged zip file: its directory is truncated"};
     }
     const std::size_t name_size = little(directory, 28, 2);
     const std::size_t size = kZipEntrySize + name_size + little(directory, 30, 2) + little(directory, 32, 2);
@@ -119,21 +119,21 @@ std::optional<std::string> inflate_all(std::string_view packed, std::uint64_t si
   return out;
 }
 
-/// The problem with a member's entry in the directory; "" if there is none.
+/// What is wrong with a member's directory entry; "" if nothing is.
 std::string entry_problem(const ZipEntryInfo& entry, std::string_view name, std::uint64_t most) {
   if ((entry.flags & 1U) != 0) return fmt::format("{} is encrypted", name);
   if (entry.method != 0 && entry.method != 8) {
-    return fmt::format("{} is packed by method {}; 0 (stored) and 8 (deflate) are read", name, entry.method);
+    return fmt::format("{} is compressed with method {}; it must be 0 (stored) or 8 (deflate)", name, entry.method);
   }
   if (entry.size == kZipIn64Bits || entry.packed == kZipIn64Bits || entry.local == kZipIn64Bits) {
     return fmt::format("{} has 4 GiB or more", name);
   }
   if (entry.method == 0 && entry.packed != entry.size) {
-    return fmt::format("{} is not packed and has {} bytes of {}", name, entry.packed, entry.size);
+    return fmt::format("{} is not compressed, but has {} of {} bytes", name, entry.packed, entry.size);
   }
-  if (entry.size > most) return fmt::format("{} has {} bytes, more than the {} that are read", name, entry.size, most);
+  if (entry.size > most) return fmt::format("{} has {} bytes, more than the maximum of {}", name, entry.size, most);
   if (entry.size / kDeflateMostFold > entry.packed) {
-    return fmt::format("{} is said to unpack from {} bytes to {}, more than deflate can", name, entry.packed,
+    return fmt::format("{} claims to unpack from {} bytes to {}, more than deflate can", name, entry.packed,
                        entry.size);
   }
   return "";
@@ -143,7 +143,7 @@ std::string entry_problem(const ZipEntryInfo& entry, std::string_view name, std:
 
 Result<ZipContent> read_zip_member(std::string_view file, std::string_view name, std::uint64_t most) {
   const auto directory = find_zip_directory(file);
-  if (!directory) return Failure{"it is no zip file, or cut short: it has no end record"};
+  if (!directory) return Failure{"it is not a zip file, or is truncated: it has no end record"};
   const auto entry = find_zip_entry(*directory, name);
   if (!entry) return Failure{entry.error()};
   if (std::string problem = entry_problem(*entry, name, most); !problem.empty()) return Failure{std::move(problem)};
@@ -152,13 +152,14 @@ Result<ZipContent> read_zip_member(std::string_view file, std::string_view name,
   ZipContent content{.own = {}, .stored = *packed, .deflated = entry->method == 8};
   if (content.deflated) {
     auto unpacked = inflate_all(*packed, entry->size);
-    if (!unpacked) return Failure{fmt::format("the packed bytes of {} are damaged", name)};
+    if (!unpacked) return Failure{fmt::format("the compressed bytes of {} are damaged", name)};
     content.own = std::move(*unpacked);
   }
   const std::string_view bytes = content.bytes();
   const uLong crc = crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
   if (crc != entry->crc) {
-    return Failure{fmt::format("the bytes of {} have CRC-32 {:08x}, the zip file says {:08x}", name, crc, entry->crc)};
+    return Failure{
+        fmt::format("the bytes of {} have CRC-32 {:08x}, but the zip file says {:08x}", name, crc, entry->crc)};
   }
   return content;
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-/// The problem with a line that should be a word; "" if there is none.
+/// What is wrong with a line that should be a word; "" if nothing is.
 std::string word_problem(std::string_view word) {
   if (word.empty()) return "is blank";
   if (word.find_first_of(" \t\v\f\r") != std::string_view::npos) {
@@ -44,16 +44,16 @@ Vocabulary Vocabulary::from_text(std::string_view lines, const std::string& name
     std::string_view word = lines.substr(0, end);
     lines.remove_prefix(std::min(end + 1, lines.size()));
     if (word.ends_with('\r')) word.remove_suffix(1);
-    if (!is_utf8(word)) throw DataError(fmt::format("vocabulary {}: line {} is no UTF-8", name, number));
+    if (!is_utf8(word)) throw DataError(fmt::format("vocabulary {}: line {} is not UTF-8", name, number));
     std::string problem = word_problem(word);
     if (problem.empty() && !vocabulary.add(word)) {
-      problem = fmt::format("is '{}', which is line {} already", shown(word), *vocabulary.find(word));
+      problem = fmt::format("is '{}', which is already line {}", shown(word), *vocabulary.find(word));
     }
     if (problem.empty()) continue;
     throw DataError(fmt::format("vocabulary {}: line {} {}", name, number, problem),
-                    "a vocabulary has one word a line, and each word once");
+                    "a vocabulary has one word per line, and each word once");
   }
-  if (vocabulary.size() == 1) throw DataError(fmt::format("vocabulary {} is empty", name), "write one word a line");
+  if (vocabulary.size() == 1) throw DataError(fmt::format("vocabulary {} is empty", name), "write one word per line");
   return vocabulary;
 }
 
@@ -69,8 +69,8 @@ Vocabulary Vocabulary::of(const std::vector<CaptionedImage>& images, std::int64_
     if (count >= min_count) kept.emplace_back(-count, word);
   }
   if (kept.empty()) {
-    throw DataError(fmt::format("no word occurs {} times in the captions of {} pictures", min_count, images.size()),
-                    "lower the least count of a word");
+    throw DataError(fmt::format("no word occurs {} times in the captions of {} images", min_count, images.size()),
+                    "lower the minimum word count");
   }
   std::sort(kept.begin(), kept.end());
   Vocabulary vocabulary;
@@ -86,7 +86,7 @@ std::string Vocabulary::to_text() const {
 }
 
 const std::string& Vocabulary::word(std::int64_t id) const {
-  if (id < 0 || id >= size()) throw UsageError(fmt::format("word id {} of a vocabulary of {} ids", id, size()));
+  if (id < 0 || id >= size()) throw UsageError(fmt::format("word id {} is outside a vocabulary of {} ids", id, size()));
   return words_[static_cast<std::size_t>(id)];
 }
 
@@ -104,8 +104,8 @@ Ids Vocabulary::ids_of(const std::vector<std::string>& words) const {
   for (const std::string& word : words) {
     const auto id = find(word);
     if (!id) {
-      throw DataError(fmt::format("the word '{}' is not among the {} of the vocabulary", shown(word), size() - 1),
-                      fmt::format("add it to the vocabulary, or a last line {} for all such words", kUnknownWord));
+      throw DataError(fmt::format("the word '{}' is not among the {} in the vocabulary", shown(word), size() - 1),
+                      fmt::format("add it to the vocabulary, or add a last line {} for all such words", kUnknownWord));
     }
     ids.push_back(*id);
   }

@@ -24,23 +24,23 @@ inline constexpr std::string_view kUnknownWord = "UNK";
 class Vocabulary {
  public:
   /// Reads one word per line; the first has the id 1. Throws: DataError naming the file if it is missing or empty, or
-  /// the line if it is blank, has white space or bytes that are not UTF-8, or repeats a word.
+  /// the line if it is blank, contains white space or bytes that are not UTF-8, or repeats a word.
   [[nodiscard]] static Vocabulary from_file(const std::filesystem::path& path);
-  /// Does the same for a text; `name` is its name in messages.
+  /// Like from_file(), but from a string; `name` identifies it in messages.
   [[nodiscard]] static Vocabulary from_text(std::string_view lines, const std::string& name);
-  /// The words of all captions (words_of()) that occur at least `min_count` times, by falling count, then by their
-  /// bytes. If a word is left out, kUnknownWord is last. Throws: DataError if no word is left, or a caption is not
+  /// The words of all captions (words_of()) that occur at least `min_count` times, by descending count, then by their
+  /// bytes. If a word is dropped, kUnknownWord is last. Throws: DataError if no word is left, or a caption is not
   /// UTF-8.
   [[nodiscard]] static Vocabulary of(const std::vector<CaptionedImage>& images, std::int64_t min_count);
 
-  /// The text for from_text, each line with its end.
+  /// The text for from_text, each line with its newline.
   [[nodiscard]] std::string to_text() const;
   /// The number of ids, including 0: words + 1.
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(words_.size()); }
   /// The word of an id; "." for 0. Throws: UsageError if `id` is not valid.
   [[nodiscard]] const std::string& word(std::int64_t id) const;
   [[nodiscard]] bool has(std::string_view word) const { return ids_.contains(std::string(word)); }
-  /// The id of a word; for an unknown word the id of kUnknownWord, if the vocabulary has it.
+  /// The id of a word; for an unknown word, the id of kUnknownWord, if the vocabulary has it.
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view word) const;
   /// The ids of words, without 0 at the end. Throws: DataError naming a word without an id.
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;

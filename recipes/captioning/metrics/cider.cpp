@@ -24,7 +24,7 @@ constexpr int kTabledLengths = 64;
 
 std::int64_t bigrams(std::int64_t words) { return std::max<std::int64_t>(words - 1, 0); }
 
-/// An n-gram of local numbers, with its count. Local numbers are dense and small, so keys fit into 64 bits for any
+/// An n-gram of local numbers, with its count. Local numbers are dense and small, so keys fit in 64 bits for any
 /// vocabulary.
 struct LocalNgram {
   std::uint64_t key = 0;
@@ -35,7 +35,7 @@ struct LocalNgram {
 
 bool has_smaller_key(const LocalNgram& one, const LocalNgram& other) { return one.key < other.key; }
 
-/// Sorts the few n-grams of one order in a caption. Faster than std::sort for so few.
+/// Sorts the few n-grams of one order in a caption. Faster than std::sort for this few.
 void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   for (LocalNgram* next = begin; next != end; ++next) {
     const LocalNgram one = *next;
@@ -45,7 +45,7 @@ void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   }
 }
 
-/// Collects the n-grams of `numbers` (local numbers) and `ids` (the same words), each once, by rising key; shorter
+/// Collects the n-grams of `numbers` (local numbers) and `ids` (the same words), each once, by ascending key; shorter
 /// n-grams have smaller keys.
 void collect_ngrams(const Ids& numbers, const std::int64_t* ids, std::vector<LocalNgram>& ngrams) {
   ngrams.clear();
@@ -90,14 +90,15 @@ double penalty_of(std::int64_t difference, const CiderOptions& options) {
 
 void check_words(std::size_t words) {
   if (words > kMostLocal) {
-    throw UsageError(fmt::format("an image's captions have {} different words; CIDEr takes {}", words, kMostLocal));
+    throw UsageError(
+        fmt::format("an image's captions have {} different words; CIDEr supports at most {}", words, kMostLocal));
   }
 }
 
 /// The index of a word, or of the first larger word.
 std::int64_t place_of(const Ids& words, std::int64_t id) { return std::ranges::lower_bound(words, id) - words.begin(); }
 
-/// An n-gram whose number of images is looked up: all are prefetched before the first is read.
+/// An n-gram whose number of images is to be looked up: all are prefetched before the first is read.
 struct Wanted {
   NgramKey key;
   bool known = false;  // true if the table has room for its ids
@@ -165,7 +166,7 @@ CiderD::CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const Cid
   if (frequencies_ == nullptr) throw UsageError("CIDEr needs document frequencies");
   if (!(options.sigma > 0) || !(options.scale > 0)) {
     throw UsageError(
-        fmt::format("CIDEr with sigma {} and scale {}; both have to be above 0", options.sigma, options.scale));
+        fmt::format("CIDEr with sigma {} and scale {}; both must be above 0", options.sigma, options.scale));
   }
   const std::int64_t known = std::min(frequencies_->images() + 1, kTabledWeights);
   for (std::int64_t frequency = 0; frequency < known; ++frequency) {

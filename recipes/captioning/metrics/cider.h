@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CIDEr and CIDEr-D: the similarity of a caption to several annotators' captions, with n-grams weighted by their rarity
-// among the pictures. Fast enough to reward thousands of samples in each training step. No torch header.
+// among the images. Fast enough to reward thousands of samples in each training step. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace lockstep::captioning {
 /// For each n-gram of 1 to 4 ids, the number of images that have it in a reference. Thread-safe: yes, immutable.
 class DocumentFrequencies {
  public:
-  /// Throws: UsageError if there is no image, or an id is not within 0 .. kLargestId.
+  /// Throws: UsageError if there are no images, or an id is not within 0 .. kLargestId.
   [[nodiscard]] static DocumentFrequencies of(const std::vector<std::vector<Ids>>& references_by_image);
-  /// Reads a file that save() wrote. Throws: DataError naming the file if it is missing, damaged or another kind of
+  /// Reads a file written by save(). Throws: DataError naming the file if it is missing, damaged or another kind of
   /// file; IoError.
   [[nodiscard]] static DocumentFrequencies from_file(const std::filesystem::path& path);
   /// Replaces the file atomically. Little-endian: "LSCIDF01", bytes per id (u64: 2 or 4), images (u64), n-grams (u64),
   /// source() (u64), NgramTable::bytes(), and a 64-bit FNV-1a hash of everything before it. Throws: IoError.
   void save(const std::filesystem::path& path) const;
 
-  /// Returns the FNV-1a hash of the references in which the n-grams were counted, including their ids and order.
+  /// Returns the FNV-1a hash of the references whose n-grams were counted, including their ids and order.
   [[nodiscard]] std::uint64_t source() const noexcept { return source_; }
   [[nodiscard]] static std::uint64_t source_of(const std::vector<std::vector<Ids>>& references_by_image);
 
@@ -42,9 +42,9 @@ class DocumentFrequencies {
 };
 
 struct CiderOptions {
-  double sigma = 6;    ///< width in words of the penalty for another length
+  double sigma = 6;    ///< width in words of the length penalty
   double scale = 10;   ///< score of a caption equal to its only reference
-  bool plain = false;  ///< true: CIDEr, without clipping of repeated n-grams and without the penalty for another length
+  bool plain = false;  ///< true: CIDEr, without clipping of repeated n-grams and without the length penalty
 };
 
 /// Scores captions against references. A caption's vector of order n has, for each n-gram, its count times ln(images /
@@ -61,7 +61,7 @@ class CiderD {
   /// Throws: UsageError if there are no frequencies or an option is not positive.
   explicit CiderD(std::shared_ptr<const DocumentFrequencies> frequencies, const CiderOptions& options = {});
 
-  /// Throws: UsageError if there is no reference, an id is not within 0 .. kLargestId, or they have more than 65,000
+  /// Throws: UsageError if there are no references, an id is not within 0 .. kLargestId, or they have more than 65,000
   /// words.
   [[nodiscard]] Reference prepare(const std::vector<Ids>& references) const;
 

@@ -66,7 +66,7 @@ std::uint64_t DocumentFrequencies::source_of(const std::vector<std::vector<Ids>>
 }
 
 DocumentFrequencies DocumentFrequencies::of(const std::vector<std::vector<Ids>>& references_by_image) {
-  if (references_by_image.empty()) throw UsageError("document frequencies of no image");
+  if (references_by_image.empty()) throw UsageError("document frequencies of no images");
   const bool wide = largest_id(references_by_image) > kLargestShortId;
   NgramTable table(wide);
   std::vector<NgramKey> keys;
@@ -101,22 +101,23 @@ DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
   const std::string bytes = FileSystem::system().read(path, kMostBytes);
   const auto fail = [&](const std::string& what) {
     return DataError(fmt::format("{}: {}", path.string(), what),
-                     "without such a file document frequencies are counted in the training captions");
+                     "without such a file, document frequencies are counted from the training captions");
   };
   const std::string_view view = bytes;
-  if (!view.starts_with(kMagic)) throw fail("this is no file of document frequencies");
+  if (!view.starts_with(kMagic)) throw fail("this is not a document frequency file");
   if (view.size() < kHeader + sizeof(std::uint64_t)) throw fail(fmt::format("it ends after {} bytes", view.size()));
   const std::size_t end = view.size() - sizeof(std::uint64_t);
-  if (u64_at(view, end) != fnv1a(view.substr(0, end))) throw fail("it is torn or was changed: its check sum is wrong");
+  if (u64_at(view, end) != fnv1a(view.substr(0, end)))
+    throw fail("it is truncated or was changed: its checksum is wrong");
   const std::uint64_t id_bytes = u64_at(view, 8);
   const std::uint64_t images = u64_at(view, 16);
-  if (id_bytes != 2 && id_bytes != 4) throw fail(fmt::format("ids of {} bytes; 2 or 4 can be", id_bytes));
+  if (id_bytes != 2 && id_bytes != 4) throw fail(fmt::format("ids of {} bytes; they must be 2 or 4", id_bytes));
   if (images < 1 || images > 0xFFFFFFFF) throw fail(fmt::format("frequencies of {} images", images));
   try {
     NgramTable table =
         NgramTable::from_bytes(view.substr(kHeader, end - kHeader), id_bytes == 4, static_cast<std::uint32_t>(images));
     if (static_cast<std::uint64_t>(table.size()) != u64_at(view, 24)) {
-      throw fail(fmt::format("{} n-grams, and its header says {}", table.size(), u64_at(view, 24)));
+      throw fail(fmt::format("{} n-grams, but its header says {}", table.size(), u64_at(view, 24)));
     }
     return {static_cast<std::int64_t>(images), u64_at(view, 32), std::move(table)};
   } catch (const DataError& error) {

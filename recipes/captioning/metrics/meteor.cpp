@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the alignment from left to right through the caption, with the fewest chunks for each set of taken reference
-// words. Only repeated words leave a choice, so there are few sets; if there are too many, texts are aligned one run of
-// words at a time.
+// words. Only repeated words leave a choice, so there are few sets; if there are too many, captions are aligned one run
+// of words at a time.
 #include "captioning/metrics/meteor.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ void prune(Chunks& states) {
   for (std::size_t i = 0; i < kMostStates; ++i) states.emplace(std::move(ordered[i].second), ordered[i].first);
 }
 
-/// Extends all states by a word without a choice: it has no match (kNowhere), or occurs once in both texts.
+/// Extends all states by a word without a choice: it has no match (kNowhere), or occurs once in both captions.
 Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
   Chunks next;
   while (!states.empty()) {
@@ -73,7 +73,7 @@ Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
 }
 
 /// Extends `states` by the next word of the caption, which occurs `word.left` more times after it, in all ways; if
-/// there are many, in the first ways and the way that continues a run.
+/// there are many, only in the first ways and the way that continues a run.
 Chunks read_word(const Chunks& states, const Word& word) {
   Chunks next;
   for (const auto& [place, chunks] : states) {
@@ -126,8 +126,8 @@ std::int64_t fewest_chunks(const Ids& hypothesis, const Ids& reference, Words& w
   return std::ranges::min_element(states, chunks)->second;
 }
 
-/// Does the same in less time: from left to right, always with the longest run. Every word takes a free position while
-/// there is one, so the number of matches is maximal.
+/// Like fewest_chunks(), but faster: from left to right, always with the longest run. Every word takes a free position
+/// while there is one, so the number of matches is maximal.
 std::int64_t chunks_of_runs(const Ids& hypothesis, const Ids& reference, const Words& words) {
   std::vector<bool> taken(reference.size());
   std::int64_t chunks = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// METEOR without word lists: only equal words match. Its scores are lower than the scores of METEOR with stems,
-// synonyms and paraphrases, and not comparable with them. No torch header.
+// METEOR without word lists: only equal words match. Its scores are lower than METEOR scores with stems, synonyms and
+// paraphrases, and not comparable with them. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct MeteorCounts {
 
 /// The alignment with the most matches and, among those, the fewest chunks. If words are repeated so often that more
 /// than 256 partial alignments, or more than 16 extensions of one of them, would have to be kept, only the most
-/// promising ones are kept. Texts with more than 4,096 pairs of equal words are aligned run by run, with the longest
+/// promising ones are kept. Captions with more than 4,096 pairs of equal words are aligned run by run, with the longest
 /// run from each word. Both limits can yield more chunks than the best alignment, but never fewer matches.
 /// Source: Denkowski and Lavie, Meteor 1.3, 2011, for the fewest chunks among the most matches; Banerjee and Lavie,
 ///         METEOR, 2005, for the score, although that paper takes the fewest crossings.

@@ -13,7 +13,7 @@
 namespace lockstep::captioning {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tables are files of little-endian numbers");
+static_assert(std::endian::native == std::endian::little, "table files contain little-endian numbers");
 
 constexpr std::size_t kFirstSlots = 1024;
 constexpr double kFullest = 0.7;  // largest share of slots in use
@@ -133,7 +133,7 @@ std::string NgramTable::bytes() const {
 NgramTable NgramTable::from_bytes(std::string_view bytes, bool wide, std::uint32_t most) {
   const std::size_t count = bytes.size() / entry_size(wide);
   if (count * entry_size(wide) != bytes.size()) {
-    throw DataError(fmt::format("{} bytes of n-grams are no multiple of {}", bytes.size(), entry_size(wide)));
+    throw DataError(fmt::format("{} bytes of n-grams are not a multiple of {}", bytes.size(), entry_size(wide)));
   }
   NgramTable table(wide);
   table.grow(std::bit_ceil(std::max(kFirstSlots, 2 * count + 2)));
@@ -144,9 +144,9 @@ NgramTable NgramTable::from_bytes(std::string_view bytes, bool wide, std::uint32
     key.low = take_number<std::uint64_t>(at);
     if (wide) key.high = take_number<std::uint64_t>(at);
     const auto number = take_number<std::uint32_t>(at);
-    if (key <= last || !is_packed(key, wide)) throw DataError(fmt::format("n-gram {} is out of order or none", i));
+    if (key <= last || !is_packed(key, wide)) throw DataError(fmt::format("n-gram {} is out of order or invalid", i));
     if (number < 1 || number > most) {
-      throw DataError(fmt::format("n-gram {} is in {} images, and there are {}", i, number, most));
+      throw DataError(fmt::format("n-gram {} is in {} images, but there are {}", i, number, most));
     }
     table.insert(key, number);
     last = key;

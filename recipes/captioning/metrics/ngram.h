@@ -47,22 +47,22 @@ void each_ngram(const std::int64_t* ids, std::int64_t count, const Take& take) {
 /// A hash table with a number for each n-gram, by open addressing. Thread-safe: only for reading.
 class NgramTable {
  public:
-  /// wide: ids above kLargestShortId fit; the table takes half as much memory again.
+  /// wide: ids above kLargestShortId fit; the table takes 50 % more memory.
   explicit NgramTable(bool wide = false);
 
   /// Adds one to the number of the n-gram, whose key was packed for this width.
   void add(const NgramKey& key) { insert(key, 1); }
   /// The number of the n-gram; 0 if it was never added.
   [[nodiscard]] std::uint32_t find(const NgramKey& key) const noexcept { return slots_[slot_of(key)].number; }
-  /// Prefetches the memory for find(): a large table does not fit any cache, and many prefetches at once take no longer
-  /// than one wait.
+  /// Prefetches the memory for find(): a large table does not fit in any cache, and many concurrent prefetches take no
+  /// longer than one cache miss.
   void prefetch(const NgramKey& key) const noexcept;
 
   [[nodiscard]] bool wide() const noexcept { return wide_; }
   [[nodiscard]] std::int64_t size() const noexcept { return static_cast<std::int64_t>(used_); }
 
-  /// Entries in rising order of their keys, little-endian: the key (8 bytes, or 16 with `high` second if the table is
-  /// wide), then the number (4 bytes).
+  /// Entries in ascending order of their keys, little-endian: the key (8 bytes, or 16 with `high` second if the table
+  /// is wide), then the number (4 bytes).
   [[nodiscard]] std::string bytes() const;
   /// Reads bytes(). Throws: DataError with the reason if the bytes are not valid, or a number is not within 1 .. most.
   [[nodiscard]] static NgramTable from_bytes(std::string_view bytes, bool wide, std::uint32_t most);

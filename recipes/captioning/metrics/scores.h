@@ -36,14 +36,14 @@ struct WordedCaption {
   std::vector<std::vector<std::string>> references;
 };
 
-/// Returns the scores, with the same bits for any order of the captions; zeros if there is no caption. An end mark (0)
-/// counts as a word if the captions have it; COCO's have none. frequencies: for CIDEr and CIDEr-D; nullptr: the
+/// Returns the scores, bitwise identical for any order of the captions; zeros if there are no captions. An end mark (0)
+/// counts as a word if the captions have one; COCO's do not. frequencies: for CIDEr and CIDEr-D; nullptr: the
 /// references' own, with which a single image scores 0.
 /// Throws: UsageError if an image occurs twice or has no reference.
 [[nodiscard]] CaptionScores score_captions(std::vector<ScoredCaption> captions,
                                            std::shared_ptr<const DocumentFrequencies> frequencies = nullptr);
 
-/// Does the same for captions in words, with the references' own frequencies; ids are in the order of first use.
+/// The same for captions in words, with the references' own frequencies; ids are assigned in order of first use.
 [[nodiscard]] CaptionScores score_captions(std::vector<WordedCaption> captions);
 
 }  // namespace lockstep::captioning

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll", "'s", "'m", "'d"};
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
-constexpr std::size_t kShownBytes = 40;  // number of bytes shown before a fault
-/// Typographic characters, and the plain characters that replace them.
+constexpr std::size_t kShownBytes = 40;  // number of bytes shown before an error
+/// Typographic characters and their plain replacements.
 constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
     {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};
 constexpr std::string_view kAlwaysOut = ";?!\"`()[]{}";
@@ -83,7 +83,7 @@ bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 bool ends_word(std::string_view text, std::size_t at) {
   const std::uint8_t byte = byte_at(text, at);
   if (byte <= 0x20 || byte == 0x7F || kAlwaysOut.find(text[at]) != std::string_view::npos) return true;
-  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of the two ends the word before, and is dropped
+  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of the two ends the previous word, and is dropped
   if (kOutBesideLetters.find(text[at]) == std::string_view::npos) return false;
   return at == 0 || !is_digit(byte_at(text, at - 1)) || !is_digit(byte_at(text, at + 1));
 }
@@ -126,9 +126,9 @@ std::string shown(std::string_view text, std::size_t most) {
 std::vector<std::string> words_of(std::string_view caption) {
   if (const std::size_t end = utf8_end(caption); end < caption.size()) {
     const std::size_t from = end > kShownBytes ? end - kShownBytes : 0;
-    throw DataError(fmt::format("a caption is no UTF-8: byte {:#04x} at {} of {}, after \"{}\"", byte_at(caption, end),
+    throw DataError(fmt::format("a caption is not UTF-8: byte {:#04x} at {} of {}, after \"{}\"", byte_at(caption, end),
                                 end, caption.size(), shown(caption.substr(from, end - from))),
-                    "convert the file of captions to UTF-8");
+                    "convert the caption file to UTF-8");
   }
   const std::string text = plain_text(caption);
   std::vector<std::string> words;

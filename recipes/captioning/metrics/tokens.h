@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits a caption into words, in the same way for the vocabulary, for training and for scores. No torch header.
+// Splits a caption into words, in the same way for the vocabulary, training and scores. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace lockstep::captioning {
 
 /// The words of a caption, in lower case (A-Z only; other bytes are unchanged).
 ///
-/// Curly quotes become straight ones (U+2018 and U+2019 ', U+201C and U+201D "), and a non-breaking space (U+00A0) a
-/// space. Words end at white space and at . , : ; ? ! " ` ( ) [ ] { } and --, which are dropped, except . , or :
-/// between two digits ("3.5", "1,000"). Hyphens and apostrophes stay inside a word ("t-shirt", "o'clock") and are
-/// dropped at a word's ends. 's 'm 'd 're 've 'll and n't are words of their own ("dog's" gives "dog" and "'s").
-/// Penn Treebank's names for brackets (-LRB- and the like) are dropped. Splitting the words joined by spaces gives the
-/// same words again.
+/// Curly quotes become straight ones (U+2018 and U+2019 become ', U+201C and U+201D become "), and a non-breaking space
+/// (U+00A0) becomes a space. Words end at white space and at . , : ; ? ! " ` ( ) [ ] { } and --, which are dropped,
+/// except . , or : between two digits ("3.5", "1,000"). Hyphens and apostrophes stay inside a word ("t-shirt",
+/// "o'clock") and are dropped at a word's ends. 's 'm 'd 're 've 'll and n't are separate words ("dog's" gives "dog"
+/// and "'s"). Penn Treebank's names for brackets (-LRB- and the like) are dropped. Splitting the words joined by spaces
+/// gives the same words again.
 /// Thread-safe: yes. Throws: DataError if the text is not UTF-8.
 /// Source: the tokenizer of COCO's evaluation (Chen et al., Microsoft COCO Captions, 2015, section 3.1), with fewer of
 ///         the treebank's rules for English.

@@ -22,11 +22,11 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 void check_options(const BeamOptions& options) {
   if (options.beam < 1 || options.max_words < 1) {
     throw UsageError(
-        fmt::format("beam search with beam {} for {} words; 1 is the least of both", options.beam, options.max_words));
+        fmt::format("beam search with beam {} for {} words; both must be at least 1", options.beam, options.max_words));
   }
 }
 
-/// The beams of B captions, with K candidates each, the best first.
+/// The beams of B captions, with K candidates each, best first.
 struct Beam {
   at::Tensor words;   // int64 [B, K, T]
   at::Tensor scores;  // [B, K], sums of log-probabilities
@@ -41,7 +41,7 @@ Beam empty_beam(const Speaker& speaker, const BeamOptions& options) {
           .ended = at::zeros({captions, options.beam}, ids.dtype(at::kBool))};
 }
 
-/// Sums of log-probabilities, at least in float32. At first all candidates of a beam are equal, so only one counts.
+/// Sums of log-probabilities, at least in float32. At first, all candidates of a beam are equal, so only one counts.
 at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
   const at::Tensor sums = log_probs.scalar_type() == at::kDouble ? log_probs : log_probs.to(at::kFloat);
   const at::Tensor next = sums.view({beam.ended.size(0), beam.ended.size(1), -1});
@@ -51,8 +51,8 @@ at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
   return first;
 }
 
-/// Chooses the best K of the K * V continuations, as indices of candidate and word. Among equal ones argmax returns the
-/// first, so the lower candidate and then the lower word win; topk does not promise an order.
+/// Chooses the best K of the K * V continuations, as indices of candidate and word. Among equal values, argmax returns
+/// the first, so the lower candidate and then the lower word win; topk does not promise an order.
 void choose(const at::Tensor& candidates, std::int64_t beam, at::Tensor& scores, at::Tensor& picked) {
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> places;
@@ -66,7 +66,7 @@ void choose(const at::Tensor& candidates, std::int64_t beam, at::Tensor& scores,
   picked = at::cat(places, 1);
 }
 
-/// Lengthens all captions by one word, or ends them. Returns the row from which each candidate came, int64 [B * K].
+/// Extends all captions by one word, or ends them. Returns the row that each candidate came from, int64 [B * K].
 at::Tensor lengthen(Beam& beam, const at::Tensor& log_probs, std::int64_t at) {
   const std::int64_t places = beam.ended.size(1);
   const at::Tensor sums = sums_of(beam, log_probs);
@@ -98,7 +98,7 @@ at::Tensor beam_search(Speaker& speaker, const BeamOptions& options) {
   for (std::int64_t i = 0; i < options.max_words && !over; ++i) {
     const at::Tensor rows = lengthen(beam, speaker.step(now), i);
     now = beam.words.select(2, i).reshape(-1);
-    // Sums only fall, so once the best caption has ended it stays the best.
+    // Sums only decrease, so once the best caption has ended, it stays the best.
     over = beam.ended.select(1, 0).all().item<bool>();
     if (!over) speaker.select(rows);
   }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kCeluAlpha = 1.3;
 
-/// A network of 3x3 convolutions: one for each halving of the size up to the stride, and one more.
+/// A network of 3x3 convolutions: one for each halving of the size down to the stride, and one more.
 class SmallBackbone final : public GridBackbone {
  public:
   explicit SmallBackbone(const BackboneOptions& options) {
@@ -77,17 +77,17 @@ class ResNetBackbone final : public GridBackbone {
   std::shared_ptr<common::ResNet> net_;
 };
 
-/// The mask of the rows that exist; undefined if every picture has all rows.
+/// The mask of the rows that exist; undefined if every image has all rows.
 at::Tensor mask_of(const at::Tensor& rows, const std::vector<std::int64_t>& lengths) {
   if (lengths.empty()) return {};
   const std::int64_t most = rows.size(1);
   if (static_cast<std::int64_t>(lengths.size()) != rows.size(0)) {
-    throw UsageError(fmt::format("there are lengths of {} pictures and features of {}", lengths.size(), rows.size(0)));
+    throw UsageError(fmt::format("there are lengths for {} images, but features for {}", lengths.size(), rows.size(0)));
   }
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 1 || lengths[i] > most) {
       throw UsageError(
-          fmt::format("picture {} of the batch has {} rows of features; there are 1 to {}", i, lengths[i], most));
+          fmt::format("image {} of the batch has {} rows of features; it must have 1 to {}", i, lengths[i], most));
     }
   }
   if (std::all_of(lengths.begin(), lengths.end(), [&](std::int64_t length) { return length == most; })) return {};
@@ -114,7 +114,7 @@ FeatureEmbedding::FeatureEmbedding(const ModelOptions& options, double dropout)
   if (backbone_) {
     register_module("backbone", backbone_);
     if (options.dim % 4 != 0) {
-      throw UsageError(fmt::format("dim is {}; positions in a grid need a multiple of 4", options.dim));
+      throw UsageError(fmt::format("dim is {}; positions in a grid require a multiple of 4", options.dim));
     }
   } else if (options.feature_width < 1) {
     throw UsageError(fmt::format("features are {} wide", options.feature_width));
@@ -134,8 +134,8 @@ Features FeatureEmbedding::forward(const at::Tensor& data, const std::vector<std
 
 Features FeatureEmbedding::of_pictures(const at::Tensor& pictures) {
   if (pictures.dim() != 4 || pictures.size(1) != 3) {
-    throw UsageError(fmt::format("the backbone takes pictures [B, 3, H, W] and got {} dimensions", pictures.dim()),
-                     "features take no backbone: data.features");
+    throw UsageError(fmt::format("the backbone takes images [B, 3, H, W], but got {} dimensions", pictures.dim()),
+                     "features need no backbone: data.features");
   }
   const at::Tensor grid = backbone_->forward(pictures);
   return {.tokens = grid.flatten(2).transpose(1, 2), .height = grid.size(2), .width = grid.size(3)};
@@ -144,12 +144,13 @@ Features FeatureEmbedding::of_pictures(const at::Tensor& pictures) {
 Features FeatureEmbedding::of_rows(const at::Tensor& rows, const std::vector<std::int64_t>& lengths) {
   if (rows.dim() != 3) {
     throw UsageError(
-        fmt::format("without a backbone the network takes features [B, L, D] and got {} dimensions", rows.dim()),
-        "pictures need one: model.backbone=small or resnet");
+        fmt::format("without a backbone, the network takes features [B, L, D], but got {} dimensions", rows.dim()),
+        "images need one: model.backbone=small or resnet");
   }
   if (rows.size(2) != options_.feature_width) {
-    throw UsageError(fmt::format("features are {} wide and the network takes {}", rows.size(2), options_.feature_width),
-                     "set the features' width of the model to that of the data");
+    throw UsageError(
+        fmt::format("features are {} wide, but the network takes {}", rows.size(2), options_.feature_width),
+        "set the model's feature width to that of the data");
   }
   Features features{.tokens = rows, .mask = mask_of(rows, lengths)};
   if (features.mask.defined()) return features;

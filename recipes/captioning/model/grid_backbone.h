@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps pictures, or features that another program computed from pictures, to the tokens that the networks attend to.
+// Maps images, or features that another program computed from images, to the tokens that the networks attend to.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,8 +14,8 @@
 
 namespace lockstep::captioning {
 
-/// A convolutional network that is trained with the rest. Its convolutions and norms are from lockstep::nn: on a CPU
-/// they are fused in channels-last, and sync_batch_norm() finds the norms.
+/// A convolutional network trained with the rest. Its convolutions and norms are from lockstep::nn: on a CPU they are
+/// fused in channels-last, and sync_batch_norm() finds the norms.
 class GridBackbone : public torch::nn::Module {
  public:
   /// Shapes: float [B, 3, H, W] to [B, channels(), H / stride, W / stride], rounded up.
@@ -23,27 +23,27 @@ class GridBackbone : public torch::nn::Module {
   [[nodiscard]] virtual std::int64_t channels() const = 0;
 };
 
-/// Makes a backbone; null for BackboneType::kNone. Throws: UsageError for an unsupported depth, stride or width.
+/// Creates a backbone; null for BackboneType::kNone. Throws: UsageError for an unsupported depth, stride or width.
 [[nodiscard]] std::shared_ptr<GridBackbone> make_backbone(const BackboneOptions& options);
 
-/// Features of B pictures at the network's width.
+/// Features of B images at the network's width.
 struct Features {
   at::Tensor tokens = {};   ///< [B, L, dim]; a grid is stored row by row
   at::Tensor global = {};   ///< [B, dim]: the mean of the existing tokens, before positions are added
-  at::Tensor mask = {};     ///< bool [B, L], true: exists; undefined: all do
+  at::Tensor mask = {};     ///< bool [B, L], true where the token exists; undefined: all exist
   std::int64_t height = 0;  ///< height of the grid; height * width = L, or both are 0 without a grid
   std::int64_t width = 0;
 };
 
 /// The backbone, if there is one, then Linear, CELU(1.3) and dropout. Sinusoids of row and column are added to a
-/// backbone's grid, because captions name places.
+/// backbone's grid, because captions mention positions.
 class FeatureEmbedding final : public torch::nn::Module {
  public:
-  /// Throws: UsageError for sizes that do not fit.
+  /// Throws: UsageError if sizes do not fit together.
   FeatureEmbedding(const ModelOptions& options, double dropout);
 
   /// Takes the arguments of Captioner::encode(). Features without a backbone have a grid (from the options) only if all
-  /// pictures have L rows.
+  /// images have L rows.
   Features forward(const at::Tensor& data, const std::vector<std::int64_t>& lengths);
 
  private:

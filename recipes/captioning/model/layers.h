@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of both captioning networks: linear layers with their initial weights, attention, positional sinusoids, and
-// the drawing of words for scheduled sampling.
+// The parts shared by both captioning networks: linear layers with their initial weights, attention, positional
+// sinusoids, and drawing words for scheduled sampling.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,14 +16,14 @@
 
 namespace lockstep::captioning {
 
-/// Makes a layer with Xavier's uniform weights and zero bias. `parts`: layers side by side, each initialised for its
-/// size.
+/// Creates a layer with Xavier-uniform weights and zero bias. `parts`: concatenated layers, each initialised for its
+/// own size.
 [[nodiscard]] nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts = 1);
 [[nodiscard]] nn::Linear linear_without_bias(std::int64_t in, std::int64_t out);
-/// Makes an embedding with Xavier's uniform weights.
+/// Creates an embedding with Xavier-uniform weights.
 [[nodiscard]] torch::nn::Embedding embedding(std::int64_t ids, std::int64_t width);
 [[nodiscard]] nn::LayerNorm layer_norm(std::int64_t width);
-/// Applies the layer with gradients that are bit for bit equal on any number of threads. nn::LayerNorm's own kernel
+/// Applies the layer with gradients that are bitwise equal on any number of threads. nn::LayerNorm's own kernel
 /// guarantees this, but takes only dense x of at least about 1,500 numbers; libtorch's kernel for other x splits sums
 /// over rows between threads. So x is made dense, and an x of fewer than 4,096 numbers goes through group norm with one
 /// group, whose sums are not split. Shapes: [..., width] of float32 or bfloat16 to the same type; a small x to float32.
@@ -74,7 +74,7 @@ class FeedForward final : public torch::nn::Module {
 [[nodiscard]] at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask);
 
 /// Returns `words`, each replaced with the given probability by a word drawn from the network's logits. If the logits
-/// are NaN, any word is drawn, so that the loss is found not to be finite.
+/// are NaN, any word is drawn, so that the loss is detected as non-finite.
 /// Shapes: words int64 [...], logits [..., V]. No gradient.
 [[nodiscard]] at::Tensor partly_drawn(const at::Tensor& words, const at::Tensor& logits, double probability);
 

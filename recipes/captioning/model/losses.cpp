@@ -22,7 +22,7 @@ class Counted {
       return;
     }
     rows_ = at::nonzero(counts.flatten()).flatten();
-    if (rows_.numel() == 0) throw UsageError("no word of the batch counts: every target is -1");
+    if (rows_.numel() == 0) throw UsageError("no word in the batch counts: every target is -1");
     log_probs_ = at::log_softmax(logits.flatten(0, 1).index_select(0, rows_).to(at::kFloat), -1);
     words_ = words.flatten().index_select(0, rows_);
   }
@@ -39,7 +39,7 @@ class Counted {
   }
 
  private:
-  /// Keeps all rows, and mean() leaves some out: on a device the host would have to wait for their number.
+  /// Keeps all rows, and mean() skips some: on a device, the host would have to wait for their number.
   void take_all(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
     log_probs_ = at::log_softmax(logits.flatten(0, 1).to(at::kFloat), -1);
     words_ = words.flatten().clamp_min(0);
@@ -68,7 +68,7 @@ at::Tensor word_loss(const at::Tensor& logits, const at::Tensor& targets, double
 
 at::Tensor mean_of_others(const at::Tensor& rewards) {
   const std::int64_t samples = rewards.size(1);
-  if (samples < 2) throw UsageError("an image has one sample only, and so no others", "self_critical.samples=5");
+  if (samples < 2) throw UsageError("an image has only one sample, so there are no others", "self_critical.samples=5");
   return (rewards.sum(1, true) - rewards) / static_cast<double>(samples - 1);
 }
 

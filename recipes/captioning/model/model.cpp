@@ -21,40 +21,41 @@ constexpr std::array<std::pair<std::string_view, BackboneType>, 3> kBackbones = 
     {{"none", BackboneType::kNone}, {"small", BackboneType::kSmall}, {"resnet", BackboneType::kResNet}}};
 
 void check_probability(double value, const char* what) {
-  if (value >= 1) throw UsageError(fmt::format("{} is {}; it is a probability below 1", what, value));
+  if (value >= 1) throw UsageError(fmt::format("{} is {}; it must be a probability below 1", what, value));
 }
 
 void check_sizes(const ModelOptions& options) {
   const auto at_least = [](std::int64_t value, std::int64_t least, const char* what) {
-    if (value < least) throw UsageError(fmt::format("{} is {}; it has to be at least {}", what, value, least));
+    if (value < least) throw UsageError(fmt::format("{} is {}; it must be at least {}", what, value, least));
   };
   at_least(options.vocabulary, 2, "the number of word ids");
   at_least(options.heads, 1, "the number of heads");
   at_least(options.dim, 2, "dim");
   at_least(options.encoder_layers, 1, "the number of encoder layers");
   at_least(options.decoder_layers, 1, "the number of decoder layers");
-  at_least(options.feed_forward, 1, "the width of the feed-forward parts");
+  at_least(options.feed_forward, 1, "the width of the feed-forward layers");
   at_least(options.window, 0, "the window's side");
   at_least(options.grid_height, 0, "the grid's height");
   at_least(options.grid_width, 0, "the grid's width");
   at_least(options.x_linear.word_dim, 0, "the width of the word embedding");
   at_least(options.x_linear.middle_dim, 0, "the width in the middle of attention");
   if (options.dim % options.heads != 0 || options.dim % 2 != 0) {
-    throw UsageError(fmt::format("dim is {} and there are {} heads; dim has to be even and a multiple of the heads",
-                                 options.dim, options.heads));
+    throw UsageError(
+        fmt::format("dim is {} and there are {} heads; dim must be even and a multiple of the number of heads",
+                    options.dim, options.heads));
   }
   if ((options.grid_height == 0) != (options.grid_width == 0)) {
     throw UsageError(fmt::format("the grid is {} high and {} wide", options.grid_height, options.grid_width),
-                     "set both, or both to 0 for a square");
+                     "set both, or set both to 0 for a square");
   }
-  if (options.dropout < 0) throw UsageError(fmt::format("dropout is {}; it is a probability", options.dropout));
+  if (options.dropout < 0) throw UsageError(fmt::format("dropout is {}; it must be a probability", options.dropout));
   check_probability(options.dropout, "dropout");
-  check_probability(options.x_linear.word_dropout, "dropout of words");
-  check_probability(options.x_linear.feature_dropout, "dropout of features");
-  check_probability(options.x_linear.attention_dropout, "dropout of attention");
+  check_probability(options.x_linear.word_dropout, "dropout on words");
+  check_probability(options.x_linear.feature_dropout, "dropout on features");
+  check_probability(options.x_linear.attention_dropout, "dropout on attention");
   check_probability(options.x_linear.middle_dropout, "dropout inside attention");
-  check_probability(options.x_linear.update_dropout, "dropout of updates");
-  check_probability(options.x_linear.output_dropout, "dropout of the output");
+  check_probability(options.x_linear.update_dropout, "dropout on updates");
+  check_probability(options.x_linear.output_dropout, "dropout on the output");
 }
 
 ModelOptions complete(ModelOptions options) {
@@ -79,7 +80,7 @@ auto from_name(const Names& names, std::string_view name, const char* what) {
     if (text == name) return value;
     known += (known.empty() ? "" : ", ") + std::string(text);
   }
-  throw UsageError(fmt::format("there is no {} \"{}\"", what, name), fmt::format("take one of {}", known));
+  throw UsageError(fmt::format("there is no {} \"{}\"", what, name), fmt::format("use one of {}", known));
 }
 
 template <class Names, class Value>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of a captioning network to the rest of the recipe: it encodes pictures once, computes the words of many
-// captions at once (training) or one word after another (search), and can reorder its state. x_linear.h and
-// transformer.h implement it.
+// The interface of a captioning network to the rest of the recipe: it encodes images once, computes the words of many
+// captions at once (training) or word by word (search), and can reorder its state. x_linear.h and transformer.h
+// implement it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -25,9 +25,9 @@ enum class ModelType {
 [[nodiscard]] ModelType model_type_from_name(std::string_view name);
 [[nodiscard]] std::string to_string(ModelType type);
 
-/// The networks that compute features of pictures.
+/// The networks that compute image features.
 enum class BackboneType {
-  kNone,   ///< the data are features already
+  kNone,   ///< the inputs are already features
   kSmall,  ///< a few 3x3 convolutions, for generated scenes
   kResNet  ///< common::ResNet
 };
@@ -43,17 +43,17 @@ struct BackboneOptions {
   std::int64_t width = 32;          ///< small: channels of the first convolution; each halving of size doubles them
 };
 
-/// Options of the X-linear network only.
+/// Options for the X-linear network only.
 struct XLinearOptions {
-  std::int64_t word_dim = 0;      ///< width of the word embedding; 0: dim
-  std::int64_t middle_dim = 0;    ///< width per head of m (BilinearAttention); 0: half of dim / heads
-  double word_dropout = -1;       ///< dropout of word embeddings; below 0 (also the next five): ModelOptions::dropout
-  double feature_dropout = -1;    ///< dropout after the embedding of features
-  bool celu_of_words = false;     ///< true: CELU(1.3) after the word embedding
-  double attention_dropout = -1;  ///< dropout of the bilinear attention's result
-  double middle_dropout = -1;     ///< dropout of m (BilinearAttention)
-  double update_dropout = -1;     ///< dropout of the encoder's changes to regions
-  double output_dropout = -1;     ///< dropout of the context that the LSTM reads, and before the classifier
+  std::int64_t word_dim = 0;    ///< width of the word embedding; 0: dim
+  std::int64_t middle_dim = 0;  ///< width per head of m (BilinearAttention); 0: half of dim / heads
+  double word_dropout = -1;     ///< dropout on word embeddings; below 0 (also for the next five): ModelOptions::dropout
+  double feature_dropout = -1;  ///< dropout after the embedding of features
+  bool celu_of_words = false;   ///< true: CELU(1.3) after the word embedding
+  double attention_dropout = -1;  ///< dropout on the bilinear attention's result
+  double middle_dropout = -1;     ///< dropout on m (BilinearAttention)
+  double update_dropout = -1;     ///< dropout on the encoder's updates to regions
+  double output_dropout = -1;     ///< dropout on the context that the LSTM reads, and before the classifier
 };
 
 struct ModelOptions {
@@ -65,7 +65,7 @@ struct ModelOptions {
   std::int64_t heads = 8;
   std::int64_t encoder_layers = 0;   ///< number of layers; 0: 3 for a transformer, 4 for X-linear
   std::int64_t decoder_layers = 0;   ///< number of layers; 0: 3 for a transformer, 1 for X-linear
-  std::int64_t feed_forward = 2048;  ///< transformer: hidden width of the feed-forward parts
+  std::int64_t feed_forward = 2048;  ///< transformer: hidden width of the feed-forward layers
   double dropout = 0.1;
   std::int64_t window = 6;       ///< transformer: side of the encoder's windows; 0: plain attention over all tokens
   std::int64_t grid_height = 0;  ///< height of the grid of features without a backbone, for windows; both 0: a square
@@ -73,21 +73,21 @@ struct ModelOptions {
   XLinearOptions x_linear = {};
 };
 
-/// The encoded features of B pictures, and every part of the decoder that depends only on them.
+/// The encoded features of B images, and every part of the decoder that depends only on them.
 struct Memory {
   at::Tensor tokens;              ///< [B, L, dim]
   at::Tensor global;              ///< [B, dim]
-  at::Tensor mask;                ///< bool [B, L], true: exists; undefined: all do
+  at::Tensor mask;                ///< bool [B, L], true where the token exists; undefined: all exist
   std::vector<at::Tensor> extra;  ///< tensors of the decoder; the first dimension is B
-  std::int64_t copies = 1;        ///< number of rows of words for each picture
+  std::int64_t copies = 1;        ///< number of word rows per image
 
-  /// The number N of rows of words: picture b has rows b * copies to (b + 1) * copies - 1.
+  /// The number N of word rows: image b has rows b * copies to (b + 1) * copies - 1.
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0) * copies; }
 };
 
 /// Returns the memory without gradients.
 [[nodiscard]] Memory detached(const Memory& memory);
-/// Returns the memory for `copies` times as many rows of words, without copying tensors.
+/// Returns the memory for `copies` times as many word rows, without copying tensors.
 [[nodiscard]] Memory repeated(const Memory& memory, std::int64_t copies);
 
 /// The state of a search for N captions.
@@ -96,20 +96,20 @@ struct DecoderState {
   std::int64_t position = 0;        ///< words read so far
 };
 
-/// Row i of the result is row rows[i] of `state`. Rows may be repeated or left out, but a row must stay with its
-/// picture, because the memory is not reordered. Shapes: rows int64 [N'].
+/// Row i of the result is row rows[i] of `state`. Rows may be repeated or dropped, but a row must stay with its image,
+/// because the memory is not reordered. Shapes: rows int64 [N'].
 [[nodiscard]] DecoderState select_rows(const DecoderState& state, const at::Tensor& rows);
 
-/// The interface of a captioning network. N rows of words belong to a memory of B pictures, and N must be a multiple of
-/// B: rows are in the order of the pictures, as in Memory::rows(), for any `copies`.
+/// The interface of a captioning network. N word rows belong to a memory of B images, and N must be a multiple of B:
+/// rows are in image order, as in Memory::rows(), for any `copies`.
 ///
 /// Dropout and sampling draw from libtorch's generator. All methods run under Autocast, on any device, with or without
 /// gradients; in training mode every parameter gets a gradient from encode() and logits(). Thread-safe: no.
 class Captioner : public torch::nn::Module {
  public:
   /// Shapes: data float [B, 3, H, W] with a backbone, otherwise [B, L, D]; lengths: the number of feature rows of each
-  ///         picture, empty: all L.
-  /// Throws: UsageError for another width or number of dimensions, or a grid with a number of cells other than L.
+  ///         image, empty: all L.
+  /// Throws: UsageError if the width or number of dimensions does not match, or the grid's number of cells is not L.
   [[nodiscard]] virtual Memory encode(const at::Tensor& data, const std::vector<std::int64_t>& lengths) = 0;
 
   /// The logits of log_probs(), in float32, or bfloat16 under Autocast.
@@ -118,8 +118,8 @@ class Captioner : public torch::nn::Module {
 
   /// Log-probabilities of the next word after each of `inputs` (teacher forcing), float32.
   ///
-  /// scheduled_sampling: the probability that a word after the first is not taken from `inputs`, but drawn from the
-  /// network's distribution. X-linear draws step by step; the transformer draws in a first pass without gradient.
+  /// scheduled_sampling: the probability that a word after the first is drawn from the network's distribution instead
+  /// of taken from `inputs`. X-linear draws step by step; the transformer draws in a first pass without gradient.
   /// Shapes: inputs int64 [N, T], the first column 0; to [N, T, vocabulary].
   /// Source: Bengio et al., Scheduled Sampling for Sequence Prediction, 2015; Mihaylova and Martins, Scheduled Sampling
   ///         for Transformers, 2019.
@@ -128,13 +128,13 @@ class Captioner : public torch::nn::Module {
   /// The state before the first word of memory.rows() captions.
   [[nodiscard]] virtual DecoderState start(const Memory& memory) = 0;
 
-  /// Reads one more word of each caption and returns the log-probabilities of the next word. They equal the column of
-  /// log_probs() for the same words, except for rounding. The first words are 0.
+  /// Reads one more word of each caption and returns the log-probabilities of the next word. They equal log_probs()'s
+  /// column for the same words, up to rounding. The first words are 0.
   /// Shapes: words int64 [N]; to float32 [N, vocabulary].
   [[nodiscard]] virtual at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) = 0;
 };
 
-/// Makes a network. Initial weights come from libtorch's generator. Throws: UsageError for sizes that do not fit.
+/// Creates a network. Initial weights come from libtorch's generator. Throws: UsageError if sizes do not fit together.
 [[nodiscard]] std::shared_ptr<Captioner> make_captioner(const ModelOptions& options);
 
 }  // namespace lockstep::captioning

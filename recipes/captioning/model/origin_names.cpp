@@ -71,7 +71,7 @@ at::Tensor tensor_of(const StateDict& state, const std::string& name) {
   return tensor == nullptr ? at::Tensor() : *tensor;
 }
 
-/// The origin's LSTM has its gates in the order input, forget, new, output; here it is input, forget, output, new.
+/// The original LSTM has its gates in the order input, forget, new, output; here it is input, forget, output, new.
 at::Tensor with_last_gates_swapped(const at::Tensor& gates) {
   const std::vector<at::Tensor> parts = gates.chunk(4);
   return at::cat({parts[0], parts[1], parts[3], parts[2]});
@@ -106,7 +106,7 @@ void give_lstm(StateDict& theirs) {
   for (const char* name : {"decoder.of_word.weight", "decoder.of_word.bias", "decoder.of_state"}) theirs.erase(name);
 }
 
-/// Swaps halves: the origin has the global feature before the region, and this network has it after.
+/// Swaps halves: the original has the global feature before the region, this network after it.
 void swap_halves_of_updates(StateDict& weights, const std::string& start, const std::string& end) {
   for (int i = 0;; ++i) {
     const std::string name = fmt::format("{}{}{}", start, i, end);
@@ -179,7 +179,8 @@ at::Tensor in_windows(const at::Tensor& plane) {
   return plane.view({count, kWindow, count, kWindow}).transpose(1, 2).reshape({count * count, kWindow * kWindow});
 }
 
-/// The mask that the origin computes and saves: the cells of a window that must not see each other after the shift.
+/// The mask that the original code computes and saves: the cells of a window that must not attend to each other after
+/// the shift.
 at::Tensor window_mask() {
   const at::Tensor first = at::arange(kGrid).ge(kGrid - kWindow / 2).to(at::kLong);  // 1: from the opposite edge
   const at::Tensor part = in_windows((first.unsqueeze(1) * 2 + first.unsqueeze(0)).contiguous());
@@ -196,7 +197,7 @@ at::Tensor position_index() {
 
 void require_there(bool is_there, const std::string& what) {
   if (is_there) return;
-  throw UsageError(fmt::format("the origin has no network with {}", what), "leave out --as-origin");
+  throw UsageError(fmt::format("the original has no network with {}", what), "omit --as-origin");
 }
 
 StateDict as_pure_t(const StateDict& model, const ModelOptions& options) {
@@ -229,7 +230,7 @@ std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensor
 }
 
 StateDict give_origin_names(const StateDict& model, const ModelOptions& options) {
-  require_there(options.backbone.type == BackboneType::kNone, "a backbone that is trained along (data.features)");
+  require_there(options.backbone.type == BackboneType::kNone, "a backbone trained with the rest (data.features)");
   const StateDict plain = options.type == ModelType::kXLinear ? as_x_lan(model) : as_pure_t(model, options);
   StateDict theirs;
   for (const auto& [name, value] : plain) theirs[kModule + name] = value;

@@ -53,7 +53,7 @@ class EndOfAll {
 /// Appends words until every caption has ended: `choose(log-probabilities, index of the word)` returns int64 [N].
 template <class Choose>
 at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
-  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
+  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; they must have at least 1", max_words));
   const at::TensorOptions ids = speaker.device.dtype(at::kLong);
   const at::Tensor words = at::zeros({speaker.rows, max_words + 1}, ids);
   at::Tensor now = at::zeros({speaker.rows}, ids);
@@ -113,10 +113,10 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; 1 is the least", max_words));
   const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
   return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
-    // Takes the word whose part of 0 .. 1 contains the random number.
+    // Takes the word whose share of 0 .. 1 contains the random number.
     const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
     const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
-    // With NaN probabilities there is no such word: the last word is taken, so that the loss can report them.
+    // With NaN probabilities, there is no such word: the last word is taken, so that the loss can report them.
     return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1).clamp_max(sums.size(1) - 1);
   });
 }

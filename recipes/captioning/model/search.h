@@ -13,10 +13,10 @@
 
 namespace lockstep::captioning {
 
-/// A language model that reads one word per row and predicts the next: the view of a Captioner that the searches use.
-/// Tests use a table instead.
+/// A language model that reads one word per row and predicts the next: the interface to a Captioner that the searches
+/// use. Tests use a table instead.
 struct Speaker {
-  std::int64_t rows = 0;     ///< number N of rows of words
+  std::int64_t rows = 0;     ///< number N of word rows
   at::TensorOptions device;  ///< device of `words`
   /// Reads `words` (int64 [N]) and returns the log-probabilities [N, V] of the next word.
   std::function<at::Tensor(const at::Tensor& words)> step;
@@ -30,7 +30,7 @@ struct Speaker {
 /// Captions are int64 [N, T], T = max_words + 1: words, then only 0. A caption ends after max_words words: the 0 in the
 /// last column is never the network's own choice. Throws (all functions): UsageError if max_words or beam is below 1.
 
-/// Takes the most likely word in each step, in a tie the lower id. Returns memory.rows() rows.
+/// Takes the most likely word in each step; ties go to the lower id. Returns memory.rows() rows.
 [[nodiscard]] at::Tensor greedy(Captioner& model, const Memory& memory, std::int64_t max_words);
 [[nodiscard]] at::Tensor greedy(Speaker& speaker, std::int64_t max_words);
 
@@ -43,10 +43,10 @@ struct Said {
 /// Returns greedy()'s captions, but in exactly max_words steps, so that a tracer can record them.
 [[nodiscard]] Said greedy_in_all_steps(Captioner& model, const Memory& memory, std::int64_t max_words);
 
-/// Draws words from the distribution. Returns memory.rows() rows: repeat the memory for several captions per picture.
-/// The random numbers are [N, max_words] float64, drawn at the start from libtorch's generator of the device: their
-/// count does not depend on the captions' lengths. NaN log-probabilities yield words as well, so that the loss is found
-/// not to be finite.
+/// Draws words from the distribution. Returns memory.rows() rows: repeat the memory for several captions per image. The
+/// random numbers are [N, max_words] float64, drawn at the start from libtorch's generator of the device: their count
+/// does not depend on the captions' lengths. NaN log-probabilities yield words as well, so that the loss is detected as
+/// non-finite.
 [[nodiscard]] at::Tensor sample(Captioner& model, const Memory& memory, std::int64_t max_words);
 [[nodiscard]] at::Tensor sample(Speaker& speaker, std::int64_t max_words);
 
@@ -64,7 +64,7 @@ struct BeamOptions {
 ///
 /// With beam 1 the result is greedy()'s captions; with a beam at least as wide as the number of prefixes of any one
 /// length, it is the best of all captions. A width between these guarantees nothing: a wider beam can lose the better
-/// caption. In a tie the lower index in the beam wins, then the lower word id, so the same log-probabilities always
+/// caption. In a tie, the lower index in the beam wins, then the lower word id, so the same log-probabilities always
 /// give the same captions.
 /// Cost: one step of memory.rows() * beam rows per word; ends when the best of every row has ended.
 [[nodiscard]] at::Tensor beam_search(Captioner& model, const Memory& memory, const BeamOptions& options = {});

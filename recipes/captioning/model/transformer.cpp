@@ -72,7 +72,7 @@ at::Tensor DecoderLayer::with_global(const at::Tensor& x, const Picture& picture
 
 at::Tensor DecoderLayer::rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture) {
   const at::Tensor read = normed(norms_[1], x + dropout_->forward(self_out_->forward(attended)));
-  // The words of all captions of a picture use the same keys.
+  // The words of all captions of an image use the same keys.
   const at::Tensor query = query_->forward(read).view({picture.key.size(0), -1, x.size(2)});
   const at::Tensor found = attend(query, picture.key, picture.value, picture.hidden).view_as(x);
   const at::Tensor seen = normed(norms_[2], read + dropout_->forward(cross_out_->forward(found)));
@@ -112,9 +112,9 @@ TransformerCaptioner::TransformerCaptioner(const ModelOptions& options)
 Memory TransformerCaptioner::encode(const at::Tensor& data, const std::vector<std::int64_t>& lengths) {
   const Features features = features_->forward(data, lengths);
   if (options_.window > 0 && features.height == 0) {
-    throw UsageError(fmt::format("{} rows of features make no grid for windows of {} x {}", data.size(1),
+    throw UsageError(fmt::format("{} rows of features do not form a grid for windows of {} x {}", data.size(1),
                                  options_.window, options_.window),
-                     "set the window to 0, or the grid's height and width if all pictures have that many rows");
+                     "set the window to 0, or set the grid's height and width if all images have that many rows");
   }
   const Grid grid{.height = features.height, .width = features.width};
   at::Tensor x = at::cat({features.tokens, features.global.unsqueeze(1)}, 1);

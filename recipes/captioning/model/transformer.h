@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transformer: an encoder of window attention with a global token, and a decoder that reads the global token in
+// The transformer: an encoder with window attention and a global token, and a decoder that reads the global token in
 // every layer.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace lockstep::captioning {
 
-/// Attention, then a feed-forward part; after each, its input is added and layer norm follows.
+/// Attention and feed-forward, each followed by adding its input and by layer norm.
 class EncoderLayer final : public torch::nn::Module {
  public:
   EncoderLayer(const ModelOptions& options, bool shifted);
@@ -32,21 +32,21 @@ class EncoderLayer final : public torch::nn::Module {
   nn::Dropout dropout_{nullptr};
 };
 
-/// x = LN(ReLU(W [x; global]) + x), attention over the words so far, attention over the picture, and feed-forward.
+/// x = LN(ReLU(W [x; global]) + x), attention over the words so far, attention over the image, and feed-forward.
 class DecoderLayer final : public torch::nn::Module {
  public:
   explicit DecoderLayer(const ModelOptions& options);
 
-  /// The parts of the layer that depend only on the picture: W's product with the global token, and keys and values.
+  /// The parts of the layer that depend only on the image: W's product with the global token, and keys and values.
   struct Picture {
     at::Tensor global;  ///< [B, dim]
     at::Tensor key;     ///< [B, heads, L + 1, depth]
     at::Tensor value;   ///< [B, heads, L + 1, depth]
-    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true: does not exist; undefined: all do
+    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true where the token does not exist; undefined: all exist
   };
   Picture look(const at::Tensor& tokens_and_global, const at::Tensor& global);
 
-  /// Computes all words at once. Shapes: x [N, T, dim]; unseen bool [T, T], true if a word must not see another.
+  /// Computes all words at once. Shapes: x [N, T, dim]; unseen bool [T, T], true if a word must not attend to another.
   at::Tensor forward(const at::Tensor& x, const Picture& picture, const at::Tensor& unseen);
   /// Computes one more word. `cache`: keys and values of the earlier words; the new word's are appended.
   /// Shapes: x [N, 1, dim]; cache [N, 2, heads, words, depth].
@@ -55,7 +55,7 @@ class DecoderLayer final : public torch::nn::Module {
  private:
   at::Tensor with_global(const at::Tensor& x, const Picture& picture);
   at::Tensor rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture);
-  /// Attention with several heads; `hidden` is as in nn::AttentionOptions.
+  /// Multi-head attention; `hidden` is as in nn::AttentionOptions.
   [[nodiscard]] at::Tensor attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                   const at::Tensor& hidden) const;
 
@@ -73,7 +73,7 @@ class DecoderLayer final : public torch::nn::Module {
 };
 
 /// The transformer network. Word embeddings are multiplied by sqrt(dim), and sinusoids of positions from 1 are added.
-/// Dropout follows the embeddings, the hidden layer of each feed-forward part, and each part; initial weights are
+/// Dropout follows the embeddings, the hidden layer of each feed-forward block, and each sublayer; initial weights are
 /// Xavier's. Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
 class TransformerCaptioner final : public Captioner {
  public:

@@ -20,8 +20,8 @@
 namespace lockstep::captioning {
 namespace {
 
-/// The origin of each cell along a side. A shift moves the first cells behind the last ones, so the last window has
-/// cells of two origins; padding is a third origin. Shapes: int64 [padded]: after the shift, below 0 for padding.
+/// The origin of each cell along a side. A shift moves the first cells behind the last, so the last window has cells of
+/// two origins; padding is a third origin. Shapes: int64 [padded]: after the shift, below 0 for padding.
 at::Tensor origins(std::int64_t cells, std::int64_t padded, std::int64_t shift) {
   at::Tensor origin = at::zeros({padded}, at::kLong);
   origin.narrow(0, cells, padded - cells).fill_(-1);
@@ -83,7 +83,7 @@ at::Tensor WindowAttention::hidden_pairs(const Cut& cut) {
   const at::Tensor padding = (row < 0).logical_or(column < 0).unsqueeze(1);
   const at::Tensor hidden = differ(row).logical_or(differ(column)).logical_or(padding);
   if (!hidden.any().item<bool>()) return {};
-  // The global token sees everything except padding, and every cell sees it.
+  // The global token attends to everything except padding, and every cell attends to it.
   const at::Tensor of_global = at::constant_pad_nd(padding, {0, 1}, false);
   return at::cat({at::constant_pad_nd(hidden, {0, 1}, false), of_global}, 1).unsqueeze(1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention within the windows of a grid, with one more token that belongs to all windows.
+// Attention within the windows of a grid, with one additional token that belongs to all windows.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,10 +24,10 @@ struct Grid {
   std::int64_t width = 0;
 };
 
-/// Self-attention of [rows; global]. With windows, each row sees the rows of its own window, with a bias that depends
-/// on their offset, and the global token. The global token sees each window and itself; its result is the mean over the
-/// windows. A grid that windows do not divide is padded. A window larger than the grid becomes the whole grid and is
-/// not shifted. Cells that a shift brings together from opposite edges do not see each other.
+/// Self-attention of [rows; global]. With windows, each row attends to the rows of its own window, with a bias that
+/// depends on their offset, and to the global token. The global token attends to each window and itself; its result is
+/// the mean over the windows. A grid that windows do not divide is padded. A window larger than the grid becomes the
+/// whole grid and is not shifted. Cells that a shift brings together from opposite edges do not attend to each other.
 ///
 /// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] for window 0 only, true: the row
 /// exists. Cost: the projections are computed once per row, not once per window.
@@ -68,7 +68,7 @@ class WindowAttention final : public torch::nn::Module {
   nn::Linear query_key_value_{nullptr};
   nn::Linear out_{nullptr};
   at::Tensor distance_bias_;  ///< [(2 window - 1)^2, heads]
-  Grid known_;                ///< grid for which the next two members were made
+  Grid known_;                ///< grid for which the next two members were computed
   at::Tensor distances_;      ///< int64 [cells * cells]: rows of distance_bias_
   at::Tensor hidden_;         ///< bool [windows, 1, cells + 1, cells + 1], or undefined
 };

@@ -49,8 +49,8 @@ Regions BilinearAttention::look(const at::Tensor& tokens) {
   return {.key = at::constant_pad_nd(both[0], {0, 1}, 1), .value = both[1].contiguous()};
 }
 
-/// Computes W (q * k) as (W diag(q)) k: W diag(q) is computed once per query, so q * k is never computed for all pairs
-/// of query and region. The bias is one more column of the weight, multiplied by the 1 in the key.
+/// Computes W (q * k) as (W diag(q)) k: W diag(q) is computed once per query, so q * k is never computed for every pair
+/// of query and region. The bias is an additional column of the weight, multiplied by the 1 in the key.
 /// Shapes: query [B, heads, S, depth], key [B, heads, L, depth + 1]; to [B, heads, L, S, width].
 at::Tensor BilinearAttention::middle(const at::Tensor& query, const at::Tensor& key) {
   const std::int64_t queries = query.size(2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // X-linear attention: elementwise products of queries and regions (low-rank bilinear pooling) give weights over the
-// regions and over the channels. An encoder is made of it, and an LSTM decoder uses it.
+// regions and over the channels. An encoder is built from it, and an LSTM decoder uses it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -32,13 +32,13 @@ class NormedPair final : public torch::nn::Module {
   at::Tensor norm_bias_;    ///< [2 dim]
 };
 
-/// The keys and values of L regions in a layer of attention.
+/// The keys and values of L regions in an attention layer.
 struct Regions {
   at::Tensor key;    ///< [B, heads, L, depth + 1]; the last number is 1
   at::Tensor value;  ///< [B, heads, L, depth]
 };
 
-/// One layer of attention, with a query q, and keys k and values v of the regions: m = ReLU(W (q * k)) for each region.
+/// One attention layer, with a query q, and keys k and values v of the regions: m = ReLU(W (q * k)) for each region.
 /// The softmax of w m weights the regions, and sigmoid(U mean(m)) weights the channels; the weighted values are
 /// multiplied by a value computed from the query.
 /// Source: Pan et al., X-Linear Attention Networks for Image Captioning, 2020. Its w has a bias, which softmax cancels;
@@ -48,7 +48,7 @@ class BilinearAttention final : public torch::nn::Module {
   explicit BilinearAttention(const ModelOptions& options);
 
   Regions look(const at::Tensor& tokens);
-  /// Shapes: queries [B, S, dim], with S queries per picture; mask bool [B, L] or undefined; to [B, S, dim].
+  /// Shapes: queries [B, S, dim], with S queries per image; mask bool [B, L] or undefined; to [B, S, dim].
   at::Tensor forward(const at::Tensor& queries, const Regions& regions, const at::Tensor& mask);
 
  private:
@@ -70,8 +70,8 @@ struct Seen {
   at::Tensor global;
 };
 
-/// Layers of attention with the global feature as query; each also changes the regions: LN(ReLU(W [r; global]) + r).
-/// The final global feature combines the global features of all layers.
+/// Attention layers with the global feature as query; each also updates the regions: LN(ReLU(W [r; global]) + r). The
+/// final global feature combines the global features of all layers.
 class XLinearEncoder final : public torch::nn::Module {
  public:
   explicit XLinearEncoder(const ModelOptions& options);
@@ -97,13 +97,13 @@ struct LstmState {
   at::Tensor context;
 };
 
-/// An LSTM that reads a word, the global feature and the last context. Its hidden state is the query of the first layer
-/// of attention, and each layer's result is the query of the next; GLU(W [found; hidden]) is the new context.
+/// An LSTM that reads a word, the global feature and the last context. Its hidden state is the query of the first
+/// attention layer, and each layer's result is the query of the next; GLU(W [found; hidden]) is the new context.
 class XLinearDecoder final : public torch::nn::Module {
  public:
   explicit XLinearDecoder(const ModelOptions& options);
 
-  /// The parts that depend only on the picture: the global feature's part of the LSTM's gates [B, 4 dim], then key and
+  /// The parts that depend only on the image: the global feature's part of the LSTM's gates [B, 4 dim], then key and
   /// value of each layer.
   std::vector<at::Tensor> look(const Seen& seen);
   /// The words' part of the LSTM's gates. Shapes: embedded [..., word_dim] to [..., 4 dim].

@@ -45,7 +45,7 @@ std::vector<at::Tensor> XLinearDecoder::look(const Seen& seen) {
 
 at::Tensor XLinearDecoder::gates_of_words(const at::Tensor& embedded) { return of_word_->forward(embedded); }
 
-/// Runs all layers of attention. Shapes: hidden [N, dim] to the same.
+/// Runs all attention layers. Shapes: hidden [N, dim] to the same.
 at::Tensor XLinearDecoder::found(const at::Tensor& hidden, const Memory& memory) {
   at::Tensor query = hidden.view({memory.global.size(0), -1, dim_});
   std::vector<at::Tensor> all = {query};
@@ -102,7 +102,7 @@ LstmState XLinearCaptioner::fresh(std::int64_t rows, const Memory& memory) const
 at::Tensor XLinearCaptioner::logits(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling) {
   const bool drawn = scheduled_sampling > 0;
   LstmState state = fresh(inputs.size(0), memory);
-  // One product for all words if they are known.
+  // A single product for all words if they are known.
   const std::vector<at::Tensor> gates = drawn ? std::vector<at::Tensor>() : gates_of(inputs).unbind(1);
   std::vector<at::Tensor> contexts;
   for (std::int64_t t = 0; t < inputs.size(1); ++t) {

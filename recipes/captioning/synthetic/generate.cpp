@@ -52,7 +52,7 @@ std::string coco_captions(const GenerateOptions& options) {
 CaptionFormat parse_caption_format(const std::string& name) {
   if (name == "text") return CaptionFormat::kText;
   if (name == "coco") return CaptionFormat::kCoco;
-  throw UsageError(fmt::format("caption format '{}' is none{}", name, text::did_you_mean(name, {"text", "coco"})),
+  throw UsageError(fmt::format("unknown caption format '{}'{}", name, text::did_you_mean(name, {"text", "coco"})),
                    "text or coco");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A speaker has habits (synonyms, the mention of sizes), chooses a form of sentence, and fills it in.
+// A speaker has habits (synonyms, mentioning sizes), chooses a sentence form, and fills it in.
 #include "captioning/synthetic/scene.h"
 
 #include <algorithm>

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint64_t kSceneStream = 0x6361707469000000;  // differs from other recipes' streams
 constexpr std::array<double, kShapeSizes> kRadii{0.07, 0.1, 0.145};
-constexpr double kPairs = 0.3;      // share of the pictures with three or four shapes that have a pair
-constexpr double kSway = 0.02;      // largest shift of a shape's centre from its cell's centre, in either direction
+constexpr double kPairs = 0.3;      // share of the images with three or four shapes that have a pair
+constexpr double kSway = 0.02;      // maximum shift of a shape's centre from its cell's centre, in either direction
 constexpr double kMostTurn = 0.22;  // radians: a square does not become a diamond
 
 template <class Enum>

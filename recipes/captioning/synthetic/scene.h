@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a synthetic picture: a few shapes in distinct places; its pixels, and the captions of several
-// speakers. No torch header.
+// The content of a synthetic image: a few shapes in distinct places; its pixels, and several speakers' captions. No
+// torch header.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ inline constexpr std::size_t kShapeColors = 7;
 inline constexpr std::size_t kShapeSizes = 3;
 inline constexpr std::size_t kGroundColors = 4;
 
-/// A shape in one of nine cells. Units: the picture's width and height are 1.
+/// A shape in one of nine cells. Units: the image's width and height are 1.
 struct SceneShape {
   ShapeKind kind = ShapeKind::kCircle;
   ShapeColor color = ShapeColor::kRed;
@@ -39,24 +39,24 @@ struct SceneShape {
 struct Scene {
   std::vector<SceneShape> shapes;  ///< 2 to 4, the most noticeable first: big ones, then those near the middle
   GroundColor ground = GroundColor::kGray;
-  double noise = 10;           ///< largest change to a channel, of 255
+  double noise = 10;           ///< maximum change to a channel, out of 255
   std::uint64_t texture = 0;   ///< seed of background, light and noise
   std::uint64_t captions = 0;  ///< seed of the captions
 };
 
-/// Makes a scene, as a function of the arguments alone. At most two shapes have the same kind and colour.
+/// Creates a scene as a function of only the arguments. At most two shapes have the same kind and colour.
 [[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index);
 
 inline constexpr std::size_t kSceneCaptions = 5;
 
 /// kSceneCaptions different captions of 4 to 14 words, all true. They differ like people's captions: in the first
-/// words, the relation mentioned (left, right, above, below, a corner, the middle), the mention of sizes, the number or
-/// the ground, in synonyms, and in the form (sentence or fragment). Most begin with the most noticeable shape.
+/// words, the relation mentioned (left, right, above, below, a corner, the middle), mentions of sizes, the number or
+/// the background, in synonyms, and in the form (sentence or fragment). Most begin with the most noticeable shape.
 [[nodiscard]] std::vector<std::string> scene_captions(const Scene& scene);
 
-/// The pixels of a scene: shapes with soft edges on a ground that is lit from a side and has patches, with noise on
-/// every channel. Three channels; the same scene and size give the same bytes. Shapes keep their proportions: the
-/// shorter side sets their size. Throws: UsageError if a side is not within 32 .. 4096 pixels.
+/// The pixels of a scene: shapes with soft edges on a patchy background lit from one side, with noise on every channel.
+/// Three channels; the same scene and size give the same bytes. Shapes keep their proportions: the shorter side sets
+/// their size. Throws: UsageError if a side is not within 32 .. 4096 pixels.
 [[nodiscard]] Image paint_scene(const Scene& scene, ImageSize size);
 
 }  // namespace lockstep::captioning

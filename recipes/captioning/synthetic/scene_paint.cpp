@@ -17,7 +17,7 @@ using Tint = Sketch::Tint;
 constexpr std::array<Tint, kShapeColors> kShapeTints{
     {{220, 40, 40}, {40, 165, 60}, {45, 80, 215}, {240, 220, 50}, {245, 140, 25}, {140, 50, 170}, {245, 245, 245}}};
 constexpr std::array<Tint, kGroundColors> kGroundTints{{{24, 24, 28}, {128, 128, 132}, {105, 70, 45}, {238, 175, 190}}};
-constexpr int kTaps = 3;  // samples per pixel at an edge, each way
+constexpr int kTaps = 3;  // samples per pixel at an edge, in each direction
 
 Tint shaken(Tint tint, double most, SampleRandom& random) {
   for (float& channel : tint) channel += static_cast<float>(random.uniform(-most, most));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks sources before training, and makes the training and test sets from them.
+// Checks sources before training, and builds the training and test sets from them.
 #include "detection/data/dataset.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// The objects of a picture; reads the picture only if the source cannot give them otherwise.
+/// The objects of an image; reads the image only if the source cannot give them otherwise.
 std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
   if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
     return objects_of(part->whole(), part->in_whole(index));
@@ -32,7 +32,7 @@ std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
   return source.get(index).objects;
 }
 
-/// The picture's size according to the source; 0 x 0 if it does not state one.
+/// The image's size according to the source; 0 x 0 if it does not state one.
 ImageSize stated_size(const ImageSource& source, std::int64_t index) {
   if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
     return stated_size(part->whole(), part->in_whole(index));
@@ -50,7 +50,7 @@ Box cut(const Box& box, ImageSize size) {
 
 bool has_area(const Box& box) { return box.x2 > box.x1 && box.y2 > box.y1; }
 
-/// A source whose pictures are checked against their annotations; for training, only with objects that can be learned.
+/// A source whose images are checked against their annotations; for training, only with learnable objects.
 class CheckedSource final : public ImageSource {
  public:
   CheckedSource(std::shared_ptr<const ImageSource> inner, bool training)
@@ -65,9 +65,9 @@ class CheckedSource final : public ImageSource {
     const ImageSize size = picture.pixels.size();
     const ImageSize stated = stated_size(*inner_, index);
     if (stated != ImageSize{} && stated != size) {
-      throw DataError(fmt::format("{} is {} x {} pixels, and its annotations say {} x {}", describe(index), size.width,
+      throw DataError(fmt::format("{} is {} x {} pixels, but its annotations say {} x {}", describe(index), size.width,
                                   size.height, stated.width, stated.height),
-                      "boxes would be in the wrong place: mend the annotations or the picture");
+                      "boxes would be in the wrong place: fix the annotations or the image");
     }
     if (!training_) return picture;
     for (Object& object : picture.objects) object.box = cut(object.box, size);
@@ -96,7 +96,7 @@ class Survey {
   [[nodiscard]] std::int64_t crowds() const noexcept { return crowds_; }
   [[nodiscard]] std::int64_t empty() const noexcept { return empty_; }
   [[nodiscard]] const std::string& first() const noexcept { return first_; }
-  /// The labels of the classes without an object that can be learned.
+  /// The labels of the classes without a learnable object.
   [[nodiscard]] std::vector<std::int64_t> missing() const {
     std::vector<std::int64_t> labels;
     for (std::int64_t label = 0; label < classes_; ++label) {
@@ -109,7 +109,7 @@ class Survey {
   void look(std::int64_t index, std::size_t at, const Object& object, ImageSize size) {
     const auto where = [&] { return fmt::format("object {} of {}", at, source_.describe(index)); };
     if (object.label < 0 || object.label >= classes_) {
-      throw DataError(fmt::format("{} has the class {}, and there are {} classes", where(), object.label, classes_),
+      throw DataError(fmt::format("{} has class {}, but there are {} classes", where(), object.label, classes_),
                       fmt::format("classes are numbered 0 .. {}", classes_ - 1));
     }
     if (object.crowd) {
@@ -159,7 +159,7 @@ std::shared_ptr<const ImageSource> part_of(const std::shared_ptr<const ImageSour
   if (options.part == SetPart::kAll) return whole;
   HeldOut parts = hold_out(*whole, options.test_fraction, options.split_seed);
   const bool test = options.part == SetPart::kTest;
-  log::note("{}: {} of {} pictures are for {}", options.source.path, test ? parts.held_out.size() : parts.rest.size(),
+  log::note("{}: {} of {} images are for {}", options.source.path, test ? parts.held_out.size() : parts.rest.size(),
             whole->size(), test ? "the test" : "training");
   return std::make_shared<ImageSubset>(whole, std::move(test ? parts.held_out : parts.rest));
 }
@@ -169,17 +169,17 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
   const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*whole);
   const std::shared_ptr<const ImageSource> source = part_of(whole, options);
   if (classes == 0) {
-    throw UsageError(fmt::format("{} names no classes", options.source.path), "say how many there are: num_classes=N");
+    throw UsageError(fmt::format("{} names no classes", options.source.path), "set how many there are: num_classes=N");
   }
   Survey survey(*source, classes);
   survey.run();
   const std::string first = survey.empty() > 0 ? fmt::format("; the first such box: {}", survey.first()) : "";
   if (training && survey.empty() + survey.crowds() > 0) {
-    log::note("{}: {} boxes without area in the picture and {} crowds are left out of training{}", options.source.path,
+    log::note("{}: {} boxes without area in the image and {} crowds are excluded from training{}", options.source.path,
               survey.empty(), survey.crowds(), first);
   } else if (survey.empty() > 0) {
-    log::note("{}: {} boxes have no area in the picture and count as never found{}", options.source.path,
-              survey.empty(), first);
+    log::note("{}: {} boxes have no area in the image and count as never found{}", options.source.path, survey.empty(),
+              first);
   }
   if (training) warn_of_missing_classes(survey, source->class_names(), options.source.path);
   DetectionSet set;
@@ -260,7 +260,7 @@ DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptio
 }
 
 DetectionSet open_test_set(const DatasetOptions& options) {
-  if (options.side <= 0) throw UsageError(fmt::format("a picture of {} pixels each way", options.side));
+  if (options.side <= 0) throw UsageError(fmt::format("an image with a side of {} pixels", options.side));
   DetectionSet set = open_checked(options, false);
   set.dataset = std::make_shared<TestSet>(set.source, options.side);
   return set;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The phases of augmentation, the sizes of batches, and the making of batches.
+// The phases of augmentation, batch sizes in pixels, and batch construction.
 #include "detection/data/dataset_augment.h"
 
 #include <ATen/ops/empty.h>
@@ -22,7 +22,7 @@ constexpr std::uint64_t kSizeStream = 0x6d756c7469736361;  // differs from the s
 
 void check(const AugmentOptions& options) {
   if (options.policy[0] < 0 || !std::ranges::is_sorted(options.policy)) {
-    throw UsageError(fmt::format("augmentation policy [{}, {}, {}] does not run forwards", options.policy[0],
+    throw UsageError(fmt::format("augmentation policy [{}, {}, {}] is not in ascending order", options.policy[0],
                                  options.policy[1], options.policy[2]));
   }
   const auto share = [](const char* name, double value) {
@@ -41,7 +41,7 @@ void check(const AugmentOptions& options) {
   }
   const bool turns =
       options.mosaic_side >= 0 && options.mosaic_min_scale > 0 && options.mosaic_max_scale >= options.mosaic_min_scale;
-  if (!turns) throw UsageError("the mosaic's side is negative, or its scales do not run from a positive one upwards");
+  if (!turns) throw UsageError("the mosaic's side is negative, or its scales are not positive and ascending");
   (void)scales_of(options.base_size, std::max<std::int64_t>(options.base_size_repeat, 1), options.divisor);
 }
 
@@ -49,8 +49,9 @@ void check(const AugmentOptions& options) {
 
 std::vector<std::int64_t> scales_of(std::int64_t base, std::int64_t repeat, std::int64_t divisor) {
   if (base <= 0 || repeat <= 0 || divisor <= 0 || base % divisor != 0) {
-    throw UsageError(fmt::format("no sizes around {} in steps of {}, the middle {} times", base, divisor, repeat),
-                     "the base size has to be a multiple of the divisor, all positive");
+    throw UsageError(
+        fmt::format("cannot list sizes around {} in steps of {}, with the middle one {} times", base, divisor, repeat),
+        "the base size must be a multiple of the divisor, and all must be positive");
   }
   const std::int64_t least = base * 3 / 4 / divisor * divisor;
   const std::int64_t most = base * 5 / 4 / divisor * divisor;
@@ -82,7 +83,7 @@ void Augmenter::operator()(AnnotatedImage& image, SampleContext& context) const 
   const auto [begin, no_mixes, end] = options_.policy;
   if (context.epoch >= begin && context.epoch < end) run_strong(image, context, context.epoch < no_mixes);
   HorizontalFlip{.p = options_.flip_prob}(image, context.random);
-  (void)image.pixels.decoded();  // a damaged picture fails this sample, not its batch
+  (void)image.pixels.decoded();  // a damaged image fails this sample, not its batch
 }
 
 void Augmenter::run_strong(AnnotatedImage& image, SampleContext& context, bool with_mixes) const {

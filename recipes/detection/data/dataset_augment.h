@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The augmentation of a training sample, by epoch.
+// Augments a training sample, by epoch.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace lockstep::detection {
 
-/// The Sample::extra of a training sample before collate: its picture, in its own size.
+/// The Sample::extra of a training sample before collate: its image, in its own size.
 using Unsized = std::shared_ptr<AnnotatedImage>;
 
-/// The random part of a training sample's preparation; the loader's collate function does the rest.
+/// The random part of preparing a training sample; the loader's collate function does the rest.
 class Augmenter {
  public:
-  /// `source`: the other pictures for Mosaic and MixUp. Throws: UsageError if an option is out of range.
+  /// `source`: the other images, for Mosaic and MixUp. Throws: UsageError if an option is out of range.
   Augmenter(const AugmentOptions& options, std::shared_ptr<const ImageSource> source);
-  /// Decodes the picture if no operation did. Thread-safe: yes. Throws: DataError naming the picture.
+  /// Decodes the image if no operation did. Thread-safe: yes. Throws: DataError naming the picture.
   void operator()(AnnotatedImage& image, SampleContext& context) const;
 
  private:

@@ -30,12 +30,12 @@ std::string class_text(std::int64_t label, const DrawOptions& options) {
 }
 
 /// The kinds of frames and their meanings, in drawing order.
-BoxMark found_mark() { return {.ink = kFoundInk, .text = "object that was found"}; }
+BoxMark found_mark() { return {.ink = kFoundInk, .text = "object found"}; }
 BoxMark missed_mark() { return {.ink = kMissedInk, .thick = 3, .corners = true, .text = "missed", .plate = true}; }
 BoxMark crowd_mark() { return {.ink = kCrowdInk, .thick = 2, .dashed = true, .text = "group, not counted"}; }
 BoxMark guess_mark() { return {.ink = mark_ink(0), .text = fmt::format("best guess below {}", kConfident)}; }
 BoxMark answer_mark() {
-  return {.ink = mark_ink(0), .thick = 2, .text = "answer, in its class's colour, with its percent"};
+  return {.ink = mark_ink(0), .thick = 2, .text = "detection, in its class's colour, with its percentage"};
 }
 BoxMark false_mark() { return {.ink = mark_ink(0), .thick = 2, .dashed = true, .text = "false answer"}; }
 
@@ -71,7 +71,7 @@ Pairs pairs_of(const JudgedImage& judged) {
   return pairs;
 }
 
-/// Returns `mark` at a box, with a text.
+/// Returns `mark` at a box, with a label.
 BoxMark placed(BoxMark mark, const CocoBox& box, std::string text) {
   mark.box = corners(box);
   mark.text = std::move(text);

@@ -14,7 +14,7 @@
 
 namespace lockstep::detection {
 
-/// One evaluated image, to be drawn.
+/// An evaluated image to draw.
 struct JudgedImage {
   std::int64_t index = 0;  ///< index in the source
   double quality = 0;      ///< quality from image_quality()
@@ -34,9 +34,9 @@ class Gallery {
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 
-  /// The worst images, the worst first; of equal images, the one with the lower id first.
+  /// The worst images, worst first; of equal images, the one with the lower id first.
   [[nodiscard]] const std::vector<JudgedImage>& worst() const noexcept { return worst_; }
-  /// The best images, the best first; of equal images, the one with more objects first.
+  /// The best images, best first; of equal images, the one with more objects first.
   [[nodiscard]] const std::vector<JudgedImage>& best() const noexcept { return best_; }
 
  private:
@@ -53,13 +53,13 @@ struct DrawOptions {
 };
 
 /// Draws one image, enlarged. Detections of at least kConfident have the colour of their class, with class and score;
-/// false detections are dashed. Objects that were found have a thin white frame. Missed objects have only red corners
-/// and "missed: CLASS", with the best guess below kConfident as a thin line in its class's colour. Crowds are dashed in
-/// gray. Throws: DataError if the picture cannot be decoded.
+/// false detections are dashed. Found objects have a thin white frame. Missed objects have only red corners and
+/// "missed: CLASS", with the best guess below kConfident as a thin line in its class's colour. Crowds are dashed in
+/// gray. Throws: DataError if the image cannot be decoded.
 [[nodiscard]] Image draw_result(AnnotatedImage picture, const JudgedImage& judged, const DrawOptions& options = {});
 
 /// Writes worst.png and best.png into `folder`, each with a legend of the frames. Returns the files; none if the
-/// gallery is empty. Throws: DataError naming a picture that cannot be decoded; IoError.
+/// gallery is empty. Throws: DataError naming an image that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_results(const Gallery& gallery, const ImageSource& source,
                                                               const std::filesystem::path& folder,
                                                               const DrawOptions& options = {});

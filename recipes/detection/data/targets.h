@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// The objects of a batch's pictures, in the order of the batch: boxes as centre and size in 0..1, labels 0..C-1.
+/// The objects in a batch's images, in batch order: boxes as centre and size in 0..1, labels 0..C-1.
 using Targets = std::vector<lockstep::Detections>;
 
 }  // namespace lockstep::detection

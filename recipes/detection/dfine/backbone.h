@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HGNetv2 as in D-FINE: a stem with a pooling branch, and stages of blocks that keep the outputs of all their layers.
+// HGNetv2 as in D-FINE: a stem with a pooling branch, and stages of blocks that keep all their layers' outputs.
 // Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, 2023 (HGNetv2 is PaddleClas's PPHGNetV2).
 #pragma once
 
@@ -31,7 +31,7 @@ class StemBlock final : public torch::nn::Module {
   Chain stem4_{nullptr};
 };
 
-/// Concatenates the input and the output of each layer, then squeezes them by two 1x1 convolutions.
+/// Concatenates the input and the output of each layer, then squeezes them with two 1x1 convolutions.
 class HgBlock final : public torch::nn::Module {
  public:
   HgBlock(std::int64_t in, const BackboneStage& stage, const BackboneLayer& layer, bool residual);
@@ -56,7 +56,7 @@ class HgStage final : public torch::nn::Module {
 class HgNetV2 final : public torch::nn::Module {
  public:
   explicit HgNetV2(const Options& options);
-  /// Returns the outputs of the last `levels` stages, the finest first.
+  /// Returns the outputs of the last `levels` stages, finest first.
   std::vector<at::Tensor> forward(const at::Tensor& images_BCHW);
 
  private:

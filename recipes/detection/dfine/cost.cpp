@@ -18,7 +18,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// The sums to which this thread's operations are added, or null.
+/// The sums that this thread's operations are added to, or null.
 thread_local Cost* counted = nullptr;
 
 const at::Tensor& tensor_at(const at::RecordFunction& call, std::size_t index) {
@@ -81,7 +81,7 @@ class Counting {
   at::CallbackHandle handle_;
 };
 
-/// Restores the state of libtorch's CPU generator when its lifetime ends.
+/// Restores the state of libtorch's CPU generator when it goes out of scope.
 class SameRandomness {
  public:
   SameRandomness() : state_(generator().get_state()) {}

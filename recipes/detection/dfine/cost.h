@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a network in evaluation, measured with forward passes of small pictures.
+// The cost of a network in evaluation, measured with forward passes over small images.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,16 +11,16 @@
 
 namespace lockstep::detection::dfine {
 
-/// The cost of one picture in the fused network, without the parts that only training needs, counted as in the origin.
-/// The matrix products of attention, up to 3 % more, are not counted.
+/// The cost of one image in the fused network, without the parts needed only in training, counted as in the original
+/// code. The matrix products of attention, up to 3 % more, are not counted.
 struct Cost {
   std::int64_t parameters = 0;
   double macs = 0;   ///< multiply-adds of convolutions and linear layers
-  double flops = 0;  ///< twice the macs, and one operation for each element of biases and activations
+  double flops = 0;  ///< twice the macs, plus one operation per element of biases and activations
 };
 
-/// Counts the cost of a picture of `side` x `side` pixels. The cost is a linear function of the number of positions, so
-/// two small pictures give the cost of a large one exactly. libtorch's random generator is left unchanged.
+/// Counts the cost of an image of `side` x `side` pixels. The cost is a linear function of the number of positions, so
+/// two small images give the cost of a large one exactly. libtorch's random generator is left unchanged.
 /// Shapes: `side` is a multiple of 32. Throws: the UsageErrors of Network.
 [[nodiscard]] Cost cost_of(const Options& options, std::int64_t side);
 

@@ -32,7 +32,7 @@ torch::nn::Linear score_head(std::int64_t hidden, std::int64_t classes) {
   return head;
 }
 
-/// A box head that at first leaves the boxes unchanged.
+/// A box head that initially leaves the boxes unchanged.
 std::shared_ptr<Mlp> box_head(const Options& options, std::int64_t out) {
   auto head = std::make_shared<Mlp>(std::vector<std::int64_t>{options.hidden, options.hidden, options.hidden, out},
                                     activation_from_name(options.mlp_activation));
@@ -47,7 +47,7 @@ std::shared_ptr<QualityEstimator<std::shared_ptr<Mlp>>> quality_estimator(const 
   return std::make_shared<Quality>(options.reg_max + 1, head);
 }
 
-/// Keeps the initial boxes of denoising away from 0 and 1, by the clamp of inverse_sigmoid().
+/// Keeps the initial boxes of denoising away from 0 and 1, using the clamp of inverse_sigmoid().
 at::Tensor off_the_ends(const at::Tensor& boxes) { return at::sigmoid(inverse_sigmoid(boxes)); }
 
 ScaleSizes sizes_of(const Options& options) {
@@ -91,7 +91,7 @@ Decoder::Decoder(const Options& options) : options_(options) {
   register_list(*decoder, "layers", heads_.layers);
   register_list(*decoder, "lqe_layers", heads_.quality);
   register_module("decoder", decoder);
-  // The origin has these constants twice in its state dict.
+  // The original state dict contains these constants twice.
   for (torch::nn::Module* module : {static_cast<torch::nn::Module*>(this), decoder.get()}) {
     module->register_buffer("up", at::full({1}, options.up));
     module->register_buffer("reg_scale", at::full({1}, options.reg_scale));
@@ -153,7 +153,7 @@ Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
   at::Tensor best;
   at::Tensor content;
   {
-    // Only the chosen positions learn: gradients of the other positions would be zeros at full cost.
+    // Only the chosen positions learn: gradients of the other positions would be zeros, at full cost.
     const at::NoGradGuard guard;
     const at::Tensor all_content = enc_output_->forward(memory.tokens * valid);
     const at::Tensor scores = std::get<0>(enc_score_head_->forward(all_content).max(-1));
@@ -188,7 +188,7 @@ Outputs Decoder::forward(const std::vector<at::Tensor>& scales, const Denoising*
     prepend(queries, there);
     mask = there.mask.to(memory.tokens.scalar_type());
   }
-  // The copy waits for the device, so it is made only once.
+  // The copy waits for the device, so it is done only once.
   bins_ = bins_.to(memory.tokens.device(), memory.tokens.scalar_type());
   const Refined refined =
       refine(heads_, queries, memory,

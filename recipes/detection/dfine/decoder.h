@@ -29,10 +29,10 @@ struct Anchors {
   at::Tensor boxes;  ///< float32 [T, 4]
   at::Tensor valid;  ///< bool [T, 1]
 };
-/// `sizes`: the sizes of the scales, the finest first.
+/// `sizes`: the sizes of the scales, finest first.
 [[nodiscard]] Anchors anchors_of(const ScaleSizes& sizes);
 
-/// The decoder. Thread-safe: no; it caches the anchors for the last picture size.
+/// The decoder. Thread-safe: no; it caches the anchors for the last image size.
 class Decoder final : public torch::nn::Module {
  public:
   explicit Decoder(const Options& options);

@@ -19,9 +19,9 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// Initially, points are within half of the box's size from its centre.
+/// Initially, points are within half of the box's size of its centre.
 constexpr double kOffsetScale = 0.5;
-/// The largest float16 number. The origin, which trains in float16, clamps to it.
+/// The largest float16 number. The original code, which trains in float16, clamps to it.
 constexpr double kLargest = 65504;
 
 }  // namespace
@@ -40,7 +40,7 @@ CrossAttention::CrossAttention(const Options& options)
   reset_offsets(options);
 }
 
-/// Initially each head looks in its own direction, with each point of a scale farther away than the previous point.
+/// Initially each head looks in its own direction, with each point of a scale farther away than the previous one.
 void CrossAttention::reset_offsets(const Options& options) {
   const at::Tensor angle = at::arange(heads_, at::kDouble) * (2 * std::numbers::pi / static_cast<double>(heads_));
   const at::Tensor direction = at::stack({angle.cos(), angle.sin()}, 1);

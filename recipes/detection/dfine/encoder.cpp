@@ -17,8 +17,8 @@ namespace {
 
 /// The sines and cosines of each position's row and column, [height * width, hidden].
 at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden) {
-  // The origin numbers positions column by column here, but row by row everywhere else. For square pictures, on which
-  // alone it trains, the first half is then the row's; trained weights expect this for any picture.
+  // The original code numbers positions column by column here, but row by row everywhere else. For square images, the
+  // only kind it trains on, the first half is then the row's; trained weights expect this for any image.
   const std::vector<at::Tensor> halves = sine_positions(width, height, hidden).chunk(2, 1);
   return at::cat({halves[1], halves[0]}, 1);
 }
@@ -82,7 +82,8 @@ FusionBlock::FusionBlock(const Widths& widths)
       cv4_(register_module("cv4", conv_norm_act(widths.split + 2 * widths.inner, widths.out, {}, Activation::kSilu))) {}
 
 at::Tensor FusionBlock::forward(const at::Tensor& x) {
-  // Takes both halves at once: the gradient of one half would be a full tensor, mostly zeros, in another memory format.
+  // Takes both halves at once: the gradient of one half would be a full tensor, mostly zeros, in a different memory
+  // format.
   const std::vector<at::Tensor> halves = cv1_->forward(x).chunk(2, 1);
   const at::Tensor first = cv2_->forward(halves[1]);
   const at::Tensor second = cv3_->forward(first);
@@ -122,7 +123,7 @@ HybridEncoder::HybridEncoder(const Options& options) : hidden_(options.encoder_h
   }
   register_list(*this, "input_proj", input_proj_);
   if (!layers_.empty()) {
-    // The origin has a transformer, with a list of layers, for each scale with attention.
+    // The original code has a transformer, with a list of layers, for each scale with attention.
     auto transformer = std::make_shared<torch::nn::Module>();
     register_list(*transformer, "layers", layers_);
     register_list(*this, "encoder", std::vector{transformer});

@@ -18,14 +18,14 @@
 
 namespace lockstep::detection::dfine {
 
-/// A 3x3 and a 1x1 convolution side by side, which fuse() joins into one.
+/// A 3x3 and a 1x1 convolution side by side, which fuse() merges into one.
 /// Source: Ding et al., RepVGG: Making VGG-style ConvNets Great Again, 2021.
 class VggBlock final : public torch::nn::Module {
  public:
   explicit VggBlock(std::int64_t channels);
   at::Tensor forward(const at::Tensor& x);
-  /// Joins the branches for evaluation. Their entries in the state dict become the single entry "conv".
-  /// Returns false if they are joined already.
+  /// Merges the branches for evaluation. Their entries in the state dict become the single entry "conv". Returns false
+  /// if they are already merged.
   bool join();
 
  private:
@@ -79,7 +79,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// The encoder. Thread-safe: no; it caches the positions for the last picture size.
+/// The encoder. Thread-safe: no; it caches the positions for the last image size.
 class HybridEncoder final : public torch::nn::Module {
  public:
   explicit HybridEncoder(const Options& options);

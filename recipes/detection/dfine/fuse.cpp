@@ -86,7 +86,7 @@ torch::nn::Conv2d joined_conv(torch::nn::SequentialImpl& three, torch::nn::Seque
   const at::NoGradGuard guard;
   const std::optional<Fused> large = fused_front(three);
   const std::optional<Fused> small = fused_front(one);
-  if (!large || !small) throw InternalError("the branches are no convolutions with batch norm");
+  if (!large || !small) throw InternalError("the branches are not convolutions with batch norm");
   const auto& conv = dynamic_cast<const torch::nn::Conv2dImpl&>(*three.children()[0]);
   return conv_of(conv, {.weight = large->weight + at::constant_pad_nd(small->weight, {1, 1, 1, 1}),
                         .bias = large->bias + small->bias});

@@ -39,7 +39,7 @@ torch::nn::Conv2d conv_of(std::int64_t in, std::int64_t out, ConvShape shape) {
 Activation activation_from_name(const std::string& name) {
   if (name == "relu") return Activation::kRelu;
   if (name == "silu") return Activation::kSilu;
-  throw UsageError(fmt::format("the activation is '{}'; valid are relu and silu", name));
+  throw UsageError(fmt::format("the activation is '{}'; it must be relu or silu", name));
 }
 
 at::Tensor activated(const at::Tensor& x, Activation activation) {
@@ -133,7 +133,7 @@ at::Tensor MultiheadAttention::forward(const at::Tensor& x_BNH, const at::Tensor
   const at::Tensor values =
       at::linear(x_BNH, in_proj_weight_.narrow(0, 2 * hidden, hidden), in_proj_bias_.narrow(0, 2 * hidden, hidden));
   const double scale = 1 / std::sqrt(static_cast<double>(hidden / heads_));
-  // Takes both by one operation: the gradient of a single part would be a full tensor of mostly zeros.
+  // Takes both in one operation: the gradient of a single part would be a full tensor, mostly zeros.
   const std::vector<at::Tensor> both = query_key.unbind(2);
   const at::Tensor query = heads_first(both[0]) * scale;
   const at::Tensor key = heads_first(both[1]);

@@ -44,7 +44,7 @@ class FrozenBatchNorm2dImpl final : public torch::nn::Cloneable<FrozenBatchNorm2
 };
 TORCH_MODULE(FrozenBatchNorm2d);
 
-/// A torch::nn::Sequential that another Sequential may contain.
+/// A torch::nn::Sequential that can be nested in another Sequential.
 class ChainImpl final : public torch::nn::SequentialImpl {
  public:
   using SequentialImpl::SequentialImpl;
@@ -52,7 +52,7 @@ class ChainImpl final : public torch::nn::SequentialImpl {
 };
 TORCH_MODULE(Chain);
 
-/// Registers `items` under `name` as a list, whose entries have numbers as names.
+/// Registers `items` under `name` as a list whose entries are named by number.
 template <class Items>
 void register_list(torch::nn::Module& module, const char* name, const Items& items) {
   torch::nn::ModuleList list;
@@ -60,7 +60,7 @@ void register_list(torch::nn::Module& module, const char* name, const Items& ite
   module.register_module(name, list);
 }
 
-/// The layers after a convolution of the backbone.
+/// The layers after a backbone convolution.
 struct BackboneLayer {
   bool relu = true;
   bool lab = false;     ///< a learnable scale and bias after the ReLU

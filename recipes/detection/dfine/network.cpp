@@ -16,7 +16,7 @@ void check_pictures(const at::Tensor& images_BCHW, const Options& options) {
   const std::int64_t width = images_BCHW.size(3);
   if (height % kCoarsestStride != 0 || width % kCoarsestStride != 0) {
     throw UsageError(
-        fmt::format("pictures have {} x {} pixels; sides have to be multiples of {}", width, height, kCoarsestStride));
+        fmt::format("images have {} x {} pixels; sides must be multiples of {}", width, height, kCoarsestStride));
   }
   std::int64_t positions = 0;
   for (std::int64_t i = 0; i < options.levels; ++i) {
@@ -24,8 +24,8 @@ void check_pictures(const at::Tensor& images_BCHW, const Options& options) {
     positions += (height / stride) * (width / stride);
   }
   if (positions < options.queries) {
-    throw UsageError(fmt::format("pictures of {} x {} pixels have {} positions for {} queries", width, height,
-                                 positions, options.queries));
+    throw UsageError(fmt::format("images of {} x {} pixels have {} positions for {} queries", width, height, positions,
+                                 options.queries));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published network: modules, state dict and results are as in D-FINE's PyTorch sources.
+// The published network: modules, state dict and results match D-FINE's PyTorch code.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,7 +21,7 @@ class Decoder;
 
 /// The published network: backbone, encoder and decoder. It has Detector's outputs except the dense predictions.
 ///
-/// Thread-safe: no; it caches positions and anchors for the last picture size.
+/// Thread-safe: no; it caches positions and anchors for the last image size.
 class Network final : public DetectionNetwork {
  public:
   /// Throws: UsageError for sizes that do not fit together.
@@ -29,7 +29,7 @@ class Network final : public DetectionNetwork {
   ~Network() override;
 
   Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) override;
-  /// Does the same as forward(), but with the given denoising slots; null: none.
+  /// Like forward(), but with the given denoising slots; null: none.
   Outputs forward_with(const at::Tensor& images_BCHW, const Denoising* denoising);
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }

@@ -11,7 +11,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// The differences between the seven backbones. In all backbones a stage's input is the previous stage's output; the
+/// The differences between the seven backbones. In all backbones, a stage's input is the previous stage's output; the
 /// last two stages are light and have kernels of 5.
 struct Row {
   std::array<std::int64_t, 2> stem;
@@ -54,8 +54,8 @@ const std::map<std::string, BackboneShape>& table() {
 void require_multiple(const char* what, std::int64_t hidden, std::int64_t heads) {
   if (heads > 0 && hidden > 0 && hidden % heads == 0 && hidden % 4 == 0) return;
   throw UsageError(
-      fmt::format("the {} has {} channels and {} heads: channels have to be a multiple of both 4 and the heads", what,
-                  hidden, heads));
+      fmt::format("the {} has {} channels and {} heads: channels must be a multiple of both 4 and the number of heads",
+                  what, hidden, heads));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ std::vector<std::string> backbone_names() {
 const BackboneShape& backbone_shape(const std::string& name) {
   const auto found = table().find(name);
   if (found != table().end()) return found->second;
-  throw UsageError(fmt::format("there is no backbone '{}'; valid are {}", name, text::join(backbone_names())));
+  throw UsageError(fmt::format("there is no backbone '{}'; it must be one of {}", name, text::join(backbone_names())));
 }
 
 std::int64_t Options::smallest_side() const {
@@ -90,16 +90,16 @@ void check(const Options& options) {
   require_multiple("encoder", options.encoder_hidden, options.encoder_heads);
   require_multiple("decoder", options.hidden, options.heads);
   if (options.reg_max < 4 || options.reg_max % 2 != 0) {
-    throw UsageError(fmt::format("reg_max is {}; it has to be even and at least 4", options.reg_max));
+    throw UsageError(fmt::format("reg_max is {}; it must be even and at least 4", options.reg_max));
   }
   if (options.classes < 1 || options.queries < 1 || options.layers < 1) {
-    throw UsageError(fmt::format("there have to be classes, queries and decoder layers, not {}, {} and {}",
+    throw UsageError(fmt::format("there must be classes, queries and decoder layers, not {}, {} and {}",
                                  options.classes, options.queries, options.layers));
   }
   if (options.last_layer() < 0 || options.last_layer() >= options.layers) {
-    throw UsageError(fmt::format("eval_idx is {}, and there are {} decoder layers", options.eval_idx, options.layers));
+    throw UsageError(fmt::format("eval_idx is {}, but there are {} decoder layers", options.eval_idx, options.layers));
   }
-  if (options.denoising < 0) throw UsageError(fmt::format("denoising is {}; 0 is none", options.denoising));
+  if (options.denoising < 0) throw UsageError(fmt::format("denoising is {}; 0 means none", options.denoising));
 }
 
 }  // namespace lockstep::detection::dfine

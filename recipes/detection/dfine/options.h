@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of the published network (D-FINE, DEIM), with the defaults of its origin.
+// The sizes of the published network (D-FINE, DEIM), with the original defaults.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct BackboneStage {
   std::int64_t layers = 3;  ///< number of convolutions of a block
 };
 
-/// A row of the origin's table of backbones.
+/// A row of the original table of backbones.
 struct BackboneShape {
   std::array<std::int64_t, 2> stem = {};  ///< channels in the middle and at the end of the stem
   std::array<BackboneStage, 4> stages = {};
@@ -55,7 +55,7 @@ struct Options {
   std::int64_t layers = 6;
   std::int64_t feedforward = 1024;
   std::int64_t eval_idx = -1;                    ///< index of the layer for evaluation; negative: counted from the end
-  std::vector<std::int64_t> points = {3, 6, 3};  ///< points that a head samples in each scale, the finest first
+  std::vector<std::int64_t> points = {3, 6, 3};  ///< points that a head samples in each scale, finest first
   std::int64_t queries = 300;
   std::string activation = "relu";      ///< feed-forward layers and quality estimators: relu, silu
   std::string mlp_activation = "relu";  ///< activation of the decoder's heads
@@ -69,7 +69,7 @@ struct Options {
 
   /// Index of the layer that evaluation uses.
   [[nodiscard]] std::int64_t last_layer() const { return eval_idx < 0 ? layers + eval_idx : eval_idx; }
-  /// The side in pixels, at least 64, of the smallest square picture that has a position for each query.
+  /// The side in pixels, at least 64, of the smallest square image that has a position for each query.
   [[nodiscard]] std::int64_t smallest_side() const;
   /// The stride of the finest scale.
   [[nodiscard]] std::int64_t finest_stride() const { return std::int64_t{64} >> levels; }

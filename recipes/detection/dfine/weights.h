@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adapts weights that were trained for another task, as the origin does before it takes the entries that fit.
+// Adapts weights trained for another task, as the original code does before it takes the entries that fit.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,9 +12,9 @@
 
 namespace lockstep::detection::dfine {
 
-/// Makes `weights`, from a file with the origin's names, fit `model`. Returns a sentence for each change:
-/// - the entries of a backbone alone (HGNetv2's stage-1 weights) get the prefix "backbone."
-/// - for another number of classes, the embedding of denoising is dropped
+/// Makes `weights`, from a file with the original names, fit `model`. Returns a sentence for each change:
+/// - the entries of just a backbone (HGNetv2's stage-1 weights) get the prefix "backbone."
+/// - if the number of classes differs, the denoising embedding is dropped
 /// - score heads are converted between Objects365 and COCO's 80 classes, class by class
 /// - anchors and constants, which the network computes itself, are dropped
 /// Throws: DataError if the bins of the file's distributions (reg_scale, up) differ from the model's.

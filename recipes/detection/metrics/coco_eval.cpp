@@ -26,7 +26,7 @@ bool is_outside(double area, std::int64_t range) noexcept {
 /// The objects and detections of one class in one image.
 struct ClassMatter {
   std::vector<const TruthObject*> truths;
-  std::vector<const FoundObject*> found;  // the best 100, the best first
+  std::vector<const FoundObject*> found;  // the best 100, best first
   std::vector<double> overlaps;           // found x truths
 
   [[nodiscard]] double overlap(std::size_t detection, std::size_t truth) const {
@@ -61,7 +61,7 @@ class Matching {
     for (std::size_t i = 0; i < ignored_.size(); ++i) {
       ignored_[i] = matter.truths[i]->crowd || is_outside(matter.truths[i]->area, area);
     }
-    // Objects that count come first: a detection takes an ignored object only if no other object fits.
+    // Objects that count come first: a detection takes an ignored object only if no other fits.
     order_.resize(ignored_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_partition(order_.begin(), order_.end(), [&](std::size_t i) { return !ignored_[i]; });

@@ -56,7 +56,7 @@ struct ImageResult {
   struct OfClass {
     std::int64_t label = 0;
     std::array<std::uint32_t, kAreas> truths{};  ///< objects that count, by area range
-    std::vector<Found> found;                    ///< detections, the best first
+    std::vector<Found> found;                    ///< detections, best first
     bool operator==(const OfClass&) const = default;
   };
   std::int64_t id = 0;
@@ -64,18 +64,18 @@ struct ImageResult {
   bool operator==(const ImageResult&) const = default;
 };
 
-/// Assigns detections to objects as COCOeval does: takes the 100 best detections of each class, the best score first
-/// (equal scores in the given order), and matches each with the free object of the largest overlap.
+/// Assigns detections to objects as COCOeval does: takes the 100 best detections of each class, best score first (equal
+/// scores in the given order), and matches each with the free object with the largest overlap.
 /// Throws: DataError if a box or a score is not finite; it names the image.
 /// Source: pycocotools' COCOeval.evaluateImg.
 [[nodiscard]] ImageResult evaluate_image(const ImageTruth& truth, const std::vector<FoundObject>& found);
 
 /// Encodes results for a message between ranks: 18 bytes per detection.
 [[nodiscard]] std::string to_bytes(const std::vector<ImageResult>& results);
-/// Throws: InternalError if the bytes were not made by to_bytes().
+/// Throws: InternalError if the bytes did not come from to_bytes().
 [[nodiscard]] std::vector<ImageResult> from_bytes(std::string_view bytes);
 
-/// The least score of detections that count in HitCounts, at an overlap of 0.5.
+/// The minimum score of detections that count in HitCounts, at an overlap of 0.5.
 inline constexpr double kConfident = 0.5;
 
 struct HitCounts {
@@ -91,11 +91,11 @@ struct HitCounts {
 struct ClassNumbers {
   std::int64_t label = 0;
   std::int64_t truths = 0;
-  double ap = -1;    ///< AP; -1: there is no object of this class
+  double ap = -1;    ///< AP; -1: there are no objects of this class
   double ap50 = -1;  ///<
 };
 
-/// COCO's metrics. A metric is -1 if there is no object to find.
+/// COCO's metrics. A metric is -1 if there are no objects to find.
 struct CocoNumbers {
   double ap = -1;
   double ap50 = -1;

@@ -32,7 +32,7 @@ struct ClassCurve {
     const ImageResult::Found* found;
     std::size_t place;  // index in its image
   };
-  std::vector<Ranked> ranked;  // the best score first; equal scores by image, then by place
+  std::vector<Ranked> ranked;  // best score first; equal scores by image, then by place
   std::array<std::int64_t, kAreas> truths{};
   HitCounts confident;
 };

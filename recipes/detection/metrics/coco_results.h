@@ -20,13 +20,13 @@ struct ImageDetections {
 
 /// Encodes detections for a message between ranks.
 [[nodiscard]] std::string detection_bytes(const std::vector<ImageDetections>& images);
-/// Throws: InternalError if the bytes were not made by detection_bytes().
+/// Throws: InternalError if the bytes did not come from detection_bytes().
 [[nodiscard]] std::vector<ImageDetections> detections_from_bytes(std::string_view bytes);
 
 /// Sorts by index and keeps each image once; some occur twice, because all ranks evaluate the same number of images.
 void sort_and_unite(std::vector<ImageDetections>& images);
 
-/// Writes the results file of pycocotools' loadRes(): image_id, category_id, bbox [x, y, width, height] and score.
+/// Writes the results file for pycocotools' loadRes(): image_id, category_id, bbox [x, y, width, height] and score.
 /// `category_ids`: the id of each label; empty: the label itself. `file_names`: names by index; if not empty, file_name
 /// and category are added, for a set whose images have no ids.
 [[nodiscard]] std::string coco_results(const std::vector<ImageDetections>& images,

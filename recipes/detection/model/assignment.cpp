@@ -39,7 +39,8 @@ class Solver {
  private:
   static constexpr std::int64_t kNone = -1;
 
-  /// Searches the columns from `start` by Dijkstra's algorithm, and changes the prices. Returns the free column found.
+  /// Searches the columns from `start` with Dijkstra's algorithm, and updates the prices. Returns the free column
+  /// found.
   std::size_t find_end(std::size_t start) {
     distance_.assign(columns_, kInfinity);
     reached_.assign(columns_, 0);
@@ -105,10 +106,10 @@ class Solver {
 
 void check(std::span<const float> costs, std::int64_t rows, std::int64_t columns) {
   if (rows < 0 || columns < 0 || static_cast<std::int64_t>(costs.size()) != rows * columns) {
-    throw UsageError(fmt::format("{} costs are no matrix of {} x {}", costs.size(), rows, columns));
+    throw UsageError(fmt::format("{} costs are not a matrix of {} x {}", costs.size(), rows, columns));
   }
   for (const float cost : costs) {
-    if (!std::isfinite(cost)) throw UsageError(fmt::format("a cost is {}: only finite ones can be compared", cost));
+    if (!std::isfinite(cost)) throw UsageError(fmt::format("a cost is {}: only finite costs can be compared", cost));
   }
 }
 

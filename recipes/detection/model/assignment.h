@@ -8,7 +8,7 @@
 
 namespace lockstep::detection {
 
-/// An assignment of least total cost: a column for each row, and no column twice.
+/// A minimum-cost assignment: a column for each row, and no column twice.
 struct Assignment {
   std::vector<std::int64_t> column_of;  ///< column of each row; -1 if no column is left for it
   /// The dual solution, which proves optimality: row_price[i] + column_price[j] <= cost(i, j), with equality for
@@ -21,7 +21,7 @@ struct Assignment {
 /// Solves the assignment problem by shortest augmenting paths, O(n^2 m) for n <= m. Ties are broken deterministically.
 ///
 /// Shapes: costs in row-major order, `rows` x `columns`; either may be 0.
-/// Throws: UsageError if costs has another size or holds a value that is not finite.
+/// Throws: UsageError if costs has a different size or contains a non-finite value.
 /// Source: Jonker and Volgenant, A Shortest Augmenting Path Algorithm for Dense and Sparse Linear Assignment Problems,
 ///         1987; Crouse, On Implementing 2D Rectangular Assignment Algorithms, 2016.
 [[nodiscard]] Assignment assign(std::span<const float> costs, std::int64_t rows, std::int64_t columns);

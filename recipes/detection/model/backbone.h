@@ -15,7 +15,7 @@
 
 namespace lockstep::detection {
 
-/// A block: concatenates the input and the output of each of its convolutions, then squeezes them by two 1x1
+/// A block: concatenates the input and the output of each of its convolutions, then squeezes them with two 1x1
 /// convolutions.
 class AggregationBlock final : public torch::nn::Module {
  public:
@@ -54,7 +54,7 @@ class Stem final : public torch::nn::Module {
 class Backbone final : public torch::nn::Module {
  public:
   explicit Backbone(const ModelOptions& options);
-  /// Returns the outputs of the last three stages, the finest first.
+  /// Returns the outputs of the last three stages, finest first.
   std::vector<at::Tensor> forward(const at::Tensor& images_BCHW);
 
  private:

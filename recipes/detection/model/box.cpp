@@ -26,7 +26,7 @@ at::Tensor area(const at::Tensor& sides) {
   return positive[0] * positive[1];
 }
 
-/// The first two and the last two at once: the gradient of a single part would be a full tensor of mostly zeros.
+/// The first two and the last two at once: the gradient of a single part would be a full tensor, mostly zeros.
 std::vector<at::Tensor> halves(const at::Tensor& boxes) { return boxes.chunk(2, -1); }
 
 }  // namespace
@@ -44,7 +44,7 @@ at::Tensor inverse_sigmoid(const at::Tensor& p, double eps) {
 }
 
 Overlap overlap(const at::Tensor& a, const at::Tensor& b) {
-  // Far below the area of a pixel; it keeps the quotient of two empty boxes finite.
+  // Far below the area of a pixel; keeps the quotient of two empty boxes finite.
   constexpr double kLeast = 1e-9;
   const std::vector<at::Tensor> a_halves = halves(a);
   const std::vector<at::Tensor> b_halves = halves(b);
@@ -84,7 +84,7 @@ at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg
 }
 
 SideBins side_bins(const at::Tensor& refs, const at::Tensor& boxes, const at::Tensor& bins, double reg_scale) {
-  // A reference box without size would make the quotient infinite.
+  // A reference box of size zero would make the quotient infinite.
   const at::Tensor unit = last_two(refs).clamp_min(1e-6) / reg_scale;
   const at::Tensor corners = to_corners(boxes);
   const at::Tensor distances = at::cat({(first_two(refs) - first_two(corners)) / unit - 0.5 * reg_scale,

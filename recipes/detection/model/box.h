@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// Converts all types except float64 to float32, for computations for which bfloat16 is too coarse.
+/// Converts all types except float64 to float32, for computations where bfloat16 is too coarse.
 [[nodiscard]] at::Tensor at_least_float(const at::Tensor& x);
 
 /// Converts centre and size to corners (left, top, right, bottom). With `clamp`, a size below 0 counts as 0.
@@ -21,7 +21,7 @@ namespace lockstep::detection {
 
 struct Overlap {
   at::Tensor iou;
-  at::Tensor giou;  ///< generalised IoU, above -1; lower the farther apart the boxes are
+  at::Tensor giou;  ///< generalised IoU, above -1; the farther apart the boxes, the lower
 };
 
 /// Returns the overlap of `a` with `b`, both as corners; the shapes broadcast. A box without area, or whose right side
@@ -46,10 +46,10 @@ struct BinOptions {
 /// Moves the sides of `refs` by `distances`: left = cx - (reg_scale/2 + d) * w / reg_scale, and so on.
 [[nodiscard]] at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg_scale);
 
-/// The two bins between which each side of a box is.
+/// The two bins that each side of a box lies between.
 struct SideBins {
   at::Tensor left;         ///< int64 [M, 4]: the lower bin; the upper bin is left + 1
-  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins the outermost bin has share 1
+  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins, the outermost bin has share 1
   at::Tensor right_share;  ///< 1 - left_share
 };
 

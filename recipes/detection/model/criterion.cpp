@@ -90,10 +90,10 @@ Family family(const Outputs& outputs, const std::string& prefix) {
   return all;
 }
 
-/// The predictions of all sets, one set after another, [S * B * Q, X].
+/// The predictions of all sets, set by set, [S * B * Q, X].
 at::Tensor flat(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
-/// Concatenates the families' tensors along `dim`; families without the tensor are left out.
+/// Concatenates the families' tensors along `dim`; families without the tensor are skipped.
 at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::*what, std::int64_t dim) {
   std::vector<at::Tensor> parts;
   for (const Family& one : families) {
@@ -267,7 +267,7 @@ at::Tensor Losses::sums() const {
 /// Returns, for each family, the sum over all predictions of each set.
 std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
-  // One element more than logits, for pairs from which classes do not learn.
+  // One more element than logits, for pairs that classes do not learn from.
   const at::Tensor quality = at::zeros({places_.back().logit + 1}, numbers());
   const at::Tensor positive = at::zeros({places_.back().logit + 1}, numbers());
   quality.index_put_({rows.logit}, iou);
@@ -292,7 +292,7 @@ std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at
   };
   std::vector<at::Tensor> losses;
   if (quality.is_cpu()) {
-    // On a CPU, pow() rounds differently at different positions in its vectors. So each family has its own call.
+    // On a CPU, pow() rounds differently at different positions in its vectors, so each family has its own call.
     for (std::size_t i = 0; i < families_.size(); ++i) {
       losses.push_back(class_loss(families_[i].logits, part(quality, i), part(positive, i), options));
     }
@@ -372,10 +372,10 @@ Balance balance_of(const Matches& united, const Family& queries) {
 
 void check(const CriterionOptions& options) {
   if (options.classification == "mal" || options.classification == "vfl") return;
-  throw UsageError(fmt::format("the classification loss is '{}'; valid are mal and vfl", options.classification));
+  throw UsageError(fmt::format("the classification loss is '{}'; it must be mal or vfl", options.classification));
 }
 
-/// The number of objects that the slots of denoising restore, each counted by its weight.
+/// The number of objects that the denoising slots restore, each counted by its weight.
 float rebuilt_of(const Outputs& outputs) {
   if (!outputs.contains("dn_logits")) return 0;
   const at::Tensor sum = (outputs.at("dn_weight") * (outputs.at("dn_index") >= 0)).sum().to(at::kFloat);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss of the detection network: the matching, and the loss terms of every set of predictions (decoder layers,
-// initial boxes, encoder, denoising). All ranks make the same collective calls for any batches.
+// initial boxes, encoder, denoising). All ranks make the same collective calls, whatever their batches.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -26,10 +26,10 @@ struct CriterionOptions {
   std::string classification = "mal";  ///< vfl, mal
   double alpha = 0.75;                 ///< weight of negatives, for vfl
   double gamma = 1.5;                  ///< exponent; 2 is usual with vfl
-  bool union_matching = true;          ///< boxes learn from all layers' pairs, a query from its most frequent one
+  bool union_matching = true;          ///< boxes learn from all layers' pairs, each query from its most frequent one
   double temperature = 5;              ///< temperature of ddf
 
-  /// True: as in the published sources, in two places that this recipe changed. A predicted size below 0 counts as 0 in
+  /// True: as in the published code, in two places that this recipe changed. A predicted size below 0 counts as 0 in
   /// comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
   bool as_published = false;
 
@@ -47,9 +47,9 @@ using Reduce = std::function<void(const at::Tensor&)>;
 /// divided by the number of boxes: the mean over the replicas, at least 1.
 ///
 /// Collective: exactly one reduce() of five numbers. Null: this replica is the only one.
-/// Shapes:     `outputs` are Detector's in training. If an image has more boxes than there are queries, only as many
+/// Shapes:     `outputs` are Detector's in training. If an image has more boxes than there are queries, only that many
 ///             boxes are matched.
-/// Throws:     DataError if a prediction is not finite; it names the prediction. No such value is masked.
+/// Throws:     DataError if a prediction is not finite; it names the prediction. Such values are never masked.
 /// Example:    auto terms = criterion(outputs, targets, {}, [](const at::Tensor& t) { this_replica().all_reduce(t); });
 [[nodiscard]] std::vector<LossTerm> criterion(const Outputs& outputs, const Targets& targets,
                                               const CriterionOptions& options, const Reduce& reduce = nullptr);

@@ -19,15 +19,15 @@ using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
 
 /// Returns, for each head, the weighted sum of bilinear samples, which are zero outside the picture.
 ///
-/// `places` are (x, y) in 0..1 of the whole picture, the points of one scale side by side; `points` is their number in
-/// each scale. On a CPU, if a head has a multiple of 16 channels, a float32 kernel computes the samples over contiguous
+/// `places` are (x, y) in 0..1 of the whole image, the points of one scale next to each other; `points` is their number
+/// per scale. On a CPU, if a head has a multiple of 16 channels, a float32 kernel computes the samples over contiguous
 /// channels; otherwise libtorch's grid_sample computes them.
 /// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2], shares [B, Q,
 ///         heads, P]; the result [B, Q, heads * d].
 /// Cost:   P * heads * 4 rows of d numbers for each query. No result depends on the number of threads.
 [[nodiscard]] at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                        const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
-/// Does the same with grid_sample, on any device.
+/// The same with grid_sample, on any device.
 [[nodiscard]] at::Tensor sample_by_grid(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                         const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
 

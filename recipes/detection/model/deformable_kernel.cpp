@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Highway compiles this file once for each instruction set (foreach_target.h), and one of them is chosen at run time.
+// Highway compiles this file once per instruction set (foreach_target.h); one version is chosen at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "detection/model/deformable_kernel.cpp"
 #include <hwy/foreach_target.h>
@@ -19,13 +19,13 @@ namespace lockstep::detection {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Channels of a head are a multiple of 16: see sample_image().
+// A head's channel count is a multiple of 16: see sample_image().
 using Floats = hn::CappedTag<float, 16>;
 constexpr std::int64_t kLanes = HWY_MIN(16, HWY_LANES(float));
 
 /// One of the four cells around a sampling position.
 struct Corner {
-  std::int64_t row = -1;  ///< row of the values; below 0: outside of the picture
+  std::int64_t row = -1;  ///< row of the values; below 0: outside the image
   float weight = 0;
   float by_x = 0;  ///< derivative of the weight by the position's x, in cells
   float by_y = 0;
@@ -44,7 +44,7 @@ HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner*
   const float y = place[1] * static_cast<float>(scale.height) - 0.5F;
   const bool inside = x > -1 && y > -1 && x < static_cast<float>(scale.width) && y < static_cast<float>(scale.height);
   if (!inside) {
-    // Outside the picture samples are 0, but a NaN position must give a NaN result.
+    // Outside the image, samples are 0, but a NaN position must give a NaN result.
     if (std::isnan(x + y)) corners[0] = {.row = scale.first, .weight = x + y, .by_x = x + y, .by_y = x + y};
     return;
   }
@@ -68,8 +68,8 @@ HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, cons
   }
 }
 
-/// Calls f(scale, corners, share) for the points of one query and head, from the first on, with four `corners`. `f`
-/// reads rows of in.values, and rows of `gradients` unless it is null.
+/// Calls f(scale, corners, share) for the points of one query and head, in order, with four `corners`. `f` reads rows
+/// of in.values, and rows of `gradients` unless it is null.
 template <class F>
 HWY_INLINE void for_points(const SampleShape& shape, SampleInputs in, const float* gradients, F f) {
   constexpr std::int64_t kAhead = 4;

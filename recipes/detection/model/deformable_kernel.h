@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of sample_points() on plain memory. The number of channels of a head is a multiple of 16.
+// The loops of sample_points() on plain memory. A head's channel count is a multiple of 16.
 #pragma once
 
 #include <cstdint>

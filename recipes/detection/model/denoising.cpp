@@ -17,7 +17,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// Added to a score, it makes the attention weight 0; sums of it stay finite in bfloat16.
+/// Added to a score, makes the attention weight 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
 /// The random numbers per slot: four sizes and four signs of a box's move, the label's change, the new label.
 constexpr std::int64_t kDraws = 10;
@@ -50,7 +50,7 @@ class ImageSlots {
     return std::min(other, options_.classes - 1);
   }
 
-  /// Each side moves by its own share of half the size; sides of negative boxes move by half the size more.
+  /// Each side moves by its own share of half the size; sides of negative boxes move by an additional half of the size.
   [[nodiscard]] std::array<float, 4> box(std::int64_t slot, const float* draws) const {
     const float* from = boxes_.data_ptr<float>() + 4 * object(slot);
     std::array<float, 4> sides{};
@@ -108,7 +108,7 @@ void fill_mask(const at::Tensor& mask, const ImageSlots& slots, std::int64_t cou
 
 Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options) {
   if (static_cast<std::int64_t>(targets.size()) != images) {
-    throw UsageError(fmt::format("there are {} images and objects of {}", images, targets.size()));
+    throw UsageError(fmt::format("there are {} images, but objects for {}", images, targets.size()));
   }
   const std::int64_t slots = options.slots;
   const std::int64_t side = slots + options.queries;

@@ -51,7 +51,8 @@ FusionBlock::FusionBlock(const ModelOptions& options) {
 
 at::Tensor FusionBlock::forward(const at::Tensor& fine, const at::Tensor& coarse) {
   const at::Tensor x = squeeze_->forward(at::cat({fine, coarse}, 1));
-  // Takes both halves at once: the gradient of one half would be a full tensor, mostly zeros, in another memory format.
+  // Takes both halves at once: the gradient of one half would be a full tensor, mostly zeros, in a different memory
+  // format.
   std::vector<at::Tensor> all = x.chunk(2, 1);
   at::Tensor last = all.back();
   for (torch::nn::Sequential& conv : convs_) {

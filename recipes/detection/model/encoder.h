@@ -20,7 +20,7 @@ namespace lockstep::detection {
 /// The sines and cosines of each position's column and row, [height * width, hidden]; hidden is a multiple of 4.
 [[nodiscard]] at::Tensor sine_positions(std::int64_t height, std::int64_t width, std::int64_t hidden);
 
-/// Attention and feed-forward. After each, its input is added and layer norm follows.
+/// Attention and feed-forward, each followed by adding its input and by layer norm.
 class EncoderLayer final : public torch::nn::Module {
  public:
   explicit EncoderLayer(const ModelOptions& options);
@@ -33,7 +33,7 @@ class EncoderLayer final : public torch::nn::Module {
   nn::LayerNorm norm2_{nullptr};
 };
 
-/// Fuses two scales, side by side, into one: squeezes them, then combines the results of several 3x3 convolutions.
+/// Fuses two concatenated scales into one: squeezes them, then combines the results of several 3x3 convolutions.
 class FusionBlock final : public torch::nn::Module {
  public:
   explicit FusionBlock(const ModelOptions& options);
@@ -48,7 +48,7 @@ class FusionBlock final : public torch::nn::Module {
 class Encoder final : public torch::nn::Module {
  public:
   explicit Encoder(const ModelOptions& options);
-  /// Maps three scales with the backbone's channels to three with `hidden` channels, the finest first.
+  /// Maps three scales with the backbone's channels to three with `hidden` channels, finest first.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& scales);
 
  private:

@@ -66,7 +66,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x_BNH, const at::Tensor& pos
   const std::int64_t batch = x_BNH.size(0);
   const std::int64_t count = x_BNH.size(1);
   const at::Tensor query_key = query_key_->forward(x_BNH + positions).view({batch, count, 2, heads_, -1});
-  // Takes both by one operation: the gradient of a single part would be a full tensor of mostly zeros.
+  // Takes both in one operation: the gradient of a single part would be a full tensor, mostly zeros.
   const std::vector<at::Tensor> both = query_key.unbind(2);
   const at::Tensor query = both[0].transpose(1, 2);
   const at::Tensor key = both[1].transpose(1, 2);

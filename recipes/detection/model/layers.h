@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that several parts of the network share. Chains are torch::nn::Sequential, so that nn::optimize() finds them.
+// Layers shared by several parts of the network. Chains are torch::nn::Sequential, so that nn::optimize() finds them.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,8 +24,8 @@ struct ConvShape {
   std::int64_t groups = 1;
 };
 
-/// Appends a convolution without bias, which keeps the size except for its stride, and batch norm; the second also
-/// ReLU.
+/// Appends a convolution without bias, which keeps the size except for its stride, and batch norm; the second function
+/// also appends ReLU.
 void add_conv_norm(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 void add_conv_norm_relu(torch::nn::Sequential& to, std::int64_t in, std::int64_t out, ConvShape shape = {});
 [[nodiscard]] torch::nn::Sequential conv_norm_relu(std::int64_t in, std::int64_t out, ConvShape shape = {});
@@ -42,7 +42,7 @@ void start_at_zero(Layer& layer) {
   torch::nn::init::zeros_(layer.weight);
   torch::nn::init::zeros_(layer.bias);
 }
-/// The logit of the probability that a new score head gives. It is low, because objects are rare.
+/// The logit of the probability that a new score head outputs. It is low, because objects are rare.
 extern const double kPriorLogit;
 
 /// Multi-head attention over one sequence.

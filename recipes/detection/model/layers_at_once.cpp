@@ -49,7 +49,7 @@ variable_list parts_of(const at::Tensor& all, const variable_list& weights) {
 class CastAll : public torch::autograd::Function<CastAll> {
  public:
   static variable_list forward(AutogradContext* context, const at::TensorList& weights, at::ScalarType type) {
-    // For autograd the parts are not views; no part is written to.
+    // To autograd, the parts are not views; no part is written to.
     const at::AutoDispatchBelowADInplaceOrView below;
     const variable_list kept = weights.vec();
     context->save_for_backward(kept);
@@ -144,7 +144,7 @@ std::vector<at::Tensor> LayersAtOnce::Scope::cast_weights() {
   if (!autocast.enabled) weights_.clear();
   if (weights_.empty()) return {};
   // Sorts by the largest power of two that divides the size, so that each weight begins at a multiple of its power;
-  // kernels of matrix products need this alignment.
+  // matrix multiplication kernels need this alignment.
   std::ranges::stable_sort(weights_, std::ranges::greater{}, [](const auto& one) {
     return std::countr_zero(static_cast<std::uint64_t>(one.second.numel()));
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The individual losses before weighting and summing: one number for each prediction. Targets have no gradient.
+// The individual losses before weighting and summing: one number per prediction. Targets have no gradient.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -40,9 +40,9 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t classes, st
   if (labels.empty()) return;
   const auto [lowest, highest] = std::ranges::minmax(labels);
   if (lowest >= 0 && highest < classes) return;
-  throw DataError(fmt::format("image {} has an object of class {}; the network has classes 0 to {}", id,
+  throw DataError(fmt::format("image {} has an object of class {}, but the network has classes 0 to {}", id,
                               lowest < 0 ? lowest : highest, classes - 1),
-                  "set the number of classes to that of the data");
+                  "set the number of classes to match the data");
 }
 
 }  // namespace
@@ -102,12 +102,12 @@ at::Tensor costs_of(const at::Tensor& logits, const at::Tensor& boxes, const Pad
       const bool bad_logits = !at::isfinite(logits[set][image]).all().item<bool>();
       const bool bad_boxes = !at::isfinite(boxes[set][image]).all().item<bool>();
       if (!bad_logits && !bad_boxes) continue;
-      throw DataError(fmt::format("the network's {} {} are not finite, first for image {} of the batch",
+      throw DataError(fmt::format("the network's {} {} are not finite, first in image {} of the batch",
                                   names[static_cast<std::size_t>(set)], bad_logits ? "logits" : "boxes", image),
-                      "a lower learning rate, or a look at the batch, may help");
+                      "a lower learning rate may help, or check the batch");
     }
   }
-  throw DataError("a cost of matching is not finite though all predictions are", "look for boxes that are no numbers");
+  throw DataError("a matching cost is not finite although all predictions are", "look for boxes with NaN coordinates");
 }
 
 /// The pairs of one image, from its costs [Q, N]; the first `count` columns are objects.

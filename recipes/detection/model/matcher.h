@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matches predictions with objects by the assignment of least cost, for every set of predictions and every image.
+// Matches predictions with objects using the minimum-cost assignment, for every set of predictions and every image.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -24,9 +24,9 @@ struct MatcherOptions {
 
 /// The objects of a batch in rectangular tensors. N is the largest number of objects in an image, at least 1.
 struct PaddedTargets {
-  at::Tensor boxes;       ///< float32 [B, N, 4]; padding is a box in the picture's middle
+  at::Tensor boxes;       ///< float32 [B, N, 4]; padding is a box in the image's middle
   at::Tensor labels;      ///< int64 [B, N]; padding is 0
-  at::Tensor host_boxes;  ///< `boxes` on the CPU, so that nothing must be read back
+  at::Tensor host_boxes;  ///< `boxes` on the CPU, so that nothing has to be read back
   at::Tensor host_labels;
   std::vector<std::int64_t> counts;
 
@@ -48,8 +48,8 @@ using Pairs = std::vector<Pair>;
 /// The matches of one set of predictions: one Pairs for each image.
 using Matches = std::vector<Pairs>;
 
-/// Returns the assignment of least cost for each set and image, with min(objects, queries) pairs. The cost is a
-/// weighted sum of the class's focal cost (positive minus negative part), and L1 and negative GIoU of the boxes.
+/// Returns the minimum-cost assignment for each set and image, with min(objects, queries) pairs. The cost is a weighted
+/// sum of the class's focal cost (positive minus negative part) and the boxes' L1 and negative GIoU.
 ///
 /// Blocks: once, until a GPU has computed the costs; nothing else is read back.
 /// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: names of the S sets for messages.
@@ -58,7 +58,7 @@ using Matches = std::vector<Pairs>;
                                          const PaddedTargets& targets, const MatcherOptions& options,
                                          const std::vector<std::string>& names);
 
-/// Unites the pairs of all sets: each query keeps its most frequent object, in a tie the lower index.
+/// Unites the pairs of all sets: each query keeps its most frequent object; ties go to the lower index.
 [[nodiscard]] Matches unite(const std::vector<Matches>& sets);
 
 }  // namespace lockstep::detection

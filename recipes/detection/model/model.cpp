@@ -23,19 +23,19 @@ void check(const ModelOptions& options) {
     throw UsageError(fmt::format("the backbone has {} stages; three scales need at least 3", options.stages.size()));
   }
   if (options.heads < 1 || options.hidden % options.heads != 0 || options.hidden % 4 != 0) {
-    throw UsageError(fmt::format("hidden is {} with {} heads: it has to be a multiple of both 4 and the heads",
+    throw UsageError(fmt::format("hidden is {} with {} heads: it must be a multiple of both 4 and the number of heads",
                                  options.hidden, options.heads));
   }
   if (options.reg_max < 4 || options.reg_max % 2 != 0) {
-    throw UsageError(fmt::format("reg_max is {}; it has to be even and at least 4", options.reg_max));
+    throw UsageError(fmt::format("reg_max is {}; it must be even and at least 4", options.reg_max));
   }
   if (options.classes < 1 || options.queries < 1 || options.decoder_layers < 1) {
-    throw UsageError(fmt::format("there have to be classes, queries and decoder layers, not {}, {} and {}",
+    throw UsageError(fmt::format("there must be classes, queries and decoder layers, not {}, {} and {}",
                                  options.classes, options.queries, options.decoder_layers));
   }
   if (options.denoising == 1 || options.denoising < 0) {
     throw UsageError(
-        fmt::format("denoising is {}; 0 is none, and 2 is one object with its negative box", options.denoising));
+        fmt::format("denoising is {}; 0 means none, and 2 means one object with its negative box", options.denoising));
   }
 }
 
@@ -64,14 +64,13 @@ Outputs Detector::forward(const at::Tensor& images_BCHW, const Targets* targets)
   const std::int64_t height = images_BCHW.size(2);
   const std::int64_t width = images_BCHW.size(3);
   if (height % stride != 0 || width % stride != 0) {
-    throw UsageError(
-        fmt::format("pictures have {} x {} pixels; sides have to be multiples of {}", width, height, stride));
+    throw UsageError(fmt::format("images have {} x {} pixels; sides must be multiples of {}", width, height, stride));
   }
   // For each position of the coarsest scale, the finest scale has 16 and the middle scale 4.
   const std::int64_t positions = 21 * (height / stride) * (width / stride);
   if (positions < options_.queries) {
-    throw UsageError(fmt::format("pictures of {} x {} pixels have {} positions for {} queries", width, height,
-                                 positions, options_.queries));
+    throw UsageError(fmt::format("images of {} x {} pixels have {} positions for {} queries", width, height, positions,
+                                 options_.queries));
   }
   const std::vector<at::Tensor> scales = parts_->encoder->forward(parts_->backbone->forward(images_BCHW));
   if (targets == nullptr || !is_training() || options_.denoising == 0) return parts_->decoder->forward(scales, nullptr);

@@ -3,9 +3,9 @@
 // distributions that each layer refines. Shapes: B images, H and W pixels, L decoder layers, Q queries, D denoising
 // queries, C classes, R bins of a side (reg_max + 1).
 //
-// It differs from the origin (D-FINE) in these points: ReLU everywhere, because it fuses with batch norm
-// (nn/norm_act.h); fusion blocks of one branch; configurable strides; denoising queries that are packed separately for
-// each image, a fixed number of them (denoising.h); and dense supervision of the encoder (dense.h).
+// It differs from the original (D-FINE) as follows: ReLU everywhere, because it fuses with batch norm (nn/norm_act.h);
+// fusion blocks with one branch; configurable strides; a fixed number of denoising queries, packed separately for each
+// image (denoising.h); and dense supervision of the encoder (dense.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,7 +21,7 @@
 
 namespace lockstep::detection {
 
-/// One stage of the backbone, as a row of the origin's table.
+/// One stage of the backbone, as a row of the original table.
 struct StageOptions {
   std::int64_t middle = 24;  ///< channels of a block's convolutions
   std::int64_t out = 48;
@@ -36,7 +36,7 @@ struct ModelOptions {
 
   std::array<std::int64_t, 2> stem = {16, 32};  ///< channels in the middle and at the end of the stem, at stride 4
   /// The first stage has stride 4, each further stage twice the stride of the previous one; the last three are the
-  /// scales. With three stages the scales have strides 4, 8, 16 (for small pictures), with four 8, 16, 32.
+  /// scales. With three stages, the scales have strides 4, 8, 16 (for small images), with four 8, 16, 32.
   std::vector<StageOptions> stages = {{.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160}};
   bool lab = true;  ///< true: a learnable scale and bias after each activation of the backbone
 
@@ -50,25 +50,25 @@ struct ModelOptions {
   std::int64_t decoder_layers = 3;
   std::int64_t decoder_feedforward = 256;
   std::int64_t queries = 100;
-  std::array<std::int64_t, 3> points = {4, 4, 2};  ///< points that a head samples in each scale, the finest first
+  std::array<std::int64_t, 3> points = {4, 4, 2};  ///< points that a head samples in each scale, finest first
   std::int64_t reg_max = 32;                       ///< number of bins per side minus 1
   double reg_scale = 4;
   double up = 0.5;
 
-  bool dense = true;  ///< true: every position of the encoder also learns (dense.h)
+  bool dense = true;  ///< true: every encoder position also learns (dense.h)
 
   std::int64_t denoising = 60;  ///< slots per image, half of them with negative boxes; 0: no denoising
-  double label_noise = 0.5;     ///< twice the probability of another label
-  double box_noise = 1;         ///< largest move in halves of a box's size; negative boxes move by one to two times it
+  double label_noise = 0.5;     ///< twice the probability of changing a label
+  double box_noise = 1;  ///< maximum shift, relative to half a box's size; negative boxes move by one to two times this
 
-  /// The coarsest stride in pixels; the sides of a picture must be multiples of it.
+  /// The coarsest stride in pixels; the sides of an image must be multiples of it.
   [[nodiscard]] std::int64_t coarsest_stride() const;
 };
 
 /// A network that the criterion can train and decode() can read: Detector or the published network (dfine/network.h).
 ///
 /// The outputs of forward(). All boxes are centre and size in 0..1, logits are before the sigmoid:
-/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation the last only, L = 1
+/// - "logits" [L, B, Q, C], "boxes" [L, B, Q, 4]: of each decoder layer; in evaluation only the last, L = 1
 /// - "corners" [L, B, Q, 4 R]: logits of the bins of the left, top, right and bottom side
 /// - "refs" [B, Q, 4]: the reference boxes of the distributions, without a gradient
 /// In training also
@@ -82,16 +82,15 @@ struct ModelOptions {
 /// - "dn_weight" float32 [B, D], on the CPU: the slot's weight in the losses, 1 / groups of the image; 0 for padding
 class DetectionNetwork : public torch::nn::Module {
  public:
-  /// `targets` may be null; evaluation ignores it. Denoising draws the same count of numbers from libtorch's CPU
+  /// `targets` may be null; evaluation ignores it. Denoising draws the same number of values from libtorch's CPU
   /// generator for any targets.
-  /// Throws: UsageError for pictures whose sides are not multiples of the coarsest stride, or too small for the
-  /// queries.
+  /// Throws: UsageError for images whose sides are not multiples of the coarsest stride, or too small for the queries.
   virtual Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) = 0;
 };
 
 /// The network of this folder, with the children backbone, encoder and decoder.
 ///
-/// Thread-safe: no; it caches the positions for the last picture size.
+/// Thread-safe: no; it caches the positions for the last image size.
 class Detector final : public DetectionNetwork {
  public:
   /// Throws: UsageError for sizes that do not fit together.
@@ -108,7 +107,7 @@ class Detector final : public DetectionNetwork {
   std::unique_ptr<Parts> parts_;
 };
 
-/// The objects found in one image, the most certain first.
+/// The objects found in one image, most certain first.
 struct Found {
   at::Tensor scores;  ///< float32 [K]
   at::Tensor labels;  ///< int64 [K]
@@ -116,11 +115,12 @@ struct Found {
 };
 
 /// Returns, for each image, the `count` most certain pairs of query and class; a query may have several classes. There
-/// is no non-maximum suppression: training assigns one query to an object. Ties: by query and class.
+/// is no non-maximum suppression: training assigns one query to each object. Ties: by query and class.
 [[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
 
-/// Does the same for all images at once, in the form that D-FINE deploys: labels [N, K], boxes [N, K, 4] as corners in
-/// pixels, scores [N, K]. `sizes`: width and height of each image, int64 [N, 2]. Equal scores are in no order.
+/// Like decode(), but for all images at once, in the form that D-FINE deploys: labels [N, K], boxes [N, K, 4] as
+/// corners in pixels, scores [N, K]. `sizes`: width and height of each image, int64 [N, 2]. The order of equal scores
+/// is unspecified.
 [[nodiscard]] std::vector<at::Tensor> decode_together(const at::Tensor& logits, const at::Tensor& boxes,
                                                       const at::Tensor& sizes, std::int64_t count = 300);
 

@@ -12,9 +12,9 @@ namespace lockstep::detection {
 
 void put(const Refined& refined, const Denoising* denoising, std::int64_t queries, Outputs& outputs) {
   const std::int64_t slots = denoising == nullptr ? 0 : denoising->labels.size(1);
-  // In every tensor, the axis of queries is the last but one.
+  // In every tensor, the query axis is the second to last.
   const auto put_parts = [&](const std::string& name, const at::Tensor& all) {
-    // Takes both parts by one operation: the gradient of a single part would be a full tensor of mostly zeros.
+    // Takes both parts in one operation: the gradient of a single part would be a full tensor, mostly zeros.
     const std::vector<at::Tensor> parts = all.split_with_sizes({slots, queries}, -2);
     outputs[name] = parts[1];
     if (denoising != nullptr) outputs["dn_" + name] = parts[0];

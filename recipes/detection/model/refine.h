@@ -52,7 +52,7 @@ struct Refinement {
   bool training = false;  ///< true: the results of all layers count
 };
 
-/// Combines the old and the new value of a query with two learned shares, then applies layer norm.
+/// Combines the old and the new value of a query with two learned gates, then applies layer norm.
 template <class Linear>
 class Gate final : public torch::nn::Module {
  public:
@@ -71,7 +71,7 @@ class Gate final : public torch::nn::Module {
   nn::LayerNorm norm_{nullptr};
 };
 
-/// Corrects a class logit by the certainty of the box's distributions.
+/// Corrects a class logit by how certain the box's distributions are.
 template <class Head>
 class QualityEstimator final : public torch::nn::Module {
  public:
@@ -140,7 +140,7 @@ void put(const Refined& refined, const Denoising* denoising, std::int64_t querie
 /// A box of width and height `size` around the centre of each cell of a scale. Shapes: [height * width, 4].
 [[nodiscard]] at::Tensor boxes_of_cells(std::int64_t height, std::int64_t width, double size);
 
-/// The positions of all scales, one after another. Converted to float32 here once, not in each layer.
+/// The positions of all scales, one after another. Converted to float32 once, here, rather than in each layer.
 [[nodiscard]] Memory flattened(const std::vector<at::Tensor>& scales);
 
 }  // namespace lockstep::detection

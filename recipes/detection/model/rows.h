@@ -26,7 +26,7 @@ struct FamilyPairs {
   at::Tensor weight;  ///< float32 [B, Q] on the CPU: the weight of each prediction; undefined: all 1
 };
 
-/// The offsets at which a family begins, counted over all families.
+/// The offsets at which a family begins, counted across all families.
 struct Place {
   std::int64_t box = 0;    ///< offset in the boxes, set by set
   std::int64_t logit = 0;  ///< offset in the logits, set by set
@@ -57,7 +57,7 @@ struct Rows {
 /// layer.
 [[nodiscard]] Rows rows_of(const std::vector<FamilyPairs>& families, const PaddedTargets& targets);
 
-/// The predictions that the last layer teaches, for each other layer of a family.
+/// The predictions taught by the last layer, for each of the other layers in a family.
 struct TeachingMasks {
   at::Tensor matched;  ///< float32 [P, B * Q]: 1 if the layer's prediction has an object
   at::Tensor others;   ///< 1 if it has none; both are 0 if the prediction's weight is 0

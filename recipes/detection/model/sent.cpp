@@ -17,7 +17,7 @@ std::vector<at::Tensor> sent(const std::vector<at::Tensor>& host, const at::Devi
   };
   std::int64_t size = 0;
   for (const at::Tensor& one : host) size += room(one);
-  // With pageable memory the call would wait for the device. The allocator keeps pinned memory until the copy is done.
+  // With pageable memory, the call would wait for the device. The allocator keeps pinned memory until the copy is done.
   const at::Tensor all = at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
   std::int64_t first = 0;
   for (const at::Tensor& one : host) {

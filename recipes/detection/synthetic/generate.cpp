@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads and files of the synthetic scenes. Picture i depends only on (seed, i) and the sides.
+// Threads and files for the synthetic scenes. Image i depends only on (seed, i) and the sides.
 #include "detection/synthetic/generate.h"
 
 #include <fmt/format.h>
@@ -29,13 +29,13 @@ void open_folder(const fs::path& folder) {
   std::error_code fault;
   for (const char* name : {"annotations.json", "images"}) {
     if (!fs::exists(folder / name, fault)) continue;
-    throw UsageError(fmt::format("folder {} already holds a set ({}): two would mix", folder.string(), name),
+    throw UsageError(fmt::format("folder {} already holds a set ({}): the two would mix", folder.string(), name),
                      "give another folder, or remove it first");
   }
   FileSystem::system().make_folder(folder / "images");
 }
 
-/// The annotations of a scene, kept after its picture is written.
+/// The annotations of a scene, kept after its image is written.
 struct Marks {
   std::int64_t width = 0;
   std::int64_t height = 0;

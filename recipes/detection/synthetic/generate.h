@@ -11,7 +11,7 @@
 
 namespace lockstep::detection {
 
-inline constexpr common::SideRange kSides{64, 2048};  ///< pixels; the smallest picture still has room for 30 objects
+inline constexpr common::SideRange kSides{64, 2048};  ///< pixels; the smallest image still has room for 30 objects
 
 struct GenerateOptions {
   std::filesystem::path out;  ///< created if missing; must not hold annotations.json or images
@@ -22,9 +22,9 @@ struct GenerateOptions {
   std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
 };
 
-/// Writes `count` pictures images/<index>.png and, after all of them, annotations.json: image ids from 1, categories
-/// from 1 in the order of kinds_in(), boxes tight around the whole shape, areas in pixels. The same options give the
-/// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
+/// Writes `count` images images/<index>.png and, after all of them, annotations.json: image ids from 1, categories from
+/// 1 in the order of kinds_in(), boxes tight around the whole shape, areas in pixels. The same options give the same
+/// bytes on any number of threads; a longer set begins with the images of a shorter one.
 /// Throws: UsageError if an option is out of range or `out` already holds a set; IoError if a file cannot be written.
 void generate_scenes(const GenerateOptions& options, const common::IndexProgress& progress = nullptr);
 

@@ -19,21 +19,21 @@ namespace {
 
 constexpr double kEmpty = 0.1;          // share of scenes without objects
 constexpr double kWithCrowd = 1.0 / 6;  // share of the other scenes that have a crowd
-constexpr double kLeastShare = 0.001;   // least share of the picture for an object
+constexpr double kLeastShare = 0.001;   // minimum share of the image for an object
 constexpr double kMostShare = 0.2;      // largest share
 constexpr double kLeastArea = 26;       // pixels: smaller objects cannot be distinguished
-constexpr double kBudget = 0.45;        // share of the picture that all objects may cover
-constexpr double kOverlap = 0.36;       // share of objects that shall cover another object; some do not find a position
+constexpr double kBudget = 0.45;        // share of the image that all objects may cover
+constexpr double kOverlap = 0.36;       // share of objects meant to cover another object; some do not find a position
 constexpr double kLeastVisible = 0.5;   // share of an object that must be visible
-constexpr double kLeastHidden = 0.06;   // least covered share of an object that counts as covered
+constexpr double kLeastHidden = 0.06;   // minimum covered share for an object to count as covered
 constexpr double kMargin = 1.5;         // pixels between objects that do not overlap
-constexpr double kStandOut = 90;        // least distance of colours
-constexpr double kStandOutSmall = 120;  // least distance for objects of fewer than kSmall pixels
+constexpr double kStandOut = 90;        // minimum distance between colours
+constexpr double kStandOutSmall = 120;  // minimum distance for objects of fewer than kSmall pixels
 constexpr double kSmall = 120;          // pixels
-constexpr double kLeastLined = 150;     // pixels of area: smaller objects have no border line
-constexpr double kLeastHollow = 350;    // pixels of area: smaller objects are not hollow
-constexpr int kTries = 60;              // tries for a position
-constexpr double kLeastOfFew = 0.05;    // least share of the picture for an object of kFew
+constexpr double kLeastLined = 150;     // area in pixels below which objects have no border line
+constexpr double kLeastHollow = 350;    // area in pixels below which objects are not hollow
+constexpr int kTries = 60;              // attempts to find a position
+constexpr double kLeastOfFew = 0.05;    // minimum share of the image for an object of kFew
 constexpr double kMostOfFew = 0.15;     // largest share
 constexpr std::size_t kKindsOfFew = 3;  // number of kinds in kFew (the first kinds)
 
@@ -96,8 +96,8 @@ class Layout {
   std::vector<SceneObject> crowds_;
 };
 
-/// Calls visit(index in owner_) for the pixels up to `reach` from the outline, until it returns false. kOwned skips
-/// pixels without an object before the distance is computed, which takes most of a scene's time.
+/// Calls visit(index in owner_) for the pixels up to `reach` away from the outline, until it returns false. kOwned
+/// skips pixels without an object before the distance is computed, which takes most of a scene's time.
 template <class Visit>
 void Layout::each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const {
   const Extent& extent = outline.extent();

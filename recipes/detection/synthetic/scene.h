@@ -26,7 +26,7 @@ struct Scene {
   std::int64_t width = 0;
   std::int64_t height = 0;
   std::vector<std::uint8_t> pixels;  ///< rows from the top, three bytes per pixel
-  std::vector<SceneObject> objects;  ///< the lowest first; a crowd is one object
+  std::vector<SceneObject> objects;  ///< lowest first; a crowd is one object
 };
 
 /// The difficulty of a set of scenes.
@@ -45,7 +45,7 @@ enum class SceneObjects {
 /// The names of the kinds in scenes of this difficulty, by ShapeKind.
 [[nodiscard]] std::span<const std::string_view> kinds_in(SceneObjects objects) noexcept;
 
-/// Draws a scene. Kinds, colours, sizes, angles and places are independent; all randomness comes from `random`.
+/// Draws a scene. Kinds, colours, sizes, angles and positions are independent; all randomness comes from `random`.
 [[nodiscard]] Scene make_scene(std::int64_t width, std::int64_t height, SceneObjects objects, SampleRandom& random);
 
 }  // namespace lockstep::detection

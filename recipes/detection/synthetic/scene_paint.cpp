@@ -9,10 +9,10 @@
 namespace lockstep::detection {
 namespace {
 
-constexpr double kGroundApart = 60;    // largest distance of the ground's two colours
-constexpr double kLumaApart = 40;      // least difference in brightness between a shape and what is below it
-constexpr int kColorTries = 40;        // tries for a colour
-constexpr std::int64_t kLattice = 16;  // random values of a cloudy background, each way
+constexpr double kGroundApart = 60;    // maximum distance between the background's two colours
+constexpr double kLumaApart = 40;      // minimum difference in brightness between a shape and what is below it
+constexpr int kColorTries = 40;        // attempts to find a colour
+constexpr std::int64_t kLattice = 16;  // random values of a cloudy background, per side
 
 double luma(const Ink& ink) noexcept { return 0.299 * ink[0] + 0.587 * ink[1] + 0.114 * ink[2]; }
 
@@ -54,7 +54,7 @@ class Texture {
     const double along = x * cos_ + y * sin_;
     const double across = y * cos_ - x * sin_;
     switch (kind_) {
-      case 0:  // a gradient over about the whole picture
+      case 0:  // a gradient across roughly the whole image
         return std::clamp(0.5 + along / 8, 0.0, 1.0);
       case 1:  // waves
         return 0.5 + 0.5 * std::sin(2 * std::numbers::pi * along);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paints colours, grounds and shapes onto pixels. No torch header.
+// Paints colours, backgrounds and shapes onto pixels. No torch header.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outlines as polygons: one distance function serves all of them, even stretched.
+// Outlines as polygons: one distance function handles all of them, even stretched.
 #include "detection/synthetic/scene_shapes.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kPi = std::numbers::pi;
-constexpr int kArc = 40;             // lines of a full circle: an error below 0.05 pixels at a radius of 40
+constexpr int kArc = 40;             // lines in a full circle: error below 0.05 pixels at a radius of 40
 constexpr double kHole = 0.5;        // radius of the hole, as a share of the ring's
 constexpr double kArm = 0.34;        // half the width of the cross's arms
 constexpr double kThickness = 0.28;  // ratio of height to width of the bar

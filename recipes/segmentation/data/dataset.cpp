@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the files for the options, makes data sets of them, and collates samples into batches.
+// Finds the files for the options, builds data sets from them, and collates samples into batches.
 #include "segmentation/data/dataset.h"
 
 #include <ATen/ops/empty.h>
@@ -30,14 +30,15 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::int64_t kSurveyed = 1000;  // pictures whose maps are read when a set is opened
+constexpr std::int64_t kSurveyed = 1000;  // images whose maps are read when a set is opened
 
 void check_set_options(const SetOptions& options) {
   if (options.classes == 0) {
     throw UsageError("num_classes is auto, but the data has not been read", "set a number, or call settle() first");
   }
   if (options.classes < 2 || options.classes > 255) {
-    throw UsageError(fmt::format("a set of {} classes; with the background there are 2 .. 255", options.classes));
+    throw UsageError(
+        fmt::format("a set of {} classes; there must be 2 .. 255, including the background", options.classes));
   }
 }
 
@@ -92,23 +93,22 @@ void require_two_classes(const SeenValues& seen, const SetOptions& options, bool
   if (found > 1 || !seen.all) return;
   const bool ignored = seen.values[kUnlabelled] && (!masks || options.mask_values[kUnlabelled] == kUnlabelled);
   throw DataError(
-      fmt::format("{}: the labels of all {} pictures hold only the {} {}{}: there is nothing to distinguish",
+      fmt::format("{}: the labels of all {} images contain only the {} {}{}: there is nothing to distinguish",
                   options.path, seen.looked_at, std::ranges::count(seen.values, true) == 1 ? "value" : "values",
                   seen.text(), ignored ? ", and 255 means that a pixel has no class" : ""),
       masks && ignored ? "if 255 is a class, set: " + setting_words("data.mask_values='{0: 0, 255: 1}'")
                        : "labels are class ids, 0, 1, ...; lockstep inspect data shows them");
 }
 
-/// Returns an empty text if every class has a pixel.
+/// Returns an empty string if every class has a pixel.
 std::string missing_classes(const SeenValues& seen, const SetOptions& options, const std::vector<std::string>& names) {
   std::vector<std::string> missing;
   for (std::int64_t id = 0; id < options.classes; ++id) {
     if (!seen.classes[static_cast<std::size_t>(id)]) missing.push_back(class_in_words(id, names));
   }
   if (missing.empty()) return "";
-  return fmt::format("{}: no pixel is of {} {} in the labels of the {} pictures that were looked at, which hold {}",
-                     options.path, missing.size() == 1 ? "class" : "the classes", text::join(missing), seen.looked_at,
-                     seen.text());
+  return fmt::format("{}: no pixel has {} {} in the labels of the {} images checked, which contain {}", options.path,
+                     missing.size() == 1 ? "class" : "the classes", text::join(missing), seen.looked_at, seen.text());
 }
 
 void judge_classes(const MaskedPictures& source, const SetOptions& options, bool masks, SegmentationSet& set) {
@@ -126,7 +126,7 @@ void keep_part(std::vector<SampleFiles>& samples, const SetOptions& options, boo
   for (const SampleFiles& sample : samples) pictures.push_back(sample.picture);
   const HeldOut parts = hold_out(ImageFiles::of(std::move(pictures)), options.test_fraction, options.split_seed);
   const std::vector<std::int64_t>& indices = training ? parts.rest : parts.held_out;
-  log::note("{}: {} of {} pictures are for {}", options.path, indices.size(), samples.size(),
+  log::note("{}: {} of {} images are for {}", options.path, indices.size(), samples.size(),
             training ? "training" : "the test");
   std::vector<SampleFiles> kept;
   for (const std::int64_t index : indices) kept.push_back(std::move(samples[static_cast<std::size_t>(index)]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of pictures with label maps, for training and evaluation: finds and checks the files, augments the
-// pictures, and collates samples into batches.
+// Data sets of images with label maps, for training and evaluation: finds and checks the files, augments the images,
+// and collates samples into batches.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -25,19 +25,19 @@ enum class Supervision {
   kScribbles,  ///< lines with a class; kUnlabelled elsewhere
 };
 
-/// The path of a set, and the maps to use. Folders are found by the names of VOC and of plain sets: pictures
+/// The path of a set, and the maps to use. Folders are found by the names of VOC and of plain sets: images
 /// `JPEGImages`, `images`; masks `SegmentationClassAug`, `SegmentationClass`, `masks`, `instances`; scribbles
 /// `pascal_2012_scribble`, `scribbles`; pseudo-labels `bmp_pseudolabel`, `pseudo_labels`; distances to scribbles
 /// `distance_map`, `distance_scribble`; distances to borders of the pseudo-labels `distance_pseudo`, `distance_class`.
-/// Maps are PNGs (.png in any case) named like their picture: gray or with a palette, of 8 bits, a class id for each
+/// Maps are PNGs (.png in any case) named like their image: gray or with a palette, of 8 bits, a class id for each
 /// pixel. In a folder named `instances` they may have 16 bits, and any value except 0 is class 1.
 struct SetOptions {
-  std::string path;  ///< a folder, or "scenes:COUNT:SEED": pictures drawn in memory (scene_source.h), with all maps
+  std::string path;  ///< a folder, or "scenes:COUNT:SEED": images drawn in memory (scene_source.h), with all maps
   /// ImageSets/SegmentationAug/<split>.txt or ImageSets/Segmentation/<split>.txt, one name per line. Without a folder
-  /// ImageSets: every picture of the folder, or of the folder <split> in it. Empty: train for training, otherwise val.
+  /// ImageSets: every image of the folder, or of the folder <split> in it. Empty: train for training, otherwise val.
   std::string split = {};
   Supervision supervision = Supervision::kFull;  ///< labels of training sets
-  std::string masks = {};  ///< folder, relative to `path` or absolute; empty: by name; the same below
+  std::string masks = {};  ///< folder, relative to `path` or absolute; empty: by name; likewise below
   MaskValues mask_values = plain_mask_values();  ///< class ids for the values of full masks, except for instances
   std::string scribbles = {};
   std::string pseudo_labels = {};
@@ -45,10 +45,10 @@ struct SetOptions {
   std::string class_distances = {};
   std::int64_t classes = 2;       ///< number of classes, including the background: ids are below it, or kUnlabelled
   Planes planes = {};             ///< planes of training samples
-  bool strict = true;             ///< false: pictures without one of their maps are left out and counted in a note
-  double test_fraction = 0;       ///< share of the files' pictures in the test set (hold_out()); 0: all of them
+  bool strict = true;             ///< false: images without one of their maps are skipped and counted in a note
+  double test_fraction = 0;       ///< share of the files' images in the test set (hold_out()); 0: all of them
   std::uint64_t split_seed = 0;   ///< seed for choosing the test set
-  std::int64_t scene_side = 128;  ///< width and height in pixels of pictures drawn in memory
+  std::int64_t scene_side = 128;  ///< width and height in pixels of images drawn in memory
 };
 
 /// The classes that a set names.
@@ -63,10 +63,10 @@ struct SetClasses {
 /// Throws: the DataErrors of open_training_set().
 [[nodiscard]] SetClasses classes_of(const SetOptions& options);
 
-/// Augmentation of a picture together with its maps: scaled, rotated, cropped, blurred, mirrored.
+/// Augmentation of an image together with its maps: scaled, rotated, cropped, blurred, mirrored.
 struct AugmentOptions {
   std::int64_t crop = 465;  ///< width and height of a sample in pixels
-  double scale_min = 0.5;   ///< smallest factor of the picture's size; factors are drawn uniformly
+  double scale_min = 0.5;   ///< smallest scale factor; factors are drawn uniformly
   double scale_max = 2.0;
   double rotate_degrees = 10.0;  ///< largest rotation, in either direction
   double rotate_prob = 0.5;
@@ -80,37 +80,37 @@ struct SegmentationSet {
   /// The source of the samples, by index; AnnotatedImage::maps has the planes' maps in the order of the planes (in a
   /// test set: the masks).
   std::shared_ptr<const ImageSource> source;
-  std::vector<std::string> notes;  ///< notes on everything left out or unusual, logged when the set was opened
+  std::vector<std::string> notes;  ///< notes on everything skipped or unusual, logged when the set was opened
 };
 
 /// Samples for training: data float32 [3, crop, crop], normalised with ImageNet's mean and deviation; target uint8
-/// [planes.count(), crop, crop]. Outside of the picture, the colour is ImageNet's mean, labels are kUnlabelled, and
-/// distance maps are 0. Distance maps keep their values when they are scaled.
-/// Opening a set reads the label maps of up to 1,000 pictures: all of them, or every n-th of a larger set.
-/// Notes, each with a count and the first file: pictures left out (strict = false), maps without labels, pictures of 16
-/// bits (their upper 8 are used), two files with the same name (strict = false: the first is used). In a larger set,
-/// the first such map and picture that were not read at opening get a note when they are read.
-/// A warning and a note name the classes without a pixel, and the values that occur in the maps.
+/// [planes.count(), crop, crop]. Outside the image, the colour is ImageNet's mean, labels are kUnlabelled, and distance
+/// maps are 0. Distance maps keep their values when they are scaled. Opening a set reads the label maps of up to 1,000
+/// images: all of them, or every n-th of a larger set. Notes, each with a count and the first file: skipped images
+/// (strict = false), maps without labels, 16-bit images (their upper 8 bits are used), two files with the same name
+/// (strict = false: the first is used). In a larger set, the first such map and image that were not read at opening get
+/// a note when they are read. A warning and a note name the classes without a pixel, and the values that occur in the
+/// maps.
 /// Thread-safe: yes, for the data set.
 /// Throws: DataError naming the values if all maps hold at most one class; DataError naming the file if maps or
-///         pictures are missing (all counted), a name has two files, a list is empty or names a picture twice, a map
-///         differs in size from its picture, a class id is unknown, a class map has 16 bits, or a file is damaged (for
+///         images are missing (all counted), a name has two files, a list is empty or names an image twice, a map
+///         differs in size from its image, a class id is unknown, a class map has 16 bits, or a file is damaged (for
 ///         files that opening does not read: from get); UsageError if options are out of range.
 [[nodiscard]] SegmentationSet open_training_set(const SetOptions& options, const AugmentOptions& augment);
 
-/// The ground truth of a picture: Sample::extra of a test set.
+/// The ground truth of an image: Sample::extra of a test set.
 struct EvalPicture {
   at::Tensor mask;   ///< uint8 [H, W]
-  std::string name;  ///< the picture's file
+  std::string name;  ///< the image's file
 };
 
-/// Whole pictures with their full masks, for any `supervision`: data float32 [3, H, W], normalised as above;
+/// Whole images with their full masks, for any `supervision`: data float32 [3, H, W], normalised as above;
 /// Sample::extra: EvalPicture.
 /// Throws: the errors of open_training_set().
 [[nodiscard]] SegmentationSet open_test_set(const SetOptions& options);
 
-/// Makes a batch of either set's samples. Training: stacked. Test: data [B, 3, maxH, maxW], with zeros right of and
-/// below smaller pictures; Batch::extra: std::vector<EvalPicture>. Thread-safe: yes.
+/// Builds a batch from either set's samples. Training: stacked. Test: data [B, 3, maxH, maxW], with zeros right of and
+/// below smaller images; Batch::extra: std::vector<EvalPicture>. Thread-safe: yes.
 [[nodiscard]] Collate collate();
 
 }  // namespace lockstep::segmentation

@@ -30,8 +30,8 @@ void check_augment(const AugmentOptions& options) {
     throw UsageError(fmt::format("crop is {} pixels, must be 1 .. 8192", options.crop));
   }
   if (!(options.scale_min >= 0.05 && options.scale_max >= options.scale_min && options.scale_max <= 20)) {
-    throw UsageError(fmt::format("scales from {} to {}: they have to run upwards within 0.05 .. 20", options.scale_min,
-                                 options.scale_max));
+    throw UsageError(fmt::format("scales from {} to {}: they must be in ascending order, within 0.05 .. 20",
+                                 options.scale_min, options.scale_max));
   }
   if (!(options.rotate_degrees >= 0 && options.rotate_degrees <= 180)) {
     throw UsageError(fmt::format("rotate_degrees is {}, must be 0 .. 180", options.rotate_degrees));

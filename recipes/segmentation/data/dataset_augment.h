@@ -6,14 +6,14 @@
 
 namespace lockstep::segmentation {
 
-/// A step of Compose: the picture and its maps become crop x crop pixels. The part in view is cut out first, with a
+/// A step of Compose: the image and its maps become crop x crop pixels. The part in view is cut out first, with a
 /// border for the rotation, and only that part is rotated and scaled: a side of round(crop / factor) pixels of the
-/// picture becomes `crop`. A smaller picture is placed at a random position inside the square.
+/// image becomes `crop`. A smaller image is placed at a random position inside the square.
 class Augmenter {
  public:
   /// Throws: UsageError if an option is out of range.
   explicit Augmenter(const AugmentOptions& options);
-  /// Thread-safe: yes. Throws: DataError naming a picture that cannot be decoded.
+  /// Thread-safe: yes. Throws: DataError naming an image that cannot be decoded.
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 
  private:

@@ -100,7 +100,7 @@ PngKind checked_kind(std::string_view bytes, const fs::path& file) {
         "maps are PNG files");
   }
   if (kind.color != kGrayType && kind.color != kPaletteType) {
-    throw bad_map(file, "it is a colour picture, and a map has one number for each pixel",
+    throw bad_map(file, "it is a colour image, but a map has one number for each pixel",
                   "write class ids as a gray or palette PNG");
   }
   return kind;
@@ -130,10 +130,10 @@ Image read_map(const fs::path& file, MapMeaning meaning) {
   const PngKind kind = checked_kind(bytes, file);
   if (meaning == MapMeaning::kInstances) return classes_of(decode_by_spng(bytes, file), Numbers::kInstances);
   if (kind.depth == 16) {
-    throw bad_map(
-        file,
-        fmt::format("it has 16 bits a pixel, and {} have 8", meaning == MapMeaning::kClasses ? "class ids" : "weights"),
-        "maps of instances belong in a folder named instances: any value except 0 is then class 1");
+    throw bad_map(file,
+                  fmt::format("it has 16 bits per pixel, but {} have 8",
+                              meaning == MapMeaning::kClasses ? "class ids" : "weights"),
+                  "maps of instances belong in a folder named instances: any value except 0 is then class 1");
   }
   return small_map(bytes, kind, file);
 }
@@ -151,9 +151,9 @@ void require_classes(const Image& map, std::int64_t classes, const fs::path& fil
   const auto bad = std::ranges::find_if_not(map.pixels, [&](std::uint8_t value) { return good[value]; });
   if (bad == map.pixels.end()) return;
   const auto at = bad - map.pixels.begin();
-  throw DataError(fmt::format("map {} has the class {} at pixel ({}, {}), and there are {} classes", file.string(),
-                              *bad, at % map.size.width, at / map.size.width, classes),
-                  fmt::format("class ids are 0 .. {}, {} is none", classes - 1, kUnlabelled));
+  throw DataError(fmt::format("map {} has class {} at pixel ({}, {}), but there are {} classes", file.string(), *bad,
+                              at % map.size.width, at / map.size.width, classes),
+                  fmt::format("class ids are 0 .. {}, {} is unlabelled", classes - 1, kUnlabelled));
 }
 
 }  // namespace lockstep::segmentation

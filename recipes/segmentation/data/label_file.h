@@ -20,7 +20,7 @@ enum class MapMeaning {
 };
 
 /// Reads a gray or palette PNG; the numbers are the palette's indices, and its colours are ignored.
-/// Throws: DataError naming the file if it is missing, damaged, not a PNG or a colour picture; IoError.
+/// Throws: DataError naming the file if it is missing, damaged, not a PNG or a colour image; IoError.
 [[nodiscard]] NumberMap read_numbers(const std::filesystem::path& file);
 
 /// Reads the same files into a map of one channel, of class ids unless the meaning is kWeights.

@@ -30,7 +30,7 @@ struct Counted {
   }
 };
 
-/// Replaces values by class ids.
+/// Replaces values with class ids.
 void take_values(Image& map, const MaskValues& values, SeenValues* seen) {
   for (std::uint8_t& pixel : map.pixels) {
     const std::uint8_t id = values[pixel];
@@ -62,9 +62,9 @@ AnnotatedImage MaskedPictures::read(std::int64_t index, SeenValues* seen) const 
     const ImageSize size = picture.pixels.size();
     if (map.image.size != size) {
       throw DataError(
-          fmt::format("map {} is {} x {} pixels, and picture {} is {} x {}", files.maps[i].string(),
-                      map.image.size.width, map.image.size.height, files.picture.string(), size.width, size.height),
-          "both have to have one size: make the map again, or take the picture out of the set");
+          fmt::format("map {} is {} x {} pixels, but image {} is {} x {}", files.maps[i].string(), map.image.size.width,
+                      map.image.size.height, files.picture.string(), size.width, size.height),
+          "both must have the same size: regenerate the map, or remove the image from the set");
     }
     if (i == 0) take_values(map.image, options_.values, seen);
     if (meaning != MapMeaning::kWeights) require_classes(map.image, options_.classes, files.maps[i]);
@@ -90,10 +90,10 @@ AnnotatedImage MaskedPictures::get(std::int64_t index) const {
   if (survey_step_ > 0 && index % survey_step_ == 0) return picture;
   const Odd odd = odd_in(picture, index);
   if (!odd.unlabelled.empty() && !told_unlabelled_.exchange(true)) {
-    log::note("{} has nothing labelled; others like it are not named", odd.unlabelled.front());
+    log::note("{} has no labelled pixel; others like it are not reported", odd.unlabelled.front());
   }
   if (!odd.deep.empty() && !told_deep_.exchange(true)) {
-    log::note("{} has 16 bits a channel, of which the upper 8 are used; others like it are not named", odd.deep);
+    log::note("{} has 16 bits per channel, of which the upper 8 are used; others like it are not reported", odd.deep);
   }
   return picture;
 }
@@ -113,14 +113,13 @@ std::vector<std::string> MaskedPictures::survey(std::int64_t most) {
   seen_.all = survey_step_ == 1;
   std::vector<std::string> notes;
   if (unlabelled.count > 0) {
-    notes.push_back(fmt::format("in {} maps of the {} pictures that were looked at no pixel has a class, the first: {}",
+    notes.push_back(fmt::format("{} maps of the {} images checked have no labelled pixel, the first: {}",
                                 unlabelled.count, looked_at, unlabelled.first));
   }
   if (deep.count > 0) {
-    notes.push_back(
-        fmt::format("{} of the {} pictures that were looked at have 16 bits a channel, of which the upper 8 "
-                    "are used, the first: {}",
-                    deep.count, looked_at, deep.first));
+    notes.push_back(fmt::format(
+        "{} of the {} images checked have 16 bits per channel, of which the upper 8 are used, the first: {}",
+        deep.count, looked_at, deep.first));
   }
   return notes;
 }

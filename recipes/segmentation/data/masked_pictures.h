@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with label maps from files; each map is checked when it is read. No torch header.
+// Images with label maps from files; each map is checked when it is read. No torch header.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@
 namespace lockstep::segmentation {
 
 struct MaskedPicturesOptions {
-  std::vector<MapMeaning> meanings;  ///< meanings of a picture's maps
+  std::vector<MapMeaning> meanings;  ///< meanings of an image's maps
   std::int64_t classes = 2;
   std::vector<std::string> class_names = {};
-  MaskValues values = plain_mask_values();  ///< class ids for the values of each picture's first map
+  MaskValues values = plain_mask_values();  ///< class ids for the values of each image's first map
 };
 
 /// The values that occur in the label maps read.
@@ -34,7 +34,7 @@ struct SeenValues {
   [[nodiscard]] std::string text() const;
 };
 
-/// Pictures and label maps. Augmentations fill weight maps with 0, class maps with kUnlabelled. Thread-safe: get().
+/// Images and label maps. Augmentations fill weight maps with 0, class maps with kUnlabelled. Thread-safe: get().
 class MaskedPictures final : public ImageSource {
  public:
   MaskedPictures(std::vector<SampleFiles> samples, MaskedPicturesOptions options);
@@ -42,19 +42,19 @@ class MaskedPictures final : public ImageSource {
   [[nodiscard]] std::int64_t size() const override { return std::ssize(samples_); }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return sample(index).picture.string(); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return options_.class_names; }
-  /// Throws: DataError naming the file if a map differs in size from its picture or has an unknown class or too many
-  ///         bits, or if a file is damaged; IoError. The first unusual picture of each kind that survey() did not read
+  /// Throws: DataError naming the file if a map differs in size from its image or has an unknown class or too many
+  ///         bits, or if a file is damaged; IoError. The first unusual image of each kind that survey() did not read
   ///         gets a note.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
 
-  /// Reads the maps of at most `most` pictures, evenly spread, and the headers of the pictures. Returns notes on
-  /// unusual pictures. Throws: the errors of get().
+  /// Reads the maps of at most `most` images, evenly spread, and the headers of the images. Returns notes on unusual
+  /// images. Throws: the errors of get().
   [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
-  /// The values in the first maps of the pictures that survey() read.
+  /// The values in the first maps of the images that survey() read.
   [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }
 
  private:
-  /// Names of a picture's maps without labels, and the picture if it has 16 bits.
+  /// Names of an image's maps without labels, and the image if it has 16 bits.
   struct Odd {
     std::vector<std::string> unlabelled = {};
     std::string deep = {};
@@ -70,7 +70,7 @@ class MaskedPictures final : public ImageSource {
   MaskedPicturesOptions options_;
   ImageFiles pictures_;
   SeenValues seen_;
-  std::int64_t survey_step_ = 0;  ///< survey() read every n-th picture; 0: it read none
+  std::int64_t survey_step_ = 0;  ///< survey() read every n-th image; 0: it read none
   mutable std::atomic<bool> told_unlabelled_{false};
   mutable std::atomic<bool> told_deep_{false};
 };

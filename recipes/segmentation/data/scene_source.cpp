@@ -71,7 +71,7 @@ class SceneSource final : public ImageSource {
 
 std::shared_ptr<const ImageSource> make_scene_source(const SetOptions& options, bool training) {
   if (options.classes < std::ssize(kSceneClasses)) {
-    throw UsageError(fmt::format("{} classes, and scenes have {}", options.classes, kSceneClasses.size()),
+    throw UsageError(fmt::format("{} classes, but scenes have {}", options.classes, kSceneClasses.size()),
                      fmt::format("set the number of classes to {}", kSceneClasses.size()));
   }
   return std::make_shared<SceneSource>(options, training);

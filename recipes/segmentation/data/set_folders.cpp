@@ -27,7 +27,7 @@ struct KnownRole {
 
 const KnownRole& known(Role role) {
   static const std::array<KnownRole, 6> kRoles{{
-      {"pictures", {"JPEGImages", "images"}},
+      {"images", {"JPEGImages", "images"}},
       {"masks", {"SegmentationClassAug", "SegmentationClass", "masks", "instances"}},
       {"scribbles", {"pascal_2012_scribble", "scribbles"}},
       {"pseudo-labels", {"bmp_pseudolabel", "pseudo_labels"}},
@@ -52,8 +52,8 @@ bool is_a(FileKind kind, const fs::path& file) {
   return extension == ".png" || (kind == FileKind::kPictures && (extension == ".jpg" || extension == ".jpeg"));
 }
 
-/// The first file of a line that names a picture and then its maps ("a/x.jpg b/x.png"; names may have spaces); the
-/// whole line if it names a single file.
+/// The first file of a line that names an image and then its maps ("a/x.jpg b/x.png"; names may have spaces); the whole
+/// line if it names a single file.
 std::string first_file(const std::string& line) {
   for (std::size_t blank = line.find_first_of(" \t"); blank != line.npos;
        blank = line.find_first_of(" \t", blank + 1)) {
@@ -63,7 +63,7 @@ std::string first_file(const std::string& line) {
   return line;
 }
 
-/// The name of the picture that a text means, with or without folder and extension; none if there is no such picture.
+/// The name of the image that a string refers to, with or without folder and extension; none if there is no such image.
 std::optional<std::string> known_name(const std::string& text, const NamedFiles& pictures) {
   const fs::path file = fs::path(text).filename();
   for (std::string name : {file.string(), picture_name(file)}) {
@@ -82,7 +82,7 @@ NameList read_list(const fs::path& list, const NamedFiles& pictures) {
     const std::string name = known_name(file, pictures).value_or(picture_name(fs::path(file).filename()));
     (seen.insert(name).second ? names.names : names.repeated).push_back(name);
   }
-  if (names.names.empty()) throw DataError(fmt::format("list {} names no picture", list.string()));
+  if (names.names.empty()) throw DataError(fmt::format("list {} names no image", list.string()));
   return names;
 }
 
@@ -132,9 +132,9 @@ void judge(const Odd& odd, bool strict, std::vector<std::string>& notes) {
 
 Odd repeated_in(const NameList& names) {
   if (names.repeated.empty()) return {};
-  return {.what = fmt::format("{} names {} pictures more than once, the first: {}", names.from, names.repeated.size(),
+  return {.what = fmt::format("{} names {} images more than once, the first: {}", names.from, names.repeated.size(),
                               names.repeated.front()),
-          .hint = "a picture listed twice counts twice: remove one of its lines",
+          .hint = "an image listed twice counts twice: remove one of its lines",
           .instead = "each is used once"};
 }
 
@@ -150,7 +150,7 @@ Odd twins_of(const NameList& names, const NamedFiles& files) {
   if (count == 0) return {};
   return {
       .what = fmt::format("folder {} has two files for {} names, the first: {}", files.folder.string(), count, first),
-      .hint = "a picture and its maps are found by name: rename or remove one of the two",
+      .hint = "an image and its maps are found by name: rename or remove one of the two",
       .instead = "the first of each two is used"};
 }
 
@@ -170,8 +170,8 @@ fs::path folder_of(const fs::path& root, Role role, const std::string& given) {
   throw DataError(
       fmt::format("{} has no {}: no folder {}", root.string(), role_name(role), fmt::join(known(role).folders, ", ")),
       role == Role::kPictures || role == Role::kMasks
-          ? "name the folder of a set in the layout of VOC, or one with images/ and masks/"
-          : "`lockstep generate weak-labels` makes scribbles, pseudo-labels and distance maps of full masks");
+          ? "give a folder in the layout of VOC, or one with images/ and masks/"
+          : "`lockstep generate weak-labels` creates scribbles, pseudo-labels and distance maps from full masks");
 }
 
 bool holds_instances(const fs::path& folder) {
@@ -184,7 +184,7 @@ fs::path root_of(const fs::path& path, const std::string& split) {
   if (!split.empty() && has_pictures(path / split)) return path / split;
   std::error_code fault;
   if (!fs::exists(path, fault)) throw DataError(fmt::format("data set {} does not exist", path.string()));
-  if (!is_folder(path)) throw DataError(fmt::format("data set {} is no folder", path.string()));
+  if (!is_folder(path)) throw DataError(fmt::format("data set {} is not a folder", path.string()));
   (void)folder_of(path, Role::kPictures, "");  // its error names the missing folder
   return path;
 }
@@ -211,7 +211,7 @@ NameList names_of(const fs::path& root, const std::string& split, const NamedFil
       if (FileSystem::system().exists(list)) return read_list(list, pictures);
     }
     throw DataError(fmt::format("{} has no list {}.txt in SegmentationAug or Segmentation", sets.string(), split),
-                    fmt::format("lists that are there: {}", fmt::join(lists_in(sets), ", ")));
+                    fmt::format("existing lists: {}", fmt::join(lists_in(sets), ", ")));
   }
   NameList names{.names = {}, .from = pictures.folder.string()};
   for (const auto& [name, file] : pictures.files) names.names.push_back(name);
@@ -243,11 +243,11 @@ FileList list_files(const fs::path& path, const FileListOptions& options) {
   }
   if (missing.count() == 0) return list;
   const std::string what =
-      fmt::format("{}: {} files of {} of {} pictures are missing, the first: {}", names.from, missing.count(),
+      fmt::format("{}: {} files of {} of {} images are missing, the first: {}", names.from, missing.count(),
                   names.names.size() - list.samples.size(), names.names.size(), missing.first());
-  if (options.strict) throw DataError(what, "add the files, or set strict to false to go on without these pictures");
+  if (options.strict) throw DataError(what, "add the files, or set strict to false to continue without these images");
   if (list.samples.empty()) throw DataError(what, "nothing is left of the set");
-  list.notes.push_back(what + "; these pictures are left out");
+  list.notes.push_back(what + "; these images are skipped");
   return list;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs pictures with maps, for each layout of a segmentation set, as lists of paths. Reads no picture. No torch
-// header.
+// Pairs images with maps, for each layout of a segmentation set, as lists of paths. Reads no image. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -25,11 +24,11 @@ enum class Role { kPictures, kMasks, kScribbles, kPseudoLabels, kScribbleDistanc
 /// True if the files of this folder are instance maps, by the folder's name.
 [[nodiscard]] bool holds_instances(const std::filesystem::path& folder);
 
-/// The folder that holds the pictures: `path`, or the folder `split` in it.
+/// The folder that holds the images: `path`, or the folder `split` in it.
 /// Throws: DataError if neither does.
 [[nodiscard]] std::filesystem::path root_of(const std::filesystem::path& path, const std::string& split);
 
-/// The file's name without a picture's extension (.png, .jpg, .jpeg, in any case). Other dots are part of the name.
+/// The file's name without an image's extension (.png, .jpg, .jpeg, in any case). Other dots are part of the name.
 [[nodiscard]] std::string picture_name(const std::filesystem::path& file);
 
 enum class FileKind { kPictures, kMaps };  ///< maps are PNGs
@@ -43,7 +42,7 @@ struct NamedFiles {
 /// Lists the files of a folder; none if the folder is missing.
 [[nodiscard]] NamedFiles named_files(const std::filesystem::path& folder, FileKind kind);
 
-/// Names without extension: the names in a list of ImageSets if there is such a folder, otherwise of all pictures,
+/// Names without extension: the names in a list of ImageSets if there is such a folder, otherwise of all images,
 /// sorted. A line of a list is a name, with or without a folder and an extension; maps or VOC's flags may follow.
 struct NameList {
   std::vector<std::string> names;

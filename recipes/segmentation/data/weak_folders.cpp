@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 NamedFiles files_of_folder(const fs::path& folder, FileKind kind) {
   std::error_code fault;
   if (!fs::exists(folder, fault)) throw DataError(fmt::format("folder {} does not exist", folder.string()));
-  if (!fs::is_directory(folder, fault)) throw DataError(fmt::format("{} is no folder", folder.string()));
+  if (!fs::is_directory(folder, fault)) throw DataError(fmt::format("{} is not a folder", folder.string()));
   NamedFiles files = named_files(folder, kind);
   if (files.files.empty()) {
     throw DataError(
@@ -38,9 +38,9 @@ NamedFiles files_of_folder(const fs::path& folder, FileKind kind) {
   }
   if (!files.twins.empty()) {
     const auto& [name, twin] = *files.twins.begin();
-    throw DataError(
-        fmt::format("folder {} has two files of one name: {} and {}", folder.string(), files.files.at(name), twin),
-        "rename or remove one of the two");
+    throw DataError(fmt::format("folder {} has two files with the same name: {} and {}", folder.string(),
+                                files.files.at(name), twin),
+                    "rename or remove one of the two");
   }
   return files;
 }
@@ -54,7 +54,7 @@ std::vector<fs::path> maps_of_folder(const fs::path& folder) {
 fs::path picture_beside(const NamedFiles& pictures, const fs::path& scribbles) {
   const auto at = pictures.files.find(picture_name(scribbles));
   if (at != pictures.files.end()) return pictures.folder / at->second;
-  throw DataError(fmt::format("scribbles {} have no picture in {}", scribbles.string(), pictures.folder.string()));
+  throw DataError(fmt::format("scribbles {} have no image in {}", scribbles.string(), pictures.folder.string()));
 }
 
 Numbers numbers_in(const fs::path& folder) { return holds_instances(folder) ? Numbers::kInstances : Numbers::kClasses; }
@@ -65,7 +65,7 @@ NumberMap checked_mask(const fs::path& file, Numbers meaning) {
   return read_numbers(file);
 }
 
-/// A picture, with or without its EXIF orientation, whichever matches the size of its map.
+/// An image, with or without its EXIF orientation, whichever matches the size of its map.
 Image picture_of_size(const fs::path& file, ImageSize size) {
   AnnotatedImage picture = ImageFiles::of({file}).get(0);
   picture.pixels.fit_to(size);
@@ -164,7 +164,7 @@ MapCounts write_pseudo_labels(const PseudoFolderOptions& options, const common::
                      const Image scribbles = read_map(file, MapMeaning::kClasses);
                      const Image pixels = picture_of_size(picture, scribbles.size);
                      if (pixels.size != scribbles.size) {
-                       throw DataError(fmt::format("scribbles {} are {} x {} pixels, and picture {} is {} x {}",
+                       throw DataError(fmt::format("scribbles {} are {} x {} pixels, but image {} is {} x {}",
                                                    file.string(), scribbles.size.width, scribbles.size.height,
                                                    picture.string(), pixels.size.width, pixels.size.height));
                      }
@@ -184,14 +184,14 @@ MapCounts write_distance_maps(const DistanceFolderOptions& options, const common
 
 namespace {
 
-/// A picture of a set, and its full mask.
+/// An image of a set, and its full mask.
 struct MaskedFile {
   fs::path picture;
   fs::path mask;
   Numbers meaning = Numbers::kClasses;
 };
 
-/// The pictures of all splits, one split after another.
+/// The images of all splits, one split after another.
 class FullSet {
  public:
   explicit FullSet(const WeakFolderOptions& options) : options_(options) {
@@ -223,7 +223,7 @@ class FullSet {
     return lists;
   }
 
-  /// Adds the pictures of ImageSets' lists. Returns false if there are none.
+  /// Adds the images of ImageSets' lists. Returns false if there are none.
   bool add_lists() {
     const std::vector<std::string> lists = lists_of_set();
     if (lists.empty()) return false;
@@ -248,11 +248,11 @@ class FullSet {
       add_split(list, options_.from);
     }
     if (!covered.empty()) {
-      log::note("{}: lists whose pictures are all in train and val are left out: {}", options_.from.string(),
+      log::note("{}: skipped lists whose images are all in train and val: {}", options_.from.string(),
                 text::join(covered));
     }
     if (!without_masks.empty()) {
-      log::note("{}: lists without any mask are left out: {}", options_.from.string(), text::join(without_masks));
+      log::note("{}: skipped lists without any mask: {}", options_.from.string(), text::join(without_masks));
     }
     return true;
   }
@@ -263,7 +263,7 @@ class FullSet {
     for (const SampleFiles& sample : list.samples) add(split, {sample.picture, sample.maps.front(), meaning});
   }
 
-  /// Adds a picture to a split. It may be in several lists, but is written once.
+  /// Adds an image to a split. It may be in several lists, but is written once.
   void add(const std::string& split, MaskedFile file) {
     const std::string name = picture_name(file.picture);
     names_[split].push_back(name);
@@ -271,7 +271,8 @@ class FullSet {
     if (is_new) {
       files_.push_back(std::move(file));
     } else if (at->second != file.picture) {
-      throw UsageError(fmt::format("two splits have a picture named {}", name), "a set has one picture of each name");
+      throw UsageError(fmt::format("two splits have an image named {}", name),
+                       "image names must be unique within a set");
     }
   }
 
@@ -281,13 +282,13 @@ class FullSet {
   std::map<std::string, fs::path> seen_;
 };
 
-/// Writes the maps of one picture, and counts their labels and their agreement with the mask.
+/// Writes the maps of one image, and counts their labels and their agreement with the mask.
 void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::int64_t index, WeakSet& counts) {
   const VocFolders folders{options.out};
   const NumberMap mask = checked_mask(file.mask, file.meaning);
   const Image picture = picture_of_size(file.picture, mask.size);
   if (picture.size != mask.size) {
-    throw DataError(fmt::format("mask {} is {} x {} pixels, and picture {} is {} x {}", file.mask.string(),
+    throw DataError(fmt::format("mask {} is {} x {} pixels, but image {} is {} x {}", file.mask.string(),
                                 mask.size.width, mask.size.height, file.picture.string(), picture.size.width,
                                 picture.size.height));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes weak labels for whole folders: the commands `lockstep generate scribbles`, `pseudo-labels`, `distance-maps` and
+// Creates weak labels for whole folders: the commands `lockstep generate scribbles`, `pseudo-labels`, `distance-maps`
+// and
 // `weak-labels`. No torch header.
 #pragma once
 
@@ -36,7 +37,7 @@ struct ScribbleFolderOptions {
   std::filesystem::path out;    ///< empty or absent
   std::uint64_t seed = 0;
   ScribbleOptions scribbles = {};
-  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it. The same below
+  std::int64_t threads = 0;  ///< 0: one per processor. The output does not depend on it. Likewise below
 };
 /// Writes a map of scribbles for each mask, under the mask's name. Its random numbers depend on its index among the
 /// sorted names.
@@ -76,16 +77,16 @@ struct WeakFolderOptions {
   std::int64_t threads = 0;
 };
 struct WeakSet {
-  std::vector<std::pair<std::string, std::int64_t>> splits;  ///< names and numbers of pictures
+  std::vector<std::pair<std::string, std::int64_t>> splits;  ///< names and numbers of images
   MapCounts scribbles;
   MapCounts pseudo_labels;  ///< compared with the full masks
 };
-/// Writes a set in the layout of VOC: copies of the pictures, their masks as class ids, all weak labels, and a list for
+/// Writes a set in the layout of VOC: copies of the images, their masks as class ids, all weak labels, and a list for
 /// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or only
-/// train. Lists of ImageSets that add no pictures to train and val, or whose pictures have no masks, are skipped with a
+/// train. Lists of ImageSets that add no images to train and val, or whose images have no masks, are skipped with a
 /// note.
-/// Throws: the errors of write_scribbles(); UsageError if pictures of two folders have the same name; DataError if a
-/// name has two files, or some pictures of a list have no mask.
+/// Throws: the errors of write_scribbles(); UsageError if images of two folders have the same name; DataError if a name
+/// has two files, or some images of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

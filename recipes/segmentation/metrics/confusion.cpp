@@ -22,9 +22,9 @@ void Confusion::add(const std::uint8_t* truth, const std::uint8_t* predicted, st
   for (std::int64_t i = 0; i < count; ++i) {
     if (truth[i] == kUnlabelled) continue;
     if (truth[i] >= classes_) {
-      throw DataError(fmt::format("a mask has class {}, and there are {} (0 .. {}; {} is none)", truth[i], classes_,
-                                  classes_ - 1, kUnlabelled),
-                      "set num_classes, or mend the mask");
+      throw DataError(fmt::format("a mask has class {}, but there are {} (0 .. {}; {} is unlabelled)", truth[i],
+                                  classes_, classes_ - 1, kUnlabelled),
+                      "set num_classes, or fix the mask");
     }
     if (predicted[i] >= classes_) throw InternalError(fmt::format("predicted class {} of {}", predicted[i], classes_));
     ++pixels_[static_cast<std::size_t>(truth[i] * classes_ + predicted[i])];

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kCell = 256;  // pixels of a picture's longer side on a page
+constexpr std::int64_t kCell = 256;  // pixels of an image's longer side on a page
 
 std::uint8_t class_at(const Image& classes, std::int64_t y, std::int64_t x) {
   return classes.pixels[static_cast<std::size_t>(y * classes.size.width + x)];
@@ -35,7 +35,7 @@ std::uint8_t blend(std::uint8_t below, std::uint8_t above, double share) {
   return static_cast<std::uint8_t>((1 - share) * below + share * above + 0.5);
 }
 
-/// Adds a picture to a sorted list of at most `most`, once.
+/// Adds an image to a sorted list of at most `most`, once.
 template <class Key>
 void keep_sorted(std::vector<JudgedPicture>& pictures, const JudgedPicture& picture, std::size_t most, const Key& key) {
   const bool there = std::ranges::any_of(pictures, [&](const auto& one) { return one.index == picture.index; });
@@ -54,7 +54,7 @@ void append(std::string& bytes, const T& value) {
 template <class T>
 T take(std::string_view& bytes) {
   T value;
-  if (bytes.size() < sizeof(value)) throw InternalError("a gallery of pictures that ends in the middle");
+  if (bytes.size() < sizeof(value)) throw InternalError("a truncated gallery of images");
   std::memcpy(&value, bytes.data(), sizeof(value));
   bytes.remove_prefix(sizeof(value));
   return value;
@@ -110,7 +110,7 @@ fs::path write_page(const std::vector<JudgedPicture>& pictures, const ImageSourc
       thrice.push_back(resample(view_of(drawn), fitted(view.size)));
     }
     AnnotatedImage cell;
-    cell.captions = {fmt::format("{}: mean IoU {:.3f} (picture | labels | answer)",
+    cell.captions = {fmt::format("{}: mean IoU {:.3f} (image | labels | prediction)",
                                  fs::path(picture.name).filename().string(), judged.quality)};
     cell.pixels = side_by_side(thrice);
     cells.push_back(std::move(cell));
@@ -134,7 +134,7 @@ std::array<std::uint8_t, 3> class_color(std::int64_t label) {
 
 Image overlay(const PixelView& picture, const Image& classes, const OverlayOptions& options) {
   if (picture.size != classes.size || classes.channels != 1) {
-    throw UsageError(fmt::format("classes of {} x {} pixels for a picture of {} x {}", classes.size.width,
+    throw UsageError(fmt::format("classes of {} x {} pixels for an image of {} x {}", classes.size.width,
                                  classes.size.height, picture.size.width, picture.size.height));
   }
   Image drawn{picture.size, 3, {}};
@@ -182,7 +182,7 @@ void Gallery::merge(std::string_view bytes) {
     one.classes.size.width = take<std::int64_t>(bytes);
     one.classes.size.height = take<std::int64_t>(bytes);
     const auto count = static_cast<std::size_t>(one.classes.size.width * one.classes.size.height);
-    if (bytes.size() < count) throw InternalError("a gallery of pictures that ends in the middle");
+    if (bytes.size() < count) throw InternalError("a truncated gallery of images");
     one.classes.pixels.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
     bytes.remove_prefix(count);
     add(std::move(one));

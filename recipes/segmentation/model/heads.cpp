@@ -49,11 +49,11 @@ Pyramid::Pyramid(const ASPPOptions& options) {
 
 at::Tensor Pyramid::forward(const at::Tensor& x) {
   if (is_training() && x.size(0) < 2 && !pooled_->is_synced()) {
-    throw UsageError(fmt::format("the pyramid's mean over a picture goes through batch norm, and a batch of {} has one "
-                                 "value a channel: it has no deviation",
+    throw UsageError(fmt::format("the pyramid's mean over an image goes through batch norm, and a batch of {} has one "
+                                 "value per channel: it has no variance",
                                  x.size(0)),
-                     "set batch_size to at least 2, drop_last for a last batch of one, or sync_batchnorm with several "
-                     "replicas");
+                     "set batch_size to at least 2, drop_last if the last batch has only one image, or sync_batchnorm "
+                     "with several replicas");
   }
   std::vector<at::Tensor> all;
   for (const auto& branch : branches_) all.push_back(branch->forward(x));

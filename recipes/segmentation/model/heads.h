@@ -24,7 +24,7 @@ struct ConvShape {
   std::int64_t dilation = 1;
 };
 
-/// A convolution without bias that keeps the picture's size, then batch norm and ReLU.
+/// A convolution without bias that keeps the image's size, then batch norm and ReLU.
 class ConvNormReLU final : public torch::nn::Module {
  public:
   explicit ConvNormReLU(const ConvShape& shape);
@@ -44,12 +44,12 @@ struct ASPPOptions {
 };
 
 /// Concatenates the branches of atrous spatial pyramid pooling: a 1x1 convolution, a dilated 3x3 one for each rate, and
-/// the mean over the picture, each with batch norm and ReLU.
+/// the mean over the image, each with batch norm and ReLU.
 class Pyramid final : public torch::nn::Module {
  public:
   explicit Pyramid(const ASPPOptions& options);
   /// Shapes: [B, in, h, w] to [B, out_channels(), h, w].
-  /// Throws: UsageError for a batch of one picture in training: batch norm over a single mean has no variance.
+  /// Throws: UsageError for a batch of one image in training: batch norm over a single mean has no variance.
   at::Tensor forward(const at::Tensor& x);
   [[nodiscard]] std::int64_t out_channels() const noexcept { return out_channels_; }
 

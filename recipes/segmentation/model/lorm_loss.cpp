@@ -28,7 +28,7 @@ using torch::autograd::variable_list;
 
 constexpr double kSmallestNorm = 1e-12;
 
-/// The number of foreground positions processed together, for a picture of `places` positions: a block of the attention
+/// The number of foreground positions processed together, for an image of `places` positions: a block of the attention
 /// is 8 MiB. Smaller blocks cost more time than the memory is worth (3481 positions: 602 rows).
 std::int64_t block_of(std::int64_t places) {
   constexpr std::int64_t kElements = 1 << 21;
@@ -64,10 +64,10 @@ at::Tensor through_lengths(at::Tensor grad, const UnitRows& unit) {
   return grad.sub_(unit.rows * along).div_(unit.lengths);
 }
 
-/// The sums of one picture, or of all pictures.
+/// The sums of one image, or of all images.
 struct LormSums {
   at::Tensor squares;  ///< a number
-  at::Tensor count;    ///< int64: number of squares that are not 0
+  at::Tensor count;    ///< int64: number of nonzero squares
   at::Tensor gamma;    ///< gradient of `squares` with respect to gamma
 };
 
@@ -87,7 +87,7 @@ LormSums zero_sums(const at::TensorOptions& options) {
   return {at::zeros({}, options), at::zeros({}, options.dtype(at::kLong)), at::zeros({}, options)};
 }
 
-/// The loss of one picture.
+/// The loss of one image.
 class Picture {
  public:
   Picture(const at::Tensor& features, const at::Tensor& keys, const at::Tensor& gamma, LormTypes types)
@@ -161,7 +161,7 @@ class Picture {
 /// Indices of the tensors that autograd tracks, and of the tensors kept for backward.
 enum Kept { kFeatures, kQueries, kKeys, kGamma, kMeanOver };
 
-/// Computes all pictures together, in blocks of positions: no size depends on the foreground.
+/// Computes all images together, in blocks of positions: no size depends on the foreground.
 class AllPlaces {
  public:
   AllPlaces(const at::TensorList& tensors, const at::Tensor& foreground, LormTypes types)
@@ -199,7 +199,7 @@ class AllPlaces {
     [[nodiscard]] at::Tensor of(const at::Tensor& values) const { return values.narrow(1, begin, count); }
   };
 
-  /// The number of rows of a block, with which the attention of all pictures has 64 MiB in float32.
+  /// The number of rows of a block, with which the attention of all images has 64 MiB in float32.
   [[nodiscard]] std::int64_t rows_of_block() const {
     constexpr std::int64_t kElements = 1 << 24;
     return std::max<std::int64_t>(64, kElements / std::max<std::int64_t>(1, x_.size(0) * x_.size(1)));
@@ -251,7 +251,7 @@ struct LormCall {
   bool wants_grad;
 };
 
-/// The sums of all pictures and, if wanted, the gradients of the first three tensors.
+/// The sums of all images and, if wanted, the gradients of the first three tensors.
 LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call, LormTypes types,
                             variable_list& grads) {
   AllPlaces all(tensors, call.foreground, types);

@@ -20,7 +20,7 @@ void check_labels(const at::Tensor& labels, std::int64_t classes, const char* wh
   const at::Tensor bad = (labels >= classes).logical_and(labels != kUnlabelled);
   if (!bad.any().item<bool>()) return;
   const at::Tensor first = bad.nonzero()[0].cpu();
-  throw DataError(fmt::format("picture {} of a batch has {} of class {} at row {}, column {}, and there are {} classes",
+  throw DataError(fmt::format("image {} of a batch has {} of class {} at row {}, column {}, but there are {} classes",
                               first[0].item<std::int64_t>(), what, labels.masked_select(bad)[0].item<int>(),
                               first[1].item<std::int64_t>(), first[2].item<std::int64_t>(), classes),
                   "labels are 0 to classes - 1, or 255 for none");
@@ -31,7 +31,7 @@ void check_shapes(const at::Tensor& logits, const at::Tensor& target, const Plan
   const bool fits = logits.dim() == 4 && target.dim() == 4 && target.size(0) == logits.size(0) &&
                     target.size(1) == planes.count() && target.scalar_type() == at::kByte;
   if (fits) return;
-  throw UsageError(fmt::format("logits of [{}] do not fit a target of [{}]: it has to be uint8 [B, {}, H, W]",
+  throw UsageError(fmt::format("logits of shape [{}] do not fit a target of shape [{}]: it must be uint8 [B, {}, H, W]",
                                fmt::join(logits.sizes(), ", "), fmt::join(target.sizes(), ", "), planes.count()));
 }
 
@@ -44,7 +44,7 @@ at::Tensor cross_entropy(const at::Tensor& logs, const at::Tensor& labels, doubl
   return (each * known).sum() / known.sum().clamp_min(1);
 }
 
-/// The mean of the weighted entropies that are not 0. Shapes: entropy [B, H, W], distances uint8 [B, H, W].
+/// The mean of the nonzero weighted entropies. Shapes: entropy [B, H, W], distances uint8 [B, H, W].
 at::Tensor distance_entropy(const at::Tensor& entropy, const at::Tensor& distances) {
   const at::Tensor each = entropy * (distances.to(entropy.scalar_type()) / 255);
   return each.sum() / each.count_nonzero().clamp_min(1);

@@ -16,7 +16,7 @@
 
 namespace lockstep::segmentation {
 
-/// The weights of the parts; a part with weight 0 is left out.
+/// The weights of the parts; a part with weight 0 is not computed.
 struct LossOptions {
   double segmentation = 1;       ///< cross entropy of the labels
   double pseudo = 1;             ///< cross entropy of the pseudo-labels
@@ -26,12 +26,12 @@ struct LossOptions {
   double label_smoothing = 0;  ///< share of a pseudo-label that is spread over all classes
 };
 
-/// The weighted terms "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm". A term is left out if
+/// The weighted terms "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm". A term is omitted if
 /// its weight is 0, if `planes` lacks its map, or, for lorm, if the outputs lack it.
 ///
 /// Logits are enlarged bilinearly to the target's size (align_corners). Cross entropies are means over the pixels with
-/// a class. The distance terms are sum(D / 255 H) divided by the number of summands that are not 0, with H the entropy
-/// of a pixel's classes and D the map. A term without such pixels is exactly 0, and still part of the graph.
+/// a class. The distance terms are sum(D / 255 H) divided by the number of nonzero summands, with H the entropy of a
+/// pixel's classes and D the map. A term without such pixels is exactly 0, and still part of the graph.
 ///
 /// On a CPU, in float32, a kernel computes the terms without ever storing the enlarged logits: backward recomputes
 /// them, row by row. On other devices and for float64, plain_losses() computes the terms.
@@ -49,11 +49,11 @@ struct LossOptions {
 /// The inputs of fused_losses(): all maps of a batch.
 struct FusedMaps {
   at::Tensor target;                           ///< uint8 [B, planes, H, W], on the CPU; labels are classes or 255
-  std::array<std::int64_t, kLossMaps> places;  ///< the maps' planes; -1: the term is left out
+  std::array<std::int64_t, kLossMaps> places;  ///< the maps' planes; -1: the term is omitted
   double smoothing = 0;
 };
 
-/// The terms before weighting, float32 [kLossMaps]; a term left out is 0.
+/// The terms before weighting, float32 [kLossMaps]; an omitted term is 0.
 /// Shapes: logits float32 or bfloat16 [B, C, h, w], on the CPU.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor fused_losses(const at::Tensor& logits, const FusedMaps& maps);

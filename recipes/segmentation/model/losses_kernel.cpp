@@ -20,7 +20,7 @@ namespace lockstep::segmentation {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Pixels that are processed together.
+// Pixels processed together.
 using Floats = hn::CappedTag<float, 16>;
 constexpr std::int64_t kPixels = 16;
 
@@ -91,7 +91,7 @@ void narrow(const LossShape& shape, const float* from, std::int64_t stride, std:
   }
 }
 
-/// Fills the workspace and `pixels`, for the pixels from column `x` on.
+/// Fills the workspace and `pixels`, for the pixels starting at column `x`.
 HWY_INLINE void soften(const LossShape& shape, Workspace& work, std::int64_t x, float share, Pixels& pixels) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -122,7 +122,7 @@ HWY_INLINE void soften(const LossShape& shape, Workspace& work, std::int64_t x, 
   }
 }
 
-/// The values of the maps in a row, from column `x` on.
+/// The values of the maps in a row, starting at column `x`.
 struct MapRow {
   MapRow(const LossPicture& picture, std::int64_t offset) {
     for (std::size_t t = 0; t < kLossMaps; ++t) {

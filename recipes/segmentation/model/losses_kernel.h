@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of losses() on plain memory. A picture's logits are enlarged row by row; each call handles a band of rows,
+// The loops of losses() on plain memory. An image's logits are enlarged row by row; each call handles a band of rows,
 // and the bands depend only on the sizes.
 #pragma once
 
@@ -34,7 +34,7 @@ struct LossShape {
   [[nodiscard]] std::int64_t bands() const { return (height + kBandRows - 1) / kBandRows; }
 };
 
-/// One picture. Maps [large height, large width]; null: the term is left out.
+/// One image. Maps [large height, large width]; null: the term is omitted.
 struct LossPicture {
   const float* logits = nullptr;  ///< [classes, height, width]
   std::array<const std::uint8_t*, kLossMaps> maps = {};
@@ -49,7 +49,7 @@ struct LossSums {
 [[nodiscard]] LossSums sum_loss_band(const LossShape& shape, const LossPicture& picture, std::int64_t band);
 
 /// Adds the gradient of the sums, times `factors`, to `grad`, [classes, kBandRows + 1, width]: the rows of the logits
-/// from `band` * kBandRows on.
+/// starting at `band` * kBandRows.
 void add_loss_band_gradient(const LossShape& shape, const LossPicture& picture, std::int64_t band,
                             const std::array<float, kLossMaps>& factors, float* grad);
 

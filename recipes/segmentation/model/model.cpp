@@ -22,17 +22,17 @@ bool has_decoder(ModelType type) { return type == ModelType::kDeepLabV3Plus || t
 ModelOptions checked(ModelOptions options) {
   if (options.classes < 2 || options.classes > 255) {
     throw UsageError(
-        fmt::format("there are {} classes; there have to be 2 to 255, with the background", options.classes));
+        fmt::format("there are {} classes; there must be 2 to 255, including the background", options.classes));
   }
   if (options.dropout < 0 || options.dropout >= 1) {
-    throw UsageError(fmt::format("dropout is {}; it is a probability below 1", options.dropout));
+    throw UsageError(fmt::format("dropout is {}; it must be a probability below 1", options.dropout));
   }
   if (options.rates.empty()) {
     options.rates =
         has_decoder(options.type) ? std::vector<std::int64_t>{6, 12, 18} : std::vector<std::int64_t>{12, 18, 24};
   }
   for (const std::int64_t rate : options.rates) {
-    if (rate < 1) throw UsageError(fmt::format("a dilation of the pyramid is {}; it has to be at least 1", rate));
+    if (rate < 1) throw UsageError(fmt::format("a dilation of the pyramid is {}; it must be at least 1", rate));
   }
   return options;
 }
@@ -44,7 +44,7 @@ ModelType model_type_from_name(std::string_view name) {
     if (known == name) return type;
   }
   throw UsageError(fmt::format("there is no segmentation model \"{}\"", name),
-                   "take aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm");
+                   "use aspp_lorm, deeplabv2, deeplabv3p or deeplabv3p_lorm");
 }
 
 std::string to_string(ModelType type) {
@@ -76,7 +76,7 @@ Outputs Segmenter::forward(const at::Tensor& images, const at::Tensor& labels) {
   if (lorm_ && is_training()) {
     if (!labels.defined()) {
       throw UsageError(
-          fmt::format("{} got no labels in training, which its LoRM branch compares with", to_string(options_.type)));
+          fmt::format("{} got no labels in training, but its LoRM branch needs them", to_string(options_.type)));
     }
     outputs.emplace("lorm", lorm_->forward(high, labels));
   }

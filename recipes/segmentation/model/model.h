@@ -47,10 +47,10 @@ class Segmenter final : public common::ResNet {
   explicit Segmenter(const ModelOptions& options);
 
   /// Returns "logits": [B, classes, h, w] at the features' size (with a decoder, at stride 4), to be upsampled with
-  /// align_corners. In training with LoRM also "lorm": its loss, a number.
+  /// align_corners. In training with LoRM also "lorm": its loss, a scalar.
   ///
   /// Shapes: images float [B, 3, H, W]; labels uint8 [B, H, W], undefined without LoRM or in evaluation.
-  /// Throws: UsageError in training if LoRM has no labels, and for a batch of one picture (Pyramid).
+  /// Throws: UsageError in training if LoRM has no labels, and for a batch of one image (Pyramid).
   Outputs forward(const at::Tensor& images, const at::Tensor& labels = {});
   [[nodiscard]] const ModelOptions& options() const noexcept { return options_; }
 

@@ -70,7 +70,7 @@ common::OriginNames names_of(ModelType type) {
   return names_of(std::move(rows));
 }
 
-/// The names of all the origin's networks; take() uses only the names that fit the model.
+/// The names of all the original networks; take() uses only the names that fit the model.
 common::OriginNames all_names() {
   Rows rows = of_class_width("layer_pred0.");
   for (const Rows& more : {of_class_width("layer5."), of_decoder()}) rows.insert(rows.end(), more.begin(), more.end());
@@ -88,7 +88,7 @@ void roll_channels(StateDict& weights, const std::string& name, std::int64_t cou
 
 void require_there(bool is_there, const std::string& what) {
   if (is_there) return;
-  throw UsageError(fmt::format("the origin has no network with {}", what), "leave out --as-origin");
+  throw UsageError(fmt::format("the original code has no network with {}", what), "omit --as-origin");
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensor
 StateDict give_origin_names(const StateDict& model, const ModelOptions& options) {
   require_there(options.backbone.output_stride == 8, fmt::format("stride {}", options.backbone.output_stride));
   require_there(options.backbone.stride_in_1x1, "the stride of a bottleneck in its 3x3 (model.stride_in_1x1)");
-  require_there(options.rates.empty(), "dilations of your own (model.rates)");
+  require_there(options.rates.empty(), "custom dilations (model.rates)");
   StateDict theirs = names_of(options.type).give(model);
   const auto fuse = theirs.find(kFuse);
   if (fuse != theirs.end()) roll_channels(theirs, kFuse, std::get<at::Tensor>(fuse->second).size(1) - kLowChannels);

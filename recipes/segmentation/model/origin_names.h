@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the network's tensors in the origin's files (such as model_best.pth).
+// The names of the network's tensors in the original files (such as model_best.pth).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,13 +13,13 @@
 
 namespace lockstep::segmentation {
 
-/// Renames the entries of `weights` to their names in `model`, and drops torchvision's classifier. The origin's decoder
+/// Renames the entries of `weights` to their names in `model`, and drops torchvision's classifier. The original decoder
 /// has layer1's channels first, so the columns of its first convolution are moved. Returns the changes, for notes.
 /// Throws: the errors of common::OriginNames::take().
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model);
 
-/// The entries of a network under the origin's names: all that a strict load in the origin requires.
-/// Throws: UsageError naming the part of the network that the origin lacks.
+/// The entries of a network under the original names: everything that a strict load in the original code requires.
+/// Throws: UsageError naming the part of the network that the original code lacks.
 [[nodiscard]] StateDict give_origin_names(const StateDict& model, const ModelOptions& options);
 
 }  // namespace lockstep::segmentation

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guesses a class for nearly every pixel from a few labels, and makes all weak labels of a picture: scribbles,
+// Guesses a class for nearly every pixel from a few labels, and creates all weak labels of an image: scribbles,
 // pseudo-labels and both distance maps. No torch header.
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace lockstep::segmentation {
 
-/// The costs of a flood's path, in units of the picture's contrast (1: from its darkest 1 % to its brightest 1 %).
+/// The costs of a flood's path, in units of the image's contrast (1: from its darkest 1 % to its brightest 1 %).
 struct FloodOptions {
-  double step = 0.001;   ///< cost per pixel
-  double edge = 2.0;     ///< factor of the change from one pixel to the next
-  double strange = 1.0;  ///< factor of the share, 0 .. 1, to which a pixel's colour belongs to other classes' scribbles
+  double step = 0.001;    ///< cost per pixel
+  double edge = 2.0;      ///< factor of the change from one pixel to the next
+  double strange = 1.0;   ///< factor of the degree, 0 .. 1, to which a pixel's colour matches other classes' scribbles
   double likeness = 0.1;  ///< distance of two colours that still count as alike
 };
 
-/// Floods the picture from its scribbles, the cheapest pixel first; a pixel gets the class of the flood that reaches it
-/// first. Uses only the picture and the scribbles. kUnlabelled marks the seam between two classes, one pixel wide, and
+/// Floods the image from its scribbles, the cheapest pixel first; a pixel gets the class of the flood that reaches it
+/// first. Uses only the image and the scribbles. kUnlabelled marks the seam between two classes, one pixel wide, and
 /// every pixel if there are no scribbles.
 /// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError for other shapes.
 /// Source: Meyer's watershed with markers; costs are summed along the path, as in Bai and Sapiro's geodesic matting.
@@ -40,7 +40,7 @@ struct CoarseOptions {
 
 /// The sources of pseudo-labels.
 enum class PseudoMethod {
-  kWatershed,  ///< the picture and its scribbles
+  kWatershed,  ///< the image and its scribbles
   kCoarse,     ///< the full mask, seen coarsely
 };
 /// Parses "watershed" or "coarse". Throws: UsageError.
@@ -62,12 +62,12 @@ struct WeakLabels {
   Image class_distances;
 };
 
-/// Makes all weak labels of one picture from the arguments alone; `index` is the picture's index in its set.
-/// Throws: UsageError if an option is out of range, or picture and mask differ in size.
+/// Creates all weak labels of one image from the arguments alone; `index` is the image's index in its set.
+/// Throws: UsageError if an option is out of range, or image and mask differ in size.
 [[nodiscard]] WeakLabels derive_weak_labels(const Image& picture, const NumberMap& mask, Numbers meaning,
                                             const WeakOptions& options, std::int64_t index);
 
-/// The random numbers of picture `index`, for scribbles and for coarse labels.
+/// The random numbers of image `index`, for scribbles and for coarse labels.
 [[nodiscard]] SampleRandom scribble_random(std::uint64_t seed, std::int64_t index);
 [[nodiscard]] SampleRandom coarse_random(std::uint64_t seed, std::int64_t index);
 

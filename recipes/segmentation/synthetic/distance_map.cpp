@@ -13,7 +13,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::int64_t kFar = std::int64_t{1} << 24;  // pixels: larger than any picture, and its square fits an int64
+constexpr std::int64_t kFar = std::int64_t{1} << 24;  // pixels: larger than any image, and its square fits an int64
 
 /// The distance, row by row, to the nearest source in the same column, or at least kFar if there is none.
 std::vector<std::int64_t> column_distances(const Image& sources) {

@@ -25,7 +25,7 @@ inline constexpr std::int64_t kNoSource = std::numeric_limits<std::int64_t>::max
 [[nodiscard]] std::vector<std::int64_t> squared_distances(const Image& sources);
 
 /// 1 for a pixel of a map with a neighbour (left, right, above, below) of another value (kUnlabelled counts as a
-/// value); otherwise 0. The edge of the picture is not a contour.
+/// value); otherwise 0. The edge of the image is not a contour.
 [[nodiscard]] Image contours_of(const Image& labels);
 
 /// 255 - min(sqrt(lambda d^2), 255), the minimum truncated to a whole number; d is the distance to the nearest pixel

@@ -21,12 +21,13 @@ std::int64_t pictures_of_val(const GenerateOptions& options) {
 void check_generate(const GenerateOptions& options) {
   common::require_within("segmentation: count", options.count, 2, 10'000'000);
   if (!(options.val_share >= 0 && options.val_share < 1)) {
-    throw UsageError(fmt::format("generate segmentation: val-share is {}, must be 0 .. 1, below 1", options.val_share));
+    throw UsageError(
+        fmt::format("generate segmentation: val-share is {}, must be 0 or more, below 1", options.val_share));
   }
   if (pictures_of_val(options) >= options.count) {
-    throw UsageError(fmt::format("generate segmentation: val-share {} of {} pictures leaves none to train",
+    throw UsageError(fmt::format("generate segmentation: val-share {} of {} images leaves none to train",
                                  options.val_share, options.count),
-                     "draw more pictures, or give a smaller share");
+                     "draw more images, or give a smaller share");
   }
   if (options.size.least < kSides.least || options.size.most > kSides.most || options.size.most < options.size.least) {
     throw UsageError(fmt::format("generate segmentation: sides of {} .. {} pixels, must be within {} .. {}",

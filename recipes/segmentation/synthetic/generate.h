@@ -38,9 +38,9 @@ struct GenerateOptions {
   std::int64_t count = 0;
   std::uint64_t seed = 0;
   common::SideRange size = {128, 128};  ///< width and height are drawn separately
-  double val_share = 0.2;    ///< share of the pictures (the last ones) in the list val; at least 1 is in train
-  WeakOptions weak = {};     ///< weak labels; their seed is `seed`
-  std::int64_t threads = 0;  ///< 0: one per processor. The bytes do not depend on it
+  double val_share = 0.2;               ///< share of the images (the last ones) in the list val; at least 1 is in train
+  WeakOptions weak = {};                ///< weak labels; their seed is `seed`
+  std::int64_t threads = 0;             ///< 0: one per processor. The output does not depend on it
 };
 
 struct GeneratedSet {
@@ -48,8 +48,8 @@ struct GeneratedSet {
   std::int64_t val = 0;
 };
 
-/// Writes pictures JPEGImages/<index>.png with masks and all weak labels, then the lists. The same options give the
-/// same bytes, on any number of threads; a longer set begins with the pictures of a shorter one.
+/// Writes images JPEGImages/<index>.png with masks and all weak labels, then the lists. The same options give the same
+/// bytes, on any number of threads; a longer set begins with the images of a shorter one.
 /// Throws: UsageError if an option is out of range or `out` is not empty; IoError if a file cannot be written.
 [[nodiscard]] GeneratedSet generate_set(const GenerateOptions& options,
                                         const common::IndexProgress& progress = nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The maps of a training sample besides its picture, in the order of Batch::target's second dimension.
+// The maps of a training sample besides its image, in the order of Batch::target's second dimension.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace lockstep::segmentation {
 inline constexpr std::uint8_t kUnlabelled = 255;
 
 /// The maps of a sample, uint8, in this order. Labels, which are full masks or scribbles, are always present, as plane
-/// 0. The index of a map that is left out is -1.
+/// 0. The index of an omitted map is -1.
 struct Planes {
   bool pseudo_labels = false;
   bool scribble_distances = false;  ///< 255 on a scribble, falling with the distance

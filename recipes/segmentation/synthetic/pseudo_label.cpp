@@ -18,8 +18,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// A picture's three channels, scaled to its contrast: 0 is the darkest, 1 the brightest value, without 1 % at each
-/// end.
+/// An image's three channels, scaled to its contrast: 0 is the darkest, 1 the brightest value, without 1 % at each end.
 class Contrast {
  public:
   explicit Contrast(const Image& picture) : size_(picture.size) {
@@ -68,7 +67,8 @@ class Contrast {
   std::array<std::vector<float>, 3> planes_;
 };
 
-/// The strangeness of every pixel's colour to each class: the share to which it resembles the other classes' scribbles.
+/// The strangeness of every pixel's colour to each class: the degree to which it resembles the other classes'
+/// scribbles.
 class Strangeness {
  public:
   Strangeness(const Contrast& contrast, const Image& scribbles, double likeness)
@@ -178,7 +178,7 @@ class Flood {
   std::priority_queue<Reached, std::vector<Reached>, std::greater<>> open_;
 };
 
-/// Makes the first pixel of each pair of neighbours with different classes kUnlabelled, unless it is a scribble.
+/// Sets the first pixel of each pair of neighbours with different classes to kUnlabelled, unless it is a scribble.
 Image with_seams(const Image& labels, const Image& scribbles) {
   const auto width = static_cast<std::size_t>(labels.size.width);
   Image seamed = labels;
@@ -195,8 +195,8 @@ Image with_seams(const Image& labels, const Image& scribbles) {
 Image watershed_labels(const Image& picture, const Image& scribbles, const FloodOptions& options) {
   if (picture.channels != 3 || scribbles.channels != 1 || picture.size != scribbles.size) {
     throw UsageError(fmt::format(
-        "pseudo-labels need a picture of 3 channels and scribbles of its size; the picture is "
-        "{} x {} with {} channels, the scribbles are {} x {}",
+        "pseudo-labels need an image of 3 channels and scribbles of its size; the image is {} x {} with {} channels, "
+        "the scribbles are {} x {}",
         picture.size.width, picture.size.height, picture.channels, scribbles.size.width, scribbles.size.height));
   }
   return with_seams(Flood(picture, scribbles, options).run(), scribbles);
@@ -230,7 +230,7 @@ class SmoothField {
 
 void check_coarse_options(const CoarseOptions& options) {
   if (options.cell < 1 || options.cell > 256) {
-    throw UsageError(fmt::format("a cell of {} pixels, must be 1 .. 256", options.cell));
+    throw UsageError(fmt::format("a cell is {} pixels, must be 1 .. 256", options.cell));
   }
   if (!(options.shift >= 0 && options.shift <= 2)) {
     throw UsageError(fmt::format("borders move by {} cells, must be 0 .. 2", options.shift));

@@ -99,7 +99,7 @@ Figure easy_figure(ImageSize size, SampleRandom& random) {
   return figure;
 }
 
-/// The picture under construction and its mask.
+/// The image under construction and its mask.
 class ScenePainter : public Sketch {
  public:
   explicit ScenePainter(ImageSize size) : Sketch(size), mask_{size, 1, std::vector<std::uint8_t>(tints().size())} {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One synthetic picture with the class of each of its pixels: shapes with a pattern on a ground. No torch header.
+// One synthetic image with the class of each of its pixels: shapes with a pattern on a ground. No torch header.
 #pragma once
 
 #include <array>

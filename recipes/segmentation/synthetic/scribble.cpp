@@ -28,7 +28,7 @@ void each_neighbour(Pixel at, ImageSize size, const Visit& visit) {
   if (at + size.width < size.width * size.height) visit(at + size.width);
 }
 
-/// The squared distance of each pixel to its own region's nearest border pixel; the picture's edge is a border too.
+/// The squared distance of each pixel to its own region's nearest border pixel; the image's edge is a border too.
 std::vector<std::int64_t> depths_of(const NumberMap& numbers) {
   Image border{numbers.size, 1, std::vector<std::uint8_t>(numbers.values.size())};
   const ImageSize size = numbers.size;
@@ -41,7 +41,7 @@ std::vector<std::int64_t> depths_of(const NumberMap& numbers) {
   return squared_distances(border);
 }
 
-/// Draws the scribbles of one picture.
+/// Draws the scribbles of one image.
 class Scribbler {
  public:
   Scribbler(const NumberMap& numbers, const ScribbleOptions& options)
@@ -178,7 +178,7 @@ Image classes_of(const NumberMap& numbers, Numbers meaning) {
   classes.pixels.reserve(numbers.values.size());
   for (const std::uint16_t value : numbers.values) {
     if (meaning == Numbers::kClasses && value > 255) {
-      throw DataError(fmt::format("class {} in a mask; classes are 0 .. 254, 255 is none", value));
+      throw DataError(fmt::format("class {} in a mask; classes are 0 .. 254, 255 is unlabelled", value));
     }
     classes.pixels.push_back(static_cast<std::uint8_t>(meaning == Numbers::kClasses ? value : value != 0));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes scribbles like a human annotator's from full masks: a thin line along the middle of each region. No torch
+// Draws scribbles like a human annotator's from full masks: a thin line along the middle of each region. No torch
 // header.
 #pragma once
 
@@ -26,7 +26,7 @@ enum class Numbers {
 struct ScribbleOptions {
   double coverage = 1.0;       ///< share of the regions with a scribble
   std::int64_t thickness = 2;  ///< thickness of the line in pixels, 1 .. 3; 1 in regions thinner than 5 pixels
-  double shrink = 0.3;         ///< share of the middle line that is left out, at both ends together
+  double shrink = 0.3;         ///< share of the middle line that is omitted, at both ends together
 };
 
 /// Draws one scribble for each connected region (neighbours left, right, above and below) of one number, background

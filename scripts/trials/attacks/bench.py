@@ -1,6 +1,6 @@
-"""The tools of a trial of scripts/trials/attack: the built programs, a separate folder, and bounded runs.
+"""The tools of scripts/trials/attack's trials: the built programs, a separate folder, and bounded runs.
 
-A trial is a function of one Bench. It returns if the attack was repelled, and fails an assertion if not.
+A trial is a function of one Bench. It returns if the attack was repelled, and fails an assertion otherwise.
 """
 import contextlib
 import dataclasses
@@ -18,9 +18,9 @@ ESCAPES = [b"\x1b", b"\x9b", b"\x07", b"\x00"]
 
 @dataclasses.dataclass
 class Ended:
-    """The end of a program."""
+    """How a program ended."""
     args: list[str]
-    returncode: int  # negative: the number of the signal
+    returncode: int  # negative: the signal number
     stdout: str
     stderr: str
     seconds: float
@@ -61,7 +61,7 @@ class Bench:
         return clean
 
     def start(self, args, env=None, limits=None, user=None, **more) -> subprocess.Popen:
-        """Prepares a separate process group; `limits`: of resource.RLIMIT_*, by the rest of the name."""
+        """Prepares a separate process group; `limits` are those of resource.RLIMIT_*, by the rest of the name."""
         def prepare():
             for name, value in (limits or {}).items():
                 resource.setrlimit(getattr(resource, "RLIMIT_" + name), (value, value))
@@ -76,7 +76,7 @@ class Bench:
                                 start_new_session=True, preexec_fn=prepare, **more)
 
     def run(self, args, timeout=60, env=None, limits=None, **more) -> Ended:
-        """Runs a program to its end. A program that takes longer than `timeout` seconds hangs, and fails the trial."""
+        """Runs a program to its end. A program that takes longer than `timeout` seconds counts as hanging and fails the trial."""
         args = [str(arg) for arg in args]
         given = more.pop("input", None)
         started = time.monotonic()
@@ -108,14 +108,14 @@ class Bench:
         return self.run([self.program("lockstep"), *args], **more)
 
     def refused(self, ended: Ended, words: str, code: int | None = None) -> None:
-        """Requires that it ended with an error of ours with `words`, without a crash and without terminal escapes."""
+        """Requires that it ended with one of our errors containing `words`, without a crash and without terminal escapes."""
         assert ended.returncode > 0 and ended.returncode != 70, ended.told()
         assert code is None or ended.returncode == code, ended.told()
         assert words.lower() in ended.text.lower(), f"without '{words}': {ended.told()}"
         self.clean(ended)
 
     def clean(self, ended: Ended) -> None:
-        """Requires output without anything that a terminal would obey."""
+        """Requires output without anything that a terminal would interpret."""
         raw = ended.text.encode(errors="surrogateescape")
         assert not any(escape in raw for escape in ESCAPES), f"raw escape characters: {ended.told()!r}"
 

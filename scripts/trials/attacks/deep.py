@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and pickles that are nested 200,000 deep, or have absurd numbers and wrong types: every reader refuses or skips them,
-and none crashes. Each trial fails if a program ends by a signal, hangs, or eats memory."""
+"""Files and pickles nested 200,000 deep, or with absurd numbers and wrong types: every reader rejects or skips them,
+and none crashes. Each trial fails if a program dies of a signal, hangs, or eats memory."""
 import io
 import json
 import os
@@ -98,7 +98,7 @@ def deep_words_of_weights_are_refused(bench):
 
 
 def what_verify_calls_whole_can_be_read(bench):
-    """The author of a checkpoint's bytes also wrote its hashes: its content must be read before it counts as whole."""
+    """The author of a checkpoint's bytes also wrote its hashes: its content must be read before it counts as intact."""
     one = {"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
     good = '{"begin": 0, "shape": [2]}'
     for slices in (LIST, '{"begin": %s, "shape": [2]}' % LIST, '{"begin": 0, "shape": %s}' % OBJECT, OPEN, "null", "[]",
@@ -131,13 +131,13 @@ def poisoned_pickles():
         "dicts in dicts": b"}" * 1000 + b"".join(b"K\x01" for _ in range(3)) + b"s" * 900,
         "a tuple doubled 60 times": b"K\x01q\x00" + doubled,
         "a long of 2 GB": long(0x7FFFFFFF),
-        "a long of a negative size": long(-5),
+        "a long with a negative size": long(-5),
         "a long of 10 MB": long(10 << 20) + bytes(10 << 20),
-        "a decimal of a million digits": b"L" + b"9" * 1_000_000 + b"L\n",
+        "a decimal with a million digits": b"L" + b"9" * 1_000_000 + b"L\n",
         "a text of 2^63 bytes": b"\x8d" + struct.pack("<Q", 1 << 63),
         "bytes of 2^63": b"\x8e" + struct.pack("<Q", 1 << 63),
         "a frame of 2^63 bytes": b"\x95" + struct.pack("<Q", 1 << 63) + b"K\x01",
-        "a place of 2^32 in the memo": b"K\x01r\xff\xff\xff\xff" + b"j\xff\xff\xff\xff\x86",
+        "memo slot 2^32": b"K\x01r\xff\xff\xff\xff" + b"j\xff\xff\xff\xff\x86",
         "a million marks": b"(" * 1_000_000,
         "nothing": b"",
         "ends without a stop": b"K\x01" * 10,
@@ -186,7 +186,7 @@ def torchscript_is_never_run(bench):
         assert not ran.exists(), f"{path.name} was run"
 
 
-# Features of pictures
+# Image features
 
 def npy(descr="'<f4'", shape="(2, 4)", fortran="False", values=bytes(32), version=1, size=None, header=None):
     words = (header or f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}").encode("latin1")
@@ -273,7 +273,7 @@ def poisoned_features_are_refused(bench):
 
 
 def weights_of_others_are_fitted_or_refused(bench):
-    """init_from_partial takes tensors that fit by name and shape, and names the others."""
+    """init_from_partial takes tensors that match by name and shape, and names the others."""
     (bench.folder / "data").mkdir()
     for i in range(8):
         write(bench.folder / "data" / f"012{i}_1.png", png(60, 30))
@@ -292,7 +292,7 @@ def weights_of_others_are_fitted_or_refused(bench):
                          "--set", "data.test=", "--set", "max_steps=1", "--run-dir", bench.folder / "run", "--init-from",
                          path, "--init-from-partial")
         assert ended.returncode in (64, 65), f"{what}: {ended.told()}"
-        assert len(ended.text) < 20_000, f"{what}: {len(ended.text)} bytes are printed"
+        assert len(ended.text) < 20_000, f"{what}: {len(ended.text)} bytes were printed"
 
 
 TRIALS = [

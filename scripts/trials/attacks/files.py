@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poisoned files: special files, names that lead out of the data, numbers beyond a float, pictures that claim to be enormous,
+"""Poisoned files: special files, names that lead out of the data, numbers beyond a float, images that claim to be enormous,
 and escape characters for a terminal. Each trial raises AssertionError if the attack succeeds."""
 import os
 import pathlib
@@ -7,8 +7,8 @@ import socket
 import struct
 import zlib
 
-SECONDS = 20  # per command; each ends within one second if nothing hangs
-MOST_BYTES = 500 << 20  # of a command's memory: it takes about 150 MB without any picture
+SECONDS = 20  # per command; each takes less than one second if nothing hangs
+MOST_BYTES = 500 << 20  # a command's memory limit: it takes about 150 MB without any image
 RED = "\x1b[31m"
 
 
@@ -43,7 +43,7 @@ def png(width: int, height: int, depth: int = 8) -> bytes:
 
 
 def jpeg(width: int, height: int, progressive: bool) -> bytes:
-    """A JPEG with three components, and far fewer blocks than its claimed size."""
+    """A JPEG with three components, and far fewer blocks than its size claims."""
     def segment(marker: int, content: bytes) -> bytes:
         return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
     parts = b"".join(bytes([i, 0x11, 0]) for i in (1, 2, 3))
@@ -56,7 +56,7 @@ def jpeg(width: int, height: int, progressive: bool) -> bytes:
 
 
 def special_files(folder: pathlib.Path) -> dict:
-    """Special files, with their kinds in words."""
+    """Special files, with the names of their kinds."""
     os.mkfifo(folder / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(folder / "socket"))
@@ -66,7 +66,7 @@ def special_files(folder: pathlib.Path) -> dict:
 
 def refused_by_name(done, kind: str, what: str):
     said = words(done.stdout) + words(done.stderr)
-    assert "not a regular file" in said and kind in said, f"{what} was not refused as a {kind}: {said[-300:]}"
+    assert "not a regular file" in said and kind in said, f"{what} was not rejected as a {kind}: {said[-300:]}"
 
 
 def special_files_as_pictures(bench):
@@ -166,7 +166,7 @@ def absurd_numbers(bench):
     write_tar(folder / "a.tar", {"a.png": png(8, 8), "a.json": b'{"objects": [{"box": [0, 0, 1e308, 1]}]}'})
     for name in ("coco.json", "list.jsonl", "voc", "a.tar"):
         _, said = survey(bench, folder / name)
-        assert "1e+308" in said, f"{name}: 1e308 was taken: {said[-400:]}"
+        assert "1e+308" in said, f"{name}: 1e308 was accepted: {said[-400:]}"
 
 
 def write_tar(path: pathlib.Path, members: dict):
@@ -205,7 +205,7 @@ def escape_characters_in_names(bench):
     for arguments in ([folder / "pictures"], [folder / "coco.json"], [folder / "coco.json", "--json"],
                       [folder / "list.csv"]):
         _, said = survey(bench, *arguments)
-        assert "\x1b" not in said and "\x9b" not in said, f"{arguments}: an escape character is printed: {said!r}"
+        assert "\x1b" not in said and "\x9b" not in said, f"{arguments}: an escape character was printed: {said!r}"
 
 
 def escape_characters_in_settings(bench):
@@ -217,7 +217,7 @@ def escape_characters_in_settings(bench):
         for form in ([], ["--json"]):
             done = command(bench, "inspect", "config", folder / name, *form)
             said = words(done.stdout) + words(done.stderr)
-            assert "\x1b" not in said and "\x07" not in said, f"{name}: an escape character is printed: {said!r}"
+            assert "\x1b" not in said and "\x07" not in said, f"{name}: an escape character was printed: {said!r}"
 
 
 TRIALS = [

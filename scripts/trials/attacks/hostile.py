@@ -1,6 +1,6 @@
 """A squatter on node 0's port, and a hostile holder of a run's token.
 
-A holder of the token may end the run. It may not crash or fill node 0, speak for another node, or leave any node waiting
+A holder of the token can end the run. It cannot crash or fill node 0, speak for another node, or leave any node waiting
 without a message.
 """
 import contextlib
@@ -69,7 +69,7 @@ def endless(squatter, client):
 
 
 def impostor(squatter, client):
-    """Plays the store without the token: a nonce, then the client's own proof as its own."""
+    """Impersonates the store without the token: a nonce, then the client's own proof as its own."""
     squatter.read(client)
     client.sendall(frame(0, string(os.urandom(32))))
     said = squatter.read(client)
@@ -85,7 +85,7 @@ def certificate(folder, name):
 
 
 def encrypting(own):
-    """Lets the knock pass, and shows its own certificate."""
+    """Lets the knock pass, and presents its own certificate."""
     def serve(squatter, client):
         squatter.read(client)
         client.sendall(frame(0, string(os.urandom(32))))
@@ -136,7 +136,7 @@ def a_squatter_keeps_node_0_from_its_port_by_name(bench):
 
 
 def who_relays_to_the_store_gets_no_encrypted_word(bench):
-    """Sits between node 1 and the store: it passes all on, and reads it."""
+    """Sits between node 1 and the store: it forwards everything, and reads it."""
     token, (crt, key) = secrets.token_hex(32), certificate(bench.folder, "store")
     port, secure = free_port(), {"LOCKSTEP_TLS_CERT": crt}
 
@@ -155,10 +155,10 @@ def who_relays_to_the_store_gets_no_encrypted_word(bench):
     with node(bench, 0, port, token, "sh", "-c", "echo $RANK", LOCKSTEP_TLS_KEY=key, **secure) as first:
         with node(bench, 1, squatter.port, token, "sh", "-c", "echo $RANK", **secure) as second:
             code, said = end_of(second, 30)
-            assert code == 0, f"who only passes on harms nobody: {said}"
+            assert code == 0, f"a mere relay does no harm: {said}"
         assert end_of(first, 30)[0] == 0
     squatter.listener.close()
-    assert token.encode() not in squatter.heard and b"lockstep/nodes" not in squatter.heard, "it read the store's words"
+    assert token.encode() not in squatter.heard and b"lockstep/nodes" not in squatter.heard, "it read the store's traffic"
 
 
 # ---- a node that holds the token ----
@@ -203,7 +203,7 @@ HERE = ("sh", "-c", "touch here-$RANK; while [ ! -e go ]; do sleep 0.05; done")
 
 
 def who_holds_the_token_speaks_for_no_other_node(bench):
-    """Events of others, orders to others, and keys that others wait for: all are refused, and the run ends well."""
+    """Others' events, orders to others, and keys that others wait for: all are refused, and the run succeeds."""
     with two_nodes(bench, *HERE) as (port, token, nodes):
         all_run(bench)
         for number_of_event in range(1, 6):
@@ -215,7 +215,7 @@ def who_holds_the_token_speaks_for_no_other_node(bench):
                   (10, number(-1), struct.pack("<I", 1) + string(b"lockstep/nodes/events/3"), string(b"w"))]
         for request in forged:
             reply = said_to(port, token, *request)
-            assert reply and reply[0] == 4, f"{request} was done: {reply}"
+            assert reply and reply[0] == 4, f"{request} was carried out: {reply}"
         for words in (b"closed\nn1", b"silent\n" + b"0" * 32, b'{"event": "left", "signal": 15, "node": {"id": "%s"}}' % (b"0" * 32)):
             assert said_to(port, token, 12, string(b"lockstep/nodes/events/"), string(words))[0] == 0
         time.sleep(0.5)
@@ -227,7 +227,7 @@ def who_holds_the_token_speaks_for_no_other_node(bench):
 
 
 def messages_of_no_measure_harm_nobody(bench):
-    """Deep, long, torn and absurd events, and endless joins, beside a run that continues."""
+    """Deep, long, torn and absurd events, and endless joins, while a run continues."""
     def join(name, **more):
         described = {"id": name, "host": "h", "wish": 1, "processes": 1, "min_nodes": 2, "max_nodes": 2, **more}
         return json.dumps({"event": "joined", "node": described}).encode()
@@ -258,7 +258,7 @@ def resident(pid, field="VmRSS"):
 
 
 def floods_of_the_store_are_bounded(bench):
-    """Values, claimed sizes, waits, and unread replies: node 0 takes no endless memory, and lives."""
+    """Values, claimed sizes, waits, and unread replies: node 0's memory stays bounded, and it survives."""
     with two_nodes(bench, *HERE) as (port, token, nodes), contextlib.ExitStack() as stack:
         all_run(bench)
         large = b"x" * (60 * MIB)
@@ -282,7 +282,7 @@ def floods_of_the_store_are_bounded(bench):
         time.sleep(2)
         assert all(each.poll() is None for each in nodes), "the flood ended a node"
         peak = resident(nodes[0].pid, "VmHWM")
-        print(f"  node 0 took {peak:.0f} MB at most")
+        print(f"  node 0 took at most {peak:.0f} MB")
         assert peak < 2500, f"node 0 grew to {peak:.0f} MB"
         (pathlib.Path(bench.folder) / "go").touch()
         for each in nodes:

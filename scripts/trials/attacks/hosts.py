@@ -1,4 +1,4 @@
-"""Attacks on a run over several hosts from one of them: a lying host, curious users of a host, and strangers."""
+"""Attacks on a run over several hosts from one of them: a lying host, curious users on a host, and strangers."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import time
 from attacks.net import free_port
 
 SSH = """#!/bin/sh
-# Stands in for ssh: notes its own command line, and runs the command here.
+# A substitute for ssh: records its own command line, and runs the command here.
 echo "$*" >> {folder}/commands
 {lie}exec /bin/sh -c "$2"
 """
@@ -60,7 +60,7 @@ def the_list_of_variables_has_no_secret(bench) -> None:
 
 
 def ports_of(process: int) -> list[int]:
-    """The addresses at which the descendants of a process listen."""
+    """The addresses on which a process's descendants listen."""
     wanted, family = set(), {process}
     for entry in sorted(pathlib.Path("/proc").iterdir()):
         try:
@@ -78,7 +78,7 @@ def silent_strangers_do_not_slow_the_doctor(bench) -> None:
     port = free_port()
     launchers, strangers = [], []
     try:
-        for node in range(4):  # three rounds: strangers come between them
+        for node in range(4):  # three rounds, with strangers in between
             words = ["lockstep", "run", "--nnodes", 4, "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port",
                      port, "--", bench.program("lockstep"), "doctor", "--json"]
             env = {"LOCKSTEP_TOKEN": "sesame-sesame-sesame", "LOCKSTEP_HOST_ID": f"host-{node}"}
@@ -99,7 +99,7 @@ def silent_strangers_do_not_slow_the_doctor(bench) -> None:
             stranger.close()
     told = (bench.folder / "out0").read_text() + (bench.folder / "err0").read_text()
     assert '"link"' in told and "gbit_per_s" in told, f"{told}\n{len(seen)} ports"
-    assert seconds < 15, f"{seconds:.0f} s beside {len(strangers)} strangers at {len(seen)} ports: {told}"
+    assert seconds < 15, f"{seconds:.0f} s with {len(strangers)} strangers at {len(seen)} ports: {told}"
 
 
 def rings_of_strangers_hang_nothing(bench) -> None:
@@ -127,7 +127,7 @@ def sparse(path: str) -> None:
 
 
 def name_like_memory(path: str) -> None:
-    """A link to a link that has the name of a launcher's memory and leads to a pipe."""
+    """A link, named like a launcher's memory, to a link to a pipe."""
     folder = os.path.dirname(path)
     os.mkfifo(os.path.join(folder, "memfd:lockstep-flight"))
     os.symlink("memfd:lockstep-flight", os.path.join(folder, "middle"))

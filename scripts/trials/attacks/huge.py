@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sparse files of 8 GiB for every reader: it must check the size before it takes memory.
+"""Sparse files of 8 GiB for every reader: it must check the size before it allocates memory.
 
-READERS is the list of them. Each has 200 MB of address space beyond the program's own mappings.
+READERS lists them. Each has 200 MB of address space beyond the program's own mappings.
 """
 import os
 import pathlib
@@ -10,9 +10,9 @@ import struct
 from attacks.files import png
 
 HUGE = 8 << 30
-OWN = {"lockstep": 200 << 20, "lockstep-worker": 1200 << 20}  # with one thread of OpenBLAS, 900 MB are libtorch's
+OWN = {"lockstep": 200 << 20, "lockstep-worker": 1200 << 20}  # with one OpenBLAS thread, 900 MB are libtorch's
 REFUSED = (64, 65, 74)
-MAPPED = ("tar", "packed")  # these are mapped: 200 MB of addresses are too few, and the error says so
+MAPPED = ("tar", "packed")  # these are mapped: 200 MB of address space are too few, and the error says so
 SECONDS = 30
 
 
@@ -109,14 +109,14 @@ def traces(bench):
     return ["trace", "merge", bench.folder / "run"]
 
 
-WHOLE_HEADER = struct.pack("<Q", 99_000_000)  # then zeros: no JSON
+WHOLE_HEADER = struct.pack("<Q", 99_000_000)  # then zeros: not JSON
 ZIP = b"PK\x03\x04"
 PNG = png(8, 8)[:33]
 
 # By name: the reading program and its arguments.
 READERS = {
     "settings": ("lockstep-worker", lambda b: settings(b, "x.yml")),
-    "settings that are included": ("lockstep-worker", included_settings),
+    "included settings": ("lockstep-worker", included_settings),
     "COCO": ("lockstep-worker", lambda b: data(b, "x.json")),
     "list of JSON lines": ("lockstep-worker", lambda b: data(b, "x.jsonl")),
     "list": ("lockstep-worker", lambda b: data(b, "x.csv")),
@@ -136,7 +136,7 @@ READERS = {
     "safetensors to import": ("lockstep-worker", lambda b: weights(b, "import", "x.safetensors", WHOLE_HEADER)),
     "index of safetensors": ("lockstep-worker", lambda b: weights(b, "inspect", "x.safetensors.index.json")),
     "torch": ("lockstep-worker", lambda b: weights(b, "inspect", "x.pth")),
-    "torch that begins as a zip": ("lockstep-worker", lambda b: weights(b, "inspect", "x.pth", ZIP)),
+    "torch that starts like a zip": ("lockstep-worker", lambda b: weights(b, "inspect", "x.pth", ZIP)),
     "torch to verify": ("lockstep-worker", lambda b: weights(b, "verify", "x.pth", ZIP)),
     "torch to import": ("lockstep-worker", lambda b: weights(b, "import", "x.pth", ZIP)),
     "TorchScript": ("lockstep-worker", lambda b: weights(b, "verify", "x.pt", ZIP)),
@@ -169,7 +169,7 @@ def a_huge_file_is_refused_by_every_reader(bench):
 
 
 def huge_files_of_a_run_are_passed_over(bench):
-    """The files that doctor reads in a foreign run folder. It must not open a core dump there."""
+    """The files that doctor reads in someone else's run folder. It must not open a core dump there."""
     run = bench.folder / "run"
     for name in ("log.jsonl", "summary.json", "verdict.json", "failure.json", "config.yml", "config.resolved.yml", ".lock",
                  "core", "core.4711", "logs/attempt_0/rank-0/error.json", "logs/attempt_0/rank-0/stderr.log",

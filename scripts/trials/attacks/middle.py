@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A man in the middle of two hosts: each host sees him at the other's address, and he sees every byte.
 
-Four network namespaces: host 0, host 1, and between them two of his own. The one that host 1 sees has the address of host 0,
-the other that of host 1. They need root and iproute2.
+Four network namespaces: host 0, host 1, and two of his own between them. The one that host 1 sees has host 0's address,
+the other host 1's. They need root and iproute2.
 """
 import contextlib
 import ctypes
@@ -16,14 +16,14 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common"))
 from hosts import Hosts, inside, run  # noqa: E402
 
-FIRST_PORT, PORTS = 41000, 48  # the ports of host 0's programs: he has to listen there before
+FIRST_PORT, PORTS = 41000, 48  # the ports of host 0's programs: he has to listen there first
 HELLO = 88  # bytes of the hello that opens a connection between ranks
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEW_NETWORK = 0x40000000
 
 
 def socket_of(name):
-    """A socket of a network namespace; the calling thread stays where it is."""
+    """A socket of a network namespace; the calling thread stays in its own."""
     with open("/proc/thread-self/ns/net", encoding="utf-8") as own, open(f"/run/netns/{name}", encoding="utf-8") as other:
         if LIBC.setns(other.fileno(), NEW_NETWORK) != 0:
             raise OSError(ctypes.get_errno(), "setns")
@@ -39,18 +39,18 @@ class Way:
     """One direction of a connection that he relays."""
 
     def __init__(self, middle, calls):
-        self.middle, self.calls = middle, calls  # calls: from the rank that has called
+        self.middle, self.calls = middle, calls  # calls: from the calling rank
         self.seen = bytearray()
 
 
 class Middle(Hosts):
-    """`change(way, piece)` returns the pieces to pass on instead of one that came; None: he closes the connection.
+    """`change(way, piece)` returns the pieces to forward instead of the one received; None: he closes the connection.
     With `same_ports` the called rank sees the caller's own port, otherwise one of his."""
 
     def __init__(self, store_port, change=None, same_ports=True):
         super().__init__(2)
         self.store_port, self.change, self.same_ports = store_port, change, same_ports
-        self.sides = [f"{self.tag}m0", f"{self.tag}m1"]  # he as host 0, he as host 1
+        self.sides = [f"{self.tag}m0", f"{self.tag}m1"]  # the attacker as host 0, the attacker as host 1
         self.ways, self.ports, self.listeners = [], [], []
 
     def __enter__(self):
@@ -122,12 +122,12 @@ class Middle(Hosts):
     def wait_for_bytes(self, count, seconds=60):
         end = time.monotonic() + seconds
         while sum(len(way.seen) for way in self.ways) < count:
-            assert time.monotonic() < end, "the ranks said nothing to each other: the trial shows nothing"
+            assert time.monotonic() < end, "the ranks did not talk to each other: the trial proves nothing"
             time.sleep(0.02)
 
 
 def pump(source, sink, way):
-    """Relays until the end of `source`; bytes that he held back go on then."""
+    """Relays until the end of `source`; bytes that he held back are then forwarded."""
     source.settimeout(None)
     with contextlib.suppress(OSError):
         while piece := source.recv(65536):
@@ -145,7 +145,7 @@ def pump(source, sink, way):
 
 
 def once(at, change, calls=True):
-    """Changes the first piece after this many bytes of the ways in one direction, and no other."""
+    """Changes only the first piece after this many bytes, in one direction."""
     done = []
 
     def decide(way, piece):

@@ -1,4 +1,4 @@
-"""Strangers at the doors of a run: the store, the ranks' socket, rendezvous files, and their words on consoles.
+"""Strangers at a run's doors: the store, the ranks' socket, rendezvous files, and their output on consoles.
 
 Each trial is a function of the bench (see scripts/trials/attack) and raises AssertionError if its attack succeeds.
 """
@@ -22,11 +22,11 @@ STORM_THREADS = 4
 ESCAPE = "\x1b"
 
 
-# ---- programs that run beside the attack ----
+# ---- programs that run during the attack ----
 
 @contextlib.contextmanager
 def started(bench, *words, files=None, umask=None, **variables):
-    """A program of the bench with its output in a pipe; ended by its own process id if it still runs."""
+    """A program of the bench with its output in a pipe; killed by its own process id if it is still running."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("LOCKSTEP_", "RANK", "WORLD"))}
     environment.update({"TMPDIR": str(bench.folder), "OMP_NUM_THREADS": "1", "LOCKSTEP_TIMEOUT": "60", **variables})
 
@@ -52,11 +52,11 @@ def started(bench, *words, files=None, umask=None, **variables):
 
 
 def end_of(process, limit):
-    """Exit code and output; a late program has lost."""
+    """Exit code and output; a late program has failed."""
     try:
         output, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as late:
-        raise AssertionError(f"it was not done within {limit} s") from late
+        raise AssertionError(f"it did not finish within {limit} s") from late
     return process.returncode, output.decode(errors="surrogateescape")
 
 
@@ -73,7 +73,7 @@ def node(bench, rank, port, token, *program, **more):
 
 
 def connect(port, patience=20.0):
-    """A connection to a store that may not listen yet."""
+    """A connection to a store that may not be listening yet."""
     end = time.monotonic() + patience
     while True:
         try:
@@ -171,7 +171,7 @@ class Tap:
 def several_nodes_need_a_secret(bench):
     done = bench.run(["lockstep", "run", "--nnodes", "2", "--rdzv-id", "job-7", "--master-port", str(free_port()),
                       "true"], timeout=30, env={"LOCKSTEP_TOKEN": "", "LOCKSTEP_TIMEOUT": "5"})
-    assert done.returncode == 64, f"it ended with {done.returncode}: the name of the job opened its store"
+    assert done.returncode == 64, f"it ended with {done.returncode}: the job's name opened its store"
     assert "--token-file" in done.stderr, "it does not say how to give a secret"
 
 
@@ -180,7 +180,7 @@ def guessed_secrets_open_nothing(bench):
     with node(bench, 0, port, token, "sh", "-c", "true") as first:
         for guess in (b"job-7", b"none", b"", b"127.0.0.1", token[:-1].encode(), token.upper().encode() + b"\0"):
             with connect(port) as stranger:
-                assert not shake_hands(stranger, guess), f"the token {guess!r} was taken"
+                assert not shake_hands(stranger, guess), f"the token {guess!r} was accepted"
             with connect(port) as stranger:  # the token in the clear, as in version 1
                 stranger.sendall(frame(1, string(b"lockstep-store/1"), string(guess)))
                 reply = answer(stranger)
@@ -199,14 +199,14 @@ def an_overheard_handshake_opens_nothing(bench):
         tap = Tap(port)
         with node(bench, 1, tap.port, token, "sh", "-c", "sleep 60"):
             time.sleep(2)
-            assert tap.heard, "nothing was overheard: the trial shows nothing"
+            assert tap.heard, "nothing was overheard: the trial proves nothing"
             for said in list(tap.heard):
                 assert token.encode() not in said, "the token crossed the wire"
                 with connect(port) as stranger:
                     stranger.sendall(bytes(said[:4 + struct.unpack("<I", said[:4])[0] + 41]))
                     answer(stranger)
                     reply = answer(stranger)
-                    assert reply is None or reply[0] != 0, "the same words opened the store again"
+                    assert reply is None or reply[0] != 0, "the replayed handshake opened the store"
         tap.listener.close()
 
 
@@ -227,7 +227,7 @@ def garbage_ends_only_its_own_connection(bench):
 
 
 def poisoned_words_steer_no_terminal(bench):
-    """A member of the job sets the first failure, with terminal commands in it."""
+    """A member of the job sets the first failure, with terminal control sequences in it."""
     port, token = free_port(), secrets.token_hex(32)
     poison = (b'{"rank": 5, "host": "\\u001b[2Jhost\\r", "what": "\\u001b]0;owned\\u0007 \\u009b31m of '
               b'https://ann:s3cret@h/x?token=tok3n"}')
@@ -242,7 +242,7 @@ def poisoned_words_steer_no_terminal(bench):
                 answer(member)
             for process in (first, second):
                 code, said = end_of(process, 40)
-                assert code != 0, "a failure with code 0 was taken for a success"
+                assert code != 0, "a failure with code 0 was treated as success"
                 assert not any(c in said for c in (ESCAPE, "\x07", "\x9b", "\r")), f"raw on the terminal: {said!r}"
                 assert "s3cret" not in said and "tok3n" not in said, said
 
@@ -274,7 +274,7 @@ def thousands_of_silent_strangers_keep_no_rank_out(bench):
 
 
 def join_wrongly(port, random, held):
-    """One stranger of a storm: with a wrong token, with garbage, half-open, slow, or gone again at once."""
+    """One stranger of a storm: with a wrong token, with garbage, half-open, slow, or gone at once."""
     kind = random.randrange(5)
     stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
     if kind == 0:
@@ -308,7 +308,7 @@ def lines_of(path):
 
 
 def a_storm_of_joins_stops_no_training(bench):
-    """A thousand joins a second to the store of a run that trains, for a minute (LOCKSTEP_STORM_SECONDS)."""
+    """A thousand joins per second to the store of a training run, for a minute (LOCKSTEP_STORM_SECONDS)."""
     port, token = free_port(), secrets.token_hex(32)
     words = [*training(bench), "--set", "max_steps=1000000", "--set", "epochs=1000000", "--set", "log_every_steps=1",
              "--quiet", "--nnodes", "2", "--master-port", str(port), "--max-restarts", "0"]
@@ -335,14 +335,14 @@ def a_storm_of_joins_stops_no_training(bench):
         peak = int(status.split("VmHWM:")[1].split()[0]) / 1024
         nodes[0].terminate()
         _, said = end_of(nodes[0], 60)
-        print(f"  {sum(counts) / STORM_SECONDS:.0f} joins a second, {peak:.0f} MB at most, {said.count('warn:')} warnings")
-        assert sum(counts) > STORM_JOINS * STORM_SECONDS / 4, f"only {sum(counts)} joins: the trial shows little"
+        print(f"  {sum(counts) / STORM_SECONDS:.0f} joins per second, at most {peak:.0f} MB, {said.count('warn:')} warnings")
+        assert sum(counts) > STORM_JOINS * STORM_SECONDS / 4, f"only {sum(counts)} joins: the trial proves little"
         assert peak < 100, f"the launcher grew to {peak:.0f} MB"
         assert said.count("warn:") <= STORM_SECONDS + 5, f"{said.count('warn:')} warnings"
 
 
 def listening_sockets():
-    """The ranks' sockets that take connections (flags 10000), by name."""
+    """The ranks' listening sockets (flags 10000), by name."""
     lines = pathlib.Path("/proc/net/unix").read_text().splitlines()
     return {line.rsplit(" ", 1)[-1] for line in lines if " 00010000 " in line and " @lockstep-" in line}
 
@@ -359,7 +359,7 @@ def knock(name, count):
 
 
 def silent_strangers_do_not_delay_the_ranks_socket(bench):
-    """The socket is open only for a moment: a process that looks all the time finds it in one of a few runs."""
+    """The socket is open only for a moment: a process that polls all the time finds it in one of a few runs."""
     for _ in range(8):
         before = listening_sockets()
         strangers = []
@@ -382,7 +382,7 @@ def silent_strangers_do_not_delay_the_ranks_socket(bench):
 
 
 def training(bench):
-    """The words of a small training run, with its own data."""
+    """The arguments of a small training run, with its own data."""
     data = pathlib.Path(bench.folder) / "data"
     done = bench.run(["lockstep", "generate", "captcha", "--out", str(data), "--count", "8", "--seed", "1", "--charset",
                       "0-9", "--length", "2", "--width", "48", "--height", "20"], timeout=60)
@@ -457,7 +457,7 @@ def secrets_of_urls_are_shown_nowhere(bench):
         for file in pathlib.Path(bench.folder).rglob("*"):
             if file.is_file():
                 kept = file.read_bytes()
-                assert b"s3cret" not in kept and b"tok3n" not in kept, f"{words[:3]} left it in {file}"
+                assert b"s3cret" not in kept and b"tok3n" not in kept, f"{words[:3]} left a secret in {file}"
 
 
 def logs_of_ranks_are_their_users_alone(bench):

@@ -16,7 +16,7 @@ import time
 
 from attacks.net import free_port, started
 
-MOST_BYTES = 100e6  # of the server's memory
+MOST_BYTES = 100e6  # limit of the server's memory
 ENDLESS = 72 << 20  # bytes of a request without an end
 
 
@@ -32,7 +32,7 @@ def address_of(output):
         found = re.search(rb"http://127.0.0.1:(\d+)/[?#]token=(\w+)", line)
         if found:
             return int(found[1]), found[2].decode()
-    raise AssertionError("it has not printed its address")
+    raise AssertionError("it did not print its address")
 
 
 def make_run(bench):
@@ -65,7 +65,7 @@ def with_token(token):
 
 
 def flood(port, begin, more):
-    """Sends an endless request until the server refuses more. Returns the bytes that went out."""
+    """Sends an endless request until the server refuses more. Returns the number of bytes sent."""
     sent = 0
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(begin)
@@ -77,7 +77,7 @@ def flood(port, begin, more):
 
 @contextlib.contextmanager
 def drippers(port, count):
-    """Connections that send a letter now and then, and return when they are closed."""
+    """Connections that send a character now and then, and return when they are closed."""
     ends = threading.Event()
 
     def drip(share):
@@ -186,7 +186,7 @@ def no_request_without_the_token_sees_a_run(bench):
             assert status in (400, 401, 403), f"{method} {path} {headers}: {status} {body[:200]!r}"
             assert b"loss" not in body and "Set-Cookie" not in answered, f"{method} {path} {headers}: {answered}"
         for path in ("/", f"/?token={token}"):
-            assert "Set-Cookie" not in ask(port, path, {})[1], "a cookie, which servers at other ports get"
+            assert "Set-Cookie" not in ask(port, path, {})[1], "a cookie, which servers on other ports also receive"
         alive(process, port, "/api/run/0/state", with_token(token))
 
 
@@ -200,7 +200,7 @@ def a_link_in_a_run_folder_shows_nothing(bench):
     (run / "logs/attempt_0/rank-7").symlink_to(bench.folder / "else/rank-0")
     os.mkfifo(run / "logs/attempt_0/rank-1/stderr.log")
     with page(bench, run) as (process, port, token):
-        # An old server asks for a cookie.
+        # An old server requires a cookie.
         headers = {"Cookie": f"lockstep_{port}={token}", **with_token(token)}
         for attempt, rank in ((0, 0), (0, 1), (0, 7), (1, 0)):
             body = alive(process, port, f"/api/run/0/log?attempt={attempt}&rank={rank}&stream=stderr", headers)

@@ -1,6 +1,6 @@
 """Poisoned files and servers: settings, checkpoints, weights and downloads made to harm their reader.
 
-Each trial fails if the program crashes, hangs, eats memory, follows a link, or calls damaged data whole.
+Each trial fails if the program crashes, hangs, eats memory, follows a link, or calls damaged data intact.
 """
 import hashlib
 import http.server
@@ -58,7 +58,7 @@ def poisoned_settings():
         "a deep list": "recipe: captcha\nx: " + "[" * 50_000 + "]" * 50_000 + "\n",
         "a deep block": "".join(" " * i + "a:\n" for i in range(2000)),
         "many values": "recipe: captcha\nx: [" + "1," * 500_000 + "]\n",
-        "a long text again and again": "recipe: captcha\nx: &x " + "y" * 500_000 + "\nz: [" + "*x, " * 2000 + "1]\n",
+        "a long string again and again": "recipe: captcha\nx: &x " + "y" * 500_000 + "\nz: [" + "*x, " * 2000 + "1]\n",
         "a key twice": "recipe: captcha\nepochs: 1\nepochs: 2\n",
         "a second document": "recipe: captcha\n---\nepochs: 2\n",
     }
@@ -143,20 +143,20 @@ def poisoned_weights_are_refused_by_every_verb(bench):
                 assert ended.returncode == 0 and ended.peak_bytes < MOST_MEMORY, ended.told()
                 continue
             require_refused(ended, f"{verb} {path.name}")
-            assert ": whole" not in ended.stdout, f"{verb} calls {path.name} whole"
+            assert ": whole" not in ended.stdout, f"{verb} calls {path.name} intact"
         require_refused(run(bench, "checkpoint", "import", path, "--to", bench.folder / "run"), f"import {path.name}")
         assert not list(bench.folder.rglob("pwned")), f"{path.name} was executed"
 
 
-# Checkpoints. The program itself prints the hash that fits: its seals stop no attacker, who can make them.
+# Checkpoints. The program itself prints the matching hash: its seals do not stop an attacker, who can create them.
 
 def sealed(bench, step):
-    """Verifies `step`, and puts in the hashes that the verdict names until it accepts them or complains of other things."""
+    """Verifies `step`, and fills in the hashes that the verdict names until it accepts them or complains about something else."""
     manifest = step / "manifest.json"
     for _ in range(10):
         ended = run(bench, "checkpoint", "verify", step)
         output = ended.stdout
-        seal = re.search(r"its bytes have XXH3-128 ([0-9a-f]{32}), its seal", output)
+        seal = re.search(r"its bytes have XXH3-128 ([0-9a-f]{32}), but its seal", output)
         torn = re.search(r"XXH3-128 ([0-9a-f]{32}), the manifest says ([0-9a-f]{32})", output)
         if seal:
             content = re.sub(r'("manifest_xxh3_128": ")[^"]*', r"\g<1>" + seal[1], manifest.read_text())
@@ -165,7 +165,7 @@ def sealed(bench, step):
         else:
             return ended
         manifest.write_text(content)
-    raise AssertionError(f"no seal fits: {output}")
+    raise AssertionError(f"no seal matches: {output}")
 
 
 def write_manifest(step, fields, files):
@@ -213,7 +213,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """On loopback, for one `with`."""
+    """On loopback, for the duration of a `with`."""
     daemon_threads = True
     block_on_close = False
 
@@ -316,7 +316,7 @@ def a_changed_file_of_the_cache_is_not_used(bench):
         os.makedirs(path.parent, mode=0o700)
         write(path, "evil")
         ended = train(bench, "--init-from", f"{server.url}/a.pth#sha256={sha256}")
-    assert path.read_bytes() == b"good", f"it stayed: {ended.stdout + ended.stderr}"
+    assert path.read_bytes() == b"good", f"it was not replaced: {ended.stdout + ended.stderr}"
 
 
 def links_and_pipes_in_the_cache_are_refused(bench):

@@ -1,6 +1,6 @@
 """Numbers that no run can have: in settings, on command lines and in the environment.
 
-Each trial fails if such a number is cut to another one, crashes, or is refused without its name, value and range.
+Each trial fails if such a number is truncated to another one, causes a crash, or is rejected without its name, value and range.
 """
 BEYOND = ("4294967298", "1099511627776", "1180591620717411303424", "-4294967294", "99999999999999999999999999")
 NO_WHOLE_NUMBERS = ("1.5", "1e3", "two", "")
@@ -18,7 +18,7 @@ def require_refused(ended, *words):
 
 
 def settings_beyond_their_range_are_refused(bench):
-    # Keys that become 32-bit numbers somewhere, or sizes of memory and threads.
+    # Keys that become 32-bit numbers somewhere, or memory sizes and thread counts.
     keys = {"captcha": ("replicas", "threads", "workers", "prefetch_factor", "batch_size", "accumulate_steps",
                         "data.length", "data.width"),
             "detection": ("image_size", "num_classes", "model.queries"),

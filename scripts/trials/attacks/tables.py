@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full tables: too few threads, processes, descriptors and bytes, and temporary folders that fill up. Each trial raises
-AssertionError if a program hangs, crashes, or ends without the limit that it met."""
+"""Full tables: too few threads, processes, descriptors or bytes, and temporary folders that fill up. Each trial raises
+AssertionError if a program hangs, crashes, or ends without naming the limit that it hit."""
 import os
 import pathlib
 import subprocess
 import time
 
 SHORT = 69  # ExitCode::kResource
-KEPT = 20  # folders of failed runs
-NOBODYS = 200_000  # a user without processes; limits on processes do not apply to root
+KEPT = 20  # kept folders of failed runs
+NOBODYS = 200_000  # a user without processes; process limits do not apply to root
 
 
 def pictures(bench, count=16) -> pathlib.Path:
@@ -43,7 +43,7 @@ def little_memory(bench):
     data = pictures(bench)
     for megabytes in (700, 1000, 1500, 2500):
         ended = train(bench, data, "threads=2", limits={"AS": megabytes << 20}, timeout=30)
-        # 127: not even its libraries could be loaded.
+        # 127: it could not even load its libraries.
         if ended.returncode != 127:
             ends_well(ended, "out of memory" if "out of memory" in ended.text else "ulimit -v")
 
@@ -92,16 +92,16 @@ def logs_that_fill_the_disk(bench):
     quiet = {"env": {"TMPDIR": folder}, "stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = bench.start([*words, "sh", "-c", "echo up; sleep 30"], stdout=subprocess.PIPE, **quiet)
     try:
-        assert running.stdout.readline(), "the run that lasts has not begun"
+        assert running.stdout.readline(), "the long run has not started"
         [held] = [each for each in folder.iterdir() if not each.is_symlink()]
         os.utime(held, (1, 1))
         for _ in range(5):
             failing = [bench.start([*words, "false"], stdout=subprocess.DEVNULL, **quiet) for _ in range(8)]
             for each in failing:
-                assert each.wait(timeout=30) == 1, "a run of `false` did not end with its code"
-        assert held.is_dir(), "the logs of a run that lasts were removed"
+                assert each.wait(timeout=30) == 1, "a run of `false` did not exit with its code"
+        assert held.is_dir(), "the logs of a run in progress were removed"
         left = [each for each in folder.iterdir() if not each.is_symlink()]
-        assert len(left) <= KEPT + 1, f"{len(left)} folders of logs stay"
+        assert len(left) <= KEPT + 1, f"{len(left)} log folders remain"
     finally:
         running.terminate()
         running.communicate(timeout=30)

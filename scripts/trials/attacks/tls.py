@@ -1,8 +1,8 @@
 """Strangers who flood the store of a run with --tls-cert, from fifty addresses of the loopback network.
 
-As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is asked to end, and prints its connections per second:
-each sends the bytes of FILE and stays open until 400 newer ones have come. With one address it uses that of the nodes
-themselves.
+As a program, `tls.py PORT FILE ADDRESSES` floods that port until it is asked to stop, and prints its connections per second:
+each sends the bytes of FILE and stays open until 400 newer ones have come. With one address it uses the nodes'
+own.
 """
 import contextlib
 import json
@@ -18,7 +18,7 @@ import time
 RATE = 2000  # connections per second
 ADDRESSES = 50
 HELD = 400
-LIMIT = 3.0  # seconds in which every node has joined
+LIMIT = 3.0  # seconds within which every node must have joined
 STEPS = 150
 
 
@@ -48,7 +48,7 @@ def flood(port, words, addresses):
 
 @contextlib.contextmanager
 def flooded(bench, port, words, addresses=ADDRESSES):
-    """Yields a list that has the rate once the flood is over."""
+    """Yields a list that holds the rate once the flood is over."""
     file = pathlib.Path(bench.folder) / "words"
     file.write_bytes(words)
     process = subprocess.Popen([sys.executable, __file__, str(port), str(file), str(addresses)],
@@ -136,10 +136,10 @@ def four_nodes_start(bench, kind, words, addresses=ADDRESSES):
             took = time.monotonic() - begin
             ends = [process.wait(timeout=60) for process in nodes]
         told = "".join((folder / f"said-{rank}").read_text(errors="replace") for rank in range(4))[-2000:]
-        print(f"  {kind}: {rate[0]:.0f} connections a second, all joined after {took:.1f} s")
+        print(f"  {kind}: {rate[0]:.0f} connections per second, all joined after {took:.1f} s")
         assert took < LIMIT, f"the nodes were kept out for {took:.1f} s; they ended with {ends}: {told}"
         assert ends == [0] * 4, f"the nodes ended with {ends}: {told}"
-        assert rate[0] > RATE / 4, f"only {rate[0]:.0f} connections a second: the trial shows little"
+        assert rate[0] > RATE / 4, f"only {rate[0]:.0f} connections per second: the trial proves little"
 
 
 # ---- trials ----
@@ -161,7 +161,7 @@ def silent_connections_keep_no_node_out(bench):
 
 
 def training(bench):
-    """The words of a small training run, with its own data."""
+    """The arguments of a small training run, with its own data."""
     data = pathlib.Path(bench.folder) / "data"
     done = bench.run(["lockstep", "generate", "captcha", "--out", str(data), "--count", "8", "--seed", "1", "--charset",
                       "0-9", "--length", "2", "--width", "48", "--height", "20"], timeout=60)
@@ -187,7 +187,7 @@ def hellos_take_no_step_of_a_job(bench):
             ends = [process.wait(timeout=100) for process in nodes]
         logged = [json.loads(line) for line in lines_of(folder / "run-0/log.jsonl")]
         steps = [line["step"] for line in logged if "loss" in line]
-        print(f"  {rate[0]:.0f} connections a second beside {len(set(steps))} steps")
+        print(f"  {rate[0]:.0f} connections per second during {len(set(steps))} steps")
         assert ends == [0, 0], f"the nodes ended with {ends}"
         assert sorted(set(steps)) == list(range(1, STEPS + 1)), f"steps are missing: {len(set(steps))} of {STEPS}"
 

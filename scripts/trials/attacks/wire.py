@@ -27,10 +27,10 @@ from hosts import can_make_hosts  # noqa: E402
 STEPS, LONGER = 60, 300  # about two seconds of training, and ten
 PORT = 29500
 TOLD = "was closed: it did not prove that it belongs to this job"
-ENDED = {75: r"rank \d", 76: r"waiting for +rank \d"}  # the words of a run that ends so
+ENDED = {75: r"rank \d", 76: r"waiting for +rank \d"}  # the output of a run that ends with this code
 STREAM = random.Random(7)
 PATTERN = b"".join(bytes([STREAM.randrange(256), STREAM.randrange(256), STREAM.randrange(128), 0x3C]) for _ in range(16))
-KNOWN = {}  # digests of undisturbed runs, and the planted file, by steps
+KNOWN = {}  # digests of undisturbed runs, and the planted file, by number of steps
 
 
 # ---- runs ----
@@ -48,7 +48,7 @@ def words_of(bench, steps, wire):
 
 
 def planted(bench):
-    """A file of weights in which the largest tensor repeats the pattern; rank 0 sends it to the others."""
+    """A weights file in which the largest tensor repeats the pattern; rank 0 sends it to the others."""
     file = bench.folder / "planted.safetensors"
     if "planted" not in KNOWN:
         done = bench.run([*words_of(bench, 1, "tls"), "--run-dir", bench.folder / "first"], timeout=60)
@@ -79,19 +79,19 @@ def right_digest(bench, steps):
 
 
 def changed_nothing(bench, run, code, said, steps=STEPS):
-    """Requires the right weights, or none and the right words."""
+    """Requires the right weights, or none and the right message."""
     got = digest(bench, run)
     if code == 0:
-        assert got == right_digest(bench, steps), f"{run.name} has other weights: {said[-2000:]}"
+        assert got == right_digest(bench, steps), f"{run.name} has the wrong weights: {said[-2000:]}"
         return
-    assert got is None, f"{run.name} ended with {code} and has weights: {said[-2000:]}"
+    assert got is None, f"{run.name} ended with {code} but has weights: {said[-2000:]}"
     assert code in ENDED and re.search(ENDED[code], said), f"ended with {code}: {said[-2000:]}"
 
 
-# ---- two hosts, with him between them ----
+# ---- two hosts, with the attacker between them ----
 
 def between(bench, wire, change=None, same_ports=True, meanwhile=None, patience="60", steps=STEPS):
-    """Trains on two hosts. Returns the man in the middle, and the codes and words of both nodes."""
+    """Trains on two hosts. Returns the man in the middle, and the exit codes and output of both nodes."""
     if not can_make_hosts():
         raise CannotTry("hosts in network namespaces need root and iproute2")
     words, token = [*words_of(bench, steps, wire), *planted(bench)], secrets.token_hex(32)
@@ -114,7 +114,7 @@ def between(bench, wire, change=None, same_ports=True, meanwhile=None, patience=
         except subprocess.TimeoutExpired as late:
             raise AssertionError("the run hangs") from late
     said = [(bench.folder / f"said-{node}").read_text(errors="replace") for node in range(2)]
-    assert man.ways, f"nothing came through the middle: the trial shows nothing: {codes} {said}"
+    assert man.ways, f"nothing came through the middle: the trial proves nothing: {codes} {said}"
     return man, codes, said
 
 
@@ -130,8 +130,8 @@ def who_sits_between_hosts_reads_nothing(bench):
     assert not man.has_seen(PATTERN[:24]), "he has read the planted tensor"
     changed_nothing(bench, bench.folder / "run-0", 0, said[0])
     bench.folder.joinpath("run-0").rename(bench.folder / "encrypted")
-    man, codes, said = between(bench, "plain")  # he even has the caller's port: the exception in docs/design/security.md
-    assert codes == [0, 0] and man.has_seen(PATTERN[:24]), "nothing was there to read: the trial shows nothing"
+    man, codes, said = between(bench, "plain")  # even with the caller's port: the exception in docs/design/security.md
+    assert codes == [0, 0] and man.has_seen(PATTERN[:24]), "there was nothing to read: the trial proves nothing"
 
 
 def who_relays_between_plain_ends_is_found(bench):
@@ -145,7 +145,7 @@ def who_relays_between_plain_ends_is_found(bench):
 def flipped_bits_are_noticed(bench):
     """Changes in the hello, in the handshake, and in a message of either direction."""
     for at, calls in ((0, True), (0, False), (HELLO, True), (500_000, True), (500_000, False), (3_000_000, True)):
-        hurt(bench, middle.once(at, middle.flip, calls), at < 1000, f"a bit behind {at} bytes")
+        hurt(bench, middle.once(at, middle.flip, calls), at < 1000, f"a bit after {at} bytes")
 
 
 def cut_doubled_and_turned_bytes_are_noticed(bench):
@@ -153,12 +153,12 @@ def cut_doubled_and_turned_bytes_are_noticed(bench):
     for change, places in ((middle.cut, (begin, message)), (middle.double, ((0, True), (700_000, False))),
                            (middle.turn_around, (begin, message)), (middle.close, (begin, (700_000, False)))):
         for at, calls in places:
-            hurt(bench, middle.once(at, change, calls), at < 1000, f"{change.__name__} behind {at} bytes")
+            hurt(bench, middle.once(at, change, calls), at < 1000, f"{change.__name__} after {at} bytes")
 
 
 def hurt(bench, change, may_go_on, what):
     _, codes, said = between(bench, "tls", change)
-    assert change.done, f"{what}: nothing was changed: the trial shows nothing"
+    assert change.done, f"{what}: nothing was changed: the trial proves nothing"
     for node in range(2):
         assert may_go_on or codes[node] == 75, f"{what}: node {node} ended with {codes[node]}: {said[node]}"
         changed_nothing(bench, bench.folder / "run-0", codes[node], said[node])
@@ -174,14 +174,14 @@ def recorded_hellos_open_nothing(bench):
         seen = []
         _, codes, said = between(bench, wire, meanwhile=lambda man, seen=seen: repeat_hellos(man, seen), steps=LONGER)
         assert codes == [0, 0], f"{codes}: {said}"
-        assert seen == [b""] * 6, f"an end has answered a recorded hello over {wire}: {seen}"
+        assert seen == [b""] * 6, f"a peer answered a recorded hello over {wire}: {seen}"
         changed_nothing(bench, bench.folder / "run-0", 0, said[0], LONGER)
         for node in range(2):
             runs.fresh(bench.folder / f"run-{node}")
 
 
 def repeat_hellos(man, seen):
-    """Repeats the caller's words: its hello, all of its opening, and the hello with one number of another connection."""
+    """Replays the caller's bytes: its hello, all of its opening, and the hello with one number from another connection."""
     man.wait_for_bytes(200_000)
     hello = bytes(man.ways[0].seen[:HELLO])
     assert hello.startswith(b"lswire1"), hello
@@ -201,7 +201,7 @@ def sockets_of(pid):
 
 
 def rank_ports(launcher):
-    """The ports of a launcher's ranks. A rank that has just begun still has the launcher's own sockets."""
+    """The ports of a launcher's ranks. A rank that has just started still has the launcher's own sockets."""
     own = set().union(*map(sockets_of, runs.descendants(launcher)[1:])) - sockets_of(launcher)
     found = set()
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -225,7 +225,7 @@ def doors_of(job, at_once):
     doors = []
     end_of_patience = time.monotonic() + 60
     while len(doors) < 2:
-        assert job.poll() is None and time.monotonic() < end_of_patience, f"no ranks listen: {end_of(job, 5)}"
+        assert job.poll() is None and time.monotonic() < end_of_patience, f"no ranks are listening: {end_of(job, 5)}"
         for door in rank_ports(job.pid) - set(doors):
             doors.append(door)
             at_once(door)
@@ -249,8 +249,8 @@ def who_connects_first_and_relays_reads_nothing(bench):
         for stranger in strangers:
             stranger.close()
         assert code == 0, said
-        assert not any(heard), f"a rank has answered a stranger over {wire}: {heard}"
-        assert forged == [b""] * 4, f"a rank has kept a forged hello over {wire}: {forged}"
+        assert not any(heard), f"a rank answered a stranger over {wire}: {heard}"
+        assert forged == [b""] * 4, f"a rank accepted a forged hello over {wire}: {forged}"
         assert said.count(TOLD) <= 2, said
         changed_nothing(bench, bench.folder / f"run-{wire}", code, said, LONGER)
 
@@ -263,7 +263,7 @@ def relay(source, sink, heard):
 
 
 def answer_of(stranger, words):
-    """The answer of a port; "open" if it says nothing for 2 seconds and does not close."""
+    """A port's answer; "open" if it sends nothing for 2 seconds and does not close."""
     with stranger:
         stranger.settimeout(2)
         try:
@@ -284,7 +284,7 @@ def wait_for_training(run, seconds):
 
 
 def silent_connections_keep_no_peer_out(bench):
-    """They connect first, and stay silent for longer than strangers may."""
+    """They connect first, and stay silent for longer than strangers are allowed to."""
     for wire, steps in (("tls", 1500), ("plain", STEPS)):
         right_digest(bench, steps)
         with on_one_host(bench, wire, steps) as job, contextlib.ExitStack() as strangers:
@@ -323,11 +323,11 @@ def a_flood_at_the_ranks_ports_changes_nothing(bench):
             code, said = end_of(job, 200)
             over.set()
             watcher.join()
-        print(f"  {wire}: {[round(rate[0]) for rate in rates]} connections a second, {over.most} descriptors at most")
+        print(f"  {wire}: {[round(rate[0]) for rate in rates]} connections per second, at most {over.most} descriptors")
         assert code == 0, said
         assert said.count(TOLD) <= 2, f"{said.count(TOLD)} warnings: {said[-2000:]}"
         assert over.most < 900, f"{over.most} descriptors"
-        assert min(rate[0] for rate in rates) > 250, "too few strangers: the trial shows little"
+        assert min(rate[0] for rate in rates) > 250, "too few strangers: the trial proves little"
         changed_nothing(bench, run, code, said, steps)
 
 

@@ -39,23 +39,22 @@ void require_own_folder(const fs::path& folder) {
   if (!S_ISDIR(status.st_mode))
     throw IoError(fmt::format("cannot use {}: it is not a folder", folder.string()), kOtherCache);
   if (!is_trusted(status.st_uid)) {
-    throw UsageError(
-        fmt::format("the folder of fetched files {} belongs to user {}, and this is user {}: whoever owns it "
-                    "may put other files there",
-                    folder.string(), status.st_uid, ::geteuid()),
-        fmt::format("chown -R {} {}, {}", ::geteuid(), folder.string(), kOtherCache));
+    throw UsageError(fmt::format("the folder of fetched files {} belongs to user {}, but this is user {}: whoever owns "
+                                 "it may put other files there",
+                                 folder.string(), status.st_uid, ::geteuid()),
+                     fmt::format("chown -R {} {}, {}", ::geteuid(), folder.string(), kOtherCache));
   }
   if (others_may_write(status)) {
     throw UsageError(fmt::format("others may write to the folder of fetched files {} (mode {:04o}), and may put other "
                                  "files there",
                                  folder.string(), status.st_mode & 07777U),
-                     fmt::format("chmod -R go-w {} after a look at what it holds, {}", folder.string(), kOtherCache));
+                     fmt::format("check what it holds and run chmod -R go-w {}, {}", folder.string(), kOtherCache));
   }
 }
 
 void make_own_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw IoError(fmt::format("cannot make folder {}: {}", folder.string(), cause_of(errno)),
+    throw IoError(fmt::format("cannot create folder {}: {}", folder.string(), cause_of(errno)),
                   "make it writable, or set XDG_CACHE_HOME to another folder");
   }
   require_own_folder(folder);
@@ -68,7 +67,7 @@ void require_own_file(const fs::path& path, const struct stat& status) {
   if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is not a regular file", path.string()), kRemoveIt);
   if (!is_trusted(status.st_uid)) {
     throw DataError(
-        fmt::format("{} belongs to user {}, and this is user {}", path.string(), status.st_uid, ::geteuid()),
+        fmt::format("{} belongs to user {}, but this is user {}", path.string(), status.st_uid, ::geteuid()),
         kRemoveIt);
   }
 }

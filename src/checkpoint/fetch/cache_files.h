@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses folders and files of the cache that other users could write: such a user could choose the training data.
+// Rejects folders and files of the cache that other users could write: such a user could choose the training data.
 #pragma once
 
 #include <filesystem>

@@ -35,10 +35,10 @@ constexpr auto kLockLook = std::chrono::milliseconds(100);
   throw TimeoutError(
       fmt::format("another process holds {} and has fetched nothing for {}", lock.string(),
                   text::duration(waited.count())),
-      "end that process (fuser names it); one that SIGKILL does not end waits for a disk or a device (dmesg)");
+      "kill that process (fuser names it); one that survives SIGKILL is waiting for a disk or a device (dmesg)");
 }
 
-/// The lock of the process that fetches. The kernel releases it at the end of that process, even after a kill.
+/// The lock of the process that fetches. The kernel releases it when that process ends, even if it is killed.
 class FetchLock {
  public:
   FetchLock(const fs::path& path, const fs::path& part, const FetchOptions& options) {
@@ -70,7 +70,7 @@ bool is_prefix_of(std::string_view prefix, std::string_view word) {
   return true;
 }
 
-/// Returns true if the attempt was silent or slow, so that more attempts could take for ever.
+/// Returns true if the attempt was silent or slow, so that more attempts could take forever.
 bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind::kBroken; }
 
 [[noreturn]] void give_up(const FetchUrl& url, const TransferEnd& end, int tries, std::uint64_t bytes) {
@@ -94,7 +94,7 @@ void transfer_all(const FetchUrl& url, const FetchOptions& options, PartialFile&
   while (true) {
     const TransferEnd end = transfer(url, options, part);
     if (end.kind == TransferEnd::Kind::kWhole) return;
-    // A server without ranges may always break off at the same place, so only new bytes count.
+    // A server without range support may always break off at the same place, so only new bytes count.
     failed = part.size() > most ? 1 : failed + 1;
     most = std::max(most, part.size());
     stalled = has_stalled(end) ? stalled + 1 : 0;
@@ -122,12 +122,12 @@ void check_hash(const FetchUrl& url, PartialFile& part) {
   const std::string found = sha256_of(part.part_path());
   if (found == url.sha256) return;
   part.remove();
-  throw DataError(fmt::format("{} does not have the wanted content\n  SHA-256 wanted  {}\n  SHA-256 here    {}",
+  throw DataError(fmt::format("{} does not have the expected content\n  SHA-256 expected  {}\n  SHA-256 here      {}",
                               url.text, url.sha256, found),
                   "the file was removed: check the address and the hash with whoever publishes it");
 }
 
-/// Returns true if the content is in the cache. Checks its hash at every use, not only after the transfer.
+/// Returns true if the content is in the cache. Checks its hash on every use, not only after the transfer.
 bool is_cached(const FetchUrl& url, const fs::path& path) {
   if (!has_cache_file(path)) return false;
   return url.sha256.empty() || sha256_of(path) == url.sha256;
@@ -150,7 +150,7 @@ fs::path fetch_cache() {
   if (const auto folder = env::get("XDG_CACHE_HOME")) return fs::path(*folder) / "lockstep";
   if (const auto home = env::get("HOME")) return fs::path(*home) / ".cache" / "lockstep";
   throw UsageError("there is no folder for fetched files: XDG_CACHE_HOME and HOME are not set",
-                   "set XDG_CACHE_HOME to a folder on a disk with room");
+                   "set XDG_CACHE_HOME to a folder on a disk with free space");
 }
 
 fs::path fetch(const std::string& url, const FetchOptions& given) {

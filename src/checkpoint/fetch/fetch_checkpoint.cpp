@@ -44,16 +44,16 @@ FetchOptions at_most(FetchOptions options, std::uint64_t bytes) {
   return options;
 }
 
-/// Refuses a hash in the URL or the options: a folder has no hash to compare it with.
+/// Rejects a hash in the URL or the options: a folder has no hash to compare it with.
 void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
   throw UsageError(
       fmt::format("a SHA-256 describes one file, but {} names a checkpoint, which has several", parsed.text),
-      "leave it out: the files are compared with the manifest; fetch by https:// to prove their origin");
+      "leave it out: the files are compared with the manifest; fetch over https:// to verify their origin");
 }
 
-/// Makes a hard link to the fetched file where the disk supports it, else a copy.
+/// Creates a hard link to the fetched file where the disk supports it, otherwise a copy.
 void put(const fs::path& from, const fs::path& to) {
   std::error_code no_link;
   fs::create_hard_link(from, to, no_link);

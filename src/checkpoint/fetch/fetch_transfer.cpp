@@ -197,7 +197,7 @@ void Transfer::take_header(std::string_view line) {
   header_bytes_ += line.size();
   if (header_bytes_ > kMostHeaderBytes) {
     throw DataError(
-        fmt::format("{}: the server answered with more than {} of headers", url_.text, text::bytes(kMostHeaderBytes)),
+        fmt::format("{}: the server sent more than {} of headers", url_.text, text::bytes(kMostHeaderBytes)),
         hint_for(status_of(curl_.get())));
   }
   if (line.starts_with("HTTP/")) headers_.clear();  // a further response, after a redirect
@@ -217,7 +217,7 @@ std::string Transfer::header(const std::string& name) const {
   return found == headers_.end() ? "" : found->second;
 }
 
-/// Returns the tag of the content. A weak ETag is not used, because it does not prove equal bytes.
+/// Returns the tag of the content. A weak ETag is not used, because it does not guarantee equal bytes.
 std::string Transfer::tag() const {
   const std::string etag = header("etag");
   return etag.empty() || etag.starts_with("W/") ? header("last-modified") : etag;
@@ -226,7 +226,7 @@ std::string Transfer::tag() const {
 void Transfer::check_size(std::uint64_t size) const {
   if (size <= options_.max_bytes) return;
   part_.remove();
-  throw DataError(fmt::format("{} has {} or more, and the limit is {}", url_.text, text::bytes(size),
+  throw DataError(fmt::format("{} has {} or more, but the limit is {}", url_.text, text::bytes(size),
                               text::bytes(options_.max_bytes)),
                   "check the address, or fetch the file by hand and give its path");
 }
@@ -264,7 +264,7 @@ void Transfer::note_bytes(std::size_t count) {
   received_ += count;
 }
 
-/// Checks the speed at the end of each window. libcurl's own limit uses the mean of some seconds and does not report
+/// Checks the speed at the end of each window. libcurl's own limit uses the mean of a few seconds and does not report
 /// it.
 void Transfer::measure_speed() {
   const auto time = now(awake_) - window_begin_;
@@ -300,9 +300,10 @@ TransferEnd Transfer::end_of_answer() {
     return {TransferEnd::Kind::kBroken, fmt::format("{} of {} bytes arrived", part_.size(), *total_)};
   }
   if (code == kPartOfContent)
-    return {TransferEnd::Kind::kBroken, "the server sent another part than the one asked for"};
-  if (is_worth_another_try(code)) return {TransferEnd::Kind::kBroken, fmt::format("the server answered {}", code)};
-  throw DataError(fmt::format("{}: the server answered {}{}", url_.text, code, code == 404 ? " (not found)" : ""),
+    return {TransferEnd::Kind::kBroken, "the server sent a different range than the one requested"};
+  if (is_worth_another_try(code))
+    return {TransferEnd::Kind::kBroken, fmt::format("the server responded with {}", code)};
+  throw DataError(fmt::format("{}: the server responded with {}{}", url_.text, code, code == 404 ? " (not found)" : ""),
                   hint_for(code));
 }
 
@@ -316,7 +317,7 @@ TransferEnd Transfer::end_of_failure(CURLcode code) const {
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
       throw DataError(fmt::format("{}: {}", url_.text, cause),
-                      fmt::format("at most {} redirects are followed, to {} only; give the address where they end",
+                      fmt::format("at most {} redirects are followed, and only to {}; give the final address",
                                   options_.max_redirects, url_.is_secure() ? "https://" : "http:// and https://"));
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:

@@ -43,7 +43,8 @@ std::string checked_sha256(const std::string& text) {
   const std::string hash = lower_case(text);
   const bool is_hex = std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
   if (hash.empty() || (hash.size() == 64 && is_hex)) return hash;
-  throw UsageError(fmt::format("'{}' is no SHA-256", text), "it has 64 hexadecimal digits: sha256sum FILE prints it");
+  throw UsageError(fmt::format("'{}' is not a SHA-256", text),
+                   "it has 64 hexadecimal digits: sha256sum FILE prints it");
 }
 
 std::string wanted_sha256(const std::string& fragment, const std::string& given) {
@@ -51,7 +52,7 @@ std::string wanted_sha256(const std::string& fragment, const std::string& given)
   const std::string option = checked_sha256(given);
   if (!fragment.starts_with(kKey)) return option;
   const std::string in_url = checked_sha256(fragment.substr(kKey.size()));
-  if (in_url.empty()) throw UsageError("there is no SHA-256 behind '#sha256='", "sha256sum FILE prints it");
+  if (in_url.empty()) throw UsageError("there is no SHA-256 after '#sha256='", "sha256sum FILE prints it");
   if (option.empty() || option == in_url) return in_url;
   throw UsageError(fmt::format("the URL has SHA-256 {}, the option {}", in_url, option), "give one of them");
 }
@@ -76,9 +77,9 @@ FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256) {
   const CURLUcode code = curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), CURLU_NON_SUPPORT_SCHEME);
   const std::string scheme = url_part(parsed, CURLUPART_SCHEME);
   if (code != CURLUE_OK || (scheme != "http" && scheme != "https")) {
-    throw DataError(code == CURLUE_OK ? fmt::format("files are not fetched by {}", scheme)
+    throw DataError(code == CURLUE_OK ? fmt::format("files cannot be fetched over {}", scheme)
                                       : fmt::format("this is not a URL: {}", curl_url_strerror(code)),
-                    "give one of http:// or https://, or fetch the file by hand and give its path");
+                    "give an http:// or https:// URL, or fetch the file by hand and give its path");
   }
   FetchUrl read{.sha256 = wanted_sha256(url_part(parsed, CURLUPART_FRAGMENT), sha256),
                 .name = name_of(url_part(parsed, CURLUPART_PATH, CURLU_URLDECODE))};

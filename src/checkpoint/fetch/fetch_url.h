@@ -16,7 +16,7 @@ struct FetchUrl {
   [[nodiscard]] bool is_secure() const { return address.starts_with("https:"); }
 };
 
-/// Parses a URL. `sha256` is the hash that the caller expects, or "". Throws: DataError for a URL of another scheme;
+/// Parses a URL. `sha256` is the hash that the caller expects, or "". Throws: DataError for a URL with another scheme;
 /// UsageError for an invalid sha256, or if `sha256` and the URL's differ.
 [[nodiscard]] FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256);
 

@@ -55,7 +55,7 @@ Result<fs::path> follow_name(FileSystem& files, const fs::path& folder, const st
   } catch (const DataError& error) {
     return Failure{error.message()};
   }
-  // "step-00001200 <hash of its manifest>\n": the hash finds the content even after the folder was put aside.
+  // "step-00001200 <hash of its manifest>\n": the hash finds the content even after the folder was set aside.
   const auto space = content.find(' ');
   const auto step = parse_step_name(content.substr(0, space));
   if (space == std::string::npos || !step || step->bad != 0 || content.back() != '\n') {

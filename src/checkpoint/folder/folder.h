@@ -23,7 +23,7 @@ struct StepFolder {
   StepName name;
 };
 
-/// Returns the step folders, the newest first. Folders that were put aside come last, the latest first.
+/// Returns the step folders, newest first. Folders that were set aside come last, latest first.
 [[nodiscard]] std::vector<StepFolder> list_steps(FileSystem& files, const std::filesystem::path& folder);
 
 /// Reads the manifest of a step folder; fails if it is missing or damaged. Throws: IoError.
@@ -39,7 +39,8 @@ struct StepFolder {
 /// Returns temporary_name(name) with this process's pid and its host's mark, by which its leftovers are found.
 [[nodiscard]] std::string own_temporary_name(std::string_view name);
 
-/// Does the same as remove_checkpoint_leftovers(), but spares the files of other hosts, whose processes may live.
+/// Does the same as remove_checkpoint_leftovers(), but spares the files of other hosts, whose processes may still be
+/// alive.
 void remove_leftovers_of_host(FileSystem& files, const std::filesystem::path& folder);
 
 /// Does the same as prune_checkpoints(), but takes `good` as the newest finite checkpoint without searching for it.

@@ -22,7 +22,7 @@ std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folde
   return paths;
 }
 
-/// Returns the step folders that may be removed by their numbers and names; none if the newest does not verify.
+/// Returns the step folders that may be removed by their numbers and names; none if the newest fails verification.
 std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<StepFolder> steps = list_steps(files, folder);
   std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });
@@ -74,7 +74,7 @@ void put_checkpoints_aside(FileSystem& files, const fs::path& folder, std::int64
     const fs::path aside = found.path.string() + ".suspect";
     files.remove(aside);
     files.rename(found.path, aside);
-    log::note("{} is put aside as {}", found.path.string(), aside.filename().string());
+    log::note("{} is set aside as {}", found.path.string(), aside.filename().string());
   }
   for (const std::string& name : files.list(folder)) {
     if (checkpoint::is_plain_word(name) && !checkpoint::parse_step_name(name) &&

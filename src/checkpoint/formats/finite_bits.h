@@ -23,7 +23,7 @@ struct NotFiniteCount {
 
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
 
-/// Counts the values in `bytes` bytes, which are whole elements of `dtype`; zero for types that are not floating.
+/// Counts the values in `bytes` bytes, which are whole elements of `dtype`; zero for types that are not floating-point.
 /// Cost: if all values are finite, one pass at the speed of memory.
 [[nodiscard]] NotFiniteCount count_not_finite(DType dtype, const void* data, std::size_t bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes and parses the names inside a run's "checkpoints" folder. The functions are pure and do not use the disk.
+// Builds and parses the names inside a run's "checkpoints" folder. The functions are pure and do not use the disk.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace lockstep::checkpoint {
 
-/// The name of a committed step folder, or of a step folder that was put aside.
+/// The name of a committed step folder, or of a step folder that was set aside.
 struct StepName {
   std::int64_t step = 0;
-  std::int64_t bad = 0;  ///< n in ".bad-<n>"; 0: not put aside
+  std::int64_t bad = 0;  ///< n in ".bad-<n>"; 0: not set aside
 };
 
 /// Returns "step-00001200".
@@ -28,8 +28,8 @@ struct StepName {
 
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
 
-/// Returns the pid of the process that made the unfinished entry `name` (".tmp-step-00001200-4711", "best.tmp-4711");
-/// none if it is not such an entry.
+/// Returns the pid of the process that created the unfinished entry `name` (".tmp-step-00001200-4711",
+/// "best.tmp-4711"); none if it is not such an entry.
 [[nodiscard]] std::optional<int> parse_temporary_pid(std::string_view name);
 /// Returns the mark of that process's host; "" if the name has none.
 [[nodiscard]] std::string_view parse_temporary_host(std::string_view name);

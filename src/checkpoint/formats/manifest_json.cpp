@@ -25,7 +25,7 @@ Result<std::string_view> check_seal(std::string_view text) {
   const std::string_view body = text.substr(0, at);
   const std::string expected = digest_of(body).xxh3_128;
   if (text.substr(at) != std::string(kSealKey) + expected + std::string(kSealEnd)) {
-    return Failure{fmt::format("its bytes have XXH3-128 {}, its seal says otherwise", expected)};
+    return Failure{fmt::format("its bytes have XXH3-128 {}, but its seal says otherwise", expected)};
   }
   return body;
 }
@@ -52,7 +52,7 @@ std::string check_range(const ManifestRange& range, std::int64_t value) {
   return value >= range.least && value <= range.most ? "" : out_of_range(range, "", fmt::format("{}", value));
 }
 
-/// Returns the problem with a word. Words are printed unchanged, so control characters are refused.
+/// Returns the problem with a word. Words are printed unchanged, so control characters are rejected.
 std::string check_word(const char* key, const std::string& word) {
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   if (word.size() > kMaxWordBytes) {
@@ -103,7 +103,7 @@ std::string missing_part(const Manifest& manifest) {
     const int last = file->part == 1 ? file->parts : 1;  // part 1 requires all parts, every other part requires part 1
     for (int part = 1; part <= last; ++part) {
       const std::string other = state_file_name(file->state, part, file->parts);
-      if (manifest.files.count(other) == 0) return fmt::format("it names {}, and no {}", name, other);
+      if (manifest.files.count(other) == 0) return fmt::format("it names {}, but no {}", name, other);
     }
   }
   return "";
@@ -166,7 +166,7 @@ Result<Manifest> manifest_from_json(std::string_view text) {
     const auto json = parse_json(text, {.bytes = kMaxManifestBytes});
     if (const auto version = integer_of(json.at("format_version"));
         version < kFormatVersion || version > kShardedFormatVersion) {
-      return Failure{fmt::format("its format is {}, this program reads {} and {}", version, kFormatVersion,
+      return Failure{fmt::format("its format is {}, but this program reads {} and {}", version, kFormatVersion,
                                  kShardedFormatVersion)};
     }
     Manifest manifest = fields_of(json);

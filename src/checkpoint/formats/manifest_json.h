@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes and reads manifest.json. Its last line has a hash (the seal) of the lines above it, so that a flipped bit in
-// the manifest itself is noticed, too. It parses untrusted bytes, and does so without libtorch.
+// the manifest itself is also noticed. It parses untrusted bytes, and does so without libtorch.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is in 
 /// Returns the text of manifest.json; it is the same for the same manifest.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
-/// Parses a manifest. Fails if the seal does not match the text, a field is missing or has a wrong type, a file name
+/// Parses a manifest. Fails if the seal does not match the text, a field is missing or has the wrong type, a file name
 /// leads out of the folder, a value is impossible (manifest_problem), or the format is newer than this program.
 [[nodiscard]] Result<Manifest> manifest_from_json(std::string_view text);
 

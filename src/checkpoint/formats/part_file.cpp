@@ -61,7 +61,7 @@ StatePart part_from(StateDict state, const SafetensorsMetadata& metadata, const 
     if (!slice) throw DataError(fmt::format("{}: the place of '{}' is {}", file, name, slice.error()));
     const auto entry = part.entries.find(name);
     if (entry == part.entries.end() || !std::holds_alternative<at::Tensor>(entry->second)) {
-      throw DataError(fmt::format("{}: it has a place for the tensor '{}' and no such tensor", file, name));
+      throw DataError(fmt::format("{}: it has a place for the tensor '{}' but no such tensor", file, name));
     }
     part.slices[name] = slice.value();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a StateDict from bytes that were already read, for callers that check the hash of the bytes first.
+// Builds a StateDict from bytes that were already read, for callers that check the hash of the bytes first.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace lockstep::checkpoint {
 [[nodiscard]] StateDict state_from_bytes(const FileBytes& bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
-/// Reads only the header. So a file without a header is refused before memory for its bytes is allocated. `path` is for
-/// messages. Throws: DataError; IoError.
+/// Reads only the header, so that a file without one is rejected before memory for its bytes is allocated. `path` is
+/// for messages. Throws: DataError; IoError.
 [[nodiscard]] SafetensorsHeader read_header(ReadableFile& file, const std::string& path);
 
 /// Returns the same as state_from_bytes(), but the tensors have no data. Throws: the errors of state_from_bytes().

@@ -40,7 +40,7 @@ struct RawHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// The reader's state in the grammar. Each state accepts few kinds of events and refuses all other events.
+/// The reader's state in the grammar. Each state accepts a few kinds of events and rejects all others.
 enum class Place { kStart, kTop, kEntry, kTensor, kDType, kShape, kOffsets, kMetadata, kMetadataValue, kArray, kDone };
 
 /// Reads a header through nlohmann's SAX interface. Every event returns false to stop; error() then has the reason.
@@ -68,7 +68,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
       if (!header_.metadata.emplace(key_, value).second) return stop(fmt::format("metadata '{}' occurs twice", key_));
       return go(Place::kMetadata);
     }
-    return refuse("a text");
+    return refuse("a string");
   }
 
   bool start_object(std::size_t /*elements*/) override {
@@ -206,8 +206,8 @@ Result<TensorEntry> check_entry(const RawTensor& raw) {
   const auto bytes = tensor_bytes(*dtype, entry.shape);
   if (!bytes) return Failure{fmt::format("tensor '{}' {}", raw.name, bytes.error())};
   if (entry.begin > entry.end || entry.end - entry.begin != *bytes) {
-    return Failure{fmt::format("tensor '{}' ({} [{}]) takes {} bytes, its offsets are {} to {}", raw.name, raw.dtype,
-                               fmt::join(entry.shape, ", "), *bytes, entry.begin, entry.end)};
+    return Failure{fmt::format("tensor '{}' ({} [{}]) takes {} bytes, but its offsets are {} to {}", raw.name,
+                               raw.dtype, fmt::join(entry.shape, ", "), *bytes, entry.begin, entry.end)};
   }
   return entry;
 }
@@ -220,13 +220,13 @@ Result<std::vector<TensorEntry>> check_order(std::vector<TensorEntry> tensors, s
   std::uint64_t position = 0;
   for (const TensorEntry& entry : tensors) {
     if (entry.begin != position) {
-      return Failure{fmt::format("tensor '{}' begins at byte {}, the one before it ends at {}: {}", entry.name,
+      return Failure{fmt::format("tensor '{}' begins at byte {}, but the one before it ends at {}: {}", entry.name,
                                  entry.begin, position, entry.begin < position ? "an overlap" : "a hole")};
     }
     position = entry.end;
   }
   if (position != data_bytes) {
-    return Failure{fmt::format("the tensors take {} bytes, the file holds {}: {}", position, data_bytes,
+    return Failure{fmt::format("the tensors take {} bytes, but the file holds {}: {}", position, data_bytes,
                                position > data_bytes ? "it is cut short" : "bytes are left over")};
   }
   return tensors;
@@ -282,7 +282,7 @@ std::uint64_t dtype_bytes(DType dtype) noexcept { return row_of(dtype).bytes; }
 
 Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape) {
   if (shape.size() > kMaxDimensions) return Failure{fmt::format("has {} dimensions", shape.size())};
-  // Strides count a size of 0 as 1, so the strides of an empty tensor can overflow, too.
+  // Strides count a size of 0 as 1, so the strides of an empty tensor can also overflow.
   std::uint64_t span = dtype_bytes(dtype);
   bool empty = false;
   for (const std::int64_t size : shape) {
@@ -307,7 +307,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view front, std::
     return Failure{fmt::format("{} bytes are too few for a safetensors file", file_bytes)};
   const std::uint64_t header_bytes = from_little_endian(front, kLengthBytes);
   if (header_bytes > kMaxHeaderBytes) {
-    return Failure{fmt::format("a header of {} bytes, and the limit is {}: is this a safetensors file?", header_bytes,
+    return Failure{fmt::format("a header of {} bytes, but the limit is {}: is this a safetensors file?", header_bytes,
                                kMaxHeaderBytes)};
   }
   if (header_bytes > file_bytes - kLengthBytes || header_bytes > front.size() - kLengthBytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the header of a safetensors file. It checks each number of the untrusted bytes before its use, and
+// Reads and writes the header of a safetensors file. It checks each number of the untrusted bytes before using it, and
 // does not use libtorch. docs/formats/safetensors.md has the grammar.
 #pragma once
 
@@ -50,8 +50,8 @@ struct SafetensorsHeader {
 [[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view front, std::uint64_t file_bytes);
 
 /// Arranges `tensors` (whose name, dtype and shape are set) without holes, with large element types first so that each
-/// tensor is aligned. Sets their offsets and order, and returns the header's bytes with its length in front; their
-/// count is a multiple of 64. Fails if a name is not UTF-8, repeated or reserved, or a size overflows.
+/// tensor is aligned. Sets their offsets and order, and returns the header's bytes, preceded by its length; their count
+/// is a multiple of 64. Fails if a name is not UTF-8, repeated or reserved, or a size overflows.
 [[nodiscard]] Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,
                                                      const std::map<std::string, std::string>& metadata);
 

@@ -59,7 +59,7 @@ Result<Scalar> scalar_from_json(std::string_view json) {
   if (value.is_string()) return Scalar{value.get<std::string>()};
   if (value.is_number_float()) return Scalar{value.get<double>()};
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
-    return Failure{"an integer above 64 bits"};
+    return Failure{"an integer of more than 64 bits"};
   }
   if (value.is_number_integer()) return Scalar{value.get<std::int64_t>()};
   if (value.is_object()) return non_finite(value);

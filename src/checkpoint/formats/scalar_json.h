@@ -18,7 +18,7 @@ using Scalar = std::variant<std::int64_t, double, bool, std::string>;
 /// or "-inf". Fails if a text is not UTF-8.
 [[nodiscard]] Result<std::string> scalar_to_json(const Scalar& value);
 
-/// Parses a text of scalar_to_json(), with any spacing. Fails for any other text.
+/// Parses the output of scalar_to_json(), with any spacing. Fails for any other text.
 [[nodiscard]] Result<Scalar> scalar_from_json(std::string_view json);
 
 /// Returns `text` as a JSON string with its quotes. Fails if it is not UTF-8.

@@ -29,7 +29,7 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 namespace {
 
 constexpr const char* kWays = "give a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
-constexpr const char* kTakeAnotherHint = "use another one: the run folder alone means its newest valid checkpoint";
+constexpr const char* kTakeAnotherHint = "use another one: the run folder by itself means its newest valid checkpoint";
 
 /// Returns true for a folder: a missing path and a file have no entry ".".
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
@@ -79,7 +79,7 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) 
   if (newest.whole) return std::move(*newest.whole);
   if (newest.torn.empty()) throw DataError(fmt::format("{} holds no checkpoint", run.string()), kWays);
   const VerifyReport& first = newest.torn.front();
-  throw DataError(fmt::format("no checkpoint in {} verifies ({} looked at); the first: {}", folder.string(),
+  throw DataError(fmt::format("no checkpoint in {} passes verification ({} checked); the first: {}", folder.string(),
                               newest.torn.size(), first.problem()),
                   fmt::format("lockstep checkpoint verify {} shows all of its faults; put a whole copy in its place, "
                               "or start again in another folder",

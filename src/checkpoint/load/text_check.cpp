@@ -17,14 +17,15 @@ bool is_read_text(std::string_view file) {
 std::string text_problem(std::string_view file, std::string_view text) {
   if (!is_read_text(file)) return "";
   if (text.size() > kMostTextBytes) {
-    return fmt::format("it has {}; the limit for texts is {}", text::bytes(text.size()), text::bytes(kMostTextBytes));
+    return fmt::format("it has {}; the limit for text files is {}", text::bytes(text.size()),
+                       text::bytes(kMostTextBytes));
   }
   if (!file.ends_with(".json")) return yaml_problem(text);
   try {
     (void)parse_json(text, {.bytes = kMostTextBytes});
     return "";
   } catch (const JsonError& error) {
-    return error.why() == JsonError::kNoJson ? "it is no JSON" : error.message();
+    return error.why() == JsonError::kNoJson ? "it is not JSON" : error.message();
   }
 }
 

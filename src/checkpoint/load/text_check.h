@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the texts of a checkpoint that programs parse. Saves write them, and verification accepts them, only if they
+// Checks a checkpoint's text files that programs parse. Saves write them, and verification accepts them, only if they
 // parse.
 #pragma once
 

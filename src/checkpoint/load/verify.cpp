@@ -41,7 +41,8 @@ std::string check_file(FileSystem& files, const fs::path& path, const FileDigest
   if (const auto size = files.open(path)->size(); size != expected.bytes) return compare({.bytes = size}, expected);
   if (!is_text && kept == nullptr) return compare(hash_file(files, path), expected);
   if (is_text && expected.bytes > kMostTextBytes) {
-    return fmt::format("has {}; the limit for texts is {}", text::bytes(expected.bytes), text::bytes(kMostTextBytes));
+    return fmt::format("has {}; the limit for text files is {}", text::bytes(expected.bytes),
+                       text::bytes(kMostTextBytes));
   }
   FileDigest found;
   const FileBytes bytes = read_file(files, path, &found);

@@ -71,7 +71,7 @@ void verify_zip(FileSystem& files, FileReport& report) {
   if (!refusal.empty()) return add_itself(report, refusal);
   const auto members = parse_zip(bytes.view());
   if (!members) return add_itself(report, members.error());
-  if (members->empty()) return add_itself(report, "a zip file that holds nothing");
+  if (members->empty()) return add_itself(report, "an empty zip file");
   const bool is_torch = is_torch_file(report, *members);
   if (is_torch) {
     if (std::string problem = packing_problem(bytes, *members); !problem.empty()) return add_itself(report, problem);

@@ -82,7 +82,7 @@ CheckpointDescription describe_file(FileSystem& files, const std::filesystem::pa
 std::string platform_difference(const Manifest& manifest) {
   const std::string now = checkpoint::platform();
   const std::string then = checkpoint::platform_of(manifest);
-  return now == then ? "" : fmt::format("written with {}, and this is {}", then, now);
+  return now == then ? "" : fmt::format("written with {}, but this is {}", then, now);
 }
 
 std::string checkpoint_digest(const Checkpoint& checkpoint) {

@@ -136,7 +136,7 @@ std::set<std::string> either(const std::vector<std::string>& a, const std::vecto
   return all;
 }
 
-/// Returns two different texts as a whole; if one side has no text, the size of the other side's.
+/// Returns two different texts in full; if one side has no text, the size of the other side's.
 ValueDifference diff_text(const std::string& file, const std::optional<std::string>& a,
                           const std::optional<std::string>& b) {
   if (a && b) return {file, *a, *b};
@@ -208,7 +208,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   }
 }
 
-/// Sorts the tensors. They come in name order and keep it if they are equally bad.
+/// Sorts the tensors. They arrive in name order and keep it if they are equally bad.
 void sort_worst_first(std::vector<TensorDifference>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorDifference& x, const TensorDifference& y) {
     if ((x.non_finite > 0) != (y.non_finite > 0)) return x.non_finite > 0;

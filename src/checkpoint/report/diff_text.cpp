@@ -130,9 +130,9 @@ std::string to_text(const CheckpointDiff& diff, std::size_t limit) {
   text += section("beside the state", sides, rows_of(diff.meta), limit);
   text += section("only in a", {}, rows_of(diff.only_in_a), limit);
   text += section("only in b", {}, rows_of(diff.only_in_b), limit);
-  text += section("of another type or shape", sides, rows_of(diff.types), limit);
+  text += section("of a different type or shape", sides, rows_of(diff.types), limit);
   text += section("plain values", sides, rows_of(diff.values), limit);
-  text += section("tensors, the worst first", {"", "type", "differing", "largest", "relative", "ulps", "not finite"},
+  text += section("tensors, worst first", {"", "type", "differing", "largest", "relative", "ulps", "not finite"},
                   rows_of(diff.tensors), limit);
   return text;
 }

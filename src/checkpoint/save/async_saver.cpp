@@ -153,7 +153,7 @@ class AsyncSaver::Impl {
     {
       const std::lock_guard lock(mutex_);
       LOCKSTEP_INVARIANT(!task_ && !leaves_, "a save begins while {}",
-                         leaves_ ? "the writer ends" : "another is written");
+                         leaves_ ? "the writer is ending" : "another is being written");
       task_ = std::move(task);
     }
     changed_.notify_all();

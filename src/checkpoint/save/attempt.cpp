@@ -21,7 +21,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The space on a disk for a checkpoint. It is for the text of an error, never for a decision.
+// The space on a disk for a checkpoint. It is only for error messages, never for a decision.
 
 struct Need {
   std::uint64_t bytes = 0;
@@ -82,7 +82,7 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target, const Content& content) {
   if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", target.meta.step));
   check_names(content.parts, content.texts);
-  // The first save alone: after it the folder's own name is durable.
+  // Only for the first save: after it the folder's own name is durable.
   if (!has_step_folders(files, target.folder)) make_folder_durably(files, target.folder);
   remove_leftovers_of_host(files, target.folder);
   return std::make_unique<Staging>(files, target.folder, target.meta.step);
@@ -106,7 +106,7 @@ FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, cons
   FailureRecord failure = why;
   failure.message = fmt::format("the checkpoint of step {} is not saved: {}{}", target.meta.step, why.message,
                                 missing_room(target.folder, need_of(content)));
-  failure.hint = fmt::format("{}; {} goes on from the checkpoint before it",
+  failure.hint = fmt::format("{}; {} continues from the checkpoint before it",
                              why.hint.empty() ? "make sure that this folder is writable" : why.hint,
                              option_words("resume", "auto"));
   return failure;
@@ -117,9 +117,9 @@ FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTar
   FailureRecord failure = why;
   failure.message = fmt::format("the checkpoint of step {} is not saved: {}", target.meta.step, why.message);
   failure.hint = fmt::format(
-      "{}; look at the loss: a division by zero, a logarithm or root of 0; check_gradients=true names the step and the "
-      "parameter",
-      good ? fmt::format("the last good one is {}, and {} goes on from it", good->string(),
+      "{}; check the loss for a division by zero, a logarithm or root of 0; check_gradients=true names the step and "
+      "the parameter",
+      good ? fmt::format("the last good one is {}, and {} continues from it", good->string(),
                          option_words("resume", "auto"))
            : "there is no good one before it");
   return failure;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of a save by one process and by many: the start and end of an attempt, and the text of an error.
+// The common parts of a save by one process and by many: the start and end of an attempt, and the error message.
 #pragma once
 
 #include <filesystem>
@@ -32,14 +32,14 @@ struct SaveTarget {
 std::filesystem::path place_content(Staging& staging, const CheckpointMeta& meta, int world_size,
                                     const std::map<std::string, FileDigest>& digests, bool& placed);
 
-/// Runs the whole protocol for a process that saves alone. Blocks and throws as commit_checkpoint() does.
+/// Runs the whole protocol for a process that saves on its own. Blocks and throws as commit_checkpoint() does.
 std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, const Content& content);
 
 /// Returns `why`. To a disk error it adds the step, the missing space, and a hint for the user. Call it after the
 /// written files were removed, when their space is free again.
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
-/// Returns `why`, the refusal of values that are not finite, with the step, the last checkpoint from which a run can
+/// Returns `why`, the rejection of values that are not finite, with the step, the last checkpoint from which a run can
 /// resume, and a hint on where to look.
 [[nodiscard]] FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target);
 

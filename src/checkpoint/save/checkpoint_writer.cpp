@@ -96,7 +96,7 @@ class CheckpointWriter::Impl {
     if (options_.check) options_.check();
     if (!given_up_) return;
     throw PeerError(
-        fmt::format("the checkpoint of step {} is dropped: the run ended with an error while it was written",
+        fmt::format("the checkpoint of step {} is dropped: the run ended with an error while it was being written",
                     text::thousands(step)));
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses a save whose values are not finite.
+// Rejects a save whose values are not finite.
 #pragma once
 
 #include "checkpoint/save/staging.h"
@@ -7,7 +7,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The error of a save that was refused because its values are not finite.
+/// The error of a save that was rejected because its values are not finite.
 class NotFiniteError : public DataError {
  public:
   using DataError::DataError;

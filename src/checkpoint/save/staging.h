@@ -46,7 +46,7 @@ class Staging {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   /// Writes the manifest and gives the folder its name. If a folder of that name has the same content, that folder
-  /// stays and this one is removed; if it has other content, it is put aside. `placed` is set once the folder has the
+  /// stays and this one is removed; if it has other content, it is set aside. `placed` is set once the folder has the
   /// name. If `placed` is already set, the folder with that name comes from an attempt of the same save that was not
   /// durable, and is replaced.
   /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; no data are then lost.

@@ -35,7 +35,7 @@ const PickleNode& item_of(const Pickle& pickle, const PickleNode& list, std::siz
   return pickle.nodes.at(list.items.at(i));
 }
 
-/// Reads a tuple or list of integers that are not negative.
+/// Reads a tuple or list of non-negative integers.
 std::optional<std::vector<std::int64_t>> counts_of(const Pickle& pickle, const PickleNode& node) {
   if (node.kind != PickleKind::kTuple && node.kind != PickleKind::kList) return std::nullopt;
   if (node.items.size() > kMostTensorDimensions) return std::nullopt;
@@ -112,7 +112,7 @@ Result<PickleId> rebuild_tensor(Pickle& pickle, PickleName version, const Pickle
   return add_tensor(pickle, std::move(tensor));
 }
 
-/// Makes OrderedDict(), or OrderedDict([[key, value], ...]) as Python 2 wrote it.
+/// Builds OrderedDict(), or OrderedDict([[key, value], ...]) as Python 2 wrote it.
 Result<PickleId> ordered_dict(Pickle& pickle, const PickleNode& arguments) {
   PickleNode dict{PickleKind::kDict, kPickleOrdered, 0, {}, {}};
   if (arguments.items.size() > 1) return Failure{"an OrderedDict of several arguments"};

@@ -26,7 +26,7 @@ class PickleBytes {
 
   [[nodiscard]] std::uint64_t at() const { return at_; }
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
-  /// Returns true if more bytes were taken than there are; their values are then undefined.
+  /// Returns true if more bytes were taken than exist; their values are then undefined.
   [[nodiscard]] bool is_cut() const { return cut_; }
 
   std::string_view take(std::uint64_t count) {
@@ -287,7 +287,7 @@ bool PickleReader::step_other() {
     case PickleOpcode::kProto: {
       const std::uint64_t version = bytes_.number(1);
       if (version >= 2 && version <= 5) return true;
-      return bytes_.is_cut() || stop(fmt::format("protocol {}; 2 to 5 are read", version));
+      return bytes_.is_cut() || stop(fmt::format("protocol {}; only 2 to 5 are supported", version));
     }
     case PickleOpcode::kFrame:
       (void)bytes_.number(8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the part of Python's pickle that torch.save emits for tensors and plain values. It never calls Python code: the
-// few functions and classes in such files are known by name, and every other name is refused. It does not use libtorch.
-// docs/formats/torch_file.md has the grammar.
+// few functions and classes in such files are known by name, and every other name is rejected. It does not use
+// libtorch. docs/formats/torch_file.md has the grammar.
 #pragma once
 
 #include <cstdint>
@@ -63,9 +63,9 @@ inline constexpr std::uint64_t kPickleMostTextBytes = 256U << 20U;
 inline constexpr int kPickleMostDepth = 64;
 inline constexpr std::size_t kMostTensorDimensions = 64;  // more than libtorch's operators accept
 
-/// Reads a whole pickle. On success only the kinds kNone to kTensor can be reached from the root, keys are texts and
-/// integers without repetition, and every tensor is inside its storage. A refusal names the opcode, its effect, and the
-/// byte. Throws only if memory runs out.
+/// Reads a whole pickle. On success only the kinds kNone to kTensor can be reached from the root, keys are unique
+/// strings and integers, and every tensor is inside its storage. An error names the opcode, its effect, and the byte.
+/// Throws only if memory runs out.
 [[nodiscard]] Result<Pickle> parse_pickle(std::string_view bytes);
 
 }  // namespace lockstep::checkpoint

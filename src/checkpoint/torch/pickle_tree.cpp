@@ -52,7 +52,7 @@ bool TreeMeter::check_keys(const PickleNode& dict) {
     } else if (key.kind == PickleKind::kInt) {
       if (!numbers.insert(key.integer).second) return stop(fmt::format("key {} occurs twice", key.integer));
     } else {
-      return stop("a dict has a key that is neither a text nor an integer");
+      return stop("a dict has a key that is neither a string nor an integer");
     }
   }
   return true;
@@ -62,7 +62,7 @@ bool TreeMeter::measure(PickleId id, int depth) {
   const PickleNode& node = pickle_.nodes[id];
   TreeSize& size = sizes_[id];
   if (size.known) return true;
-  if (size.open) return stop("a value that holds itself");
+  if (size.open) return stop("a value that contains itself");
   if (depth > kPickleMostDepth) return stop(fmt::format("values nested more than {} deep", kPickleMostDepth));
   if (node.kind == PickleKind::kStorage) return stop("a storage that is not a tensor");
   if (node.kind == PickleKind::kName) return stop(fmt::format("{} as a value", node.text));
@@ -74,7 +74,7 @@ bool TreeMeter::measure(PickleId id, int depth) {
     size.text_bytes += sizes_[item].text_bytes;
     size.height = std::max(size.height, 1 + sizes_[item].height);
     if (size.values > kPickleMostValues) return stop(fmt::format("more than {} values", kPickleMostValues));
-    if (size.text_bytes > kPickleMostTextBytes) return stop(fmt::format("texts of {} bytes", size.text_bytes));
+    if (size.text_bytes > kPickleMostTextBytes) return stop(fmt::format("strings of {} bytes", size.text_bytes));
     if (size.height > kPickleMostDepth) return stop(fmt::format("values nested more than {} deep", kPickleMostDepth));
   }
   size.open = false;

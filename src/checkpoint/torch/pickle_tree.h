@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the tree of a pickle. A pickle's values may share parts and form cycles, but its result must be a tree. The
-// check refuses cycles and trees that are too large before it builds any value.
+// check rejects cycles and trees that are too large before it builds any value.
 #pragma once
 
 #include <string>

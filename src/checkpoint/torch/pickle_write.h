@@ -18,11 +18,11 @@ class PickleWriter {
   void add_none() { add(PickleOpcode::kNone); }
   void add_bool(bool flag) { add(flag ? PickleOpcode::kNewTrue : PickleOpcode::kNewFalse); }
   void add_integer(std::int64_t value);
-  void add_real(double value);  ///< refused by weights_only in PyTorch 1.13; accepted by 2.x
+  void add_real(double value);  ///< rejected by weights_only in PyTorch 1.13; accepted by 2.x
   void add_text(std::string_view text);
   void begin_list() { begin(PickleOpcode::kEmptyList); }
   void end_list() { add(PickleOpcode::kAppends); }
-  /// Begins a dict. Add keys and values in turn until end_dict().
+  /// Begins a dict. Add keys and values alternately until end_dict().
   void begin_dict() { begin(PickleOpcode::kEmptyDict); }
   void end_dict() { add(PickleOpcode::kSetItems); }
   /// Adds a tensor. `tensor.storage` becomes the key of a storage of `elements` elements.

@@ -14,7 +14,7 @@ namespace lockstep::checkpoint {
 /// Throws: DataError.
 [[nodiscard]] TorchValue torch_file_of(const FileBytes& file, const std::string& name);
 
-/// Reads a zip file. A file that does not end like a zip file is refused before memory for its bytes is allocated.
+/// Reads a zip file. A file that does not end like a zip file is rejected before memory for its bytes is allocated.
 /// Throws: DataError; IoError.
 [[nodiscard]] FileBytes read_zip_file(FileSystem& files, const std::filesystem::path& path);
 

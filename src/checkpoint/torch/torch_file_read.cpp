@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
 constexpr std::uint64_t kInflateRatio =
-    64;  // limit of the ratio of unpacked to packed bytes; weights shrink to a half at best
+    64;  // limit of the ratio of unpacked to packed bytes; weights shrink to half at best
 constexpr std::uint64_t kShareRatio = 16;  // limit for how often each byte of a storage may occur in tensors
 constexpr const char* kDamaged = "get the file again: it is damaged, or was made to look harmless";
 constexpr const char* kResave =
@@ -48,7 +48,7 @@ void refuse_other_formats(std::string_view head, const std::string& file) {
   if (head.starts_with("\x80\x02\x8a\x0a"))
     throw file_error(file, "written in torch.save's format before 1.6", kResave);
   throw file_error(file, "not a torch file: it does not begin like a zip file",
-                   "give a file of torch.save, or .safetensors");
+                   "give a torch.save or .safetensors file");
 }
 
 /// An open file, with its members by their path below the common folder.
@@ -83,11 +83,10 @@ void TorchArchive::open() {
   for (const ZipMember& member : *members) {
     const std::size_t slash = member.name.find('/');
     if (slash == std::string::npos || member.name.substr(slash + 1) != "data.pkl") continue;
-    if (root) throw error("it has two files data.pkl", kResave);
+    if (root) throw error("it has two data.pkl files", kResave);
     root = member.name.substr(0, slash + 1);
   }
-  if (!root)
-    throw error("a zip file without data.pkl is not a torch file", "give a file of torch.save, or .safetensors");
+  if (!root) throw error("a zip file without data.pkl is not a torch file", "give a torch.save or .safetensors file");
   for (ZipMember& member : *members) {
     if (!member.name.starts_with(*root)) continue;
     std::string name = member.name.substr(root->size());
@@ -118,7 +117,7 @@ FileBytes TorchArchive::read(const ZipMember& member) {
   return bytes;
 }
 
-/// Makes the values of a pickle that parse_pickle() has accepted.
+/// Builds the values of a pickle that parse_pickle() has accepted.
 class TorchTree {
  public:
   TorchTree(TorchArchive& archive, const Pickle& pickle) : archive_(archive), pickle_(pickle) {
@@ -166,7 +165,7 @@ const at::Tensor& TorchTree::storage(std::size_t place, ElementType type) {
   const ZipMember* member = archive_.find("data/" + described.key);
   if (member == nullptr) throw archive_.error(fmt::format("storage '{}' is missing", described.key), kResave);
   if (member->bytes / element != described.elements || member->bytes % element != 0) {
-    throw archive_.error(fmt::format("storage '{}' has {} bytes, which do not fit its {} elements", described.key,
+    throw archive_.error(fmt::format("storage '{}' has {} bytes, which do not match its {} elements", described.key,
                                      member->bytes, described.elements),
                          "get the file again: it is damaged, or was made to look harmless");
   }

@@ -42,7 +42,7 @@ ElementType savable_type(const at::Tensor& tensor, const std::string& path) {
   if (tensor.layout() != at::kStrided) throw refuse("the tensor is not dense");
   if (tensor.is_meta()) throw refuse("the tensor has no data (device meta)");
   const auto type = element_type_of(tensor.scalar_type());
-  if (!type) throw refuse(fmt::format("torch files hold no {}", c10::toString(tensor.scalar_type())));
+  if (!type) throw refuse(fmt::format("torch files cannot hold {}", c10::toString(tensor.scalar_type())));
   return *type;
 }
 

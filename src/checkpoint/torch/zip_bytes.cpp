@@ -82,7 +82,7 @@ std::string check_member(std::string_view file, const ZipMember& member) {
     if (std::string problem = check_size(member, total, stream.complete()); !problem.empty()) return problem;
   }
   if (crc == member.crc) return "";
-  return fmt::format("its bytes have CRC-32 {:08x}, the zip file says {:08x}", crc, member.crc);
+  return fmt::format("its bytes have CRC-32 {:08x}, but the zip file says {:08x}", crc, member.crc);
 }
 
 Result<std::string> inflate_member(std::string_view file, const ZipMember& member, std::uint64_t limit) {

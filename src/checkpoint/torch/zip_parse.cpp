@@ -47,7 +47,7 @@ Result<ZipDirectory> read_end64(std::string_view file, std::uint64_t end, const 
     return zip_failure("its 64-bit end record is not where it should be");
   }
   if (number_at(file, at + 16, 4) != 0 || number_at(file, at + 20, 4) != 0 || number_at(file, locator + 4, 4) != 0) {
-    return zip_failure("a part of several");
+    return zip_failure("one part of several");
   }
   ZipDirectory large{number_at(file, at + 48, 8), number_at(file, at + 40, 8), number_at(file, at + 32, 8), at};
   const auto agrees = [](std::uint64_t narrow, std::uint64_t wide, std::uint64_t full) {
@@ -65,7 +65,7 @@ Result<ZipDirectory> find_directory(std::string_view file) {
   if (!end) return zip_failure("it has no end record: it is cut short");
   if (number_at(file, *end + 4, 2) != 0 || number_at(file, *end + 6, 2) != 0 ||
       number_at(file, *end + 8, 2) != number_at(file, *end + 10, 2)) {
-    return zip_failure("a part of several");
+    return zip_failure("one part of several");
   }
   ZipDirectory directory{number_at(file, *end + 16, 4), number_at(file, *end + 12, 4), number_at(file, *end + 10, 2),
                          *end};
@@ -75,7 +75,7 @@ Result<ZipDirectory> find_directory(std::string_view file) {
     directory = *large;
   }
   if (directory.offset > directory.end || directory.bytes != directory.end - directory.offset) {
-    return zip_failure(fmt::format("its directory is at byte {} with {} bytes and should end at byte {}",
+    return zip_failure(fmt::format("its directory is at byte {} with {} bytes but should end at byte {}",
                                    directory.offset, directory.bytes, directory.end));
   }
   return directory;
@@ -172,7 +172,7 @@ std::string read_local(std::string_view file, const ZipDirectory& directory, Zip
   const std::uint64_t extra = number_at(header, 28, 2);
   member.offset = member.header + kZipLocalBytes + name + extra;
   if (member.offset > directory.offset || directory.offset - member.offset < member.stored) {
-    return fmt::format("'{}' has {} bytes from byte {} on and the directory is at byte {}", member.name, member.stored,
+    return fmt::format("'{}' has {} bytes from byte {}, but the directory is at byte {}", member.name, member.stored,
                        member.offset, directory.offset);
   }
   std::uint64_t stored = number_at(header, 18, 4);

@@ -40,8 +40,8 @@ inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 /// Returns the member's bytes as they are in the file.
 [[nodiscard]] std::string_view stored_bytes(std::string_view file, const ZipMember& member);
 
-/// Returns the fault of a member's bytes ("its CRC-32 is 0x..., the zip file says 0x..."); "" if they are whole. It
-/// needs little memory, even for a large member.
+/// Returns the fault of a member's bytes ("its bytes have CRC-32 ..., but the zip file says ..."); "" if they are
+/// whole. It needs little memory, even for a large member.
 [[nodiscard]] std::string check_member(std::string_view file, const ZipMember& member);
 
 /// Unpacks a deflated member of at most `limit` bytes; it does not check the CRC.

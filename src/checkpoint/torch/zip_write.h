@@ -16,7 +16,7 @@ namespace lockstep::checkpoint {
 
 class ZipWriter {
  public:
-  /// Sizes and offsets from `wide_from` on take 64 bits. The default is the format's bound; tests use a smaller one.
+  /// Sizes and offsets of `wide_from` or more take 64 bits. The default is the format's bound; tests use a smaller one.
   explicit ZipWriter(std::unique_ptr<WritableFile> file, std::uint64_t wide_from = 0xFFFFFFFF);
 
   /// Adds a member. Throws: IoError.

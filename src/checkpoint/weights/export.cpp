@@ -24,7 +24,7 @@ ExportFormat format_of(const fs::path& to) {
   const std::string ending = to.extension().string();
   if (ending == ".safetensors") return ExportFormat::kSafetensors;
   if (ending == ".pth" || ending == ".pt") return ExportFormat::kTorch;
-  throw UsageError(fmt::format("{}: the extension decides the format, and this one decides none", to.string()),
+  throw UsageError(fmt::format("{}: the extension selects the format, and this one is unknown", to.string()),
                    "end it with .safetensors, .pth or .pt");
 }
 

@@ -57,7 +57,7 @@ DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
   }
   return DataError(fmt::format("{}: none of its {} tensors fits the model{}{}", weights.origin, weights.tensors.size(),
                                words.empty() ? "" : ": ", text::join(words)),
-                   "is it of another model? lockstep checkpoint inspect FILE lists what it holds");
+                   "is it from another model? lockstep checkpoint inspect FILE lists what it holds");
 }
 
 }  // namespace
@@ -100,16 +100,16 @@ std::string to_text(const WeightsMatch& match, std::size_t limit) {
     shapes.push_back(
         fmt::format("{}  {} in the model, {} in the file", row.name, shape_text(row.model), shape_text(row.weights)));
   }
-  text += match_list("another shape, left as it was", shapes, limit);
-  text += match_list("not in the file, left as it was", match.missing, limit);
-  text += match_list("in the file only, not used", match.unused, limit);
+  text += match_list("different shape, left unchanged", shapes, limit);
+  text += match_list("not in the file, left unchanged", match.missing, limit);
+  text += match_list("only in the file, not used", match.unused, limit);
   return text;
 }
 
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights) {
   if (const std::string names = tensor::differing_ties(model, weights.tensors); !names.empty()) {
-    throw DataError(fmt::format("{}: {} are one tensor of the model and differ in the file", weights.origin, names),
-                    "tied weights have several names and one value: is the file of another model?");
+    throw DataError(fmt::format("{}: {} are one tensor of the model but differ in the file", weights.origin, names),
+                    "tied weights have several names and one value: is the file from another model?");
   }
   WeightsMatch match = match_weights(model, weights.tensors);
   if (match.loaded.empty()) throw nothing_matches(match, weights);

@@ -58,7 +58,7 @@ StateDict read_sharded(FileSystem& files, const fs::path& path) {
   for (const auto& [name, part] : parts) {
     if (all.count(name) == 0) {
       throw DataError(fmt::format("{}: '{}' should be in {}, but is not there", path.string(), name, part),
-                      "the parts are of another model, or one is missing");
+                      "the parts are from another model, or one is missing");
     }
   }
   return all;

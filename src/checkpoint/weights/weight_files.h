@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads weight files of any kind into one tree of values. The extension decides the kind.
+// Reads weight files of any kind into one tree of values. The extension determines the kind.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace lockstep::checkpoint {
 /// Returns true if `path` is a file and not a checkpoint folder.
 [[nodiscard]] bool is_weight_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Reads a .safetensors file, the parts that a .safetensors.index.json names, or a file of torch.save.
+/// Reads a .safetensors file, the parts that a .safetensors.index.json names, or a torch.save file.
 /// Throws: DataError; IoError.
 [[nodiscard]] TorchValue read_weight_file(FileSystem& files, const std::filesystem::path& path);
 

@@ -117,7 +117,7 @@ Weights pick_weights(const TorchValue& value, const std::string& file, const Wei
   const auto found = find_state(*start, options.from, 0);
   if (!found) {
     const std::string place = options.from.empty() ? "it" : fmt::format("'{}'", options.from);
-    throw no_weights(file, fmt::format("{} holds no tensors by name", place), value);
+    throw no_weights(file, fmt::format("{} holds no named tensors", place), value);
   }
   return {tensors_of(*found->dict), found->path.empty() ? file : fmt::format("{}, {}", file, found->path)};
 }

@@ -59,7 +59,7 @@ void settle(Environment& environment, const char* name, const Url& url, const st
     environment[name] = *argument;
   } else if (environment.count(name) == 0) {
     throw UsageError(
-        fmt::format("--dist_url {}:// needs {}, and none is given", url.scheme, is_rank ? "a rank" : "a world size"),
+        fmt::format("--dist_url {}:// needs {}, but none is given", url.scheme, is_rank ? "a rank" : "a world size"),
         fmt::format("add {}, or ?{}= to the address", is_rank ? "--rank R" : "--world_size W",
                     is_rank ? "rank" : "world_size"));
   }
@@ -68,7 +68,7 @@ void settle(Environment& environment, const char* name, const Url& url, const st
 void require_known_query(const Url& url) {
   for (const auto& [name, value] : url.query) {
     if (name == "rank" || name == "world_size" || (name == "host" && url.scheme == "file")) continue;
-    throw UsageError(fmt::format("--dist_url {}:// does not know '{}'", url.scheme, name), kForms);
+    throw UsageError(fmt::format("--dist_url {}:// does not support '{}'", url.scheme, name), kForms);
   }
 }
 
@@ -91,7 +91,7 @@ void require_same(const char* option, const std::optional<std::string>& argument
   log::note("{} {} is ignored: no launcher has started this process, so its {} is {}", option, *argument, name, found);
 }
 
-/// Plans by the environment; the arguments may only repeat it.
+/// Plans from the environment; the arguments may only repeat it.
 WorldPlan plan_from_environment(const DistArguments& arguments, const Environment& environment) {
   WorldPlan plan = discover_world(environment);
   const bool is_launched = plan.info.world_size > 1 || environment.count("RANK") != 0;

@@ -10,7 +10,7 @@
 
 namespace lockstep::comm {
 
-/// The values from the command line, which win over the environment.
+/// The values from the command line, which take precedence over the environment.
 struct DistArguments {
   std::string url;                                       ///< value of --dist_url; empty: env://
   std::optional<std::string> rank = std::nullopt;        ///< --rank
@@ -18,10 +18,10 @@ struct DistArguments {
   std::optional<std::string> local_rank = std::nullopt;  ///< --local_rank, as torch.distributed.launch passes it
 };
 
-/// Returns the plan that `arguments` and `environment` describe. A tcp:// or file:// address wins over a launcher's
-/// store; rank and world size come from the address (?rank=0&world_size=4), else from the arguments, else from the
-/// environment. With env:// the arguments may only repeat the environment: torch.distributed.launch passes them, with
-/// -1 for unknown.
+/// Returns the plan that `arguments` and `environment` describe. A tcp:// or file:// address takes precedence over a
+/// launcher's store; rank and world size come from the address (?rank=0&world_size=4), else from the arguments, else
+/// from the environment. With env:// the arguments may only repeat the environment: torch.distributed.launch passes
+/// them, with -1 for unknown.
 /// Throws: UsageError for any other kind of address, naming the valid kinds; for a missing rank or world size; and for
 /// an argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);

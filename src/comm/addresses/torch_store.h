@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 
 /// Connects to the TCPStore at the plan's host and port; keys get the plan's prefix.
-/// Blocks: until it answers. Throws: PeerError if nothing listens there.
+/// Blocks: until it responds. Throws: PeerError if nothing listens there.
 [[nodiscard]] std::shared_ptr<Store> connect_torch_store(const WorldPlan& plan, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

@@ -28,7 +28,7 @@ class Runner {
   /// Makes a run() under way on any rank end soon, with this rank's `reason`. Thread-safe: yes.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Announces to the peers that this rank leaves in order. Only the destructor may be called afterwards.
+  /// Announces to the peers that this rank leaves normally. Only the destructor may be called afterwards.
   virtual void leave() noexcept = 0;
 };
 

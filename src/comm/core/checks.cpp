@@ -67,7 +67,7 @@ void check_copyable(const at::Tensor& tensor, const char* verb) {
 void check_partner(const at::Tensor& tensor, const at::Tensor& other, std::int64_t numel, const char* verb) {
   check_dense(other, verb);
   if (other.scalar_type() != tensor.scalar_type()) {
-    throw UsageError(fmt::format("{} was given {} and {}: both must have one dtype", verb,
+    throw UsageError(fmt::format("{} was given {} and {}: both must have the same dtype", verb,
                                  dtype_name(tensor.scalar_type()), dtype_name(other.scalar_type())));
   }
   if (other.numel() == numel) return;

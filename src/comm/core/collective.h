@@ -75,7 +75,7 @@ struct Collective {
 };
 
 /// Returns the time of AwakeClock at which the operation times out: its deadline, or later while the launcher sees
-/// another rank at long work. A waiting thread calls it again at least every kAwakeLook.
+/// another rank busy with long work. A waiting thread calls it again at least every kAwakeLook.
 [[nodiscard]] TimePoint end_of(const Collective& collective);
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }

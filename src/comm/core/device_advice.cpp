@@ -19,9 +19,9 @@ const NcclAdvice kSameGpu = {
 
 /// Advice for a lost connection if no rank is known to have ended: such a rank is blamed before this table is used.
 const NcclAdvice kLostConnection = {
-    "NCCL lost its connection to another rank, and no rank is known to have ended: most often the network between the "
-    "GPUs broke",
-    "NCCL_DEBUG=INFO names the connection: look at that interface or InfiniBand port on both hosts; "
+    "NCCL lost its connection to another rank, and no rank is known to have ended: most often because the network "
+    "between the GPUs broke",
+    "NCCL_DEBUG=INFO names the connection: check that interface or InfiniBand port on both hosts; "
     "NCCL_SOCKET_IFNAME=<interface> or NCCL_IB_DISABLE=1 works around it"};
 
 const NcclAdvice kPeerAccess = {
@@ -45,7 +45,8 @@ const std::vector<Row>& table() {
        {"NCCL differs between the ranks: different versions or NCCL_ settings, rarely different calls",
         "make libnccl.so.2 and all NCCL_ variables the same on every host; `lockstep inspect env` shows them"}},
       {{"driver version is insufficient"},
-       {"the NVIDIA driver is older than the CUDA runtime needs", "update the driver, or use a build for its CUDA"}},
+       {"the NVIDIA driver is older than the CUDA runtime needs",
+        "update the driver, or use a build for its CUDA version"}},
       {{"NET/IB", "error 4"},
        {"the InfiniBand card could not write into GPU memory: usually access control (ACS) of the PCI bridges",
         "NCCL_NET_GDR_LEVEL=0 works around it; for full speed switch ACS off"}},
@@ -54,19 +55,19 @@ const std::vector<Row>& table() {
         "check the fabric (ibstat), or set NCCL_IB_DISABLE=1 to use plain sockets"}},
       {{"ibv_"},
        {"a call into InfiniBand failed",
-        "set NCCL_IB_DISABLE=1 to use plain sockets; in a container raise the limit of locked memory (ulimit -l "
+        "set NCCL_IB_DISABLE=1 to use plain sockets; in a container raise the locked-memory limit (ulimit -l "
         "unlimited); name the right card with NCCL_IB_HCA"}},
       {{"peer access is not supported"}, kPeerAccess},
       {{"peer mapping resources exhausted"}, kPeerAccess},
       {{"o socket interface found"},
-       {"no network interface fits NCCL_SOCKET_IFNAME, or the container has none",
+       {"no network interface matches NCCL_SOCKET_IFNAME, or the container has none",
         "NCCL_SOCKET_IFNAME=<interface>, as `ip -br addr` names it (a ^ before it excludes one)"}},
       {{"Address family not supported"},
        {"the container has no network", "start it with the host's network (docker run --network host)"}},
       {{"Connect to"},
        {"a rank could not be reached at the address that NCCL chose: the interface is virtual or the wrong one, or a "
         "firewall blocks it",
-        "NCCL_SOCKET_IFNAME=<interface> on every host, one that all reach; open the ports between the hosts"}},
+        "NCCL_SOCKET_IFNAME=<interface> on every host, one that all can reach; open the ports between the hosts"}},
       {{"onnection closed by remote peer"}, kLostConnection},
       {{"remote process exited"}, kLostConnection},
       {{"out of memory"},
@@ -74,8 +75,8 @@ const std::vector<Row>& table() {
         "use a smaller batch_size, or set NCCL_BUFFSIZE=1048576"}},
       {{"unhandled system error"},
        {"a system call failed inside NCCL, most often for the network interface, InfiniBand or /dev/shm",
-        "NCCL_DEBUG=INFO says which; NCCL_IB_DISABLE=1 and NCCL_SOCKET_IFNAME=<interface> show if it is the network or "
-        "the memory"}},
+        "NCCL_DEBUG=INFO says which; NCCL_IB_DISABLE=1 and NCCL_SOCKET_IFNAME=<interface> show whether it is the "
+        "network or the memory"}},
       {{"invalid usage"}, {"NCCL was called in a way that it does not allow", "NCCL_DEBUG=WARN says which"}},
   };
   return rows;

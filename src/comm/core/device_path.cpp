@@ -74,7 +74,7 @@ class DeviceOperation final : public Operation {
   bool is_done() const noexcept override { return watch_->failure() != nullptr || has_ended(); }
 
  private:
-  /// A failed device throws at every call; the watch finds that failure, and wait() throws it.
+  /// A failed device throws on every call; the watch finds that failure, and wait() throws it.
   bool has_ended() const noexcept {
     try {
       return event_->is_done();
@@ -90,7 +90,7 @@ class DeviceOperation final : public Operation {
   std::function<void()> finish_;
 };
 
-/// A recorded collective: each replay runs it. CUDA refuses queries of its event.
+/// A recorded collective: each replay runs it. CUDA does not allow queries of its event.
 class RecordedOperation final : public Operation {
  public:
   RecordedOperation(std::shared_ptr<DeviceEvent> event, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
@@ -98,7 +98,7 @@ class RecordedOperation final : public Operation {
 
   void wait() override {
     event_->hold_stream();
-    tensors_ = {};  // later work of the recording may reuse their memory from now on
+    tensors_ = {};  // from now on, later work of the recording may reuse their memory
     if (const auto finish = std::exchange(finish_, nullptr)) finish();
   }
   bool is_done() const noexcept override { return true; }

@@ -14,7 +14,7 @@
 namespace lockstep::comm {
 namespace {
 
-// The interval of the looks: a query of a GPU costs a microsecond, and a failure may be noticed a millisecond late.
+// The polling interval: a query of a GPU costs a microsecond, and a failure may be noticed a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
 // The shortest wait that is noted: each note takes some of the rank's time.
 constexpr auto kLongWait = std::chrono::milliseconds(100);
@@ -28,7 +28,7 @@ std::exception_ptr problem_error(const World& world, const Collective& collectiv
       message, advice ? advice->remedy : "NCCL_DEBUG=INFO shows more; CUDA_LAUNCH_BLOCKING=1 shows where"));
 }
 
-/// Makes the error for a device that failed itself, so that all work on it is lost.
+/// Creates the error for a device that failed itself, so that all work on it is lost.
 std::exception_ptr device_error(const World& world, const Collective& collective, const char* message) {
   return std::make_exception_ptr(
       ResourceError(fmt::format("the GPU of {} failed while {} was under way ({}): {}", rank_text(world, world.rank),

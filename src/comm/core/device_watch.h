@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches the device collectives under way. A GPU waits for a dead peer for ever and does not report it. The hosts
+// Watches the device collectives under way. A GPU waits for a dead peer forever and does not report it. The hosts
 // compare the ranks' calls at the same time (the meeting), so that they know the rank that a collective waits for.
 #pragma once
 

@@ -96,7 +96,7 @@ void throw_disconnection(const World& world, int rank, const std::string& why, c
 }
 
 std::string timeout_hint() {
-  return fmt::format("look at what the late rank does; if it needs this long, raise {} (seconds)",
+  return fmt::format("check what the late rank is doing; if it needs this long, raise {} (seconds)",
                      env::timeout_variable());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of a group's failures, the same for all backends, and the store's record of the first failure.
+// The messages of a group's failures, the same for all backends, and the store's record of the first failure.
 #pragma once
 
 #include <exception>
@@ -45,7 +45,7 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// because the calls differed, the same UsageError.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
-/// Throws the error for a rank that answers but whose connection was lost; `why` may be empty. If the store has the
+/// Throws the error for a rank that responds but whose connection was lost; `why` may be empty. If the store has the
 /// record of a failed rank, that failure is the reason.
 [[noreturn]] void throw_disconnection(const World& world, int rank, const std::string& why,
                                       const Collective& collective);
@@ -65,7 +65,7 @@ struct LateRank {
 [[nodiscard]] TimeoutError timeout_error(const World& world, const Collective& collective,
                                          const std::vector<LateRank>& late);
 
-/// Makes the error for two ranks that called different collectives.
+/// Creates the error for two ranks that called different collectives.
 [[nodiscard]] MismatchError mismatch_error(const World& world, const Descriptor& own_call, int other,
                                            const Descriptor& other_call);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns tensors of any strides and device into plain memory, the only kind that backends know. Also computes the shapes
-// of gathered tensors.
+// Turns tensors of any strides and device into plain memory, the only kind that backends support. Also computes the
+// shapes of gathered tensors.
 #pragma once
 
 #include <ATen/core/ivalue.h>

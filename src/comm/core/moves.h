@@ -34,13 +34,13 @@ struct MovePlan {
 }
 
 /// Returns the number of elements in each rank's part of an all_gather, all_gather_into or reduce_scatter if all parts
-/// are equal; none if they differ, and for other collectives. Some transports carry equal parts only.
+/// are equal; none if they differ, and for other collectives. Some transports carry only equal parts.
 [[nodiscard]] std::optional<std::int64_t> equal_part(const Collective& collective, int world);
 
 /// Returns the size of the outbox of `rank` in bytes.
 [[nodiscard]] std::size_t outbox_bytes(const MovePlan& plan, int rank);
 
-/// Returns all moves into the output of `rank`, including its own part. Moves of no bytes are left out.
+/// Returns all moves into the output of `rank`, including its own part. Empty moves are skipped.
 [[nodiscard]] std::vector<Move> moves_to(const MovePlan& plan, int rank);
 
 /// Returns all moves that other ranks need from `rank`.

@@ -11,12 +11,12 @@ namespace lockstep::comm {
 
 /// Converts the launcher's times to AwakeClock. The launcher writes times of the machine's clock, which continues while
 /// the whole job is suspended. A time that was read before it passed lasts as long as it would have without the
-/// suspension, and at least kAfterStop: the launcher was stopped, too, and may resume later. Thread-safe: yes.
+/// suspension, and at least kAfterStop: the launcher was also stopped and may resume later. Thread-safe: yes.
 class Patience {
  public:
   static constexpr auto kAfterStop = std::chrono::seconds(2);
 
-  /// `until` is the launcher's present value; `now` and `awake` are the present times of the machine's clock and of
+  /// `until` is the launcher's current value; `now` and `awake` are the current times of the machine's clock and of
   /// AwakeClock. Returns the end as a time of AwakeClock.
   [[nodiscard]] TimePoint end(TimePoint until, TimePoint now, TimePoint awake) {
     const std::lock_guard lock(mutex_);

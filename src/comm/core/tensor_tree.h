@@ -13,7 +13,7 @@ namespace lockstep::comm {
 void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options);
 
 /// Returns the divisor of a mean of `values` as a tensor that gives the exact bits of a division: on CUDA libtorch
-/// multiplies by the inverse of a host number. Shapes: the result has no dimension.
+/// multiplies by the inverse of a host number. Shapes: the result has no dimensions.
 [[nodiscard]] at::Tensor divisor_tensor(const at::Tensor& values, int divisor);
 
 }  // namespace lockstep::comm

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain loops that the compiler vectorises, compiled once per instruction set; Highway chooses the set at run time.
-// Nothing here may be contracted to fused operations (-ffp-contract=off), so that every set gives the same bits.
+// Nothing here may be contracted into fused operations (-ffp-contract=off), so that every set gives the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/core/tree_reduce.cpp"
 #include <hwy/foreach_target.h>  // compiles this file again for each set
@@ -346,7 +346,7 @@ std::size_t levels_of(const std::vector<TreeLeaf>& leaves) {
 }
 
 /// Returns scratch memory that is valid until this thread's next call. It is kept between calls, but not as a static
-/// array: that much thread-local storage would not fit a thread with a small stack.
+/// array: that much thread-local storage would not fit into a thread with a small stack.
 double* reserve_scratch(std::size_t levels) {
   thread_local hwy::AlignedFreeUniquePtr<double[]> scratch;
   thread_local std::size_t reserved = 0;

@@ -107,7 +107,7 @@ RowExchange plan_rows(const ExchangeReduce& job, int rank, std::vector<std::byte
   return plan;
 }
 
-/// Combines the elements of a range that have come from all contributors, before the rest has come.
+/// Combines the elements of a range that have arrived from all contributors, before the rest has arrived.
 class PartialReduction {
  public:
   PartialReduction(const ExchangeReduce& job, std::vector<TreeLeaf> leaves, std::int64_t count)

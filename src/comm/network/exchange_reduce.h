@@ -34,7 +34,7 @@ struct Preamble {
   std::vector<Message> receives = {};
 };
 
-/// Combines this rank's range over all contributors, each part of the range as soon as it has come from all of them;
+/// Combines this rank's range over all contributors, each part of the range as soon as it has arrived from all of them;
 /// `scratch` holds the received rows and grows as needed. Blocks: yes. Throws: the errors of Transport::exchange().
 void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
                          std::vector<std::byte>& scratch);

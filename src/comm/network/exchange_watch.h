@@ -30,8 +30,8 @@ class ExchangeWatch {
     std::atomic<bool>& is_over;
   };
 
-  /// Registers an exchange while it lives. Once an alarm was raised or the exchange's time has passed, another thread
-  /// interrupts the exchange again and again.
+  /// Registers an exchange during its lifetime. Once an alarm was raised or the exchange's time has passed, another
+  /// thread interrupts the exchange repeatedly.
   class [[nodiscard]] Scope {
    public:
     Scope(ExchangeWatch& watch, Exchange exchange);

@@ -67,7 +67,8 @@ ExchangeReduce FlatBackend::plan_reduction(const Collective& collective) const {
   return job;
 }
 
-/// For few ranks with little to combine: the exchange that compares the calls also has the rows, which saves another.
+/// For few ranks with little to combine: the exchange that compares the calls also carries the rows, which saves
+/// another exchange.
 void FlatBackend::reduce_at_once(const Collective& collective) {
   const int rank = transport_->world().rank;
   Descriptor own_call = collective.call;

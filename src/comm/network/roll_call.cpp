@@ -81,7 +81,7 @@ RollCall call_roll(const World& world, int suspect, std::chrono::milliseconds su
         answers = answer_and_collect(world, suspect, suspect_limit);
         linger(world, answers);
       } catch (const std::exception& problem) {
-        log::debug("the check of the other ranks after a failure failed: {}", problem.what());
+        log::debug("checking the other ranks after a failure failed: {}", problem.what());
       }
       answer->set_value(std::move(answers));
     }).detach();

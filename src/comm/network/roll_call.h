@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the rank to blame after a failure over sockets. A rank that gives up also closes its connections, so a closed
-// connection alone does not distinguish the first dead rank from ranks that gave up after it.
+// connection by itself does not distinguish the first dead rank from ranks that gave up after it.
 #pragma once
 
 #include <algorithm>

@@ -39,7 +39,7 @@ const char* describe_wire(Wire wire) {
     case Wire::kPlain:
       return "plain";
     case Wire::kUcx:
-      return "by UCX, plain";
+      return "over UCX, plain";
     case Wire::kAuto:
     case Wire::kTls:
       break;

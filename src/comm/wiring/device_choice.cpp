@@ -53,12 +53,14 @@ std::string idle_gpus_warning(const DeviceRequest& request) {
   const std::string gpus = fmt::format("{} GPU{}", request.devices, request.devices == 1 ? "" : "s");
   if (!request.obstacle.problem.empty()) {
     return fmt::format(
-        "this host has {}, and {}: it computes on the CPU (if this is right, say so with --device cpu; else {})", gpus,
-        request.obstacle.problem, request.obstacle.remedy);
+        "this host has {}, but {}: it computes on the CPU (if this is intended, say so with --device cpu; otherwise "
+        "{})",
+        gpus, request.obstacle.problem, request.obstacle.remedy);
   }
   return fmt::format(
-      "this host has {}, and CUDA finds none of them: it computes on the CPU (if this is right, say so with --device "
-      "cpu; else compare the driver's version in nvidia-smi with CUDA's; start a container with --gpus all)",
+      "this host has {}, but CUDA finds none of them: it computes on the CPU (if this is intended, say so with "
+      "--device cpu; otherwise compare the driver's version in nvidia-smi with CUDA's; start a container with --gpus "
+      "all)",
       gpus);
 }
 

@@ -23,7 +23,7 @@ struct DeviceRequest {
 
 /// Chooses the device. auto: the GPU of the local rank, or the CPU if this process sees no GPU. cuda: that GPU, or an
 /// error. The ranks of a host take the visible GPUs in the order of their local ranks; a rank that sees only its own
-/// GPU (Slurm's --gpus-per-task) takes that one. require_gpu_each() later finds two with the same GPU.
+/// GPU (Slurm's --gpus-per-task) takes that one. require_gpu_each() later detects two ranks with the same GPU.
 /// Throws: UsageError if `wanted` does not name a device, ResourceError if the host does not have the GPU.
 [[nodiscard]] c10::Device choose_device(const DeviceRequest& request);
 

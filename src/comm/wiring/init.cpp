@@ -49,10 +49,10 @@
 namespace lockstep {
 namespace {
 
-// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth a wait of this length.
+// The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth waiting this long for.
 constexpr auto kWatchPatience = std::chrono::milliseconds(1000);
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
-// The interval at which a rank looks for the file of file://, and how long it tries the address in the file.
+// The interval at which a rank checks for the file of file://, and how long it tries the address in the file.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
@@ -149,7 +149,7 @@ StoreAddress address_of(const Job::State& state) {
   return address;
 }
 
-/// Waits until the file names a store that answers: the file may be a leftover of a killed job.
+/// Waits until the file names a store that responds: the file may be a leftover of a killed job.
 std::shared_ptr<Store> connect_through_file(Job::State& state) {
   const TimePoint end = AwakeClock::instance().now() + state.timeout;
   std::string problem;
@@ -193,12 +193,11 @@ void open_file_store(Job::State& state) {
 void require_secret_beyond_loopback(const WorldPlan& plan) {
   if (is_loopback(plan.host)) return;
   if (!plan.token.empty()) return require_secret(plan.token, "LOCKSTEP_TOKEN");
-  throw UsageError(
-      fmt::format("the ranks meet at {}:{}, which other machines may reach, and LOCKSTEP_TOKEN, the secret that keeps "
-                  "strangers out, is not set",
-                  plan.host, plan.port),
-      "set it to the same on every rank (export LOCKSTEP_TOKEN=$(lockstep run --new-token) before srun or mpirun), or "
-      "start the ranks with lockstep run --token-file FILE");
+  throw UsageError(fmt::format("the ranks meet at {}:{}, which other machines may reach, but LOCKSTEP_TOKEN, the "
+                               "secret that keeps strangers out, is not set",
+                               plan.host, plan.port),
+                   "set it to the same value on every rank (export LOCKSTEP_TOKEN=$(lockstep run --new-token) before "
+                   "srun or mpirun), or start the ranks with lockstep run --token-file FILE");
 }
 
 void open_store(Job::State& state) {
@@ -323,7 +322,7 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
   }
 }
 
-/// Reads a list of texts. Throws: PeerError if `json` is not a list of texts.
+/// Reads a list of strings. Throws: PeerError if `json` is not a list of strings.
 std::vector<std::string> strings_of(const std::string& json) {
   const auto list = json_or_null(json);
   const auto is_text = [](const nlohmann::json& entry) { return entry.is_string(); };
@@ -400,7 +399,7 @@ void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exceptio
   const std::string host = record->host.empty() ? "" : " on " + record->host;
   const char* outcome = record->kind == FailureKind::kDied ? "died" : "failed";
   throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, outcome, words_of(*record)),
-                  "its output has the cause");
+                  "its output shows the cause");
 }
 
 void join_group(Job::State& state, BackendKind wanted) {
@@ -458,7 +457,7 @@ void log_position(const Job& job, const std::string& url) {
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);
   const auto nccl_debug = env::get("NCCL_DEBUG");
   if (nccl_debug && job.is_main() && job.backend() != "nccl") {
-    log::note("NCCL_DEBUG is {}, and this run uses {}, not NCCL: LOCKSTEP_LOG=info, debug or trace shows what it does",
+    log::note("NCCL_DEBUG is {}, but this run uses {}, not NCCL: LOCKSTEP_LOG=info, debug or trace shows what it does",
               *nccl_debug, job.backend());
   }
 }

@@ -23,7 +23,7 @@ void write_line(std::FILE* file, const std::string& line) {
 }  // namespace
 
 Job::State::~State() {
-  // If a job is destroyed by an exception, this rank has not ended in order: the others must not wait for it.
+  // If a job is destroyed by an exception, this rank has not ended normally: the others must not wait for it.
   if (group != nullptr) group->close(!failed && std::uncaught_exceptions() == 0);
 }
 

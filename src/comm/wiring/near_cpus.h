@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds a rank to the CPUs near its GPU: the host's part of a step, copies above all, is slower on another NUMA node.
+// Binds a rank to the CPUs near its GPU: the host's part of a step, especially copies, is slower on another NUMA node.
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,8 @@ struct CpuChoice {
 /// CPUs are near, none is, or numactl, Slurm or taskset has already bound it. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_to_keep_to(const CpuChoice& choice);
 
-/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all present and later threads,
-/// whose memory is then near the GPU too. Reads /sys below `root`. Returns: the number of CPUs; 0: it was not bound.
+/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all current and later threads,
+/// whose memory is then also near the GPU. Reads /sys below `root`. Returns: the number of CPUs; 0: it was not bound.
 int keep_near(const std::string& pci_address, const std::filesystem::path& root = "/");
 
 }  // namespace lockstep::comm

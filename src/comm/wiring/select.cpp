@@ -66,7 +66,7 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
   if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl does not choose the backend for host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has no other rank"};
   if (wanted == BackendKind::kLocal) {
-    throw UsageError(fmt::format("the backend local is for one rank, and this job has {}", world));
+    throw UsageError(fmt::format("the backend local is for one rank, but this job has {}", world));
   }
   const auto stranger =
       std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.id != hosts[0].id; });

@@ -20,7 +20,8 @@ struct HostFacts {
   bool may_share_gpu = false;     ///< another rank may compute on the same GPU
 };
 
-/// Returns this host's facts. The id is LOCKSTEP_HOST_ID, else made of boot id, network namespace and /dev/shm device.
+/// Returns this host's facts. The id is LOCKSTEP_HOST_ID, otherwise built from boot id, network namespace and /dev/shm
+/// device.
 [[nodiscard]] HostFacts this_host();
 
 struct BackendChoice {

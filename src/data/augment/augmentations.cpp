@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-/// Reads settings, and finds those that the step does not know.
+/// Reads settings, and finds those that the step does not have.
 class Reader {
  public:
   Reader(std::string_view step, const AugmentationSettings& settings) : step_(step), settings_(settings) {}
@@ -183,7 +183,7 @@ std::vector<double> numbers(const std::string& text) {
     double value = 0;
     const auto read = std::from_chars(word.data(), word.data() + word.size(), value);
     if (read.ec != std::errc() || read.ptr != word.data() + word.size()) {
-      throw UsageError(fmt::format("'{}' is no number", word), "settings look like size=224,224");
+      throw UsageError(fmt::format("'{}' is not a number", word), "settings look like size=224,224");
     }
     values.push_back(value);
   }
@@ -219,7 +219,7 @@ Augmentation parse_augmentation(std::string_view text) {
   for (std::string word; words >> word;) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos) {
-      throw UsageError(fmt::format("'{}' is no setting of augmentation {}", word, name), "settings look like p=0.5");
+      throw UsageError(fmt::format("'{}' is not a setting of augmentation {}", word, name), "settings look like p=0.5");
     }
     settings[word.substr(0, equals)] = numbers(word.substr(equals + 1));
   }

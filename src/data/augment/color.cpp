@@ -20,7 +20,7 @@ std::uint8_t whole(float value) {
   return value >= 255.0F ? std::uint8_t{255} : static_cast<std::uint8_t>(value);
 }
 
-/// Returns from + factor * (to - from); `to` is the picture's value.
+/// Returns from + factor * (to - from); `to` is the image's value.
 std::uint8_t blend(std::uint8_t from, std::uint8_t to, float factor) {
   return whole(static_cast<float>(from) + factor * static_cast<float>(int{to} - int{from}));
 }
@@ -101,7 +101,7 @@ void blend_images(Image& image, const Image& other, double share) {
 
 void Gray::operator()(AnnotatedImage& image) const {
   if (channels != 1 && channels != 3) {
-    throw UsageError(fmt::format("Gray makes 1 or 3 channels, not {}", channels));
+    throw UsageError(fmt::format("Gray outputs 1 or 3 channels, not {}", channels));
   }
   const PixelView view = image.pixels.view(ColorMode::kGray);
   if (view.channels == channels && channels == 1) return;

@@ -47,7 +47,7 @@ void RandomResizedCrop::operator()(AnnotatedImage& image, SampleRandom& random) 
 }
 
 Region CenterCrop::region_of(ImageSize picture) const {
-  // For a smaller picture torchvision pads the odd pixel to the right; for a larger picture it rounds half to even.
+  // For a smaller image torchvision pads the odd pixel to the right; for a larger image it rounds half to even.
   const auto offset = [](std::int64_t have, std::int64_t want) {
     return have < want ? -((want - have) / 2) : rounded(static_cast<double>(have - want) / 2.0);
   };

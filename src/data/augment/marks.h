@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves the marks of a picture (boxes, points, masks, maps) with its pixels, for the geometric augmentations.
+// Moves the marks of an image (boxes, points, masks, maps) with its pixels, for the geometric augmentations.
 #pragma once
 
 #include <utility>
@@ -22,7 +22,7 @@ struct Motion {
 /// Areas are computed from the masks, or else from the remaining part of the box.
 void move_marks(AnnotatedImage& image, const Motion& motion, ImageSize canvas);
 
-/// Replaces each mask and map by change(plane, value of empty pixels).
+/// Replaces each mask and map with change(plane, value of empty pixels).
 template <class Change>
 void change_planes(AnnotatedImage& image, const Change& change) {
   for (Object& object : image.objects) {
@@ -31,10 +31,10 @@ void change_planes(AnnotatedImage& image, const Change& change) {
   for (LabelMap& map : image.maps) map.image = change(std::as_const(map.image), map.fill);
 }
 
-/// Returns the pixels inside `canvas`, which may extend outside the picture.
+/// Returns the pixels inside `canvas`, which may extend outside the image.
 [[nodiscard]] Image placed(const PixelView& view, const Region& canvas, const Color& fill);
 
-/// Crops the picture and its marks to `canvas`, which may extend outside.
+/// Crops the image and its marks to `canvas`, which may extend outside.
 void place(AnnotatedImage& image, const Region& canvas, const Color& fill);
 
 [[nodiscard]] Image solid(ImageSize size, std::int64_t channels, const Color& color);

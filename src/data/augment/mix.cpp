@@ -67,7 +67,7 @@ Drawn drawn_for(const std::vector<Sample>& samples, const char* who) {
 at::Tensor one_hot(const at::Tensor& labels, std::int64_t classes) {
   if (classes <= 0) throw UsageError(fmt::format("mixing needs the number of classes, not {}", classes));
   if (!labels.defined() || labels.scalar_type() != c10::ScalarType::Long || labels.dim() != 1) {
-    throw UsageError("mixing needs int64 classes as targets", "let ToTensor make them: ClassTarget{}");
+    throw UsageError("mixing needs int64 classes as targets", "let ToTensor produce them: ClassTarget{}");
   }
   at::Tensor result = at::zeros({labels.size(0), classes}, c10::ScalarType::Float);
   for (std::int64_t i = 0; i < labels.size(0); ++i) {
@@ -89,7 +89,7 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*membe
   for (const Sample& sample : samples) {
     const at::Tensor& part = sample.*member;
     const bool fits = part.defined() && part.sizes() == (samples.front().*member).sizes();
-    if (!fits) throw DataError(fmt::format("{} of the samples of a batch has no one shape to be mixed", name));
+    if (!fits) throw DataError(fmt::format("{} of a batch's samples differs in shape and cannot be mixed", name));
     parts.push_back(part);
   }
   return at::stack(parts);

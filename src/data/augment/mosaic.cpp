@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mosaic and BlendPictures: combine several pictures of a source.
+// Mosaic and BlendPictures: combine several images of a source.
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -37,13 +37,13 @@ void lay_over(Image& to, const Image& from, const Region& where) {
   }
 }
 
-/// Joins the pictures into the first one. All have the size of the canvas; picture i provides `where[i]`.
+/// Joins the images into the first one. All have the size of the canvas; image i provides `where[i]`.
 AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   AnnotatedImage result = std::move(images[0]);
   Image& pixels = result.pixels.decoded();
   for (std::size_t i = 1; i < images.size(); ++i) {
     const Image& other = images[i].pixels.decoded();
-    if (other.channels != pixels.channels) throw UsageError("Mosaic needs pictures with one number of channels");
+    if (other.channels != pixels.channels) throw UsageError("Mosaic needs images with the same number of channels");
     lay_over(pixels, other, where[i]);
     const std::size_t maps = std::min(result.maps.size(), images[i].maps.size());
     for (std::size_t m = 0; m < maps; ++m) lay_over(result.maps[m].image, images[i].maps[m].image, where[i]);
@@ -52,13 +52,13 @@ AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   return result;
 }
 
-/// The source of the other pictures, and the list for unreadable ones; null: an unreadable picture is an error.
+/// The source of the other images, and the list for unreadable ones; null: an unreadable image is an error.
 struct Others {
   const ImageSource& source;
   SampleRandom& random;
   std::vector<BadSample>* left_out;
 
-  /// Draws and decodes a picture, so that a damaged picture is found here.
+  /// Draws and decodes an image, so that a damaged image is found here.
   [[nodiscard]] AnnotatedImage draw() const {
     constexpr int kTries = 100;
     for (int tries = 1;; ++tries) {
@@ -130,13 +130,13 @@ void make_blend(const BlendPictures& blend, AnnotatedImage& image, const Others&
   };
   AnnotatedImage other = others.draw();
   if (has_planes(image) || has_planes(other)) {
-    throw UsageError("BlendPictures takes boxes and points; masks and maps do not blend");
+    throw UsageError("BlendPictures takes boxes and points; masks and maps cannot be blended");
   }
   const double share = others.random.uniform(blend.min_share, blend.max_share);
   Image& pixels = image.pixels.decoded();
   Resize{.size = pixels.size}(other);
   if (other.pixels.decoded().channels != pixels.channels) {
-    throw UsageError("BlendPictures needs pictures with one number of channels");
+    throw UsageError("BlendPictures needs images with the same number of channels");
   }
   data::blend_images(pixels, other.pixels.decoded(), share);
   std::ranges::move(other.objects, std::back_inserter(image.objects));

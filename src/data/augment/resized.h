@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizes a part of a picture with its marks, for Resize and RandomResizedCrop.
+// Resizes a part of an image with its marks, for Resize and RandomResizedCrop.
 #pragma once
 
 #include "lockstep/data/resample.h"

@@ -47,7 +47,7 @@ Sample Normalize::operator()(Sample sample) const {
 void ClassTarget::operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const {
   if (!image.label) {
     throw DataError(fmt::format("{} has no class", name_of(image)),
-                    "use a source that knows classes, or give ToTensor another target");
+                    "use a source with classes, or give ToTensor a different target");
   }
   sample.target = context.empty_target({}, c10::ScalarType::Long);
   *sample.target.data_ptr<std::int64_t>() = *image.label;
@@ -55,7 +55,7 @@ void ClassTarget::operator()(const AnnotatedImage& image, const SampleContext& c
 
 void MapTarget::operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const {
   if (index >= image.maps.size()) {
-    throw DataError(fmt::format("{} has {} maps, map {} was asked for", name_of(image), image.maps.size(), index));
+    throw DataError(fmt::format("{} has {} maps, but map {} was requested", name_of(image), image.maps.size(), index));
   }
   const Image& map = image.maps[index].image;
   sample.target = context.empty_target({map.size.height, map.size.width}, c10::ScalarType::Long);
@@ -83,7 +83,7 @@ void DetectionTarget::operator()(const AnnotatedImage& image, const SampleContex
 Sample ToTensor::operator()(AnnotatedImage& image, const SampleContext& context) const {
   const PixelView view = image.pixels.view();
   if (view.channels != 1 && view.channels != 3) {
-    throw UsageError(fmt::format("{} has {} channels; ToTensor takes 1 or 3", name_of(image), view.channels));
+    throw UsageError(fmt::format("{} has {} channels; ToTensor accepts 1 or 3", name_of(image), view.channels));
   }
   Sample sample;
   sample.data = context.empty_data({view.channels, view.size.height, view.size.width});

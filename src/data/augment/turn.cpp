@@ -46,7 +46,7 @@ int flag_of(Interpolation interpolation) {
   return interpolation == Interpolation::kBilinear ? cv::INTER_LINEAR : cv::INTER_CUBIC;
 }
 
-/// Returns the warped picture. `from` maps each pixel of the result to its place in the picture.
+/// Returns the warped image. `from` maps each pixel of the result to its place in the image.
 Image warped(const PixelView& view, const Motion& from, Interpolation interpolation, const Color& fill) {
   Image image = data::solid(view.size, view.channels, fill);
   const int type = view.channels == 1 ? CV_8UC1 : CV_8UC3;
@@ -56,7 +56,7 @@ Image warped(const PixelView& view, const Motion& from, Interpolation interpolat
   const cv::Mat in(height, width, type, const_cast<std::uint8_t*>(view.data),
                    static_cast<std::size_t>(view.stride == 0 ? view.row_bytes() : view.stride));
   cv::Mat out(height, width, type, image.pixels.data());
-  // OpenCV has the centre of a pixel at whole numbers, we have it at halves.
+  // OpenCV puts pixel centres at whole numbers; here they are at halves.
   const double x0 = from.x0 + 0.5 * (from.xx + from.xy) - 0.5;
   const double y0 = from.y0 + 0.5 * (from.yx + from.yy) - 0.5;
   const cv::Matx23d matrix(from.xx, from.xy, x0, from.yx, from.yy, y0);
@@ -81,7 +81,7 @@ void warp(AnnotatedImage& image, const Motion& motion, const WarpOptions& option
 
 double radians(double degrees) { return degrees * std::numbers::pi / 180.0; }
 
-/// Returns the affine map about the centre of the picture.
+/// Returns the affine map about the centre of the image.
 Motion motion_of(const AffineParameters& parameters, ImageSize size) {
   const double turn = radians(parameters.degrees) - radians(parameters.shear_y);
   const double tall = std::cos(radians(parameters.shear_y));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture to draw rectangles, transparent masks and text on. Drawing is clipped at its edges.
+// An image to draw rectangles, transparent masks and text on. Drawing is clipped at its edges.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ class Canvas {
   Canvas(ImageSize size, const Ink& paper);
 
   void fill(const Region& region, const Ink& ink);
-  /// Copies a picture with 1 or 3 channels.
+  /// Copies an image with 1 or 3 channels.
   void paste(const Image& image, std::int64_t left, std::int64_t top);
   /// Draws a frame of `thick` pixels, inside the box.
   void frame(const Box& box, const Ink& ink, std::int64_t thick);
@@ -44,7 +44,7 @@ class Pen {
   [[nodiscard]] int height() const noexcept { return pixels_; }
   /// Returns the width of `text`, which is UTF-8. Units: pixels.
   [[nodiscard]] std::int64_t width(const std::string& text) const;
-  /// Writes from the upper left corner of `where`; letters that do not end before its right edge are left out.
+  /// Writes from the upper left corner of `where`; letters that would cross its right edge are omitted.
   void write(Canvas& canvas, const Region& where, const std::string& text, const Ink& ink) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the grid: each picture scaled into its cell, with its marks on it and a line of words below.
+// Draws the grid: each image scaled into its cell, with its marks on it and a line of text below.
 #include "lockstep/data/contact_sheet.h"
 
 #include <fmt/format.h>
@@ -26,12 +26,12 @@ constexpr Ink kPaper{24, 24, 28};
 constexpr Ink kInk{235, 235, 235};
 constexpr int kLetters = 12;            // pixels
 constexpr std::int64_t kGap = 6;        // pixels between cells
-constexpr std::int64_t kWords = 18;     // height of the words below a picture, and of a line of the legend, in pixels
+constexpr std::int64_t kWords = 18;     // height of the text below an image, and of a line of the legend, in pixels
 constexpr std::int64_t kSwatch = 10;    // side of a colour in the legend, in pixels
 constexpr ImageSize kFrame{24, 12};     // size of a frame in the legend, in pixels
 constexpr float kShareOfMasks = 0.45F;  // share of the colour in a mask's pixels
 
-/// A picture that is scaled to fit its cell, and its place.
+/// An image that is scaled to fit its cell, and its place.
 struct Cell {
   Image image;
   std::int64_t left = 0;
@@ -40,7 +40,7 @@ struct Cell {
   float y_scale = 1;
 
   [[nodiscard]] Region place() const noexcept { return {left, top, image.size}; }
-  /// Returns the box in pixels of the sheet, clipped to the picture.
+  /// Returns the box in pixels of the sheet, clipped to the image.
   [[nodiscard]] Box box(const Box& original) const {
     const auto x = static_cast<float>(left);
     const auto y = static_cast<float>(top);
@@ -72,7 +72,7 @@ struct Word {
   [[nodiscard]] std::int64_t swatch() const noexcept { return frame == nullptr ? kSwatch : kFrame.width; }
 };
 
-/// Returns the words below a picture: its class, its captions, or its objects by class, in the colours of their frames.
+/// Returns the text below an image: its class, its captions, or its objects by class, in the colours of their frames.
 std::vector<Word> words_of(const AnnotatedImage& picture, const ContactSheetOptions& options) {
   if (picture.label) return {{class_text(*picture.label, options)}};
   if (!picture.captions.empty()) return {{text::join(picture.captions, " / ")}};
@@ -128,7 +128,7 @@ void tint_plane(Canvas& canvas, const Cell& cell, const Image& plane, const InkO
   }
 }
 
-/// Draws an object without words, which would cover the picture. The legend and the line below explain the colours.
+/// Draws an object without text, which would cover the image. The legend and the line below explain the colours.
 void draw_object(Canvas& canvas, const Cell& cell, const Object& object) {
   const Ink ink = data::ink_of(object.label);
   canvas.frame(cell.box(object.box), ink, 1);
@@ -160,7 +160,7 @@ void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture)
   for (const Object& object : picture.objects) draw_object(canvas, cell, object);
 }
 
-/// Writes words one after another. Words that do not fit into the width are left out.
+/// Writes words one after another. Words that do not fit into the width are omitted.
 void write_words(Canvas& canvas, const Pen& pen, Region where, const std::vector<Word>& words) {
   const std::int64_t right = where.left + where.size.width;
   for (const Word& word : words) {
@@ -245,7 +245,7 @@ Cell cell_of(AnnotatedImage& picture, std::int64_t longest) {
 }  // namespace
 
 Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOptions& options) {
-  if (pictures.empty()) throw UsageError("a contact sheet needs at least one picture");
+  if (pictures.empty()) throw UsageError("a contact sheet needs at least one image");
   std::vector<Cell> cells;
   for (AnnotatedImage& picture : pictures) cells.push_back(cell_of(picture, options.cell));
   const Grid grid = grid_of(cells, options);

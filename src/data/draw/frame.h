@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frames of marks, on pictures and in legends.
+// The frames of marks, on images and in legends.
 #pragma once
 
 #include "data/draw/canvas.h"

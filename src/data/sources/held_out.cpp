@@ -19,7 +19,7 @@ HeldOut hold_out(const ImageSource& source, double fraction, std::uint64_t seed)
     throw UsageError(fmt::format("the part held out is {}; it must be above 0 and below 1", fraction));
   }
   const std::int64_t count = source.size();
-  if (count < 2) throw DataError(fmt::format("a set of {} pictures cannot be split in two", count));
+  if (count < 2) throw DataError(fmt::format("a set of {} images cannot be split in two", count));
   std::vector<std::tuple<std::uint64_t, std::string, std::int64_t>> drawn;
   for (std::int64_t i = 0; i < count; ++i) {
     std::string name = std::filesystem::path(source.describe(i)).stem().string();

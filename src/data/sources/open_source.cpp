@@ -47,7 +47,7 @@ std::vector<std::string> names() {
 const std::vector<std::string> kPictures = {".png", ".jpg", ".jpeg"};
 
 DataError unknown(const std::string& path) {
-  return DataError(fmt::format("{} is no data set of a known layout", path), "name the layout with --type");
+  return DataError(fmt::format("{} is not a data set of a known layout", path), "specify the layout with --type");
 }
 
 SourceKind kind_of_file(const fs::path& path) {
@@ -65,7 +65,7 @@ SourceKind kind_of_file(const fs::path& path) {
   throw unknown(path.string());
 }
 
-/// The annotation file in a folder of pictures.
+/// The annotation file in a folder of images.
 constexpr const char* kCocoFile = "annotations.json";
 
 SourceKind kind_of_folder(const fs::path& folder) {
@@ -123,7 +123,7 @@ std::shared_ptr<ImageSource> open_shards(const SourceOptions& options) {
   if (!fs::is_directory(options.path)) return std::make_shared<TarShards>(options.path, options_of_shards);
   std::vector<std::string> shards;
   for (const fs::path& shard : data::files_in(options.path, {".tar"})) shards.push_back(shard.string());
-  if (shards.empty()) throw DataError(fmt::format("folder {} holds no tar file", options.path));
+  if (shards.empty()) throw DataError(fmt::format("folder {} contains no tar file", options.path));
   return std::make_shared<TarShards>(shards, options_of_shards);
 }
 

@@ -18,7 +18,7 @@ using Append = std::function<void()>;
 
 void require_good(const PackReport& report, std::int64_t size, const PackOptions& options) {
   if (report.samples > 0) return;
-  throw DataError(fmt::format("none of {} pictures could be packed into {}", size, options.out.string()),
+  throw DataError(fmt::format("none of {} images could be packed into {}", size, options.out.string()),
                   report.bad.empty() ? "" : "the first: " + report.bad.front());
 }
 
@@ -54,7 +54,7 @@ PackReport pack_file(const ImageSource& source, const PackOptions& options) {
 
 PackReport pack_shards(const ImageSource& source, const PackOptions& options) {
   if (options.packed.max_side > 0) {
-    throw UsageError("tar shards keep the files' bytes: their pictures cannot be shrunk", "leave out --max-side");
+    throw UsageError("tar shards keep the files' bytes: their images cannot be shrunk", "omit --max-side");
   }
   TarWriter writer(options.out, {.shard_bytes = options.shard_bytes, .class_names = options.packed.class_names});
   PackReport report = run(source, options, [&](std::int64_t index) -> Append {
@@ -71,9 +71,9 @@ PackReport pack_shards(const ImageSource& source, const PackOptions& options) {
 
 PackReport pack_images(const ImageSource& source, PackOptions options) {
   if (options.workers < 1)
-    throw UsageError(fmt::format("{} workers cannot pack; it takes at least 1", options.workers));
+    throw UsageError(fmt::format("cannot pack with {} workers; at least 1 is needed", options.workers));
   if (options.format == PackFormat::kPacked && options.shard_bytes > 0) {
-    throw UsageError("a packed file has no shards", "leave out --shard-size, or set --format tar");
+    throw UsageError("a packed file has no shards", "omit --shard-size, or set --format tar");
   }
   if (options.packed.class_names.empty()) options.packed.class_names = source.class_names();
   return options.format == PackFormat::kTar ? pack_shards(source, options) : pack_file(source, options);

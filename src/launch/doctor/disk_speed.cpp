@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how fast a folder's disk writes and syncs bytes, as for a checkpoint.
+// Measures how fast a folder's disk writes and syncs, as for a checkpoint.
 #include <fcntl.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -40,7 +40,7 @@ std::string kind_of_disk(long magic) {
   return "";
 }
 
-/// Opens a file without a name; if the file system does not support that, a file whose name is removed at once.
+/// Opens a nameless file; if the file system does not support that, a file whose name is removed immediately.
 UniqueFd open_nameless(const std::filesystem::path& folder) {
   UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol: each command is a message of 64 bytes (both hosts have the same byte order, since Lockstep is built for
-// little-endian hosts only). A ping is sent back. A flush is answered when everything before it has been read. A data
-// command is followed by bytes that are discarded. A pull is answered by data and a flush.
+// The protocol: each command is a 64-byte message (both hosts have the same byte order, since Lockstep supports only
+// little-endian hosts). A ping is echoed. A flush is answered once everything before it has been read. A data command
+// is followed by bytes that are discarded. A pull is answered by data and a flush.
 #include "launch/doctor/link_meter.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ class Dialogue {
     return answer;
   }
 
-  /// Exchanges the first commands, with which the two hosts connect.
+  /// Exchanges the first commands, which connect the two hosts.
   void begin(milliseconds patience) {
     Word ping;
     Word answer;
@@ -74,7 +74,7 @@ class Dialogue {
     return word;
   }
 
-  /// Sends data for kStreamTime, and a flush. Returns the number of bytes.
+  /// Sends data for kStreamTime, then a flush. Returns the number of bytes.
   std::uint64_t stream() {
     std::uint64_t sent = 0;
     Word data{.kind = WordKind::kData};

@@ -11,10 +11,10 @@
 namespace lockstep::launch {
 
 /// Measures for about half a second; the other host runs serve_link(). Throws: IoError if the other host does not
-/// connect within `patience`, or breaks off.
+/// connect within `patience`, or drops the connection.
 [[nodiscard]] view::LinkSpeed measure_link(wire::Circle& circle, int peer, std::chrono::milliseconds patience);
 
-/// Answers until the other host closes the connection, or sends nothing for 30 s. Waits for the connection until
+/// Responds until the other host closes the connection, or sends nothing for 30 s. Waits for the connection until
 /// `has_given_up` returns true.
 void serve_link(wire::Circle& circle, int peer, const std::function<bool()>& has_given_up) noexcept;
 

@@ -42,7 +42,7 @@ struct Meeting {
 /// One hub for each wire that is measured.
 using Hubs = std::vector<std::shared_ptr<wire::Hub>>;
 
-/// Two hosts, by their places. The later one connects to the other, as its ranks would.
+/// Two hosts, by position. The later one connects to the other, as its ranks would.
 struct HostPair {
   int called = 0;
   int caller = 0;
@@ -57,7 +57,7 @@ Meeting meet_at_store() {
   if (colon != std::string::npos) std::from_chars(address.data() + colon + 1, address.data() + address.size(), port);
   if (!rank || !world || port <= 0 || port > 65535 || *rank < 0 || *rank >= *world) {
     throw UsageError("lockstep doctor measures between hosts only under lockstep run",
-                     "lockstep run --nnodes 2 ... -- lockstep doctor; alone it checks this machine");
+                     "lockstep run --nnodes 2 ... -- lockstep doctor; on its own it checks this machine");
   }
   Meeting meeting{.store_host = address.substr(0, colon),
                   .patience = env::collective_timeout(),
@@ -129,7 +129,7 @@ void measure_with(const Meeting& meeting, const Hubs& hubs, HostPair pair, int p
   std::vector<view::LinkSpeed> speeds;
   std::string problem;
   try {
-    // The other host may still measure with a third host.
+    // The other host may still be measuring with a third host.
     (void)meeting.store->get(ready_key(pair), meeting.patience);
     for (const auto& hub : hubs) {
       wire::Circle circle(hub, circle_of(pair));
@@ -188,7 +188,7 @@ std::string wire_in_use() {
 
 int rounds_of(int count) { return count < 2 ? 0 : count + count % 2 - 1; }
 
-// The circle method of tournaments: in round r the places i and j with i + j = r modulo the number of rounds meet, and
+// The circle method for tournaments: in round r the places i and j with i + j = r modulo the number of rounds meet, and
 // the place that would meet itself meets the last place.
 int partner_of(int place, int round, int count) {
   const int rounds = rounds_of(count);

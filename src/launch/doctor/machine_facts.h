@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions behind read_machine(): they read the system's facts, and measure.
+// The functions behind read_machine(): they read system facts and measure.
 #pragma once
 
 #include <chrono>

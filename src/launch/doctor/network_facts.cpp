@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's facts about ports, names and interfaces. It sends only a look-up of this host's own name.
+// System facts about ports, names and interfaces. The only thing sent is a lookup of this host's own name.
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -22,7 +22,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kFarAway = "198.51.100.1";  // reserved for documentation, so that no host has it (RFC 5737)
+constexpr const char* kFarAway = "198.51.100.1";  // reserved for documentation, so no host has it (RFC 5737)
 constexpr auto kResolverPatience = std::chrono::seconds(2);
 
 std::string numeric(const sockaddr* address) {
@@ -101,7 +101,8 @@ view::NetworkFacts read_network() {
   for (const view::InterfaceFacts& each : network.interfaces) {
     if (each.address == outward && !each.is_loopback) network.outward = each.name;
   }
-  for (const char* variable : {"GLOO_SOCKET_IFNAME", "LOCKSTEP_SOCKET_IFNAME"}) {  // the last one wins, as in the ranks
+  for (const char* variable :
+       {"GLOO_SOCKET_IFNAME", "LOCKSTEP_SOCKET_IFNAME"}) {  // the last one wins, as it does for the ranks
     const auto value = env::get(variable);
     if (!value) continue;
     network.interface_variable = variable;

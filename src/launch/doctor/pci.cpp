@@ -22,7 +22,7 @@ constexpr std::size_t kExtended =
 constexpr unsigned kAcs = 0x000d;
 constexpr std::size_t kAcsControl = 6;
 constexpr unsigned kRedirectsRequests = 0x4;
-constexpr std::size_t kMostCapabilities = 960;  // more do not fit
+constexpr std::size_t kMostCapabilities = 960;  // no more fit
 
 unsigned word_at(std::string_view bytes, std::size_t at) {
   return static_cast<unsigned char>(bytes[at]) | static_cast<unsigned>(static_cast<unsigned char>(bytes[at + 1])) << 8U;
@@ -49,7 +49,7 @@ std::string host_bridge_of(const fs::path& path) {
   return "";
 }
 
-/// Returns the text of a kernel file without its line end; empty if it cannot be read.
+/// Returns the text of a kernel file without its newline; empty if it cannot be read.
 std::string kernel_text(const fs::path& file) {
   constexpr std::uint64_t kPage = 4096;
   std::string text;

@@ -19,15 +19,15 @@ struct PciPlace {
 };
 
 /// Returns the lowest part that the paths of two devices share: "one PCIe switch", "one host bridge", "one socket",
-/// "two sockets"; empty: unknown. It is a pure function.
+/// "two sockets"; empty: unknown. Pure function.
 [[nodiscard]] std::string way_between(const PciPlace& one, const PciPlace& other);
 
 /// Returns true if a bridge sends peer-to-peer requests upstream (ACS), according to its configuration bytes; none:
-/// unknown, since only root may read all of the bytes. It is a pure function.
+/// unknown, since only root may read all of the bytes. Pure function.
 [[nodiscard]] std::optional<bool> redirects_peers(std::string_view configuration);
 
-/// Returns the links between the GPUs and to network cards near them, from the kernel's files in `sys`. None: there is
-/// at most one GPU, and no InfiniBand or RoCE card near it.
+/// Returns the links between the GPUs and to nearby network cards, from the kernel's files in `sys`. None if there is
+/// at most one GPU and no InfiniBand or RoCE card near it.
 [[nodiscard]] std::optional<view::GpuLinkFacts> read_gpu_links(const GpuPlaces& gpus, const std::filesystem::path& sys);
 
 }  // namespace lockstep::launch

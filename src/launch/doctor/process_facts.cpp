@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the activity of a process that may not use Lockstep, from outside.
+// Reads, from outside, the activity of a process that may not use Lockstep.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -30,7 +30,7 @@ const char* words_of_state(char state) {
     case 'S':
       return "sleeps";
     case 'D':
-      return "waits for a device in the kernel";
+      return "is waiting for a device in the kernel";
     case 'T':
       return "is stopped by a signal";
     case 't':
@@ -44,10 +44,10 @@ std::vector<std::string> stacks_of(int pid) {
   constexpr auto kTime = std::chrono::milliseconds(1500);
   const launch::ProcessStacks stacks = launch::read_stacks(pid, kTime);
   if (stacks.refusal == EPERM || stacks.refusal == EACCES) {
-    return {"no stacks: ptrace is not permitted here; root may, and a container with --cap-add=SYS_PTRACE"};
+    return {"no stacks: ptrace is not permitted here; use root, or a container with --cap-add=SYS_PTRACE"};
   }
   if (stacks.refusal != 0) return {"no stacks: " + std::generic_category().message(stacks.refusal)};
-  return stacks.threads.empty() ? std::vector<std::string>{"no stacks: the time to read them was over"}
+  return stacks.threads.empty() ? std::vector<std::string>{"no stacks: the time to read them ran out"}
                                 : launch::words_of(stacks);
 }
 
@@ -69,7 +69,7 @@ std::vector<ProcessReport> read_processes(int pid) {
   const auto first = launch::read_process(pid);
   if (!first) {
     throw DataError(fmt::format("there is no process {} on this host", pid),
-                    "run the command on the host of the rank; ps -ef lists the processes");
+                    "run the command on the rank's host; ps -ef lists the processes");
   }
   std::vector<ProcessReport> reports = {report_of(pid, *first)};
   launch::ProcessTree tree;

@@ -49,7 +49,7 @@ RingFile kind_of(const fs::path& ring) {
   try {
     (void)flight::open_ring_file(ring);
     return RingFile::kLive;
-  } catch (const Error&) {  // the launcher is gone, and its process id may belong to another process now
+  } catch (const Error&) {  // the launcher is gone, and its process ID may now belong to another process
     return RingFile::kDangling;
   }
 }
@@ -58,7 +58,7 @@ flight::RankFacts facts_of_rank(int rank, const fs::path& ring, Notes& notes) {
   flight::RankFacts facts{.rank = rank, .host = launch::host_name()};
   try {
     facts.ring = flight::read_ring_file(ring);
-  } catch (const Error&) {  // the rank has not begun the ring, or the program does not use Lockstep
+  } catch (const Error&) {  // the rank has not started the ring, or the program does not use Lockstep
     return facts;
   }
   const auto process = launch::read_process(facts.ring->pid);
@@ -85,7 +85,7 @@ void read_ranks(const fs::path& attempt, view::AttemptFacts& facts, view::RunFac
   run.launcher_is_gone = has_dangling && !run.is_launched;
 }
 
-/// Returns the rank to blame, or else a rank that has written an error.
+/// Returns the rank to blame, otherwise a rank that has written an error.
 int blamed_rank(const view::AttemptFacts& facts) {
   if (facts.verdict && facts.verdict->rank >= 0) return facts.verdict->rank;
   return facts.errors.empty() ? -1 : facts.errors.front().rank;
@@ -114,19 +114,19 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   }
 }
 
-/// Returns the folder of the attempts; empty if there is none.
+/// Returns the folder with the attempts; empty if there is none.
 fs::path logs_of(const fs::path& path) {
   if (is_there(path / "logs")) return path / "logs";
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
 }
 
-/// Returns the process that trains: "pid 4711 on gpu-a" in .lock. It counts only while it has that file open.
+/// Returns the process that trains: "pid 4711 on gpu-a" in .lock. It only counts while it has that file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::string line;
   try {
     line = FileSystem::system().read(lock, 300);
-  } catch (const Error&) {  // the file is missing, or a run did not write it
+  } catch (const Error&) {  // the file is missing, or was not written by a run
   }
   line = text::first_line(line);
   if (!line.starts_with("pid ")) return "";
@@ -152,7 +152,7 @@ void require_run(const view::RunFacts& run, const fs::path& path) {
 view::RunFacts read_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a folder of logs");
+    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a log folder");
   }
   const fs::path folder = path;
   view::RunFacts run{.path = path, .has_settings = is_there(folder / "config.yml")};

@@ -35,7 +35,7 @@ constexpr std::array<std::string_view, 4> kRecipes = {"captcha", "detection", "s
 
 struct Bytes {
   std::string text;
-  bool is_end = false;  // the text is only the end of a longer file
+  bool is_end = false;  // the text is only the tail of a longer file
   std::int64_t time_ns = 0;
 };
 
@@ -78,7 +78,7 @@ std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Not
   if (!bytes) return std::nullopt;
   time_ns = bytes->time_ns;
   if (bytes->is_end) {
-    notes.push_back(fmt::format("{} has more than {} and is not read", file.string(), text::bytes(kLargest)));
+    notes.push_back(fmt::format("{} has more than {} and was not read", file.string(), text::bytes(kLargest)));
     return std::nullopt;
   }
   try {
@@ -86,11 +86,11 @@ std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Not
     if (json.is_object()) return json;
   } catch (const JsonError& error) {
     if (error.why() != JsonError::kNoJson) {
-      notes.push_back(fmt::format("{} is not read: {}", file.string(), error.message()));
+      notes.push_back(fmt::format("{} was not read: {}", file.string(), error.message()));
       return std::nullopt;
     }
   }
-  notes.push_back(fmt::format("{} is torn: it is not a whole JSON object", file.string()));
+  notes.push_back(fmt::format("{} is torn: it is not a complete JSON object", file.string()));
   return std::nullopt;
 }
 
@@ -99,7 +99,7 @@ std::string text_at(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? text::for_people(found->get<std::string>()) : "";
 }
 
-/// Returns a counter's value; 0 if it is not a number, or not one that a counter can have.
+/// Returns a counter's value; 0 if it is not a number, or not a possible counter value.
 double number_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number() ? found->get<double>() : 0;
@@ -174,7 +174,7 @@ void read_verdict(const fs::path& file, view::AttemptFacts& attempt, Notes& note
   const auto json = read_object(file, written_ns, notes);
   if (!json) return;
   const std::string text = text::first_line(text_at(*json, "text"));
-  if (text.empty()) return notes.push_back(fmt::format("{} has no text", file.string()));
+  if (text.empty()) return notes.push_back(fmt::format("{} is empty", file.string()));
   const std::int64_t time_ns = whole_at(*json, "time_ns");
   const bool was_asked = text_at(*json, "cause") == kAskedToLeave;
   attempt.verdict = FailureRecord{.kind = was_asked ? FailureKind::kNone : FailureKind::kFailed,
@@ -220,7 +220,7 @@ std::optional<view::RunLog> read_log(const fs::path& file, Notes& notes) {
     if (line) take_line(*line, log);
   });
   if (damaged > 0) {
-    notes.push_back(fmt::format("{} has {} that {} not whole JSON: the process was killed while it wrote",
+    notes.push_back(fmt::format("{} has {} that {} incomplete JSON: the process was killed while writing",
                                 file.string(), damaged == 1 ? "a line" : fmt::format("{} lines", damaged),
                                 damaged == 1 ? "is" : "are"));
   }

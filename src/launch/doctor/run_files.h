@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the files of a run for `lockstep doctor`. Any file may be missing, torn by a kill, or of another kind.
+// Reads the files of a run for `lockstep doctor`. Any file may be missing, truncated by a kill, or of another kind.
 #pragma once
 
 #include <filesystem>
@@ -34,7 +34,7 @@ void read_verdict(const std::filesystem::path& file, view::AttemptFacts& attempt
 /// manifest becomes a note.
 [[nodiscard]] std::string newest_checkpoint(const std::filesystem::path& run, Notes& notes);
 
-/// Returns the names of the checkpoints that the guard has put aside, "step-00000006.suspect", in order.
+/// Returns the names of the checkpoints that the guard has set aside, "step-00000006.suspect", in order.
 [[nodiscard]] std::vector<std::string> suspect_checkpoints(const std::filesystem::path& run);
 
 /// Returns true if config.yml names one of the recipes of `lockstep train`; a program may have others.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight ring of one rank, on its agent's side: memory without a name, which the rank maps through a path that the
-// agent gives it. It can be read while the rank hangs and after it was killed, and ends with the agent.
+// The flight ring of one rank, on its agent's side: anonymous memory, which the rank maps through a path that the agent
+// gives it. It can be read while the rank hangs and after it was killed, and disappears with the agent.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace lockstep::launch {
 
 class FlightRing {
  public:
-  /// `file` is a link to the memory while this object lives, for users. If memory or descriptors are short, there is no
+  /// `file` is a link to the memory while this object lives, for users. If memory or descriptors run short, there is no
   /// ring, and a note says so.
   explicit FlightRing(std::filesystem::path file);
   /// Writes the rank's record to `file`, if there is one.
@@ -24,14 +24,14 @@ class FlightRing {
 
   /// Returns the path that the rank opens; empty: there is no ring.
   [[nodiscard]] std::string path() const;
-  /// Returns the rank's present state, without its events. None: the rank has not begun the ring, perhaps because it is
-  /// not a Lockstep program.
+  /// Returns the rank's current state, without its events. None: the rank has not started the ring, perhaps because it
+  /// is not a Lockstep program.
   [[nodiscard]] std::optional<flight::Snapshot> state() const;
-  /// Does the same as state(), but with the events.
+  /// Like state(), but with the events.
   [[nodiscard]] std::optional<flight::Snapshot> read() const;
   /// Makes the rank's collectives wait at least until `until_ns` (CLOCK_MONOTONIC).
   void set_patience(std::int64_t until_ns);
-  /// Returns true once the rank has begun the ring, as every rank that uses Lockstep does in init().
+  /// Returns true once the rank has started the ring, as every rank that uses Lockstep does in init().
   [[nodiscard]] bool has_begun() const;
 
  private:

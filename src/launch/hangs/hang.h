@@ -15,18 +15,18 @@
 
 namespace lockstep::launch {
 
-/// The facts about a rank of this node that its agent has.
+/// What an agent knows about a rank of its node.
 struct WatchedRank {
   int rank = 0;
   pid_t pid = 0;  ///< the worker's process, which may be a script that started the rank
   FlightRing* ring = nullptr;
   bool has_ended = false;
-  bool has_succeeded = false;  ///< it has ended with 0
+  bool has_succeeded = false;  ///< it has exited with 0
   std::filesystem::path stack_file = {};
 };
 
 /// Returns the record of the rank that the others waited for; none: no rank waited for a rank of this node. Call it
-/// when a rank has given up waiting, before anything is stopped. `waiter` is the record of a rank elsewhere, if one
+/// when a rank has given up waiting, and before anything is stopped. `waiter` is the record of a rank elsewhere, if one
 /// gave up.
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
@@ -38,15 +38,15 @@ struct WatchedRank {
 /// Finds a rank whose program ended without an error while others waited. Call it when a rank reports that a peer died.
 [[nodiscard]] std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks);
 
-/// Finds the rank whose collective differed from all others. Call it when a rank reports that the calls differed.
+/// Finds the rank whose collective call differed from all others. Call it when a rank reports that the calls differed.
 [[nodiscard]] std::optional<FailureRecord> find_odd(const std::vector<WatchedRank>& ranks);
 
-/// Returns the stacks of the late rank, line by line, if it lives. Call it before anything is stopped. Blocks: for at
-/// most 2 s.
+/// Returns the stacks of the late rank, line by line, if it is alive. Call it before anything is stopped. Blocks: for
+/// at most 2 s.
 [[nodiscard]] std::vector<std::string> stacks_of_late(const FailureRecord& found,
                                                       const std::vector<WatchedRank>& ranks);
 
-/// Returns the present facts from the ranks' rings, without events, and from their processes.
+/// Returns the current facts from the ranks' rings, without events, and from their processes.
 [[nodiscard]] std::vector<flight::RankFacts> states_of(const std::vector<WatchedRank>& ranks);
 
 /// Prints a warning about the finding, if there is one, and returns it.

@@ -17,19 +17,19 @@
 namespace lockstep::launch {
 namespace {
 
-// By this time a rank that uses Lockstep has usually begun its ring. Other nodes are not asked earlier.
+// By this time, a rank that uses Lockstep has usually started its ring. Other nodes are not asked earlier.
 constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
-// Returns the interval of the looks, short enough that the ranks learn of long work before they give up.
+// Returns the interval between checks, short enough that the ranks learn of long work before they give up.
 std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
 }
 
-// Returns the processor time of all processes that this process has started, including ranks that have ended.
+// Returns the processor time of all processes started by this process, including ranks that have ended.
 double processor_seconds() {
   ProcessTree tree;
   std::uint64_t ticks = 0;
@@ -70,7 +70,7 @@ void HangWatch::say(const std::optional<flight::Stall>& stall, std::int64_t now_
   log::note("{}{}", stall->text, limit);
 }
 
-// Returns true if other nodes are active. Ranks of this node may wait for ranks that only another launcher sees.
+// Returns true if other nodes are active. Ranks of this node may be waiting for ranks that only another launcher sees.
 bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   constexpr auto kTimeToHear = std::chrono::seconds(5);
   if (!link_) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the ranks of this node periodically while they run. It finds sections that take too long, long work that other
-// ranks must wait for, waits worth a line (lockstep/flight/watch.h), and programs without Lockstep that do nothing.
+// ranks must wait for, waits worth reporting (lockstep/flight/watch.h), and programs without Lockstep that do nothing.
 #pragma once
 
 #include <chrono>
@@ -26,12 +26,12 @@ class HangWatch {
   /// `make_link` makes a link to other nodes, or returns null if there are no other nodes.
   explicit HangWatch(MakeLink make_link) : make_link_(std::move(make_link)), link_(make_link_("long_work")) {}
 
-  /// Returns the time of the next look.
+  /// Returns the time of the next check.
   [[nodiscard]] TimePoint due() const { return due_; }
-  /// Ends the looks, since the ranks are being stopped.
+  /// Ends the checks, since the ranks are being stopped.
   void end() { due_ = TimePoint::max(); }
-  /// Checks the ranks, and returns the finding about a rank that has been in a section for too long. `output` is a
-  /// count that grows with the ranks' output. Cost: some 10 us per rank.
+  /// Checks the ranks, and returns the finding on a rank that has been in a section for too long. `output` is a count
+  /// that grows with the ranks' output. Cost: about 10 us per rank.
   [[nodiscard]] std::optional<FailureRecord> look(TimePoint now, const std::vector<WatchedRank>& ranks,
                                                   std::uint64_t output);
 
@@ -49,10 +49,10 @@ class HangWatch {
   TimePoint due_{};
   std::chrono::nanoseconds interval_ = std::chrono::seconds(1);
   AwakeTime awake_{
-      std::chrono::seconds(1)};  // time without stops of the launcher, which most likely stop its ranks, too
+      std::chrono::seconds(1)};  // time excluding stops of the launcher, which most likely stop its ranks too
   TimePoint watched_since_{};
   std::int64_t stall_ns_ = 0;     // start of the wait that was reported last
-  std::int64_t say_next_ns_ = 0;  // time at which to report it again
+  std::int64_t say_next_ns_ = 0;  // time to report it again
 };
 
 }  // namespace lockstep::launch

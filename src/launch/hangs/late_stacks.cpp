@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The limits add up to 2 s. A refusal comes at once.
+// The limits add up to 2 s. A refusal is immediate.
 constexpr auto kOutside = std::chrono::milliseconds(1500);
 constexpr auto kInside = std::chrono::milliseconds(500);
 
@@ -27,7 +27,7 @@ const char* obstacle_of(char state) {
     case 'T':
       return "it is stopped";
     case 't':
-      return "a debugger holds it";
+      return "a debugger is holding it";
     case 'D':
       return "it is in uninterruptible sleep";
     default:
@@ -44,7 +44,7 @@ std::vector<std::string> from_inside(const LateProcess& late, const StackSources
     return {fmt::format("none: {}, and the rank did not write its own: {}", refused, report.problem)};
   }
   std::vector<std::string> lines{
-      fmt::format("{}, so this is the stack that the rank itself wrote, of one thread only", refused)};
+      fmt::format("{}, so this is the stack written by the rank itself, for only one thread", refused)};
   const ProcessStacks one{.pid = late.pid, .threads = {{.thread = late.pid, .frames = report.frames}}};
   for (std::string& line : words_of(one)) lines.push_back(std::move(line));
   return lines;
@@ -61,7 +61,7 @@ std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& 
   const ProcessStacks outside = sources.outside(late.pid);
   if (is_forbidden(outside.refusal)) return from_inside(late, sources);
   if (outside.refusal != 0) return {"none: " + std::generic_category().message(outside.refusal)};
-  if (outside.threads.empty()) return {"none: the time to read them was over"};
+  if (outside.threads.empty()) return {"none: the time to read them ran out"};
   return words_of(outside);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the stacks of a late rank, in lines for a report: from outside if the system permits it, else from the rank
-// itself.
+// Reads the stacks of a late rank, in lines for a report: from outside if the system permits it, otherwise from the
+// rank itself.
 #pragma once
 
 #include <sys/types.h>

@@ -20,7 +20,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-// Returns a line such as "VmSwap: 1024 kB" in bytes.
+// Returns the value of a line such as "VmSwap: 1024 kB" in bytes.
 std::uint64_t kilobytes_of(const std::string& status, const std::string& name) {
   const auto at = status.find("\n" + name + ":");
   if (at == std::string::npos) return 0;
@@ -40,8 +40,8 @@ pid_t innermost_number(const std::string& status) {
   return number;
 }
 
-// Returns the process's folder. If /proc belongs to an outer pid namespace (unshare --pid without --mount-proc), the
-// number `pid` is another process there.
+// Returns the process's folder. If /proc belongs to an outer pid namespace (unshare --pid without --mount-proc), `pid`
+// means another process there.
 fs::path folder_of(pid_t pid, const fs::path& proc) {
   std::error_code problem;
   const fs::path self = fs::read_symlink(proc / "self", problem);

@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The capacity of the table. Its pages are allocated on use, so that few processes take little memory.
+// The capacity of the table. Its pages are allocated on use, so that a few processes take little memory.
 constexpr std::size_t kCapacity = 1U << 17U;
 
 // The kernel's directory entry; libc's readdir() would allocate.
@@ -132,7 +132,7 @@ void ProcessTree::add(const char* name) noexcept {
   char text[512];
   const auto count = static_cast<ssize_t>(read_start(ProcPath(parse_pid(name), "/stat").text, text));
   if (count == 0) return;
-  // "pid (name) state parent ...": the name may contain any character, so the last parenthesis counts.
+  // "pid (name) state parent ...": the name may contain any character, so only the last parenthesis is reliable.
   ssize_t at = count - 1;
   while (at > 0 && text[at] != ')') --at;
   if (at == 0 || at + 4 >= count) return;
@@ -162,7 +162,7 @@ void ProcessTree::mark(pid_t root) noexcept {
     is_grown = false;
     for (std::size_t i = 0; i < size_; ++i) {
       if (entries_[i].is_descendant) continue;
-      // /proc lists processes by number.
+      // /proc lists processes in order of PID.
       const auto* parent = std::lower_bound(entries_, entries_ + size_, entries_[i].parent,
                                             [](const ProcessEntry& entry, pid_t pid) { return entry.pid < pid; });
       const bool is_child = entries_[i].parent == root ||

@@ -55,7 +55,7 @@ SelfReport ask_for_stack(pid_t pid, const std::filesystem::path& file, std::chro
     if (text.ends_with(fault::kStackEnd)) return {.frames = parse_frames(text)};
     std::this_thread::sleep_for(kAnswerLook);
   }
-  return {.problem = "it did not answer"};
+  return {.problem = "it did not respond"};
 }
 
 }  // namespace lockstep::launch

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a rank for the stack of its main thread, by the signal that lockstep/base/fault.h handles.
+// Asks a rank for the stack of its main thread, using the signal that lockstep/base/fault.h handles.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace lockstep::launch {
 /// the signal would end the process.
 [[nodiscard]] bool catches(std::string_view status, int signal);
 
-/// Sends the signal and waits for the answer in `file`, for at most `limit`.
+/// Sends the signal and waits for the response in `file`, for at most `limit`.
 [[nodiscard]] SelfReport ask_for_stack(pid_t pid, const std::filesystem::path& file, std::chrono::milliseconds limit);
 
 }  // namespace lockstep::launch

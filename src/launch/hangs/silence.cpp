@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Reading /proc takes some milliseconds on a large machine, so short silences are not checked.
+// Reading /proc takes a few milliseconds on a large machine, so short silences are not checked.
 constexpr auto kFirstLook = std::chrono::seconds(2);
 constexpr auto kNextLook = std::chrono::seconds(5);
 // Processor seconds per minute that count as idle: a hanging program still has threads that read a clock.
@@ -61,8 +61,8 @@ std::string silence_text(const std::vector<SilentRank>& ranks, const std::string
   for (const SilentRank& rank : ranks) numbers.push_back(std::to_string(rank.rank));
   const bool one = ranks.size() == 1;
   return fmt::format(
-      "{} {} on {} {} written nothing and used no processor time for {:.0f} s: {} may hang; lockstep doctor {} shows "
-      "where {}is",
+      "{} {} on {} {} written nothing and used no processor time for {:.0f} s: {} may be hanging; lockstep doctor {} "
+      "shows where {}is",
       one ? "rank" : "ranks", text::join(numbers), host, one ? "has" : "have", Seconds(silence).count(),
       one ? "it" : "they", ranks.front().pid, one ? "it " : fmt::format("rank {} ", ranks.front().rank));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects silent ranks of a program without Lockstep, which leave no evidence of what they wait for. If all ranks of a
-// node are silent and idle at once, the launcher reports that. Pure: time, output and processor time come from outside.
+// Detects silent ranks of a program without Lockstep, which leave no evidence of what they are waiting for. If all
+// ranks of a node are silent and idle at the same time, the launcher reports that. Pure: time, output and processor
+// time come from outside.
 #pragma once
 
 #include <chrono>
@@ -14,13 +15,13 @@
 
 namespace lockstep::launch {
 
-/// The length of a silence after which it is reported.
+/// How long a silence lasts before it is reported.
 inline constexpr std::chrono::seconds kSaidAfter{60};
 
-/// The facts about the ranks that are visible from outside.
+/// The facts about the ranks visible from outside.
 struct NodeActivity {
   std::uint64_t output = 0;  ///< a count that grows with the ranks' output
-  std::size_t ranks = 0;     ///< number of ranks that live
+  std::size_t ranks = 0;     ///< number of live ranks
   /// Returns the seconds of processor time of all their processes so far; called every five seconds of silence.
   std::function<double()> cpu_s = nullptr;
 };
@@ -28,7 +29,7 @@ struct NodeActivity {
 /// Detects ranks that neither write nor compute.
 class SilenceWatch {
  public:
-  /// Returns how long the ranks have been silent and idle; none if they are not. `now` leaves out the time in which the
+  /// Returns how long the ranks have been silent and idle; none if they are not. `now` excludes time in which the
   /// launcher was stopped.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> look(TimePoint now, const NodeActivity& activity);
   /// Returns true once for each silence that has lasted for kSaidAfter.

@@ -28,18 +28,18 @@ namespace {
 
 // One thread of another process, which is stopped while this object lives.
 
-/// Owned by the thread that made it: the kernel accepts ptrace requests from no other thread.
+/// Owned by the thread that created it: the kernel accepts ptrace requests only from that thread.
 class TracedThread {
  public:
   /// Stops the thread. Blocks: until it is stopped, at most until `deadline`.
   TracedThread(pid_t thread, TimePoint deadline);
-  /// Resumes the thread, unless it was stopped before; a signal that came in between is delivered.
+  /// Resumes the thread, unless it was stopped before; a signal that arrived in between is delivered.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
 
   [[nodiscard]] bool is_stopped() const { return is_stopped_; }
-  /// Returns the errno of a refusal; 0: it was allowed, or the thread does not exist.
+  /// Returns the errno if the request was refused; 0: it was allowed, or the thread does not exist.
   [[nodiscard]] int refusal() const { return refusal_; }
 
  private:
@@ -83,7 +83,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFrames = 64;
 // The time limit for a thread that is in the kernel and cannot be interrupted. Other threads stop as soon as they get a
-// processor.
+// CPU.
 constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
@@ -116,7 +116,7 @@ class Unwinder {
     const int problem = ::dwfl_linux_proc_report(dwfl_.get(), pid_);
     if (problem != 0) return problem > 0 ? problem : EIO;
     ::dwfl_report_end(dwfl_.get(), nullptr, nullptr);
-    // "true": we stop the threads ourselves, each for as long as it is read.
+    // "true": we stop the threads ourselves, each while it is being read.
     const int attached = ::dwfl_linux_proc_attach(dwfl_.get(), pid_, true);
     return attached == 0 ? 0 : attached > 0 ? attached : EIO;
   }
@@ -136,7 +136,8 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // Adds a frame. For a return address it looks up the call before it: the address may belong to another function.
+  // Adds a frame. For a return address, it looks up the call before it, because the address may belong to another
+  // function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);

@@ -11,8 +11,8 @@
 
 namespace lockstep::launch {
 
-/// Blocks for at most `limit`, then returns the stacks that were read. A separate thread reads them: the kernel
-/// releases the traced threads when that thread ends for any reason, and a file on a dead disk blocks only that thread.
+/// Blocks for at most `limit`, then returns the stacks read so far. A separate thread reads them: the kernel releases
+/// the traced threads when that thread ends for any reason, and a file on a dead disk blocks only that thread.
 [[nodiscard]] ProcessStacks read_stacks(pid_t pid, std::chrono::milliseconds limit);
 
 }  // namespace lockstep::launch

@@ -22,13 +22,13 @@ bool begins_with_one_of(std::string_view text, const std::array<std::string_view
   return std::any_of(beginnings.begin(), beginnings.end(), [&](auto each) { return text.starts_with(each); });
 }
 
-// Returns true for a frame of a thread pool: a thread whose innermost frame it is has no work.
+// Returns true for a frame of a thread pool: a thread with this as its innermost frame has no work.
 bool is_of_pool(const StackFrame& frame) {
   constexpr std::array<std::string_view, 3> kPools = {"libgomp", "libomp", "libpthreadpool"};
   return begins_with_one_of(frame.module, kPools);
 }
 
-// Returns true for the innermost frames of every wait, which do not show what the thread waits for.
+// Returns true for innermost frames common to every wait, which do not show what the thread is waiting for.
 bool is_of_runtime(const StackFrame& frame) {
   constexpr std::array<std::string_view, 5> kRuntime = {"libc.so", "libpthread.so", "libstdc++", "ld-linux", "[vdso"};
   return begins_with_one_of(frame.module, kRuntime) || is_of_pool(frame);
@@ -60,7 +60,7 @@ struct Group {
   std::size_t size = 1;
   bool is_main = false;
   bool waits = false;
-  bool is_inside = false;  ///< the thread is in a function of the program's own file
+  bool is_inside = false;  ///< the thread is in a function of the program's own binary
 };
 
 bool waits(const ThreadStack& thread) {
@@ -99,7 +99,7 @@ int order_of(const Group& group) {
   return group.is_inside ? 1 : 2;
 }
 
-// Shortens a function's name: long template arguments carry no information; std::string is the most frequent.
+// Shortens a function's name: long template arguments carry no information; std::string is the most common.
 std::string shortened(std::string function) {
   constexpr std::string_view kString =
       "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >";
@@ -115,7 +115,7 @@ std::string shown_name(const StackFrame& frame) {
 
 void add_thread(std::vector<std::string>& lines, const Group& group, std::size_t most) {
   const ThreadStack& thread = *group.first;
-  const std::string more = group.size > 1 ? fmt::format(", and {} more at the same place", group.size - 1) : "";
+  const std::string more = group.size > 1 ? fmt::format(", and {} more in the same place", group.size - 1) : "";
   lines.push_back(fmt::format("thread {}{}{}{}{}", thread.thread, thread.name.empty() ? "" : " ", thread.name,
                               group.is_main ? " (main)" : "", more));
   if (group.frames.empty()) {
@@ -179,7 +179,7 @@ std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits
     }
     lines.insert(lines.end(), next.begin(), next.end());
   }
-  if (stacks.is_cut) lines.emplace_back("the time for more threads was over");
+  if (stacks.is_cut) lines.emplace_back("the time for more threads ran out");
   if (stacks.program.starts_with("python")) {
     lines.push_back(fmt::format("python frames: py-spy dump --pid {} (while it hangs)", stacks.pid));
   }

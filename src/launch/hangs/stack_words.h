@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the threads of a late rank for a report, and describes them. Pure. A process with libtorch has dozens of
-// threads, most of which wait for work, and a report has to fit on a screen.
+// threads, most of which are waiting for work, and a report must fit on a screen.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ struct StackLimits {
 };
 
 /// Returns the lines of the report: the main thread, then the threads inside the program, and a count of the threads
-/// that wait in a pool.
+/// waiting in a pool.
 [[nodiscard]] std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits& limits = {});
 
-/// Reads a rank's own report (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", one line for each frame.
+/// Reads a rank's own report (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", one line per frame.
 [[nodiscard]] std::vector<StackFrame> parse_frames(std::string_view text);
 
-/// Returns a linker name in C++'s form, such as "lockstep::Loader::next()", or the name itself.
+/// Returns a linker name in C++ form, such as "lockstep::Loader::next()", or the name itself.
 [[nodiscard]] std::string demangled(const char* name);
 
 }  // namespace lockstep::launch

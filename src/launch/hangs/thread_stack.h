@@ -11,17 +11,17 @@
 namespace lockstep::launch {
 
 struct StackFrame {
-  std::string function = {};  ///< demangled name; empty: the file has no name for it
+  std::string function = {};  ///< demangled name; empty: the file has no symbol for it
   std::string module = {};    ///< file name, such as "libtorch_cpu.so.1.13.0"; empty: unknown
-  std::uint64_t offset = 0;   ///< offset in the function, else in the module's file
+  std::uint64_t offset = 0;   ///< offset in the function, otherwise in the module's file
 
   bool operator==(const StackFrame&) const = default;
 };
 
 struct ThreadStack {
   pid_t thread = 0;
-  std::string name = {};  ///< the kernel's name of the thread, at most 15 letters
-  char state = '?';       ///< state before the reading: R runs, S sleeps, D cannot be interrupted, T stopped
+  std::string name = {};  ///< the kernel's name for the thread, at most 15 characters
+  char state = '?';       ///< state before the reading: R running, S sleeping, D uninterruptible, T stopped
   std::vector<StackFrame> frames = {};  ///< its frames, innermost first
   std::string problem = {};             ///< reason why there are no frames
 };
@@ -30,8 +30,8 @@ struct ProcessStacks {
   pid_t pid = 0;
   std::string program = {};  ///< the executable's file name
   std::vector<ThreadStack> threads = {};
-  int refusal = 0;      ///< errno if the system did not allow it: there are then no threads
-  bool is_cut = false;  ///< the time limit passed before all threads were read
+  int refusal = 0;      ///< errno if the system did not allow it; there are no threads then
+  bool is_cut = false;  ///< the time limit expired before all threads were read
 };
 
 }  // namespace lockstep::launch

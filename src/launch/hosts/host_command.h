@@ -9,7 +9,7 @@
 
 namespace lockstep::launch {
 
-/// Returns the words quoted for a shell, which reads them unchanged.
+/// Returns the arguments quoted for a shell, which reads them unchanged.
 [[nodiscard]] std::string shell_text(const std::vector<std::string>& words);
 
 /// Returns the launcher's first input, for obey_input(): the token, the environment as lines NAME=VALUE, and an empty

@@ -27,9 +27,9 @@
 namespace lockstep::launch {
 namespace {
 
-// The time for the launchers to exchange how the run ended.
+// How long the launchers have to exchange how the run ended.
 constexpr auto kLeaveTime = std::chrono::seconds(20);
-// The time for launchers that met each other to find out which of them failed, and to end by themselves.
+// How long launchers that have met have to find out which of them failed, and to exit on their own.
 constexpr auto kFollowTime = std::chrono::seconds(5);
 
 TimePoint awake_now() { return AwakeClock::instance().now(); }
@@ -52,18 +52,18 @@ std::vector<std::string> names_of(const HostsOptions& options) {
   return names;
 }
 
-// Writes an order. A pipe has room for all later orders, since a signal takes only some bytes.
+// Writes an order. A pipe has room for all later orders, since a signal takes only a few bytes.
 void write_line(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)!::write(fd, bytes.data(), bytes.size());
 }
 
-// Writes the first orders. The launcher reads them later, so they have to fit into the pipe.
+// Writes the first orders. The launcher reads them later, so they must fit in the pipe.
 void write_first_orders(int fd, const std::string& orders) {
   constexpr int kRoomForSignals = 8 << 10;
   (void)::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(orders.size()) + kRoomForSignals);
   if (::write(fd, orders.data(), orders.size()) == static_cast<ssize_t>(orders.size())) return;
-  throw UsageError(fmt::format("the variables that go to each host have {} in all, and the limit of a pipe is {}",
+  throw UsageError(fmt::format("the variables sent to each host total {}, but a pipe is limited to {}",
                                text::bytes(orders.size()), text::bytes(::fcntl(fd, F_GETPIPE_SZ))),
                    "unset the variables that no rank needs: lockstep inspect env lists them");
 }
@@ -85,7 +85,8 @@ std::string text_of_loss(const HostsOptions& options, const HostLauncher& launch
   const std::string end =
       code > 128 && code < 255 ? fmt::format("signal {} ended", code - 128) : fmt::format("exit code {} of", code);
   return fmt::format(
-      "host {} was not reached, or was lost ({} ssh)\n  next    make sure that '{} {} true' works without a password",
+      "host {} could not be reached, or was lost ({} ssh)\n  next    make sure that '{} {} true' works without a "
+      "password",
       host, end, options.ssh[0], launcher.host.name);
 }
 
@@ -126,7 +127,7 @@ int HostGroup::run() {
   }
   console_.drain();
   const int code = exit_code();
-  // The remaining launchers have named the one to blame, unless they never met.
+  // The remaining launchers have reported the one to blame, unless they never met.
   if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
 }
@@ -188,7 +189,7 @@ void HostGroup::on_control(int host) {
 }
 
 void HostGroup::on_end(int host, int wait_status) {
-  if (wait_status == 0 || kill_at_) return;  // the launcher succeeded, or was asked to end
+  if (wait_status == 0 || kill_at_) return;  // the launcher succeeded, or was asked to stop
   const HostLoss loss = loss_of(wait_status);
   const bool is_lost = loss != HostLoss::kNone;
   const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];

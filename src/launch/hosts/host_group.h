@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launchers of a run over several hosts, which one of the hosts starts and watches as ssh processes.
+// The launchers of a run over several hosts, started and watched by one of the hosts as ssh processes.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@
 
 namespace lockstep::launch {
 
-/// The way in which a host was lost, according to the exit status of its ssh.
+/// How a host was lost, according to the exit status of its ssh.
 enum class HostLoss : std::uint8_t { kNone, kUnreached, kMissing };
 
 /// Returns kUnreached for 255: ssh could not reach the host, or lost it; kMissing for 127 and 126: it has no launcher.
@@ -60,8 +60,8 @@ class HostGroup {
   Console console_;
   HostLines lines_;
   std::vector<Member> members_;
-  std::optional<TimePoint> end_at_;   ///< time at which the remaining launchers are asked to end
-  std::optional<TimePoint> kill_at_;  ///< time at which ssh is killed, and each launcher ends with its input
+  std::optional<TimePoint> end_at_;   ///< time at which the remaining launchers are asked to stop
+  std::optional<TimePoint> kill_at_;  ///< time at which ssh is killed, and each launcher ends when its input closes
   int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< exit code of the first launcher that failed
   int lost_ = 0;                      ///< number of lost hosts

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges the lines of many launchers for one console. It gets bytes and returns lines through a sink.
+// Merges the lines of many launchers for one console. It takes bytes and emits lines through a sink.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace lockstep::launch {
 
-/// Puts the name of its host before every line: "gpu-a: [0]: step 5", so that no host can pose as another. Characters
-/// that would control the terminal are shown as "\x1b"; colours are left out. A line that several launchers print is
-/// shown once, or as often as one launcher prints it. Indented lines belong to the line before them.
+/// Prefixes every line with the name of its host ("gpu-a: [0]: step 5"), so that no host can pose as another.
+/// Characters that would control the terminal are shown as "\x1b"; colours are stripped. A line printed by several
+/// launchers is shown once, or as often as one launcher prints it. Indented lines belong to the line before them.
 class HostLines {
  public:
-  /// Takes the stream (0 stdout, 1 stderr) and whole lines with newlines; the lines of one feed() come in one piece.
+  /// Takes the stream (0 stdout, 1 stderr) and whole lines with newlines; the lines of one feed() arrive together.
   using Sink = std::function<void(int stream, std::string_view lines)>;
 
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
@@ -27,13 +27,13 @@ class HostLines {
 
  private:
   struct Said {
-    std::map<int, int> times;  ///< number of times that each host printed it
+    std::map<int, int> times;  ///< number of times each host printed it
     int shown = 0;
   };
 
   struct Source {
     std::string partial;
-    bool is_hidden = false;  ///< the line before was hidden
+    bool is_hidden = false;  ///< the previous line was hidden
   };
 
   void show(int host, int stream, std::string_view line);
@@ -42,7 +42,7 @@ class HostLines {
 
   std::vector<std::string> hosts_;
   Sink sink_;
-  std::string shown_;                              ///< output of the present feed, until flush()
+  std::string shown_;                              ///< output of the current feed, until flush()
   std::map<std::pair<int, int>, Source> sources_;  ///< state of each stream, by host and stream
   std::map<std::string, Said, std::less<>> said_;
 };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
-// Returns false for a name that ssh would read as an option, or a shell as more than one word.
+// Returns false for a name that ssh would read as an option, or a shell would split into words.
 bool is_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:%";
   return !name.empty() && name[0] != '-' && name.find_first_not_of(kLetters) == std::string_view::npos &&
@@ -64,7 +64,7 @@ void require_distinct(const std::vector<HostEntry>& hosts) {
     for (std::size_t j = 0; j < i; ++j) {
       if (address_of(hosts[i]) != address_of(hosts[j])) continue;
       throw UsageError(fmt::format("host {} is listed twice", address_of(hosts[i])),
-                       fmt::format("one launcher starts all ranks of a host: {}:8", hosts[i].name));
+                       fmt::format("one launcher starts all ranks on a host: {}:8", hosts[i].name));
     }
   }
 }
@@ -89,7 +89,7 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
 
 namespace {
 
-/// Returns the file's text. The file may also be a pipe of the shell.
+/// Returns the file's contents. The file may also be a shell pipe.
 std::string text_of_hostfile(const std::filesystem::path& file) {
   constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);

@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// Returns the next line, read byte by byte, since later bytes belong to the next call. None: the input has ended.
+// Returns the next line, read byte by byte, since later bytes belong to the next call. None at end of input.
 std::optional<std::string> read_line(int fd) {
   constexpr std::size_t kLongest = 1U << 20U;
   std::string line;
@@ -54,8 +54,8 @@ std::string take_first_orders(int fd) {
     ::setenv(line->substr(0, equals).c_str(), value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread yet
   }
   if (line) return *token;
-  throw UsageError("standard input ended before the token and the environment arrived",
-                   "--orders-on-input is for lockstep run --hosts, which writes the orders");
+  throw UsageError("standard input ended before the token and the environment were received",
+                   "--orders-on-input is meant for lockstep run --hosts, which writes the orders");
 }
 
 int signal_of(const std::string& name) {

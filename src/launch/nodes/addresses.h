@@ -7,13 +7,14 @@
 
 namespace lockstep::launch {
 
-/// Returns false if no process can listen there now: the port is taken, or the address does not belong to this machine.
+/// Returns false if no process can listen there right now: the port is taken, or the address does not belong to this
+/// machine.
 [[nodiscard]] bool is_free(const std::string& host, std::uint16_t port);
 
-/// Returns true if this machine can listen at `host`.
+/// Returns true if this machine can listen on `host`.
 [[nodiscard]] bool is_own(const std::string& host);
 
-/// Returns a port that was free a moment ago, outside the range from which the kernel takes ports by itself.
+/// Returns a port that was free a moment ago, outside the range from which the kernel picks ports on its own.
 /// Throws: UsageError if `host` is not an address of this machine.
 [[nodiscard]] std::uint16_t find_free_port(const std::string& host);
 

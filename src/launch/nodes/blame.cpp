@@ -13,12 +13,12 @@ namespace lockstep::launch {
 namespace {
 
 constexpr const char* kHint =
-    "look at that node: the kernel's log (dmesg), its network, and the run's logs there; start the same command again "
-    "on the remaining nodes";
+    "check that node: the kernel log (dmesg), its network, and the run's logs there; restart the same command on the "
+    "remaining nodes";
 
 std::string lost_text(const std::string& node, const std::string& why, std::chrono::milliseconds silence) {
   if (why == "closed") return fmt::format("{} is lost: its launcher was killed, or its machine went down", node);
-  return fmt::format("{} is lost: it reported nothing for {}; it is frozen, or the network to it is cut", node,
+  return fmt::format("{} is lost: it reported nothing for {}; it is frozen, or the network to it is down", node,
                      text::duration(Seconds(silence).count()));
 }
 
@@ -75,8 +75,8 @@ FailureRecord lost_node(const NodeName& node, const std::string& why, std::chron
 FailureRecord unreachable_server(const NodeName& server, const NodeName& node) {
   return record(
       server.first_rank, server.host,
-      fmt::format("node {} ({}, {}) could not be reached by node {} ({}), which is back: the network between them "
-                  "was cut, or the launcher of node {} was stopped",
+      fmt::format("node {} ({}, {}) could not be reached by node {} ({}), which is back: the network between them was "
+                  "down, or the launcher of node {} was stopped",
                   server.node_rank, server.host, ranks_text(server), node.node_rank, node.host, server.node_rank));
 }
 
@@ -95,7 +95,7 @@ bool blames_node(const FailureRecord& lost, int ranks, const std::optional<Failu
                  std::chrono::milliseconds silence) {
   if (!claim || has_no_cause(claim->kind)) return true;
   if (claim->rank >= lost.rank && claim->rank < lost.rank + ranks) return false;
-  // The clocks of two hosts may differ by a second, and the loss of a node is noticed only after a silence.
+  // The clocks of two hosts may differ by a second, and a lost node is noticed only after a silence.
   const auto doubt = std::chrono::nanoseconds(silence + std::chrono::seconds(1)).count();
   return claim->time_ns == 0 || claim->time_ns >= lost.time_ns - doubt;
 }

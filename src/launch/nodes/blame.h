@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the first of several failures, and makes the record of a lost node. All functions are pure.
+// Finds the first of several failures, and builds the record of a lost node. All functions are pure.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ namespace lockstep::launch {
 struct Suspect {
   int rank = -1;                ///< the rank that failed; -1: unknown
   bool is_late = false;         ///< its launcher found that others waited for it, even if one gave up first
-  bool has_own_code = false;    ///< it ended with its own error, even if it was stopped while it unwound
+  bool has_own_code = false;    ///< it ended with its own error, even if it was stopped while unwinding
   bool is_consequence = false;  ///< another rank's end came first, according to its error or its launcher
   bool was_stopped = false;     ///< its launcher had sent it a signal
 };
 
-/// Returns the index of the failure to blame among `suspects`, which are in the order of their ends; none if there are
-/// no suspects.
+/// Returns the index of the failure to blame among `suspects`, which are in the order in which they ended; none if
+/// there are no suspects.
 /// `claim`, the first failure that a rank or its agent has published, wins unless that rank was itself only a
 /// consequence.
 [[nodiscard]] std::optional<std::size_t> blame(const std::vector<Suspect>& suspects,
@@ -39,8 +39,8 @@ struct NodeName {
 /// Returns "rank 2", "ranks 2 to 3".
 [[nodiscard]] std::string ranks_text(const NodeName& node);
 
-/// Returns how long a node may be silent before it is lost: 6 s, or half of LOCKSTEP_TIMEOUT (but at least 1 s) if that
-/// is less.
+/// Returns how long a node may be silent before it counts as lost: 6 s, or half of LOCKSTEP_TIMEOUT (but at least 1 s)
+/// if that is less.
 [[nodiscard]] std::chrono::milliseconds node_silence(std::chrono::milliseconds collective_timeout);
 
 /// Returns the record of a node whose agent's connection to the store was "closed", or "silent" for `silence`.
@@ -49,16 +49,16 @@ struct NodeName {
 /// Returns the record of a node whose agent lost the store and came back: it could not reach `server`, which serves it.
 [[nodiscard]] FailureRecord unreachable_server(const NodeName& server, const NodeName& node);
 
-/// Returns the record of a node that gave up `server`, whose launcher was stopped for `stopped`.
+/// Returns the record of a node that gave up on `server`, whose launcher was stopped for `stopped`.
 [[nodiscard]] FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped);
 
 /// Returns the other agents' record of node 0 when its store is gone. `why` is "closed" or "silent".
 [[nodiscard]] FailureRecord lost_node_zero(const StoreAddress& address, const std::string& why,
                                            std::chrono::milliseconds silence);
 
-/// Returns true if a lost node, which has `ranks` ranks from lost.rank on, is to blame and not the rank that `claim`
-/// names. After the loss of a node, ranks elsewhere fail with timeouts, closed connections or library errors. The node
-/// is to blame, unless a rank of that node, or a rank that failed well before, had published its own error.
+/// Returns true if a lost node, which has `ranks` ranks starting at lost.rank, is to blame rather than the rank that
+/// `claim` names. After the loss of a node, ranks elsewhere fail with timeouts, closed connections or library errors.
+/// The node is to blame, unless a rank of that node, or a rank that failed well before, had published its own error.
 [[nodiscard]] bool blames_node(const FailureRecord& lost, int ranks, const std::optional<FailureRecord>& claim,
                                std::chrono::milliseconds silence);
 

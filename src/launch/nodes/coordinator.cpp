@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The interval at which the program's checkpoints are counted while a node waits to be taken in.
+// The interval at which the program's checkpoints are counted while a node waits to be admitted.
 constexpr auto kLookAtSaves = std::chrono::milliseconds(200);
 constexpr auto kForever = std::chrono::hours(24 * 365);
 constexpr auto kConnect = std::chrono::seconds(10);
@@ -72,7 +72,7 @@ void Coordinator::run() {
   try {
     serve();
   } catch (const PeerError&) {
-    // The destructor shut the client down.
+    // The destructor has shut down the client.
   } catch (...) {
     {
       const std::lock_guard lock(mutex_);
@@ -95,7 +95,7 @@ void Coordinator::serve() {
   }
 }
 
-// Waits for one event, and takes all events that have come by then.
+// Waits for one event, and takes all events that have arrived by then.
 void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
@@ -106,7 +106,7 @@ void Coordinator::take_events() {
   try {
     text = store_->get(key(), std::max(wait, std::chrono::milliseconds(0)));
   } catch (const TimeoutError&) {
-    return;  // the time alone may change the decision
+    return;  // the passage of time alone may change the decision
   }
   see_stops();
   for (; text; text = store_->try_get(key())) {
@@ -117,7 +117,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Notices stops. The thread reads AwakeClock while it waits: the clock falls behind if only this process is stopped.
+// Notices stops. The thread reads AwakeClock while waiting: the clock falls behind if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -125,7 +125,7 @@ void Coordinator::see_stops() {
   if (stopped > kAwakeLook) observe_stop(state_, std::chrono::floor<std::chrono::milliseconds>(stopped), awake);
 }
 
-// Reads the facts that only the store has: the ranks' claim once they have ended, and their checkpoints while a node
+// Reads the facts that are only in the store: the ranks' claim once they have ended, and their checkpoints while a node
 // waits.
 void Coordinator::observe() {
   for (GroupNode& node : state_.nodes) node.is_serving = node.info.id == spec_.serving_id;
@@ -168,12 +168,12 @@ void Coordinator::look(TimePoint at) {
 }
 
 void Coordinator::act(const Decision& decision, TimePoint at) {
-  // A copy, since the nodes that it concerns may be gone afterwards.
+  // A copy, since the nodes it concerns may be gone afterwards.
   const Decision whole = decision;
   carry_out(state_, whole, at);
   send(whole);
   if (whole.kind == Decision::Kind::kAgain) observe();
-  // The keys of the previous round are no longer read, and a job may have any number of rounds.
+  // The previous round's keys are no longer read, and a job may have any number of rounds.
   const bool is_next = whole.kind == Decision::Kind::kStart && state_.round > 0;
   if (is_next && spec_.remove_all) spec_.remove_all(round_keys(nonce_, state_.round - 1));
 }
@@ -187,8 +187,8 @@ void Coordinator::send(const Decision& decision) {
   if (order.kind == Order::Kind::kRun) remove_read(numbers);
 }
 
-// Removes orders that were read. An order that begins a round names all nodes, so it is large; an agent that has ended
-// a round, or has left, no longer needs the orders up to that round's.
+// Removes orders that have been read. An order that starts a round names all nodes, so it is large; an agent that has
+// finished a round, or has left, no longer needs the orders up to and including that round's.
 void Coordinator::remove_read(const std::map<std::string, std::int64_t>& next) {
   const auto before = std::exchange(orders_, {});
   for (const auto& [id, number] : next) orders_[id].run = number;

@@ -24,7 +24,7 @@ struct CoordinatorSpec {
   GroupOptions options;
   std::string serving_id;                                          ///< id of the agent in this process
   std::function<std::uint16_t()> free_port = {};                   ///< finds a port for programs with their own store
-  std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the store's keys with a prefix
+  std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the store's keys that have a prefix
   std::function<void()> on_failure = {};  ///< called by its thread when rethrow_failure() has something to throw
 };
 
@@ -40,7 +40,7 @@ class Coordinator {
   /// Blocks: until every other node has left, or `patience` has passed.
   void wait_until_alone(std::chrono::milliseconds patience);
 
-  /// Throws the exception of the coordinator's thread if it gave up for lack of memory and no longer decides anything.
+  /// Throws the exception of the coordinator's thread if it gave up for lack of memory and no longer makes decisions.
   void rethrow_failure();
 
  private:
@@ -66,9 +66,9 @@ class Coordinator {
   std::string present_;
   struct Orders {
     std::int64_t removed = 0;  ///< number of removed orders
-    std::int64_t run = 0;      ///< number of the last order that begins a round
+    std::int64_t run = 0;      ///< number of the last order that starts a round
   };
-  std::map<std::string, Orders> orders_;  ///< orders to the agents of the present round
+  std::map<std::string, Orders> orders_;  ///< orders to the agents of the current round
 
   std::mutex mutex_;
   std::condition_variable changed_;

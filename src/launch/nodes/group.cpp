@@ -61,7 +61,7 @@ void join(GroupState& state, const Event& event, TimePoint now) {
   state.nodes.push_back({.info = event.node, .joined = now});
   state.last_join = now;
   if (state.is_running) return;
-  // A coordinator that was started again learns the job's progress from the nodes.
+  // A restarted coordinator learns the job's progress from the nodes.
   state.round = std::max(state.round, event.node.last_round);
   state.restarts = std::max(state.restarts, event.node.restarts);
   state.max_world_size = std::max(state.max_world_size, event.node.max_world_size);
@@ -79,7 +79,7 @@ const GroupNode* server_of_round(const GroupState& state) {
   return found == state.nodes.end() ? nullptr : &*found;
 }
 
-// Returns true if this process was stopped for so long that other nodes, which got no heartbeat, gave it up.
+// Returns true if this process was stopped for so long that other nodes, receiving no heartbeat, gave up on it.
 bool was_stopped(const GroupState& state, TimePoint now, const GroupOptions& options) {
   return state.stopped_for >= options.silence / 2 && now - state.stopped_until <= 3 * options.silence;
 }
@@ -90,7 +90,7 @@ void blame_server(GroupState& state, const GroupNode& server, FailureRecord reco
   state.left.reset();
 }
 
-// Remembers an agent whose loss is read before its join: events of its two connections may overtake each other.
+// Remembers an agent whose loss is read before its join: events of its two connections may arrive out of order.
 void note_lost_before(GroupState& state, const std::string& id) {
   state.lost_before.push_back(id);
   if (state.lost_before.size() > kMostSpares) state.lost_before.erase(state.lost_before.begin());
@@ -112,8 +112,7 @@ void lose(GroupState& state, const Event& event, TimePoint now, const GroupOptio
   remove(state, event.node.id);
 }
 
-// Handles an agent that joins again with a memory of earlier rounds: it lost the store, although the store did not lose
-// it.
+// Handles an agent that rejoins and remembers earlier rounds: it lost the store, although the store did not lose it.
 void blame_unreached_server(GroupState& state) {
   const auto is_back = [&](const GroupNode& node) {
     return node.phase == Phase::kWaiting && node.info.last_round >= 0 && node.info.host == state.left->host;
@@ -136,7 +135,7 @@ void end(GroupState& state, const Event& event) {
   if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
   node->phase = Phase::kEnded;
   node->end = event.end;
-  // If one rank is asked to leave, all ranks leave. Here no request came: the agent stopped its ranks itself.
+  // If one rank is asked to leave, all ranks leave. Here there was no request: the agent stopped its ranks itself.
   const GroupNode* server = server_of_round(state);
   if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
     blame_server(state, *server, unreachable_server(name_of(*server), name_of(*node)));
@@ -157,7 +156,7 @@ std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupO
     if (node.info.min_nodes == options.min_nodes && node.info.max_nodes == options.max_nodes) continue;
     const std::string name = node.info.wish >= 0 ? fmt::format("node {}", node.info.wish) : node.info.host;
     return refuse(node,
-                  fmt::format("{} was started with --nnodes {}, node 0 with {}", name,
+                  fmt::format("{} was started with --nnodes {}, but node 0 with {}", name,
                               shown_size(node.info.min_nodes, node.info.max_nodes),
                               shown_size(options.min_nodes, options.max_nodes)),
                   "give every node the same --nnodes");
@@ -170,7 +169,7 @@ Decision refuse_twice(const GroupNode& node) {
                 "give every node its own rank from 0 to nnodes - 1");
 }
 
-// Refuses nodes beyond a limit: waiting nodes cost memory, and a process with the token could join without end.
+// Refuses nodes beyond a limit: waiting nodes cost memory, and a process with the token could join over and over.
 std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions& options) {
   if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
   const GroupNode& newest = state.nodes.back();
@@ -201,13 +200,13 @@ bool all_known_are_back(const Nodes& waiting) {
   return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
 }
 
-// Refuses a host that computed wrong numbers, even if its agent is started again.
+// Refuses a host that computed wrong numbers, even if its agent is restarted.
 std::optional<Decision> refuse_excluded(const GroupState& state) {
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
     for (const ExcludedNode& excluded : state.excluded) {
       if (node->info.id != excluded.id && node->info.host != excluded.host) continue;
-      Decision refusal = refuse(*node, fmt::format("{} is left out: {}", node->info.host, excluded.why),
-                                "test its memory and processor; a new job accepts it again");
+      Decision refusal = refuse(*node, fmt::format("{} is excluded: {}", node->info.host, excluded.why),
+                                "test its memory and processor; a new job will accept it again");
       refusal.cause->type = "CorruptionError";
       return refusal;
     }
@@ -276,7 +275,7 @@ Decision stop(const GroupState& state, std::string reason, const std::optional<F
           .cause = cause};
 }
 
-// Returns the node with the rank to blame; nullptr if no rank failed by itself.
+// Returns the node with the rank to blame; nullptr if no rank failed on its own.
 const GroupNode* culprit_of(const Nodes& ended, const std::optional<FailureRecord>& claim) {
   Nodes failed;
   std::vector<Suspect> suspects;
@@ -316,7 +315,7 @@ Decision finish_on_request(const GroupState& state, const FailureRecord& first, 
 }
 
 Decision conclude_loss(const GroupState& state, const GroupOptions& options) {
-  if (options.is_range()) return again(state, "the remaining nodes go on", *state.lost, false);
+  if (options.is_range()) return again(state, "the remaining nodes continue", *state.lost, false);
   const auto decision = decide_restart({.restarts_done = state.restarts, .max_restarts = options.max_restarts});
   if (decision.restart) return again(state, decision.reason, *state.lost, true);
   return finish(state, decision.reason, *state.lost, static_cast<int>(ExitCode::kPeer));
@@ -339,12 +338,12 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   return std::nullopt;
 }
 
-// Returns the node's cause, with the name of the node if it is about a rank of another node.
+// Returns the node's cause, naming the node if it concerns another node's rank.
 FailureRecord cause_of(const GroupNode& node) {
   FailureRecord cause = *node.end.cause;
   const bool is_of_it = cause.rank >= node.first_rank && cause.rank < node.first_rank + node.info.processes;
   if (!is_of_it && cause.rank >= 0) {
-    cause.message += fmt::format(" (so says node {} on {})", node.node_rank, node.info.host);
+    cause.message += fmt::format(" (according to node {} on {})", node.node_rank, node.info.host);
   }
   return cause;
 }
@@ -372,7 +371,7 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   const int said = cause.type.empty() ? static_cast<int>(ExitCode::kPeer) : exit_code_of(cause);
   const int code = culprit != nullptr && culprit->end.code != 0 ? culprit->end.code : said;
   if (auto erred = node_that_erred(state, options, cause)) {
-    Decision without = again(state, "the remaining nodes go on", cause, false);
+    Decision without = again(state, "the remaining nodes continue", cause, false);
     without.excluded = std::move(erred);
     return without;
   }
@@ -395,7 +394,7 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
   }
   if (number == 0) return std::nullopt;
   if (options.is_range() && number == SIGTERM && !ends_all) {
-    return again(state, "a node was asked to leave (SIGTERM); the others go on", std::nullopt, false);
+    return again(state, "a node was asked to leave (SIGTERM); the others continue", std::nullopt, false);
   }
   return end_by_signal(state, number);
 }
@@ -414,7 +413,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
     if (blames_node(*state.lost, state.lost_ranks, claim ? claim : state.claim, options.silence)) {
       return conclude_loss(state, options);
     }
-    // A rank of the lost node may have published why it failed; reports of ranks elsewhere add nothing.
+    // A rank of the lost node may have published why it failed; reports from ranks elsewhere add nothing.
     if (!claim && state.claim) return conclude_failure(state, options, nullptr);
   }
   if (by_request && has_idle_ranks(state, options)) {
@@ -431,7 +430,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   return conclude_failure(state, options, culprit);
 }
 
-// Returns the decision to stop a round in which ranks still run; none: the round continues.
+// Returns the decision to stop a round whose ranks are still running; none: the round continues.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
   if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
@@ -456,7 +455,7 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
-// Sends the reason, once, to a node that waits while others train.
+// Sends the reason, once, to a node waiting while others train.
 std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
   if (!options.is_range()) return std::nullopt;
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {

@@ -21,8 +21,8 @@ struct GroupOptions {
   int max_nodes = 1;
   int max_restarts = 0;
   std::chrono::milliseconds join_timeout{600'000};
-  std::chrono::milliseconds last_call{30'000};  ///< how long a group that has enough nodes waits for more
-  std::chrono::milliseconds silence{6'000};     ///< length of a silence after which a node is lost
+  std::chrono::milliseconds last_call{30'000};  ///< how long a group with enough nodes waits for more
+  std::chrono::milliseconds silence{6'000};     ///< length of silence after which a node is lost
   TakeIn take_in = TakeIn::kAtCheckpoint;
 
   /// Returns true if nodes may join and leave.
@@ -35,16 +35,16 @@ struct GroupNode {
   TimePoint joined;
   Phase phase = Phase::kWaiting;
   bool is_serving = false;  ///< its agent serves the store
-  int node_rank = -1;       ///< number in the present round
+  int node_rank = -1;       ///< number in the current round
   int first_rank = 0;
-  NodeEnd end = {};       ///< kEnded: the end of its ranks
+  NodeEnd end = {};       ///< kEnded: how its ranks ended
   std::string held = {};  ///< kWaiting: the reason that was reported
 };
 
 /// A node whose rank computed wrong numbers.
 struct ExcludedNode {
   std::string id;
-  std::string host;  ///< host name; empty: other nodes have that name, too
+  std::string host;  ///< host name; empty: other nodes have the same name
   std::string why;
 };
 
@@ -52,34 +52,34 @@ struct ExcludedNode {
 struct GroupState {
   explicit GroupState(TimePoint now) : idle_since(now), last_join(now) {}
 
-  std::vector<GroupNode> nodes = {};  ///< present nodes, in the order in which they joined
+  std::vector<GroupNode> nodes = {};  ///< nodes present, in the order in which they joined
   std::vector<ExcludedNode> excluded = {};
   std::vector<std::string> lost_before = {};  ///< ids of agents that were lost before their kJoined event came
   std::vector<std::string> hosts = {};        ///< all hosts of all rounds, in the order of their ranks
   bool is_running = false;
   bool is_over = false;
   int round = -1;          ///< number of the newest round; -1: none yet
-  int restarts = 0;        ///< number of --max-restarts that are used up
-  int max_world_size = 0;  ///< most ranks that the job may have; its first round decides
+  int restarts = 0;        ///< number of --max-restarts used up
+  int max_world_size = 0;  ///< maximum number of ranks of the job; determined by its first round
   /// Number of the run's replicas, if the program reports it. Each rank needs one: surplus nodes wait as spares.
   std::optional<std::int64_t> replicas = {};
   TimePoint idle_since;
   TimePoint last_join;
   TimePoint round_began = {};
 
-  // The members below belong to the present round.
+  // The members below belong to the current round.
   bool is_stopping = false;
   bool stops_for_joiners = false;
-  std::optional<FailureRecord> lost = {};         ///< the node that was lost first
+  std::optional<FailureRecord> lost = {};         ///< the first node lost
   int lost_ranks = 0;                             ///< the number of its ranks
   std::optional<NodeName> left = {};              ///< the lost node, if it has closed the connection
   std::optional<FailureRecord> claim = {};        ///< the first failure, according to the ranks
   int left_by_signal = 0;                         ///< signal that ended a node's agent
   std::optional<std::int64_t> saves = {};         ///< number of checkpoints so far, if the program counts them
-  std::optional<std::int64_t> saves_before = {};  ///< that number when a node came to join
+  std::optional<std::int64_t> saves_before = {};  ///< that number when a node asked to join
 
-  // The state of the process that decides.
-  std::chrono::milliseconds stopped_for{0};  ///< length of its last stop
+  // The state of the deciding process.
+  std::chrono::milliseconds stopped_for{0};  ///< how long it was last stopped
   TimePoint stopped_until = {};
 };
 
@@ -89,16 +89,16 @@ struct Decision {
   std::string reason = {};
   std::vector<std::string> ids = {};  ///< agents that the decision is for; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
-  int max_world_size = 0;                     ///< kStart: most ranks that the job may have
-  int min_world_size = 0;                     ///< kStart, in a range: fewest ranks with which it can continue
+  int max_world_size = 0;                     ///< kStart: maximum number of ranks of the job
+  int min_world_size = 0;                     ///< kStart, in a range: minimum number of ranks to continue with
   int code = 0;                               ///< kEnd: exit code
   bool is_graceful = false;                   ///< kStop, kEnd: the value of Order::is_graceful
   bool is_restart = false;                    ///< kAgain: it uses up one of --max-restarts
-  std::optional<ExcludedNode> excluded = {};  ///< kAgain: node that may no longer take part
+  std::optional<ExcludedNode> excluded = {};  ///< kAgain: node that may no longer participate
   TimePoint next = TimePoint::max();          ///< kWait: time to decide again if nothing happens
 };
 
-/// Updates the state by an event. An event of an absent node, or of an earlier round, changes nothing.
+/// Updates the state for an event. An event of an absent node, or of an earlier round, changes nothing.
 void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options);
 
 /// Sets the number of checkpoints that the program has committed in this round; none: it does not count them.
@@ -107,10 +107,10 @@ void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 /// Sets the number of the run's replicas; none: the program does not report it.
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
 
-/// Records that the process that decides was stopped for `time`, until `now`: other nodes may have given it up.
+/// Records that the deciding process was stopped for `time`, until `now`: other nodes may have given up on it.
 void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now);
 
-/// Returns true if a node waits for a place in the running round, and there is one.
+/// Returns true if a node is waiting for a place in the running round, and there is one.
 [[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);
 
 /// Decides the next action.

@@ -33,7 +33,7 @@ KeyWatcher::KeyWatcher(const StoreAddress& address, std::string key)
     try {
       store_->wait({wanted}, kNoLimit);
     } catch (const std::exception&) {
-      // The store is gone, or the destructor shut it down.
+      // The store is gone, or the destructor has shut it down.
     }
     notify(event_);
   });
@@ -58,7 +58,8 @@ void QueueReader::read(const std::string& queue) {
   try {
     for (std::int64_t number = 1;; ++number) {
       std::string entry = store_->get(queue + std::to_string(number), kNoLimit);
-      // Under the lock, taking an entry also takes its notice, so that no stale notice keeps the descriptor readable.
+      // Under the lock, taking an entry also takes its notification, so that no stale notification keeps the descriptor
+      // readable.
       const std::lock_guard lock(mutex_);
       entries_.push_back(std::move(entry));
       notify(event_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns keys and queues of the store into descriptors that the agent's loop polls.
+// Turns the store's keys and queues into descriptors that the agent's loop polls.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace lockstep::launch {
 
-/// Time limit of another connection to a store that was reached before. A store without memory closes each one.
+/// Time limit for reconnecting to a store that was reached before. A store without memory closes every connection.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
 /// Waits for a key in a separate thread.
@@ -36,7 +36,7 @@ class KeyWatcher {
   std::thread thread_;
 };
 
-/// Reads a queue of the store, from its first entry on, in a separate thread.
+/// Reads a queue of the store, from its first entry, in a separate thread.
 class QueueReader {
  public:
   QueueReader(const StoreAddress& address, std::string queue);

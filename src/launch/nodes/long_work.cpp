@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(300);
 constexpr auto kFresh = std::chrono::milliseconds(1500);
-// The time limit of one attempt to reach the store, for which the destructor waits.
+// The time limit for one attempt to reach the store, for which the destructor waits.
 constexpr auto kReach = std::chrono::seconds(1);
 
 }  // namespace
@@ -54,7 +54,8 @@ Store& LongWorkLink::store() {
   return *store_;
 }
 
-// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that work continues.
+// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that work is
+// continuing.
 void LongWorkLink::talk(bool publish) {
   if (publish) {
     store().set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));

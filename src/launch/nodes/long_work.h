@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes publish in the store that one of their ranks does long work, for which the ranks of other nodes wait.
+// Nodes publish in the store that one of their ranks is doing long work that the ranks of other nodes wait for.
 #pragma once
 
 #include <condition_variable>
@@ -14,9 +14,9 @@
 
 namespace lockstep::launch {
 
-/// A link to the other nodes. Its thread connects to the store at the first publish() or ask(), and uses the store only
-/// while these are called. Neither they nor the constructor block, so that the agent still notices the loss of the
-/// store. Thread-safe: yes.
+/// A link to the other nodes. Its thread connects to the store on the first publish() or ask(), and uses the store only
+/// while these are being called. Neither they nor the constructor block, so that the agent still notices if the store
+/// is lost. Thread-safe: yes.
 class LongWorkLink {
  public:
   LongWorkLink(StoreAddress address, std::string key);
@@ -24,7 +24,7 @@ class LongWorkLink {
   LongWorkLink(const LongWorkLink&) = delete;
   LongWorkLink& operator=(const LongWorkLink&) = delete;
 
-  /// Publishes that a rank of this node does long work; call it repeatedly while the rank does.
+  /// Publishes that a rank of this node is doing long work; call it repeatedly while that lasts.
   void publish();
   /// Returns true if another node has recently published long work. A publication becomes known within a second.
   [[nodiscard]] bool ask(TimePoint now);
@@ -44,7 +44,7 @@ class LongWorkLink {
   bool is_closed_ = false;
   AwakeTime awake_{std::chrono::seconds(1)};  // read about once a second
   std::optional<TimePoint> heard_;            // time by awake_ of the last change
-  std::optional<std::string> last_;           // used by the thread: the key's value at its last look
+  std::optional<std::string> last_;           // used by the thread: the key's value when last checked
   int beats_ = 0;                             // used by the thread
   std::thread thread_;
 };

@@ -13,7 +13,8 @@ namespace {
 
 using Phase = GroupNode::Phase;
 
-// Sorts nodes by wished node ranks; else the server first, then known hosts in their old order, then as they joined.
+// Sorts nodes by requested node rank; otherwise the server first, then known hosts in their old order, then the rest as
+// they joined.
 Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
   const auto place = [&](const GroupNode* node) {
     if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
@@ -24,7 +25,7 @@ Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options
   return nodes;
 }
 
-// Adds waiting nodes, in their order, for which there is a place and replicas.
+// Adds waiting nodes, in order, if there is a place and replicas for them.
 void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, const GroupOptions& options) {
   std::int64_t ranks = ranks_of(members);
   for (const GroupNode* node : waiting) {
@@ -73,7 +74,7 @@ Nodes members_of_next_round(const GroupState& state, const GroupOptions& options
   Nodes members;
   add_fitting(members, all, state, options);
   if (is_enough(members, options)) return members;
-  // Smaller nodes leave room for more of them.
+  // Smaller nodes leave room for more nodes.
   Nodes by_size = all;
   std::stable_sort(by_size.begin(), by_size.end(), [](auto* a, auto* b) {
     return std::pair(!a->is_serving, a->info.processes) < std::pair(!b->is_serving, b->info.processes);
@@ -128,13 +129,12 @@ std::string held_text(const GroupNode& node, const GroupState& state, const Grou
   }
   if (std::ssize(members) >= options.max_nodes) {
     return fmt::format(
-        "the job runs on {}, as many as --nnodes {}:{} allows: this node is a spare and takes the place of one that is "
-        "lost",
+        "the job runs on {}, as many as --nnodes {}:{} allows: this node is a spare and will replace one that is lost",
         nodes, options.min_nodes, options.max_nodes);
   }
   return fmt::format(
-      "the run has {} on {}, and each rank needs one: this node is a spare and takes the place of one that is lost; "
-      "more replicas (--set replicas=N --allow-other-bits, when the job is started again) give it work",
+      "the run has {} on {}, and each rank needs one: this node is a spare and will replace one that is lost; more "
+      "replicas (--set replicas=N --allow-other-bits, when the job is restarted) give it work",
       counted(state.replicas.value_or(0), "replica"), counted(ranks_of(members), "rank"));
 }
 

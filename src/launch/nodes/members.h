@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divides the nodes of a group into members of a round and nodes that wait. All functions are pure.
+// Divides the nodes of a group into members of a round and waiting nodes. All functions are pure.
 #pragma once
 
 #include <string>
@@ -9,38 +9,38 @@
 
 namespace lockstep::launch {
 
-/// Pointers to the nodes of a state, which must not change while these are used.
+/// Pointers to the nodes of a state, which must not change while these are in use.
 using Nodes = std::vector<const GroupNode*>;
 
 [[nodiscard]] Nodes nodes_in(const GroupState& state, GroupNode::Phase phase);
 
-/// Returns the nodes whose ranks run or have ended.
+/// Returns the nodes whose ranks are running or have ended.
 [[nodiscard]] Nodes nodes_of_round(const GroupState& state);
 
 [[nodiscard]] int ranks_of(const Nodes& nodes);
 
 /// Returns the waiting nodes that form the next round, in the order of their ranks: at most as many as --nnodes and, in
-/// a range, the run's replicas allow. If there are too few replicas for the smallest number of nodes, as many as
+/// a range, the run's replicas allow. If there are too few replicas for the minimum number of nodes, as many as
 /// --nnodes allows: the ranks then report the error.
 [[nodiscard]] Nodes members_of_next_round(const GroupState& state, const GroupOptions& options);
 
 /// Returns the waiting nodes of a range for which the running round has a place and replicas.
 [[nodiscard]] Nodes joiners_of(const GroupState& state, const GroupOptions& options);
 
-/// Returns the most ranks of a job that begins with `members`. Each node that may still join counts with the ranks of
-/// the largest node.
+/// Returns the maximum number of ranks of a job that starts with `members`. Each node that may still join is counted as
+/// having the largest node's number of ranks.
 [[nodiscard]] int most_ranks(const Nodes& members, const GroupOptions& options);
 
-/// Returns the fewest ranks with which a range of these members can continue; 0: not a range.
+/// Returns the minimum number of ranks with which a range of these members can continue; 0: not a range.
 [[nodiscard]] int fewest_ranks(const Nodes& members, const GroupOptions& options);
 
 /// Returns true if this round has more ranks than the run has replicas, and some of its nodes can continue alone.
 [[nodiscard]] bool has_idle_ranks(const GroupState& state, const GroupOptions& options);
 
-/// Returns the reason why a node of a range waits while others train.
+/// Returns the reason why a node of a range is waiting while others train.
 [[nodiscard]] std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options);
 
-/// Returns the nodes that an idle group waits for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
+/// Returns the nodes that an idle group is waiting for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".
 [[nodiscard]] std::string missing_text(const GroupState& state, const GroupOptions& options);
 
 }  // namespace lockstep::launch

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent's membership in the group of nodes: the agent serves or finds the store, joins, gets orders and reports how
-// its ranks end.
+// An agent's membership in the group of nodes: the agent serves or finds the store, joins, receives orders and reports
+// how its ranks end.
 #pragma once
 
 #include <chrono>
@@ -32,12 +32,12 @@ struct History {
 
 /// An agent's part in one round.
 struct Round {
-  int number = 0;                 ///< number of earlier starts of the ranks
-  int restarts = 0;               ///< number of --max-restarts that are used up
-  int max_world_size = 0;         ///< most ranks that the job may have
-  int min_world_size = 0;         ///< fewest ranks with which a range continues; 0: not a range
+  int number = 0;                 ///< number of times the ranks were started before
+  int restarts = 0;               ///< number of --max-restarts used up
+  int max_world_size = 0;         ///< maximum number of ranks of the job
+  int min_world_size = 0;         ///< minimum number of ranks for a range to continue; 0: not a range
   Place place = {};               ///< place of local rank 0
-  std::uint16_t master_port = 0;  ///< free port of node 0, for programs that make their own store
+  std::uint16_t master_port = 0;  ///< free port on node 0, for programs that create their own store
   std::string keys = {};          ///< prefix of the round's keys in the store
   std::vector<std::string> hosts = {};
 };
@@ -45,8 +45,8 @@ struct Round {
 /// An agent's membership. Owned by the agent's thread.
 class Membership {
  public:
-  /// Serves the store, or connects to it, for which it waits up to LOCKSTEP_TIMEOUT; `is_asked_to_end`, called about
-  /// once a second, may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
+  /// Serves the store, or connects to it, waiting up to LOCKSTEP_TIMEOUT; `is_asked_to_end`, called about once a
+  /// second, may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
   /// answers.
   Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
@@ -71,7 +71,7 @@ class Membership {
   [[nodiscard]] std::optional<Round> round_of(const Order& order) const;
   /// Reports how the ranks ended. Sends nothing if the store is gone, which its heartbeat reports.
   void report(NodeEnd end);
-  /// Returns the names of the nodes that the group waits for.
+  /// Returns the names of the nodes that the group is waiting for.
   [[nodiscard]] std::string missing() const;
   /// Leaves the group. The agent that serves the store waits until the others have left, or `patience` has passed.
   void leave(int signal, std::chrono::milliseconds patience) noexcept;

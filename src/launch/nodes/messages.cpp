@@ -16,12 +16,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
-// The limits of a message, which any process with the token can send.
+// The limits on a message, which any process with the token can send.
 constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;
 
-// Returns the text of `key`, cleaned for a terminal; "" if it is missing or of another type.
+// Returns the text of `key`, sanitized for a terminal; "" if it is missing or has another type.
 std::string text_at(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? text::printable_line(found->get<std::string>()) : "";
@@ -34,7 +34,7 @@ int int_at(const Json& json, const char* key, int fallback) {
   return value >= -1 && value <= 1'000'000 ? static_cast<int>(value) : fallback;
 }
 
-// Returns the exit code, which has eight bits: 256 would become 0, a success.
+// Returns the exit code, which has eight bits: 256 would become 0, meaning success.
 int code_at(const Json& json) {
   const int code = int_at(json, "code", kInternal);
   return code >= 0 && code <= 255 ? code : kInternal;

@@ -18,7 +18,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kFullBytes = 1U << 20U;
-// The most written bytes that a chunk keeps before they are removed.
+// How many written bytes a chunk keeps at most before they are removed.
 constexpr std::size_t kKeptBytes = 1U << 18U;
 
 int fd_of(int stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }
@@ -85,7 +85,8 @@ void Console::write_front() noexcept {
     }
     // The reader closed the pipe (`| head`), or the disk is full: the ranks continue, and their logs have everything.
     if (written < 0 && errno != EPIPE) {
-      log::warn("standard {} accepts no more output ({})", chunk.stream == 0 ? "output" : "error", error_words(errno));
+      log::warn("standard {} no longer accepts output ({})", chunk.stream == 0 ? "output" : "error",
+                error_words(errno));
     }
     if (written < 0) is_closed_[chunk.stream] = true;
     if (written >= 0) count = written;

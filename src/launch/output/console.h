@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes to the agent's stdout and stderr without blocking: a paused terminal, or a pager that does not read, must not
-// keep the agent from noticing a death.
+// prevent the agent from noticing a death.
 #pragma once
 
 #include <deque>
@@ -22,16 +22,16 @@ class Console {
 
   /// Returns the descriptor that output waits for; -1: no output waits.
   [[nodiscard]] int waiting_fd() const noexcept;
-  /// Writes as much as is possible without blocking.
+  /// Writes as much as possible without blocking.
   void write_some() noexcept;
-  /// Returns true if so many bytes wait that no more output should be read from the workers.
+  /// Returns true if so many bytes are waiting that no more output should be read from the workers.
   [[nodiscard]] bool is_full() const noexcept;
   /// Writes everything, blocking.
   void drain() noexcept;
-  /// Discards the bytes that wait.
+  /// Discards the waiting bytes.
   void drop() noexcept;
 
-  /// Returns the options for the present stdout and stderr.
+  /// Returns the options for the current stdout and stderr.
   [[nodiscard]] static MuxOptions describe(ConsoleStyle style);
 
  private:

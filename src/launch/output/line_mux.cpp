@@ -8,11 +8,11 @@
 namespace lockstep::launch {
 namespace {
 
-// A longer line is shown in pieces, so that it does not fill the memory.
+// A longer line is shown in pieces, so that it does not fill up memory.
 constexpr std::size_t kLongestPartial = 64U << 10U;
 constexpr std::string_view kClearLine = "\r\033[K";
 
-// Cuts a text to the terminal's width: a longer text would wrap, and only its last row could be cleared.
+// Truncates a text to the terminal's width: a longer text would wrap, and only its last row could be cleared.
 std::string fit(std::string text, std::size_t width) {
   if (width == 0 || text.find('\033') != std::string::npos) return text;
   std::size_t columns = 0;
@@ -71,12 +71,12 @@ bool LineMux::is_shown(const Source& source) const {
   return options_.style == ConsoleStyle::kPrefix || source.first == 0 || source.second == 1;
 }
 
-// Returns true for a line of an error that need not be shown again. An error that all ranks have, or that one has and
-// the others refer to, is shown once: the agent reports the first failure at the end, and the logs have all errors.
+// Returns true for a line of an error that need not be shown again. An error that all ranks report, or that one reports
+// and the others refer to, is shown once: the agent reports the first failure at the end, and the logs have all errors.
 // Rank 0's own errors are shown if they are the errors of all ranks.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
-  // The first letter of nearly every line shows that it is not an error.
+  // For nearly every line, the first letter shows that it is not an error.
   if (in_error_.empty() && !line.starts_with('e') && !line.starts_with('\033')) return false;
   const std::string plain = without_colours(line);
   const bool is_hidden = plain.starts_with("error: ") && !is_new_error(source.first, plain);
@@ -108,7 +108,7 @@ void LineMux::feed(int rank, int stream, std::string_view bytes) {
 
 void LineMux::feed_lines(const Source& source, std::string_view bytes) {
   std::string& partial = partial_[source];
-  // Whole lines are taken from `bytes`; only the first line may have begun earlier.
+  // Whole lines are taken from `bytes`; only the first line may have started earlier.
   if (const auto end = bytes.find('\n'); !partial.empty() && end != std::string_view::npos) {
     partial += bytes.substr(0, end);
     emit_line(source, last_piece(partial));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merges the output of many ranks for one console: whole lines with a prefix, and on a terminal rank 0's progress bar
-// below them. It gets bytes and returns bytes through a sink.
+// below them. It takes bytes and emits bytes through a sink.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class LineMux {
 
   LineMux(const MuxOptions& options, Sink sink) : options_(options), sink_(std::move(sink)) {}
 
-  /// Takes bytes of a rank. The sink gets the resulting output in one piece.
+  /// Takes bytes from a rank. The sink receives the resulting output in one piece.
   void feed(int rank, int stream, std::string_view bytes);
   /// Shows the rest of a stream that ended without a newline as a line.
   void finish(int rank, int stream);
@@ -59,7 +59,7 @@ class LineMux {
 
   MuxOptions options_;
   Sink sink_;
-  std::string shown_;  ///< output of the present feed, until flush()
+  std::string shown_;  ///< output of the current feed, until flush()
   std::map<int, std::string> prefixes_;
   std::map<Source, std::string> partial_;
   std::set<Source> in_error_;  ///< streams whose last line was part of an error that is not shown
@@ -68,10 +68,10 @@ class LineMux {
   Live live_;
 };
 
-/// Returns the part of a line that a terminal shows after carriage returns: the last piece that is not empty.
+/// Returns the part of a line that a terminal shows after carriage returns: the last non-empty piece.
 [[nodiscard]] std::string_view last_piece(std::string_view line);
 
-/// Returns `line` without the colours of a rank that had a terminal.
+/// Returns `line` without the colours written by a rank that had a terminal.
 [[nodiscard]] std::string without_colours(std::string_view line);
 
 }  // namespace lockstep::launch

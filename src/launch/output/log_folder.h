@@ -15,9 +15,10 @@ namespace lockstep::launch {
 
 class LogFolder {
  public:
-  /// If `folder` is empty, makes a temporary folder, which no other launcher removes while this lives. Throws: IoError.
+  /// If `folder` is empty, creates a temporary folder, which no other launcher removes while this object lives. Throws:
+  /// IoError.
   explicit LogFolder(std::filesystem::path folder);
-  /// Keeps a temporary folder that was not removed, beside those of this user's last failed runs.
+  /// Keeps a temporary folder that was not removed, along with those of this user's last failed runs.
   ~LogFolder();
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;
@@ -40,10 +41,10 @@ class LogFolder {
 /// One rank's two log files.
 class RankLog {
  public:
-  /// Makes the folder and both files, which only this user can access. Throws: IoError.
+  /// Creates the folder and both files, which only this user can access. Throws: IoError.
   explicit RankLog(std::filesystem::path folder);
 
-  /// Writes to the log of `stream` (0 stdout, 1 stderr). A failing disk is reported once, and the rank continues.
+  /// Writes to the log of `stream` (0 stdout, 1 stderr). A disk failure is reported once, and the rank continues.
   void write(int stream, std::string_view bytes);
   [[nodiscard]] std::filesystem::path file(int stream) const {
     return folder_ / (stream == 0 ? "stdout.log" : "stderr.log");

@@ -33,7 +33,7 @@ UniqueFd open_folder(const fs::path& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-/// Returns true if `path` is still the folder that is open as `fd`.
+/// Returns true if `path` is still the folder opened as `fd`.
 bool is_still_there(const fs::path& path, int fd) {
   struct stat named {};
   struct stat opened {};
@@ -85,17 +85,17 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     std::string pattern = (parent / fmt::format("{}XXXXXX", kPrefix)).string();
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw IoError(
-          fmt::format("cannot make a folder for the ranks' logs in {} ({})", parent.string(), error_words(errno)),
+          fmt::format("cannot create a folder for the ranks' logs in {} ({})", parent.string(), error_words(errno)),
           "set TMPDIR, or give --log-dir");
     }
     TemporaryLogs logs{pattern, open_folder(pattern)};
     const int error = logs.lock.valid() ? 0 : errno;
     if (is_shortage(error)) throw_cannot("open the folder of the ranks' logs", error);
-    // Another launcher may have locked the new folder first, to remove it as an old one.
+    // Another launcher may have locked the new folder first, in order to remove it as an old one.
     const bool is_held_by_another = logs.lock.valid() && !lock(logs.lock.get()) && errno == EWOULDBLOCK;
     if (logs.lock.valid() && !is_held_by_another && is_still_there(logs.folder, logs.lock.get())) return logs;
     if (tries == kTries) {
-      throw IoError(fmt::format("{} was removed while it was created", pattern), "set TMPDIR, or give --log-dir");
+      throw IoError(fmt::format("{} was removed while it was being created", pattern), "set TMPDIR, or give --log-dir");
     }
   }
 }

@@ -28,7 +28,7 @@ namespace {
 
 struct RingStep {
   simulate::MeasuredStep step;
-  double seconds = 0;  ///< duration with all waits
+  double seconds = 0;  ///< duration including all waits
 };
 
 using simulate::CallKind;
@@ -38,7 +38,7 @@ constexpr std::string_view kBackward = "backward";
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::array<std::string_view, 3> kNoStep = {"evaluate", "save", "setup"};
 
-/// A collective with its start and its end.
+/// A collective with its start and end.
 struct Operation {
   std::string name;
   std::int64_t bytes = 0;
@@ -48,11 +48,11 @@ struct Operation {
   std::int64_t waited = 0;  ///< time of the first wait; 0: no thread has waited
 };
 
-/// The ring's events of the group that reduces the gradients and of the main thread's sections.
+/// The ring's events from the group that reduces the gradients and from the main thread's sections.
 struct Record {
   std::vector<Operation> operations = {};  ///< collectives by their number
   std::vector<const flight::Event*> sections = {};
-  std::vector<const flight::Event*> queue = {};  ///< events of the sections that record how long the thread had no core
+  std::vector<const flight::Event*> queue = {};  ///< events that record how long the thread had no core in each section
   std::int64_t first = 0;                        ///< time at which the oldest operation was called
 };
 
@@ -90,9 +90,9 @@ Record record_of(const flight::Snapshot& ring) {
   return record;
 }
 
-/// Maps a time of the host to the rank's own computation since the step began: without waits for collectives or for a
-/// core. A thread that waits for a collective needs no core, so between two readings it can have lacked a core only
-/// while it did not wait.
+/// Maps a host time to the rank's own computation since the step began, excluding waits for collectives or for a core.
+/// A thread that waits for a collective needs no core, so between two readings it can have lacked a core only while it
+/// did not wait.
 class OwnTime {
  public:
   OwnTime(const Record& record, std::int64_t from, std::int64_t to) : from_(from), to_(to) {
@@ -210,8 +210,8 @@ std::optional<RingStep> step_between(const Record& record, int ranks, std::int64
   return found;
 }
 
-/// Returns the steps of a ring, oldest first. Steps with an evaluation or a save are left out, and steps with
-/// collectives that are no longer complete in the ring.
+/// Returns the steps of a ring, oldest first. Steps with an evaluation or a save are skipped, as are steps whose
+/// collectives are no longer complete in the ring.
 std::vector<RingStep> steps_of(const flight::Snapshot& ring) {
   const Record record = record_of(ring);
   std::vector<RingStep> steps;
@@ -235,8 +235,8 @@ namespace {
 namespace fs = std::filesystem;
 using launch::RingStep;
 
-constexpr std::size_t kWarmup = 3;  // first steps of a rank that are left out
-constexpr std::size_t kEnough = 8;  // with more steps of a rank, the first are left out
+constexpr std::size_t kWarmup = 3;  // number of initial steps of a rank to skip
+constexpr std::size_t kEnough = 8;  // if a rank has more steps, the first ones are skipped
 constexpr const char* kRing = "flight.ring";
 
 using Signature = std::vector<std::tuple<simulate::CallKind, std::int64_t, int>>;
@@ -266,7 +266,7 @@ std::vector<fs::path> rings_of(const fs::path& path) {
     }
   }
   throw DataError(fmt::format("{} has no flight ring", path.string()),
-                  "give the folder of a run that lockstep run or lockstep train --nproc-per-node started, or its logs");
+                  "give the folder of a run started by lockstep run or lockstep train --nproc-per-node, or its logs");
 }
 
 double setting(const ConfigTree& tree, const std::string& key, double missing) {
@@ -316,7 +316,7 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == counts.end()) {
     throw DataError("the flight rings have no complete step with gradient buckets",
-                    "the run needs two ranks or more on CPUs, and some steps since its last evaluation");
+                    "the run needs at least two ranks on CPUs, and a few steps since its last evaluation");
   }
   std::vector<double> seconds;
   for (RingStep& step : all) {
@@ -331,12 +331,12 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
 simulate::Workload read_measured_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a folder of logs");
+    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a log folder");
   }
   std::vector<flight::Snapshot> rings;
   for (const fs::path& file : rings_of(path)) rings.push_back(flight::read_ring_file(file));
   if (rings.front().world_size < 2) {
-    throw UsageError(fmt::format("{} is a run of one rank, which reduces no gradients", path),
+    throw UsageError(fmt::format("{} is a run of one rank, which does not reduce gradients", path),
                      "measure with two ranks: lockstep train RECIPE --nproc-per-node 2");
   }
   simulate::Workload workload = workload_of(rings);

@@ -200,7 +200,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
     const at::Tensor whole = plain.hidden.expand({query.size(0), query.size(1), query.size(2), key.size(2)});
     plain.hidden = whole.stride(3) == 1 || whole.size(3) == 1 ? whole : whole.contiguous();
   }
-  // A torch::autograd::Function takes no undefined tensors as inputs.
+  // A torch::autograd::Function does not accept undefined tensors as inputs.
   c10::optional<at::Tensor> bias;
   if (plain.bias.defined()) {
     bias = plain.bias.contiguous().expand({plain.bias.size(0), query.size(1), query.size(2), key.size(2)});

@@ -195,7 +195,7 @@ void forward_head(const AttentionHead& head, const AttentionRows& out) {
   }
 }
 
-/// Computes the softmax of a query again, and turns its gradient, in `grads`, into the gradient of the scores.
+/// Recomputes the softmax of a query, and turns its gradient, in `grads`, into the gradient of the scores.
 HWY_INLINE void harden(const AttentionHead& head, std::int64_t row, float* shares, float* grads) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

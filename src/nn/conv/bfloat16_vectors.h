@@ -93,7 +93,7 @@ struct Bfloat16 {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
     _mm512_storeu_si512(at, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
   }
-  /// Stores a vector of channels from `c` on of two pixels, as the two halves of units.
+  /// Stores a vector of channels starting at `c` of two pixels, as the two halves of units.
   LOCKSTEP_KERNEL_INLINE static void join(const Element* const (&from)[2], std::int64_t c, Unit* at) {
     const auto wide = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
       return _mm512_maskz_cvtepu16_epi32(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pixel + c)));
@@ -103,7 +103,7 @@ struct Bfloat16 {
   /// Does the same as join() for the first `count` lanes only. Reads and writes nothing beyond them.
   LOCKSTEP_KERNEL_INLINE static void join_part(const Element* const (&from)[2], std::int64_t c, std::int64_t count,
                                                Unit* at) {
-    if (count == 4) {  // four channels, as pictures have, at every tap
+    if (count == 4) {  // four channels, as images have, at every tap
       const auto low = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
         return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + c));
       };

@@ -109,7 +109,7 @@ ConvKernel choose(const at::Tensor& input, const ConvWeights& weights) {
   return kernel != ConvKernel::kLibtorch && suits(kernel, input, weights) ? kernel : ConvKernel::kLibtorch;
 }
 
-/// Convolves with one of our kernels, in the input's type.
+/// Convolves with one of Lockstep's kernels, in the input's type.
 at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weights) {
   if (kernel == ConvKernel::kThin) return thin_convolution(input, weights.weight, weights.bias);
   const at::Tensor images = input.contiguous(at::MemoryFormat::ChannelsLast);
@@ -133,8 +133,8 @@ Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dOptions& conv_options) : Conv2dImp
 
 Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dImpl& conv) : options(conv.options), has_kernel_(has_kernel(conv)) {
   if (options.padding_mode().index() != 0) {
-    throw UsageError("lockstep::nn::Conv2d has zeros around the image only",
-                     "take torch::nn::Conv2d for other padding_modes");
+    throw UsageError("lockstep::nn::Conv2d supports only zero padding",
+                     "use torch::nn::Conv2d for other padding_modes");
   }
   take(conv.weight, conv.bias);
   train(conv.is_training());

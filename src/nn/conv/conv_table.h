@@ -35,7 +35,7 @@ struct ConvProcessor {
 /// tiles waste more products outside the images than they save; else 2.
 [[nodiscard]] std::int64_t winograd_tile(const ConvShape& shape);
 
-/// True if our kernels (nn/conv/direct.h) multiply matrices of this type on the processor.
+/// True if Lockstep's kernels (nn/conv/direct.h) multiply matrices of this type on the processor.
 [[nodiscard]] bool direct_serves(bool bfloat16, const ConvProcessor& processor);
 
 }  // namespace lockstep::nn

@@ -2,7 +2,7 @@
 // The algorithm of direct.h for one instruction set, `Ops` (product-inl.h lists its members). The files that are
 // compiled with these instructions enabled include it inside their namespaces, so it has no include guard.
 
-/// A chunk of a class's results, and the first column to compute of them.
+/// A chunk of a class's results, and the first column to compute.
 struct DirectPiece {
   const DirectClass* of = nullptr;
   std::int64_t first = 0;

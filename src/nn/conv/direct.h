@@ -113,8 +113,8 @@ struct DirectPairs {
   std::vector<std::int32_t> dy;  ///< [count]
 };
 
-/// Groups the taps. With few channels, neighbouring taps share a group. With many, each is alone, without pixels
-/// outside.
+/// Groups the taps. With few channels, neighbouring taps share a group. With many, each tap has its own group, without
+/// pixels outside.
 [[nodiscard]] std::vector<DirectPairs> direct_pairs(const DirectConv& conv);
 
 /// The tensors for the gradient of the weights.

@@ -49,7 +49,7 @@ struct Float {
   static HWY_INLINE V add_times(V sum, V v, float factor) { return hn::MulAdd(v, hn::Set(Tag(), factor), sum); }
   static HWY_INLINE V multiply_add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
   static HWY_INLINE void interleave(const V (&v)[1], float* at) { hn::StoreU(v[0], Tag(), at); }
-  /// Stores a vector of channels of one pixel, from `c` on.
+  /// Stores a vector of channels of one pixel, starting at `c`.
   static HWY_INLINE void join(const float* const (&from)[1], std::int64_t c, float* at) {
     hn::StoreU(hn::LoadU(Tag(), from[0] + c), Tag(), at);
   }

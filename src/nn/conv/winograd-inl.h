@@ -344,7 +344,7 @@ void weight_sums(const Winograd& conv, const WinogradPart<typename Ops::Element>
   if constexpr (kPart + 1 < kTile + 2) weight_sums<Ops, kTile, kPart + 1>(conv, source, begin, end, sums);
 }
 
-/// Computes the points of the weights, for one input channel and a vector of output channels from `out` on.
+/// Computes the points of the weights, for one input channel and a vector of output channels starting at `out`.
 template <class Ops, int kTile>
 LOCKSTEP_KERNEL_INLINE void weight_points(const WinogradWeights& weights, std::int64_t in, std::int64_t out,
                                           typename Ops::V (&points)[kTile + 2][kTile + 2]) {

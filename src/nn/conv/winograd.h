@@ -96,7 +96,7 @@ struct WinogradPart {
 };
 
 /// Returns the number of tile rows that winograd_weight_sums() should take at a time, so that their x and dy stay in
-/// the cache for all parts. It depends on the shape alone, because the rounding of the sums depends on it.
+/// the cache for all parts. It depends only on the shape, because the rounding of the sums depends on it.
 [[nodiscard]] std::int64_t winograd_summed_rows(const Winograd& conv, std::int64_t element_size);
 
 /// Adds one part's sums over the tile rows from `begin` to `end` to `sums`, [parts() points, in, out]; overwrites it if

@@ -193,7 +193,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
 at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                 std::int64_t tile) {
   RECORD_FUNCTION("lockstep::winograd_convolution", std::vector<c10::IValue>({input, weight, tile}));
-  // torch::autograd::Function accepts no undefined tensor as an input.
+  // torch::autograd::Function does not accept undefined tensors as inputs.
   const auto shift = bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt;
   return WinogradConvolution::apply(input, weight, shift, tile);
 }

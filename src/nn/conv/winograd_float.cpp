@@ -73,7 +73,7 @@ void pixel_sums(const float* dy, std::int64_t pixels, std::int64_t channels, flo
 std::int64_t winograd_summed_rows(const Winograd& conv, std::int64_t element_size) {
   constexpr std::int64_t kBytes = 1 << 20;
   const std::int64_t row = conv.tile * conv.tile * conv.tile_columns() * (conv.in + conv.out) * element_size;
-  // Tiles of 4x4 have 2.25 times the sums: to update them rarely saves more than to keep x and dy in the cache.
+  // Tiles of 4x4 have 2.25 times the sums: updating them rarely saves more than keeping x and dy in the cache.
   constexpr std::int64_t kLargeTiles = 128;
   const std::int64_t fewest = conv.tile == 4 ? (kLargeTiles + conv.tile_columns() - 1) / conv.tile_columns() : 1;
   return std::max(fewest, kBytes / row);

@@ -94,7 +94,7 @@ class ReLUFunction : public torch::autograd::Function<ReLUFunction> {
 
 DropoutImpl::DropoutImpl(double p) : p_(p) {
   if (p >= 0 && p <= 1) return;
-  throw UsageError(fmt::format("dropout's probability is {}", p), "give one between 0 and 1");
+  throw UsageError(fmt::format("the dropout probability is {}", p), "it must be between 0 and 1");
 }
 
 at::Tensor DropoutImpl::forward(const at::Tensor& input) {

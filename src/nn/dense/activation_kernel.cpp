@@ -26,7 +26,7 @@ void dropout(const T* in, T* out, Span span, const KeptBits& kept_bits) {
   });
 }
 
-/// Sets the bits of the elements from `index` on; earlier bits of the same byte are already written.
+/// Sets the bits of the elements starting at `index`; earlier bits of the same byte are already written.
 HWY_INLINE void put_bits(Floats d, hn::Mask<Floats> mask, std::uint8_t* bits, std::int64_t index) {
   std::uint8_t bytes[8] = {};
   hn::StoreMaskBits(d, mask, bytes);

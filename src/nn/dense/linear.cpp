@@ -62,7 +62,7 @@ bool can_multiply(const at::Tensor& input, const at::Tensor& weight, const at::T
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   if (!can_multiply(input, weight, bias)) return at::linear(input, weight, bias);
   RECORD_FUNCTION("lockstep::linear", std::vector<c10::IValue>({input, weight}));
-  // A torch::autograd::Function takes no undefined tensors as inputs.
+  // A torch::autograd::Function does not accept undefined tensors as inputs.
   return LinearFunction::apply(input.to(*detail::product_type(input)).contiguous(), weight,
                                bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt);
 }

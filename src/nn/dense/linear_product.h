@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three products of a linear layer, computed by our kernels (nn/conv/direct.h).
+// The three products of a linear layer, computed by Lockstep's kernels (nn/conv/direct.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -26,7 +26,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kLinearElements = 1 << 15;  // elements of a block of rows
-constexpr std::int64_t kLinearRows = 128;          // the fewest rows of a block; each block has its own sums by column
+constexpr std::int64_t kLinearRows = 128;          // minimum rows of a block; each block has its own sums by column
 
 std::int64_t rows_in_block(std::int64_t channels) { return std::max(kLinearRows, kLinearElements / channels); }
 
@@ -94,7 +94,7 @@ Gradients deactivate(const at::Tensor& grad, const at::Tensor& out, double dropo
 class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> {
  public:
   /// `input` has the type of the product, which may differ from the parameters'. `bias` is optional, because a
-  /// torch::autograd::Function takes no undefined tensor.
+  /// torch::autograd::Function does not accept undefined tensors.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const c10::optional<at::Tensor>& bias, double dropout) {
     // Casts the weight here, not in autocast: autocast would cache the weight without gradients, and use it later.

@@ -33,9 +33,9 @@ double weight_of(const at::Tensor& target, const Shared& shared) {
   for (std::int64_t i = 0; i < target.numel(); ++i) {
     if (classes_of[i] == shared.ignored) continue;
     if (classes_of[i] < 0 || classes_of[i] >= classes) {
-      throw DataError(fmt::format("element {} of cross entropy's targets has class {}, and there are {} of them", i,
+      throw DataError(fmt::format("element {} of the cross entropy targets has class {}, but there are {} classes", i,
                                   classes_of[i], classes),
-                      "give classes from 0 on, or set the class to ignore as ignore_index");
+                      "number the classes from 0, or set ignore_index to the class to ignore");
     }
     sum += static_cast<double>(weight[classes_of[i]]);
   }

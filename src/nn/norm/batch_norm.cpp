@@ -167,7 +167,7 @@ struct SyncedArguments {
 
 class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
  public:
-  /// Optional, because a torch::autograd::Function takes no undefined tensor.
+  /// Optional, because a torch::autograd::Function does not accept undefined tensors.
   using MaybeTensor = c10::optional<at::Tensor>;
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given, const MaybeTensor& /*weight*/,

@@ -30,8 +30,8 @@ constexpr std::int64_t kThreads = 256;
 constexpr std::int64_t kVector = 8;
 constexpr std::int64_t kFinishChannels = 32;
 
-constexpr std::int64_t kMostBlocks = 1024;   // the most blocks that share a sum: enough for any GPU
-constexpr std::int64_t kPixelsOfThread = 8;  // the fewest pixels that a thread sums
+constexpr std::int64_t kMostBlocks = 1024;   // maximum number of blocks that share a sum: enough for any GPU
+constexpr std::int64_t kPixelsOfThread = 8;  // minimum number of pixels that a thread sums
 
 std::int64_t up(std::int64_t count, std::int64_t step) { return (count + step - 1) / step; }
 

@@ -13,7 +13,7 @@
 namespace lockstep::nn::detail {
 
 /// Returns the kernels for the input's GPU. Null if the input is not on a GPU, there is no compiler, or the kernels do
-/// not support such a layer. Shapes: input [N, C, H, W]. Blocks: for some seconds when the kernels are compiled.
+/// not support such a layer. Shapes: input [N, C, H, W]. Blocks: for a few seconds when the kernels are compiled.
 [[nodiscard]] tensor::DeviceKernels* norm_act_kernels(const at::Tensor& input, const BatchNormCall& call,
                                                       const NormAct& what);
 

@@ -304,7 +304,7 @@ at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, do
                           const at::Tensor& residual) {
   RECORD_FUNCTION("lockstep::batch_norm_relu", std::vector<c10::IValue>({input, call.weight, std::int64_t{what.pool}}));
   const NormActArguments arguments{.call = call, .momentum = momentum, .what = what};
-  // A torch::autograd::Function takes no undefined tensors as inputs.
+  // A torch::autograd::Function does not accept undefined tensors as inputs.
   const std::array<at::Tensor, 3> followed = {input, call.weight, call.bias};
   return FusedNormAct::apply(at::TensorList(followed),
                              residual.defined() ? c10::optional<at::Tensor>(residual) : c10::nullopt, &arguments);

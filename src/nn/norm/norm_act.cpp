@@ -100,7 +100,7 @@ void BatchNormReLU2dImpl::share_parameter(const char* name, at::Tensor& target, 
   target = source;
 }
 
-// We cannot replace a tensor in the module's dictionary of buffers. So the tensor gets the memory of `source`.
+// A tensor in the module's buffer dictionary cannot be replaced, so it gets the memory of `source`.
 void BatchNormReLU2dImpl::share_buffer(at::Tensor& target, const at::Tensor& source) { target.set_data(source); }
 
 }  // namespace lockstep::nn

@@ -3,8 +3,8 @@
 // this text, and tensor/device_kernels.h compiles it for the GPU of the process. A test compiles it for the CPU.
 //
 // Moments are combined as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances" (1979): so they need no shift near the mean. The order of all sums depends on the shape alone, so a GPU
-// gives bit for bit the same results each time.
+// variances" (1979): so they need no shift near the mean. The order of all sums depends only on the shape, so a GPU
+// gives the same results bit for bit each time.
 
 namespace lockstep::nn {
 

@@ -3,7 +3,7 @@
 //
 // With x the input, y = a x + b by channel, k dropout's mask times its scale, z = max(0, k y), and p the largest z of
 // each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is kept: backward
-// computes z again from x. It reads x and the gradient twice (sums, then the input's gradient).
+// recomputes z from x. It reads x and the gradient twice (sums, then the input's gradient).
 //
 // A residual may be added to y before ReLU. Backward reads it again, and its gradient is g, defined below.
 //

@@ -150,7 +150,7 @@ std::optional<std::int64_t> OnnxConstants::maybe_integer(std::size_t i) const {
 
 std::int64_t OnnxConstants::integer(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
-  if (!constant || !constant->isInt()) refuse(fmt::format("its argument {} follows the size of the batch", i + 1));
+  if (!constant || !constant->isInt()) refuse(fmt::format("its argument {} depends on the batch size", i + 1));
   return constant->toInt();
 }
 
@@ -162,19 +162,19 @@ std::vector<std::int64_t> OnnxConstants::integers(std::size_t i) const {
 
 double OnnxConstants::number(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
-  if (!constant || !constant->isScalar()) refuse(fmt::format("its argument {} is no constant number", i + 1));
+  if (!constant || !constant->isScalar()) refuse(fmt::format("its argument {} is not a constant number", i + 1));
   return constant->toScalar().toDouble();
 }
 
 bool OnnxConstants::flag(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
-  if (!constant) refuse(fmt::format("its argument {} is no constant", i + 1));
+  if (!constant) refuse(fmt::format("its argument {} is not a constant", i + 1));
   return constant->isBool() ? constant->toBool() : constant->toInt() != 0;
 }
 
 std::string OnnxConstants::text(std::size_t i) const {
   const auto constant = onnx_constant(node_.input(i));
-  if (!constant || !constant->isString()) refuse(fmt::format("its argument {} is no constant text", i + 1));
+  if (!constant || !constant->isString()) refuse(fmt::format("its argument {} is not a constant string", i + 1));
   return constant->toStringRef();
 }
 
@@ -242,9 +242,9 @@ std::string OnnxTensors::cast(const std::string& name, at::ScalarType type) cons
 }
 
 void OnnxTensors::refuse(const std::string& why) const {
-  const std::string place = values_.last_name().empty() ? "" : fmt::format(", behind {}", values_.last_name());
+  const std::string place = values_.last_name().empty() ? "" : fmt::format(", after {}", values_.last_name());
   throw UsageError(fmt::format("the operator {}{} cannot be written as ONNX: {}", name(), place, why),
-                   "write it with other operators, or export TorchScript: --to model.pt");
+                   "rewrite it with other operators, or export TorchScript: --to model.pt");
 }
 
 }  // namespace lockstep::nn

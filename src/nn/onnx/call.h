@@ -93,7 +93,7 @@ class OnnxConstants : public OnnxTensors {
   [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t argument = 0) const;
   /// Returns a whole number or a list of them, which may depend on the batch size, as a one-dimensional tensor.
   [[nodiscard]] std::string shape(std::size_t i) const { return shape(i, -1, -1); }
-  /// Does the same, but replaces the number `from` in the list by `to`, as for the -1 of an expansion.
+  /// Does the same, but replaces the number `from` in the list with `to`, as for the -1 of an expansion.
   [[nodiscard]] std::string shape(std::size_t i, std::int64_t from, std::int64_t to) const;
 };
 

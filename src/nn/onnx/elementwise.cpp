@@ -140,7 +140,7 @@ void shrink(OnnxCall& call, const char* op) {
 
 /// rrelu(x, lower, upper, training, ...).
 void rrelu(OnnxCall& call, const char* /*op*/) {
-  if (call.flag(3)) call.refuse("it draws numbers");
+  if (call.flag(3)) call.refuse("it draws random numbers");
   call.give(call.add("LeakyRelu", {call.in(0)}, {{"alpha", (call.number(1) + call.number(2)) / 2}}));
 }
 

@@ -75,7 +75,7 @@ std::vector<OnnxPort> ports(const std::vector<std::string>& names, const std::ve
 
 OnnxFile to_onnx(torch::nn::Module& model, const NetworkFunction& function, const OnnxOptions& options) {
   if (options.opset != 16 && options.opset != 17) {
-    throw UsageError(fmt::format("opset {} is not written", options.opset), "16 or 17: later runtimes read both");
+    throw UsageError(fmt::format("opset {} is not supported", options.opset), "use 16 or 17: later runtimes read both");
   }
   const Tracing tracing(model);
   if (options.half) round_to_half(model);

@@ -104,8 +104,8 @@ void matmul(OnnxCall& call, const char* /*op*/) { call.give(call.add("MatMul", {
 /// scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa); newer versions have
 /// the last two.
 void attention(OnnxCall& call, const char* /*op*/) {
-  if (call.number(4) != 0) call.refuse("its dropout draws numbers");
-  if (!call.none(7) && call.flag(7)) call.refuse("its keys have fewer heads than its queries: repeat them before");
+  if (call.number(4) != 0) call.refuse("its dropout draws random numbers");
+  if (!call.none(7) && call.flag(7)) call.refuse("its keys have fewer heads than its queries: repeat them first");
   const at::ScalarType type = call.result_type();
   const std::vector<std::int64_t> query = call.sizes(0);
   const std::size_t rank = query.size();
@@ -212,7 +212,7 @@ void embedding_bag(OnnxCall& call, const char* /*op*/) {
   const std::int64_t bags = call.sizes(2).at(0);
   if (call.source(2) != "arange" || call.sizes(1).at(0) % bags != 0 || call.flag(7))
     call.refuse("its bags have different sizes");
-  if (!call.none(8) && call.integer(8) >= 0) call.refuse("its bags leave an index out");
+  if (!call.none(8) && call.integer(8) >= 0) call.refuse("its bags skip an index");
   const std::int64_t size = call.sizes(1).at(0) / bags;
   const std::string ids = call.add("Reshape", {call.in(1), call.integers_of({-1, size})});
   std::string words = call.add("Gather", {call.in(0), ids}, {{"axis", std::int64_t{0}}});
@@ -232,7 +232,7 @@ void variance(OnnxCall& call, const char* op) {
   const std::vector<std::int64_t> axes = reduced(call, has_dims ? 1 : call.count());
   double count = 1;
   for (const std::int64_t axis : axes) {
-    if (axis == 0) call.refuse("it is that of the batch");
+    if (axis == 0) call.refuse("it is taken over the batch");
     count *= static_cast<double>(call.sizes(0).at(static_cast<std::size_t>(axis)));
   }
   const double less = call.none(at) ? 1 : call.number(at);

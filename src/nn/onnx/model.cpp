@@ -57,7 +57,7 @@ enum AttributeKind : std::int32_t {
 };
 
 constexpr std::int64_t kIrVersion = 8;  // for opsets 15 to 18
-constexpr std::size_t kSmall = 1024;    // the most bytes of a tensor that stays in the model
+constexpr std::size_t kSmall = 1024;    // maximum bytes of a tensor that stays in the model
 
 void add_pair(Writer& writer, protozero::pbf_tag_type field, const std::string& key, const std::string& value) {
   Writer pair(writer, field);
@@ -110,7 +110,7 @@ std::int32_t onnx_type(at::ScalarType type) {
     case at::kBFloat16:
       return 16;
     default:
-      throw UsageError(fmt::format("ONNX has no tensors of {}", c10::toString(type)));
+      throw UsageError(fmt::format("ONNX does not support tensors of {}", c10::toString(type)));
   }
 }
 

@@ -49,7 +49,7 @@ class OnnxModel {
     std::vector<OnnxPort> inputs;
     std::vector<OnnxPort> outputs;
     std::map<std::string, std::string> texts;          ///< metadata
-    std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< the most bytes of a file with tensors: protobuf's limit
+    std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< maximum bytes of a file with tensors: protobuf's limit
     std::string beside;                                ///< name of the second file
   };
   /// Returns the bytes of the file.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements, or make tensors of a given shape.
+// Operators that move elements, or create tensors of a given shape.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 
@@ -37,10 +37,10 @@ std::string one_of(OnnxCall& call, const std::string& name, std::int64_t axis, c
   return call.add("Gather", {name, index}, {{"axis", axis}});
 }
 
-/// Makes a tensor of the given shape, all of whose elements are `value`.
+/// Creates a tensor of the given shape, all of whose elements are `value`.
 void fill(OnnxCall& call, const std::string& shape, double value) {
   const at::ScalarType type = call.result_type();
-  const bool is_bool = type == at::kBool;  // some runtimes cannot make tensors of bool
+  const bool is_bool = type == at::kBool;  // some runtimes cannot create bool tensors
   const at::Tensor element = at::full({1}, value, is_bool ? at::kLong : type);
   const std::string made = call.add("ConstantOfShape", {shape}, {{"value", element}});
   call.give(is_bool ? call.cast(made, type) : made);
@@ -227,7 +227,7 @@ void give_circle(OnnxCall& call) {
   std::string name = call.in(0);
   for (std::size_t i = 0; 2 * i < pads.size(); ++i) {
     const std::int64_t axis = call.rank(0) - 1 - static_cast<std::int64_t>(i);
-    if (pads[2 * i] < 0 || pads[2 * i + 1] < 0) call.refuse("it cuts in a circle");
+    if (pads[2 * i] < 0 || pads[2 * i + 1] < 0) call.refuse("it crops circularly");
     std::vector<std::string> parts;
     if (pads[2 * i] > 0) parts.push_back(sliced(call, name, {.begin = -pads[2 * i]}, axis));
     parts.push_back(name);
@@ -316,7 +316,7 @@ void scatter(OnnxCall& call, const char* /*op*/) {
 
 /// repeat_interleave(x, times, dim, ...): each element several times.
 void repeat_each(OnnxCall& call, const char* /*op*/) {
-  if (call.none(2)) call.refuse("it makes one line of all dimensions");
+  if (call.none(2)) call.refuse("it flattens all dimensions");
   const std::int64_t axis = call.dim(2);
   std::vector<std::int64_t> times(static_cast<std::size_t>(call.rank(0)) + 1, 1);
   times.at(static_cast<std::size_t>(axis) + 1) = call.integer(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators on windows of a picture: convolution, pooling, resizing.
+// Operators on windows of an image: convolution, pooling, resizing.
 #include <ATen/ops/_upsample_nearest_exact1d.h>
 #include <ATen/ops/_upsample_nearest_exact2d.h>
 #include <ATen/ops/_upsample_nearest_exact3d.h>
@@ -157,7 +157,7 @@ double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, dou
   return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
 }
 
-/// Resizes. The arguments from `factors_at` on are the dimensions' factors, which determine positions if given.
+/// Resizes. The arguments starting at `factors_at` are the dimensions' factors, which determine positions if given.
 void resize(OnnxCall& call, const std::string& mode, const OnnxAttributes& attributes, std::size_t factors_at) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());
@@ -271,7 +271,7 @@ void adaptive_max_pool(OnnxCall& call, const char* /*op*/) {
     call.give(made[0]);
     return call.give(in_channel(call, made[1]), 1);
   }
-  if (call.used(1)) call.refuse("its windows have different sizes, and their positions are asked for");
+  if (call.used(1)) call.refuse("its windows have different sizes, and their positions are requested");
   std::string name = call.in(0);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto axis = static_cast<std::int64_t>(i) + 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a TorchScript module from a graph and the tensors that it uses.
+// Builds a TorchScript module from a graph and the tensors that it uses.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -25,7 +25,7 @@ constexpr std::int64_t kTried[] = {1, 5};
 /// Both run the same operators, so any difference beyond rounding is a fault.
 constexpr double kTolerance = 1e-5;
 
-/// Turns the fuser off. At the second call a libtorch with LLVM would compile the recorded graph, which takes minutes
+/// Turns the fuser off. On the second call a libtorch with LLVM would compile the recorded graph, which takes minutes
 /// for a network of thousands of operators. The interpreter is enough to compare results.
 class NoFuser {
  public:
@@ -54,10 +54,10 @@ void check_results(const NetworkFunction& function, const std::vector<at::Tensor
         wanted[i].allclose(found[i], kTolerance, kTolerance, /*equal_nan=*/true)) {
       continue;
     }
-    throw UsageError(fmt::format("the traced network gives another result \"{}\" than the network itself for other "
-                                 "arguments",
-                                 function.outputs[i]),
-                     "its forward may read values of tensors, which a tracer keeps as they were");
+    throw UsageError(
+        fmt::format("the traced network gives a different result \"{}\" from the network itself for other arguments",
+                    function.outputs[i]),
+        "its forward may read tensor values, which a tracer records as constants");
   }
 }
 
@@ -95,8 +95,8 @@ std::string described(const std::vector<std::string>& names, const std::vector<a
 Tracing::Tracing(torch::nn::Module& model)
     // libtorch writes the numbers of the code with streams, which obey the locale of the process: "0,5", "1.024".
     : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {
-  if (model.is_training()) throw UsageError("a network in training mode is no function", "model.eval()");
-  // A tracer accepts no tensors that need a gradient.
+  if (model.is_training()) throw UsageError("a network in training mode is not a function", "model.eval()");
+  // A tracer does not accept tensors that require a gradient.
   for (const at::Tensor& parameter : model.parameters()) {
     if (!parameter.requires_grad()) continue;
     frozen_.push_back(parameter);
@@ -128,7 +128,7 @@ void require_same_results(torch::jit::Module& module, const NetworkFunction& fun
 std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                            const std::map<std::string, std::string>& texts) {
   const Tracing tracing(model);
-  // A network may make tables at its first call and keep them. This call makes them, to be recorded as constants.
+  // A network may build tables on its first call and keep them. This call builds them, to be recorded as constants.
   const std::vector<at::Tensor> arguments = function.example(1);
   torch::jit::ExtraFilesMap files(texts.begin(), texts.end());
   files["network.json"] = describe(function, arguments, function.run(arguments));

@@ -52,8 +52,9 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
 }
 
 [[noreturn]] void throw_depends(const std::string& what) {
-  throw UsageError(fmt::format("the network computes something else for other arguments: {}", what),
-                   "a traced function may not depend on values, and on the batch's size only by sizes of tensors");
+  throw UsageError(
+      fmt::format("the network computes something else for other arguments: {}", what),
+      "a traced function must not depend on values, and on the batch size only through the sizes of tensors");
 }
 
 /// Numbers of a graph that depend on the batch size.
@@ -108,7 +109,7 @@ void generalise(Node& node, Node& twin, BatchSizes& sizes) {
       node.output()->replaceAllUsesWith(sizes.number(small->toInt(), large->toInt()));
     }
   } else if (!same_constant(*small, *large)) {
-    throw_depends("a constant that is no whole number");
+    throw_depends("a constant that is not a whole number");
   }
 }
 

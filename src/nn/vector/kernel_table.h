@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes from which a kernel of this folder is faster than libtorch's, forward and backward together, as measured
+// The sizes above which a kernel in this folder is faster than libtorch's, forward and backward together, as measured
 // (docs/design/fused_layers.md). A table by shape, not a timing at run time, makes results depend only on the run's
 // settings. Free of libtorch.
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects libtorch's tensors to our kernels: element types, parallel blocks, and the order of sums.
+// Connects libtorch's tensors to Lockstep's kernels: element types, parallel blocks, and the order of sums.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -23,12 +23,12 @@ namespace lockstep::nn::detail {
 [[nodiscard]] ElementType element_type(const at::Tensor& tensor);
 
 /// Returns the type in which libtorch computes a product of `input` and float32 weights, with or without autocast; none
-/// if libtorch cannot, or if our kernels lack the type.
+/// if libtorch cannot, or if Lockstep's kernels lack the type.
 [[nodiscard]] c10::optional<at::ScalarType> product_type(const at::Tensor& input);
 
 /// True if libtorch's products of `type` are unusable on this processor: bfloat16 on x86-64 without AVX-512 (thirty
-/// times slower than float32) and on aarch64 (they may throw). Our layers then multiply the rounded values in float32,
-/// and round the result.
+/// times slower than float32) and on aarch64 (they may throw). Lockstep's layers then multiply the rounded values in
+/// float32, and round the result.
 [[nodiscard]] bool multiplies_slowly(at::ScalarType type);
 
 /// Turns autocast off for the CPU until it goes out of scope.

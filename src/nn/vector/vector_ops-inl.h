@@ -22,7 +22,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Floats = hn::CappedTag<float, 16>;
 
-/// Returns a mask of the elements from `index` on that dropout keeps. A vector has at most 16 lanes: 32 bits suffice.
+/// Returns a mask of the elements, starting at `index`, that dropout keeps. A vector has at most 16 lanes: 32 bits
+/// suffice.
 template <class Tag>
 HWY_INLINE hn::Mask<Tag> kept(Tag d, const std::uint8_t* bits, std::int64_t index) {
   std::uint32_t word;

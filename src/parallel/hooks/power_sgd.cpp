@@ -103,7 +103,7 @@ struct PowerSgd::Step {
 
 namespace {
 
-/// Makes one flat tensor for each local replica, from the results of `make` for each compressed parameter.
+/// Builds one flat tensor for each local replica, from the results of `make` for each compressed parameter.
 template <class Make>
 std::vector<at::Tensor> flatten(int locals, std::size_t parts, const Make& make) {
   std::vector<at::Tensor> values;
@@ -173,7 +173,7 @@ HookStage PowerSgd::run(GradBucket& bucket) {
   return stage;
 }
 
-/// Makes the matrices, with the compression error of the last step added, and the first Q of each.
+/// Builds the matrices, with the compression error of the last step added, and the first Q of each.
 void PowerSgd::prepare(Step& step) {
   for (int local = 0; local < step.locals(); ++local) {
     auto& matrices = step.matrices_NM.emplace_back();
@@ -243,8 +243,8 @@ HookStage PowerSgd::start_q(const std::shared_ptr<Step>& step) {
           }};
 }
 
-/// Ends the step. The sums are the same on every rank, so all ranks decide alike. A non-finite gradient makes its P and
-/// thereby its Q non-finite.
+/// Ends the step. The sums are the same on every rank, so all ranks decide the same way. A non-finite gradient makes
+/// its P and thereby its Q non-finite.
 void PowerSgd::finish(Step& step) {
   const at::Tensor mean = step.q_sum.sum.div_(step.bucket->divisor());
   step.keeps = is_finite(mean);
@@ -292,7 +292,7 @@ std::pair<int, std::string> parse_error_key(std::string_view entry, std::string_
 /// Returns false, with a warning, for a non-finite entry, which earlier versions kept after an overflow.
 bool is_usable(const std::string& name, const at::Tensor& value) {
   if (is_finite(value).item<bool>()) return true;
-  log::warn("PowerSgd: the state's entry '{}' is not finite: it is left out, and begins anew", name);
+  log::warn("PowerSgd: the state's entry '{}' is not finite: it is dropped and starts over", name);
   return false;
 }
 

@@ -39,7 +39,7 @@ void throw_two_gradients(const FaultyBackward& fault, std::size_t index) {
          "several recomputed (checkpointed) segments use it: set DdpOptions::static_graph if all steps are alike");
   }
   fail(fault, fmt::format("parameter '{}' got a gradient, but no output of forward depends on it", name),
-       "use it inside of forward only; for recomputed (checkpointed) segments set DdpOptions::static_graph instead of "
+       "use it only inside forward; for recomputed (checkpointed) segments set DdpOptions::static_graph instead of "
        "find_unused_parameters");
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 bool is_narrow(at::ScalarType dtype) { return dtype == at::kBFloat16 || dtype == at::kHalf; }
 
-/// Returns the most rows that the partial sums of `steps` need.
+/// Returns the maximum number of rows that the partial sums of `steps` need.
 std::int64_t most_rows(const std::vector<FoldStep>& steps) {
   std::size_t most = 1;
   for (const FoldStep& step : steps) most = std::max(most, step.first + step.spans.size() - 1);
@@ -54,7 +54,7 @@ std::vector<FoldStep> fold_steps(const ReplicaLayout& layout) {
 
 namespace {
 
-/// Makes the GradBucket for the hook. `index` counts the buckets that the hook gets.
+/// Creates the GradBucket for the hook. `index` counts the buckets that the hook gets.
 void show_to_hook(Bucket& bucket, tensor::FlatLayout flat, int index, const ReplicaLayout& layout,
                   ProcessGroup& group) {
   std::vector<at::Tensor> gradients;
@@ -112,7 +112,7 @@ Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<st
   restart();
 }
 
-/// Allocates memory for the members' gradients, and makes the views of it.
+/// Allocates memory for the members' gradients, and creates the views of it.
 void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group) {
   NamedTensors items;
   for (const std::size_t index : bucket.members) items.push_back(parameters[index]);
@@ -183,7 +183,7 @@ void Buckets::restart(int divisor) {
 void Buckets::arrived(std::size_t parameter, ProcessGroup& group) {
   const std::size_t bucket_index = bucket_of_[parameter];
   LOCKSTEP_INVARIANT(missing_[bucket_index] > 0 && stages_.size() <= bucket_index,
-                     "a gradient of parameter {} comes to bucket {} of {}, which misses {} while {} are reduced",
+                     "a gradient of parameter {} reaches bucket {} of {}, which is missing {} while {} are reduced",
                      parameter, bucket_index, buckets_.size(), missing_[bucket_index], stages_.size());
   --missing_[bucket_index];
   while (stages_.size() < buckets_.size() && missing_[stages_.size()] == 0) {

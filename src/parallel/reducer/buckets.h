@@ -46,7 +46,7 @@ struct TrainedParameters {
 };
 
 /// The rows to which the gradient of one local replica is added: rows `first`, first + 1, ... and the gradient are
-/// combined to the subtree that becomes row `first`.
+/// combined into the subtree that becomes row `first`.
 struct FoldStep {
   std::size_t first = 0;
   std::vector<ReplicaSpan> spans = {};  ///< spans of those rows, then of the replica
@@ -74,8 +74,8 @@ struct Bucket {
 class Buckets {
  public:
   Buckets() = default;
-  /// Allocates the buffers by group.allocate_bucket(), so that all_reduce works in place; for device parameters on the
-  /// device.
+  /// Allocates the buffers with group.allocate_bucket(), so that all_reduce works in place; for device parameters on
+  /// the device.
   Buckets(const TrainedParameters& parameters, std::vector<std::vector<std::size_t>> plan, const ReplicaLayout& layout,
           ProcessGroup& group);
 

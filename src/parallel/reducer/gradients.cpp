@@ -27,9 +27,9 @@ simulate::PlanLimits limits_of(const DdpOptions& options) {
 
 void require_dense(const std::string& name, const at::Tensor& grad) {
   if (!grad.defined() || !grad.is_sparse()) return;
-  throw UsageError(fmt::format("the gradient of '{}' is sparse, and nothing said so at construction", name),
+  throw UsageError(fmt::format("the gradient of '{}' is sparse, which was not declared at construction", name),
                    fmt::format("DdpOptions::sparse_parameters = {{\"{}\"}}; those of torch::nn::Embedding with "
-                               "sparse(true) are found by themselves",
+                               "sparse(true) are found automatically",
                                name));
 }
 

@@ -42,7 +42,7 @@ class Gradients {
   [[nodiscard]] double norm() const;
   /// Waits for reductions of a backward that ended with an error.
   void abandon() { buckets_.wait(); }
-  /// Makes new buckets for `order`, an order of arrival, unless they would equal the present buckets.
+  /// Creates new buckets for `order`, an order of arrival, unless they would equal the current buckets.
   void rebuild(const std::vector<std::size_t>& order);
 
  private:

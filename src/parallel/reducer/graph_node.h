@@ -15,7 +15,7 @@ namespace lockstep::parallel {
 
 using NodePointer = decltype(torch::autograd::Edge::function);
 
-/// Makes a node to which a long chain of nodes may lead: with either pointer the chain is not destroyed by recursion.
+/// Creates a node to which a long chain of nodes may lead: with either pointer the chain is not destroyed by recursion.
 template <class Node, class... Arguments>
 auto make_node(Arguments&&... arguments) {
   if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {

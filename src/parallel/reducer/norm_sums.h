@@ -14,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-/// A parameter's gradient in a bucket: `numel` elements, in memory order, from `offset` on.
+/// A parameter's gradient in a bucket: `numel` elements, in memory order, starting at `offset`.
 struct NormMember {
   std::size_t parameter = 0;
   std::int64_t offset = 0;

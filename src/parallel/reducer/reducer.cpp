@@ -96,7 +96,7 @@ void Reducer::after_forward(const std::vector<at::Tensor>& outputs, bool complet
   if (!at::GradMode::is_enabled()) return;
   const bool finds_unused = options_.find_unused_parameters && !options_.static_graph;
   if (!complete && finds_unused) {
-    throw UsageError("DdpOptions::find_unused_parameters cannot look into what forward returns",
+    throw UsageError("DdpOptions::find_unused_parameters cannot inspect what forward returns",
                      "return tensors, or containers, tuples and maps of them, or give the class a "
                      "visit_tensors(visit) const");
   }
@@ -104,7 +104,7 @@ void Reducer::after_forward(const std::vector<at::Tensor>& outputs, bool complet
   const auto forward = backward_.after_forward(complete);
   if (finds_unused) forward->reachable = reachable_parameters(outputs, hooks_.parameter_of());
   for (const at::Tensor& output : outputs) {
-    if (!output.requires_grad() || output.is_leaf()) continue;  // a leaf would keep the hook for ever
+    if (!output.requires_grad() || output.is_leaf()) continue;  // a leaf would keep the hook forever
     (void)output.register_hook([weak = weak_from_this(), forward](const at::TensorBase&) {
       const auto self = weak.lock();
       if (!self) return;
@@ -118,7 +118,7 @@ void Reducer::set_join(std::optional<JoinHandle> handle) {
   if (handle && layout_.has_rows() && layout_.replicas != layout_.world) {
     throw UsageError(
         fmt::format("Join needs one replica on each rank: there are {} on {}", layout_.replicas, layout_.world),
-        "with DdpOptions::replicas give every replica as many batches");
+        "with DdpOptions::replicas give every replica the same number of batches");
   }
   join_ = handle;
 }

@@ -66,7 +66,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Registers the hooks in autograd. Call it once, after a shared_ptr owns the Reducer.
   void attach();
 
-  /// Sets if later forwards of the active replica are reduced.
+  /// Sets whether later forwards of the active replica are reduced.
   void set_sync(bool sync) { backward_.replica().sync = sync; }
   [[nodiscard]] bool sync() { return backward_.replica().sync; }
   [[nodiscard]] ProcessGroup& group() const { return group_; }
@@ -85,7 +85,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// ranks.
   void shadow_backward(const JoinStatus& status);
 
-  /// Makes each rank get only its part of every bucket's mean, and keeps the present buckets. Only for an optimizer
+  /// Makes each rank get only its part of every bucket's mean, and keeps the current buckets. Only for an optimizer
   /// that expects this: the rest of grad() is undefined.
   /// Throws: UsageError with a communication hook.
   void shard_gradients(bool on);

@@ -58,7 +58,7 @@ void SparseMean::put(int local, const at::Tensor& gradient) {
     rows = {sorted.indices().select(0, 0).contiguous(), sorted.values().contiguous()};
   } else {
     throw UsageError(fmt::format("a sparse gradient has {} sparse dimensions", gradient.sparse_dim()),
-                     "DistributedDataParallel reduces those of embeddings, which have one");
+                     "DistributedDataParallel reduces sparse gradients of embeddings, which have one");
   }
 }
 

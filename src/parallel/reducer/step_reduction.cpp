@@ -43,7 +43,7 @@ void warn_of_equal_batches(ProcessGroup& group) {
   group.all_gather(own, digests).wait();
   if (group.rank() != 0 || !batch || !all_equal(digests)) return;
   const char* cause = batch->shards == 1
-                          ? "the DataLoader does not know the job: DataLoader{dataset, job, options}"
+                          ? "the DataLoader was created without the job: DataLoader{dataset, job, options}"
                           : "the sampler gives every shard the same samples, or each rank was given the same shard";
   log::warn("all {} ranks train on the same samples (first batch: {}, ...): {}", group.world_size(),
             fmt::join(batch->indices, ", "), cause);
@@ -92,7 +92,7 @@ void StepReduction::shadow(int divisor) {
 
 void StepReduction::shard(bool on) {
   if (on && layout_.hook) {
-    throw UsageError("sharded gradients with a communication hook", "leave out one of the two");
+    throw UsageError("sharded gradients with a communication hook", "omit one of the two");
   }
   gradients_.shard(on);
   sharded_ = on;
@@ -101,7 +101,7 @@ void StepReduction::shard(bool on) {
 
 double StepReduction::norm() const {
   if (sharded_) {
-    throw UsageError("the norm of gradients of which each rank has its part only", "use the optimizer's grad_norm()");
+    throw UsageError("the norm of gradients of which each rank has only its part", "use the optimizer's grad_norm()");
   }
   return reduced_ ? gradients_.norm() : grad_norm(gradients_.parameters().items);
 }
@@ -127,7 +127,7 @@ void StepReduction::settle() {
   settled_ = true;
   warn_of_equal_batches(group_);
   if (!gradients_.has_buckets() || keeps_plan_) return;
-  for (const Bucket& bucket : gradients_.buckets().all()) {  // parameters that did not arrive keep their present order
+  for (const Bucket& bucket : gradients_.buckets().all()) {  // parameters that did not arrive keep their current order
     for (const std::size_t i : bucket.members) {
       const auto end = arrival_order_.end();
       if (std::find(arrival_order_.begin(), end, i) == end) arrival_order_.push_back(i);

@@ -40,7 +40,7 @@ class ZeroRedundancyOptimizer::Impl {
     local_ = make(parts_);
     if (!local_->elementwise()) {
       throw UsageError("ZeroRedundancyOptimizer around an optimizer that needs the norms of whole parameters",
-                       "LAMB and LARS are not sharded: use them alone, or another optimizer here");
+                       "LAMB and LARS are not sharded: use them on their own, or another optimizer here");
     }
     if (reducer_) reducer_->shard_gradients(true);
   }
@@ -111,7 +111,7 @@ std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_
       const auto found = index_of.find(value.unsafeGetTensorImpl());
       if (found == index_of.end()) {
         throw UsageError(fmt::format("the optimizer does not have the model's parameter '{}'", name),
-                         "ZeroOptions::shard_gradients needs all that the model trains");
+                         "ZeroOptions::shard_gradients needs all parameters that the model trains");
       }
       members.push_back(found->second);
     }
@@ -125,13 +125,13 @@ void ZeroRedundancyOptimizer::Impl::hand_gradients_over() {
     if (!layout_.is_in_place(value, i)) {
       throw UsageError(
           fmt::format("the memory of parameter '{}' was replaced after ZeroRedundancyOptimizer took it", name),
-          "convert the model before, and copy values into parameters instead of replacing them");
+          "convert the model first, and copy values into parameters instead of replacing them");
     }
     const at::Tensor& grad = value.grad();
     if (!grad.defined()) continue;
     if (grad.is_sparse()) {
       throw UsageError(
-          fmt::format("the gradient of '{}' is sparse, which ZeroRedundancyOptimizer does not take", name));
+          fmt::format("the gradient of '{}' is sparse, which ZeroRedundancyOptimizer does not support", name));
     }
     parts_[i].second.mutable_grad() = layout_.part_of(layout_.in_memory_order(grad, i), i);
   }
@@ -231,9 +231,9 @@ StateDict ZeroRedundancyOptimizer::Impl::own_part_of(const StateDict& state) con
     if (tensor == nullptr || !index) continue;
     const at::Tensor& parameter = parameters_[*index].second;
     if (tensor->sizes() != parameter.sizes()) {
-      throw DataError(fmt::format("'{}' is [{}] in the saved state and [{}] here", entry,
+      throw DataError(fmt::format("'{}' is [{}] in the saved state but [{}] here", entry,
                                   fmt::join(tensor->sizes(), ", "), fmt::join(parameter.sizes(), ", ")),
-                      "is it of another model?");
+                      "does it belong to another model?");
     }
     value = layout_.part_of(layout_.in_memory_order(*tensor, *index), *index);
   }

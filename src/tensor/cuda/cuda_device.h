@@ -15,7 +15,7 @@ namespace lockstep::tensor {
 /// Returns the PCI address, "0000:3b:00.0". If it is empty, `problem` says why.
 [[nodiscard]] std::string cuda_pci_address(int gpu, std::string& problem);
 
-/// Returns the model, "NVIDIA A100-PCIE-40GB"; "GPU" if CUDA does not know it.
+/// Returns the model, "NVIDIA A100-PCIE-40GB"; "GPU" if CUDA does not report it.
 [[nodiscard]] std::string cuda_name(int gpu);
 
 }  // namespace lockstep::tensor

@@ -110,7 +110,7 @@ class Recording final : public at::cuda::CUDAGraph {
   bool joined_ = false;
 };
 
-/// The running operators, innermost last. Only the training thread and autograd's thread use it, in turns.
+/// The running operators, innermost last. Only the training thread and autograd's thread use it, alternately.
 std::vector<const char*>& running() {
   static std::vector<const char*> names;
   return names;
@@ -138,7 +138,7 @@ class WaitWarnings final : public c10::WarningHandler {
   std::vector<std::string> found_;
 };
 
-/// Makes libtorch warn about waits for the device while it lives.
+/// Makes libtorch warn about waits for the device during its lifetime.
 class WarnsOfWaits {
  public:
   explicit WarnsOfWaits(WaitWarnings& warnings)

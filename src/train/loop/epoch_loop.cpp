@@ -28,7 +28,7 @@ std::string reason_of(StageMove move, std::int64_t epoch, const TrainConfig::Sta
   return epoch >= options.stop_epoch ? "stop_epoch" : "patience";
 }
 
-/// Adds to `known` the samples that any rank has left out. Collective: yes.
+/// Adds to `known` the samples that any rank has skipped. Collective: yes.
 void note_bad_samples(const Job& job, const ReplicaLoaders& data, std::set<std::int64_t>& known) {
   for (const auto& found : all_gather_object(job.group(), data.bad_samples())) known.insert(found.begin(), found.end());
 }
@@ -48,7 +48,7 @@ void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sin
   sinks.gradients(gradients_of(config, learner, step));
 }
 
-/// Updates the weights for `step`. A loss that is not finite is reported as the cause of such gradients.
+/// Updates the weights for `step`. A non-finite loss is reported as the cause of non-finite gradients.
 bool update(const Job& job, Learner& learner, LateSteps& late, std::int64_t step, double lr) {
   try {
     const bool stepped = learner.update(lr);
@@ -105,7 +105,7 @@ void EpochLoop::train_epoch() {
   fault::in_section("begin_epoch", [&] { task_.begin_epoch({.epoch = state_.epoch, .stage = state_.stages.stage}); });
   epoch_ = {.begin = SystemClock::instance().now()};
   const std::int64_t batches = plan_.sums.batches_per_epoch;
-  // A run that was stopped after the last batch of an epoch resumes at the end of the epoch.
+  // A run stopped after the last batch of an epoch resumes at the end of the epoch.
   if (state_.batch < batches) learner_.steps().data().start_epoch(state_.epoch, state_.batch);
   while (state_.batch < batches && !finished()) {
     train_step();
@@ -163,13 +163,13 @@ void EpochLoop::note_left_out() {
   require_useful_scale(scale, state_.step);
   if (std::exchange(said_left_out_, true) || !job_.is_main()) return;
   log::note(
-      "step {} was left out: a gradient was not finite with the loss scaled by {:g}; the scale is now {:g}. Later such "
-      "steps are only counted",
+      "step {} was skipped: a gradient was not finite with the loss scaled by {:g}; the scale is now {:g}. Further "
+      "skipped steps are only counted",
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
 /// Begins the second stage, or returns to its beginning, if it is time to. Called before an epoch's first batch. All
-/// ranks decide alike.
+/// ranks make the same decision.
 void EpochLoop::begin_stage() {
   if (state_.batch > 0) return;
   const std::int64_t epoch = state_.epoch;
@@ -223,7 +223,7 @@ void EpochLoop::end_epoch() {
 }
 
 void EpochLoop::save(const SaveReason& reason) {
-  late_.flush();  // it may bring a request to end the run
+  late_.flush();  // it may contain a request to end the run
   if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   trouble_.guard(
       [&] { saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()}); });

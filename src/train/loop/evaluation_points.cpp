@@ -21,7 +21,7 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
           .replicas = static_cast<int>(config.replicas)};
 }
 
-/// Returns the loss of the evaluation if the task measures it, else the epoch's training loss.
+/// Returns the loss of the evaluation if the task measures it, otherwise the epoch's training loss.
 std::optional<double> loss_of(const std::vector<Metric>& metrics, std::optional<double> training_loss) {
   const auto measured = std::ranges::find(metrics, "loss", &Metric::name);
   return measured == metrics.end() ? training_loss : std::optional(measured->value);
@@ -62,7 +62,7 @@ void EvaluationPoints::make_up() {
   under_way_ = false;
 }
 
-/// Compares by the metric of stop_at, or else by the task's first metric.
+/// Compares by stop_at.metric if set, otherwise by the task's first metric.
 std::vector<std::string> EvaluationPoints::note_best(RunState& run, std::optional<double> loss, bool counts) {
   const TrainConfig& config = plan_.config;
   for (const Metric& metric : last_.metrics) {

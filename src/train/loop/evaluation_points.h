@@ -21,15 +21,15 @@ class EvaluationPoints {
   /// `run` is the state of the run, which may have reached its target before it was resumed.
   EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
 
-  /// Returns true if the end of `epoch` is evaluated.
+  /// Returns true if there is an evaluation at the end of `epoch`.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
   /// Evaluates, reports the result, and records it in `run`. `loss` is the epoch's loss. Returns: the names for the
   /// step's checkpoint, such as "best". Collective: yes.
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
-  /// Evaluates without output and without changes to the run, for a process that found the run complete and has made no
-  /// evaluation. It does nothing if this process has evaluated, or if the run has no evaluations. Collective: yes.
+  /// Evaluates without output and without changes to the run, for a process that found the run complete and has not
+  /// evaluated. It does nothing if this process has evaluated, or if the run has no evaluations. Collective: yes.
   void make_up();
 
   /// Returns the metrics of the last evaluation; empty before the first evaluation.

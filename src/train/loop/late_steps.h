@@ -19,8 +19,8 @@ class LateSteps {
   /// Each reported step is added to digest_fold of `run`.
   LateSteps(Learner& learner, RunSinks& sinks, RunState& run, DigestMeter digests);
 
-  /// Takes the step that was just done, whose loss is being reduced, and starts to reduce its digests if ranks have
-  /// parts of them. Collective: yes.
+  /// Takes the step just done, whose loss is being reduced, and starts reducing its digests if ranks have parts of
+  /// them. Collective: yes.
   void expect(StepResult step);
   /// Reports a step with the meter's new reading, if there is a reading.
   void report(const std::optional<LossReading>& reading);

@@ -23,7 +23,7 @@ void Learner::build(const Start& start, const FirstWeights& init_from) {
   loss_->start_mean(start.run.loss_sum, start.run.loss_count);
 }
 
-/// Makes the network with its first weights. Wrapping it later gives every rank the weights of rank 0.
+/// Creates the network with its initial weights. Wrapping it later gives every rank the weights of rank 0.
 std::shared_ptr<TaskNet> Learner::make_net(const Start& start, const FirstWeights& init_from) {
   auto net = steps_.make_net();
   if (start.resumed) {
@@ -44,7 +44,7 @@ void Learner::restore(const Start& start) {
   if (steps_.weights().scaler().is_enabled()) steps_.weights().scaler().load_state_dict(shared("scaler"));
 }
 
-/// Starts the average with the present weights, which are the same on every rank.
+/// Starts the average from the current weights, which are the same on every rank.
 void Learner::begin_average() {
   steps_.buffers().sync();
   average_.emplace(steps_.model().module().net(),
@@ -59,7 +59,7 @@ void Learner::build_average(const Start& start) {
   if (start.run.stages.stage == 2) average_->set_decay(start.run.stages.decay);
   const StateDict average = share_state_of(job_, start.checkpoint, "ema");
   if (!average.empty()) return average_->load_state_dict(average);
-  if (job_.is_main()) log::note("the checkpoint holds no moving average: it begins with the model's weights");
+  if (job_.is_main()) log::note("the checkpoint holds no moving average: it starts from the model's weights");
 }
 
 bool Learner::update(double lr) {

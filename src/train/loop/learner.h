@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learner: the trained parts of a run, which are the replicas' network, the optimizer, the moving average of the
-// weights, and the loss. It handles steps, but not epochs, saves or reports.
+// Learner: the trained parts of a run: the replicas' network, the optimizer, the moving average of the weights, and the
+// loss. It handles steps, but not epochs, saves or reports.
 #pragma once
 
 #include <filesystem>
@@ -31,23 +31,23 @@ struct SaveShare {
 
 /// It belongs to the training thread. Lifetime: job, task and config outlive it.
 ///
-/// Before build() only steps() may be used, to find the data and the batch size. From build() on, weights, optimizer,
+/// Before build() only steps() may be used, to find the data and the batch size. After build(), weights, optimizer,
 /// scaler and average are the same on every rank between any two calls.
 class Learner {
  public:
   /// `config` has the final replicas and threads.
   Learner(const Job& job, Task& task, const TrainConfig& config);
 
-  /// Makes network, optimizer, scaler and average, fresh or with the states of `start`'s checkpoint. `init_from` names
-  /// the first weights of a fresh run; it may be empty.
+  /// Creates network, optimizer, scaler and average, fresh or with the states from `start`'s checkpoint. `init_from`
+  /// names the initial weights of a fresh run; it may be empty.
   /// Collective: yes. Throws: DataError, UsageError if states or weights do not fit.
   void build(const Start& start, const FirstWeights& init_from);
 
-  /// Runs the optimizer's step, then updates the average. Collective: if WeightUpdate::update() is.
-  /// Returns: false if every rank left the step out.
+  /// Runs the optimizer step, then updates the average. Collective: if WeightUpdate::update() is.
+  /// Returns: false if every rank skipped the step.
   bool update(double lr);
 
-  /// Evaluates the average if there is one, else the weights. Collective: yes.
+  /// Evaluates the average if there is one, otherwise the weights. Collective: yes.
   [[nodiscard]] Evaluation evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options);
 
   /// Continues from the first stage's best, the checkpoint `folder`/step-<step>. If it has no average, a new average
@@ -62,7 +62,7 @@ class Learner {
 
   [[nodiscard]] StepRunner& steps() { return steps_; }
   [[nodiscard]] const StepRunner& steps() const { return steps_; }
-  /// Valid from build() on.
+  /// Valid after build().
   [[nodiscard]] LossMeter& loss() { return *loss_; }
   [[nodiscard]] bool has_average() const { return average_.has_value(); }
   /// Sets the decay of the average; does nothing without an average.

@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the reason why scontrol refused; "": it did not.
+/// Returns the reason why scontrol refused; "" if it did not.
 std::string run_scontrol(const std::string& job) {
   constexpr auto kPatience = std::chrono::minutes(10);
   try {
@@ -42,10 +42,10 @@ bool asks_for_requeue(StopReason reason) {
 bool requeue(const std::string& job) {
   const std::string problem = run_scontrol(job);
   if (problem.empty()) {
-    log::note("Slurm will start job {} again", job);
+    log::note("Slurm will restart job {}", job);
     return true;
   }
-  log::warn("scontrol requeue {} failed ({}): start the job again by hand, with {}", job, problem,
+  log::warn("scontrol requeue {} failed ({}): restart the job by hand, with {}", job, problem,
             option_words("resume", "auto"));
   return false;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks a scheduler to start the job again.
+// Asks a scheduler to restart the job.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace lockstep::train {
 
-/// Returns the job's number in Slurm, from the environment; none outside of Slurm.
+/// Returns the Slurm job ID from the environment; none outside Slurm.
 [[nodiscard]] std::optional<std::string> slurm_job();
 
 /// Returns true for a reason that asks for a restart: `sbatch --signal=USR1@90` sends SIGUSR1 before the time limit,

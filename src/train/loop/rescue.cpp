@@ -44,7 +44,7 @@ void require_rescue(const Job& job, const fs::path& folder, const fs::path& run_
     std::error_code problem;
     fs::create_directories(folder / "checkpoints", problem);
     if (!problem) return;
-    throw IoError(fmt::format("cannot make the rescue folder {}: {}", folder.string(), problem.message()),
+    throw IoError(fmt::format("cannot create the rescue folder {}: {}", folder.string(), problem.message()),
                   "choose another " + option_words("rescue"));
   });
 }
@@ -56,8 +56,9 @@ void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const
   if (problem.empty()) return;
   if (job.is_main()) log::warn("{}; the run is saved in {}", problem, folder.string());
   const std::string path = broadcast_object(job.group(), save_elsewhere(job, run, folder).string(), 0);
-  throw IoError(fmt::format("{}\n  saved         {} (step {})", problem, path, run.state.step),
-                fmt::format("{} {} goes on from there", option_words("run-dir", "NEW"), option_words("resume", path)));
+  throw IoError(
+      fmt::format("{}\n  saved         {} (step {})", problem, path, run.state.step),
+      fmt::format("{} {} continues from there", option_words("run-dir", "NEW"), option_words("resume", path)));
 }
 
 }  // namespace lockstep::train

@@ -13,8 +13,8 @@ namespace lockstep::train {
 /// Collective: yes. Throws: UsageError if it is inside the run folder, IoError.
 void require_rescue(const Job& job, const std::filesystem::path& folder, const std::filesystem::path& run_dir);
 
-/// If rank 0's disk has failed, saves the run in `folder`/checkpoints and throws that error; else it does nothing.
-/// Collective: yes. Blocks: until the data are on the disk.
+/// If rank 0's disk has failed, saves the run in `folder`/checkpoints and throws that error; otherwise it does nothing.
+/// Collective: yes. Blocks: until the data is on disk.
 /// Throws: on every rank, IoError with the cause and, as its hint, how to resume from the rescue.
 void rescue_run(const Job& job, ReadyRun& run, const DiskTrouble& trouble, const std::filesystem::path& folder);
 

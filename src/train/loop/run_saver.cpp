@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 namespace {
 
 // A slow disk is not a failed rank, so LOCKSTEP_TIMEOUT does not limit a save. If a rank dies during a save, the group
-// notices it, and the save is abandoned (CheckpointPeers::abandon).
+// notices, and the save is abandoned (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
-/// Numbers the savers of a process equally on all ranks, so that each sharded save has its own keys in the store.
+/// Numbers a process's savers the same way on all ranks, so that each sharded save has its own keys in the store.
 std::unique_ptr<CheckpointPeers> peers_of(const Job& job, bool sharded) {
   static std::int64_t savers = 0;
   ++savers;
@@ -88,7 +88,7 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   const bool skips = request.may_skip && options_.when_busy == "skip";
   if (skips && writer_.is_busy()) {
     ++skipped_;
-    log::note("the checkpoint of step {} is left out: the previous one is still being written ({} left out so far)",
+    log::note("the checkpoint of step {} is skipped: the previous one is still being written ({} skipped so far)",
               text::thousands(request.order.meta.step), skipped_);
     return;
   }
@@ -105,7 +105,8 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   save_together(parts, request);
 }
 
-/// A sharded save runs in a thread even if training waits, so that this thread can ask the group about dead ranks.
+/// A sharded save runs in its own thread even if training waits, so that this thread can check the group for dead
+/// ranks.
 void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();
@@ -114,13 +115,13 @@ void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   try {
     wait_for_all([&] { return written.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
   } catch (...) {
-    writer_.give_up();  // else the saving thread would wait for a dead rank, and this thread for the saving thread
+    writer_.give_up();  // otherwise the saving thread would wait for a dead rank, and this thread for the saving thread
     throw;
   }
   written.get();
 }
 
-/// The group has to be asked, because an aborted all-reduce on a GPU leaves a result that looks normal.
+/// The group must be checked, because an aborted all-reduce on a GPU leaves a result that looks normal.
 void RunSaver::require_whole() const {
   check_group(job_.group());
   if (check_ && job_.is_main()) check_();

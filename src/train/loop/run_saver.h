@@ -18,7 +18,7 @@ namespace lockstep::train {
 struct RunSave {
   SaveOrder order;
   bool may_skip = false;  ///< it is due only because of checkpoint.every_steps
-  bool last = false;      ///< no step follows: nothing is copied, and save() returns when the data are on the disk
+  bool last = false;      ///< no step follows: nothing is copied, and save() returns once the data is on disk
 };
 
 /// It belongs to the training thread, on every rank. Ranks that write nothing wait through the store for the rank that
@@ -28,7 +28,7 @@ class RunSaver {
   /// `folder` is the run's folder "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
   RunSaver(const Job& job, const TrainConfig::Checkpoint& options, std::filesystem::path folder);
   /// After finish() no save is in progress. Without finish() the run has failed, and an unfinished save is dropped,
-  /// because it would wait for ranks that are gone, or keep a damaged state.
+  /// because it would wait for dead ranks or keep a damaged state.
   ~RunSaver() = default;
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
@@ -39,7 +39,7 @@ class RunSaver {
   /// Returns true if this rank writes a part or everything.
   [[nodiscard]] bool writes() const { return options_.sharded || job_.is_main(); }
 
-  /// Returns the step that was saved last, or is being saved; -1: none.
+  /// Returns the step last saved or being saved; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   /// Sets last_step() to the checkpoint to resume from, if it is in the run's folder. Every rank calls it; `path` is
   /// rank 0's.
@@ -51,7 +51,7 @@ class RunSaver {
   /// Saves this rank's `parts`, names the checkpoint, and removes old ones. A step that is already saved is only named.
   ///
   /// Collective: yes; only ranks that write read `parts`. Blocks: for a copy of the state (asynchronous), or until the
-  ///             data are on the disk; also until the previous save has ended. No timeout limits it.
+  ///             data is on disk; also until the previous save has ended. No timeout limits it.
   /// Throws: on every rank, the IoError of this or the previous save; the failure of the group, after which the state
   ///         may be damaged, so that the checkpoint gets no name.
   void save(const StateParts& parts, const RunSave& request);

@@ -15,7 +15,7 @@ bool SavePoints::is_due(const RunState& run) const {
 
 void SavePoints::make_room(const RunState& run) {
   if (std::exchange(made_room_, true)) return;
-  // If rank 0 gathers the state from shards, it does not exist yet.
+  // If rank 0 gathers the state from shards, the state does not exist yet.
   const bool gathered = plan_.config.optimizer.zero && !plan_.config.checkpoint.sharded;
   if (plan_.config.checkpoint.every_steps > 0 && saver_.writes() && !gathered) saver_.reserve(parts(run));
 }
@@ -34,7 +34,7 @@ void SavePoints::save(RunState& run, const SaveReason& reason) {
   const bool sharded = plan_.config.checkpoint.sharded;
   run.loss_sum = learner_.loss().sum();
   run.loss_count = learner_.loss().count();
-  // All ranks must call the same collectives, so the decision may not depend on facts that only rank 0 has.
+  // All ranks must call the same collectives, so the decision must not depend on facts that only rank 0 has.
   const bool first_time = std::exchange(asked_step_, run.step) != run.step;
   if (first_time && !sharded) learner_.steps().weights().optimizer().consolidate_state_dict();
   if (first_time) learner_.steps().guard().compare_state(run.step);

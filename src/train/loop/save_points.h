@@ -26,10 +26,10 @@ class SavePoints {
   SavePoints(const Job& job, const RunPlan& plan, Learner& learner, RunSaver& saver)
       : job_(job), plan_(plan), learner_(learner), saver_(saver) {}
 
-  /// Returns true if the step that was just done is due by checkpoint.every_steps.
+  /// Returns true if checkpoint.every_steps calls for a save of the step just done.
   [[nodiscard]] bool is_due(const RunState& run) const;
 
-  /// Saves the present run; a step that is already saved only gets the names.
+  /// Saves the run's current state; a step that is already saved only gets the names.
   /// Collective: yes. Blocks: as RunSaver::save(). Throws: the errors of RunSaver::save().
   void save(RunState& run, const SaveReason& reason);
 

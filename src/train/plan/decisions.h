@@ -14,12 +14,13 @@
 
 namespace lockstep::train {
 
-/// Returns true after the step TrainerOptions::until_step, which no evaluation and no save follow.
+/// Returns true after step TrainerOptions::until_step, which is not followed by an evaluation or a save.
 [[nodiscard]] inline bool is_cut_short(std::int64_t until_step, const RunState& run) {
   return until_step > 0 && run.step >= until_step;
 }
 
-/// Returns the optimizer steps of the whole run, as far as known: a second stage may end it before plan.total_steps.
+/// Returns the number of optimizer steps in the whole run, as far as known: a second stage may end it before
+/// plan.total_steps.
 [[nodiscard]] std::int64_t last_step(const TrainConfig& config, const Plan& plan, const RunState& run);
 
 /// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
@@ -29,15 +30,15 @@ namespace lockstep::train {
 [[nodiscard]] bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run,
                                        std::int64_t epoch);
 
-/// Does the same as is_evaluation_epoch(), but without the evaluation at the end of the run, which a longer run would
-/// not have. Requires: eval_every_epochs > 0.
+/// Like is_evaluation_epoch(), but without the evaluation at the end of the run, which a longer run would not have.
+/// Requires: eval_every_epochs > 0.
 [[nodiscard]] bool is_regular_evaluation(const TrainConfig& config, std::int64_t epoch);
 
 /// Returns true if `metric` is as good as `value` or better.
 [[nodiscard]] bool reaches(const Metric& metric, double value);
 
-/// Returns true if an evaluation has reached the target. It checks the best evaluation, even if it was made with a
-/// different target.
+/// Returns true if an evaluation has reached the target. It checks the best evaluation, even if the target was
+/// different then.
 [[nodiscard]] bool has_reached(const TrainConfig::StopAt& target, const std::optional<Metric>& best);
 
 /// Returns true if a checkpoint is due because `epoch` (from 0) has ended.

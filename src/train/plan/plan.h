@@ -19,12 +19,12 @@ struct Plan {
   Schedule schedule = Schedule::constant(0);
 };
 
-/// Makes the plan. `batches_per_epoch` counts the batches of one replica. lr_scaling uses `begun_replicas`, the number
-/// with which the run began; 0: `replicas`.
+/// Creates the plan. `batches_per_epoch` counts the batches of one replica. lr_scaling uses `begun_replicas`, the
+/// number that the run began with; 0: `replicas`.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
                              std::int64_t begun_replicas = 0);
 
-/// Throws: UsageError if there are too few samples for a batch.
+/// Throws: UsageError if there are not enough samples for a batch.
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunPlan: the plan of a run, which is decided before the first step and does not change afterwards.
+// RunPlan: the plan of a run, fixed before the first step.
 #pragma once
 
 #include <filesystem>

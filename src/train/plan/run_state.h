@@ -19,15 +19,15 @@ namespace lockstep::train {
 /// The position of a run. It has no random state, because a batch's random numbers are a function of the seed, the
 /// replica and the batch's number.
 struct RunState {
-  std::int64_t step = 0;     ///< optimizer steps that are done
+  std::int64_t step = 0;     ///< optimizer steps done so far
   std::int64_t epoch = 0;    ///< epoch of the next batch
   std::int64_t batch = 0;    ///< number of the next batch in that epoch, on every replica
   std::int64_t samples = 0;  ///< samples of the training set
   double loss_sum = 0;       ///< sum of the losses of the epoch so far
   std::int64_t loss_count = 0;
-  std::int64_t skipped = 0;            ///< steps left out since the start of the run because a gradient was not finite
-  std::int64_t epoch_skipped = 0;      ///< skipped steps of the epoch so far
-  std::set<std::int64_t> bad_samples;  ///< indices left out since the start of the run, on any replica
+  std::int64_t skipped = 0;            ///< steps skipped since the start of the run because a gradient was not finite
+  std::int64_t epoch_skipped = 0;      ///< steps skipped in the epoch so far
+  std::set<std::int64_t> bad_samples;  ///< indices of samples skipped since the start of the run, on any replica
   std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
   std::optional<double>
@@ -36,7 +36,7 @@ struct RunState {
   StageState stages;
   std::uint64_t digest_fold = 0;  ///< fold of the digests of all steps; 0: no digests. It is in the checkpoint's
                                   ///< manifest, not in the state, because weights do not depend on it
-  /// The number of replicas with which the run began, which lr_scaling continues to use; 0: the present number.
+  /// The number of replicas that the run began with, which lr_scaling continues to use; 0: the current number.
   std::int64_t begun_replicas = 0;
 };
 
@@ -51,7 +51,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch);
 /// Returns true if `metric` is better than the best so far, or has a different name. Any number is better than NaN.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
 
-/// Returns true if an evaluation becomes the run's best: its metric is better, or equal with a loss that is not higher.
+/// Returns true if an evaluation becomes the run's best: its metric is better, or equal and the loss is not higher.
 /// Among equal evaluations the last is the best, because the model has trained for longer.
 [[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
 
@@ -65,7 +65,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch);
 template <class T>
 [[nodiscard]] T entry(const StateDict& state, const std::string& name);
 
-/// Returns an entry that is a count. Throws: DataError naming it if it is missing, below 0 or absurd.
+/// Returns a count entry. Throws: DataError naming it if it is missing, below 0 or absurd.
 [[nodiscard]] std::int64_t count_entry(const StateDict& state, const std::string& name);
 
 }  // namespace lockstep::train

@@ -32,13 +32,13 @@ const T& value_of(const ConfigMap& map, const std::string& name) {
 
 std::int64_t count_of(const std::string& text) { return whole_number(kKey, text, kCounts); }
 
-/// The position in an epoch's order from which on a sample is left out.
+/// The position in an epoch's order from which a sample is skipped.
 struct Begin {
   std::int64_t position;
   std::int64_t index;
 };
 
-/// The samples that may replace others. Their number falls along the order, as more samples are left out.
+/// The samples that may replace others. Their number falls along the order, as more samples are skipped.
 class Substitutes {
  public:
   explicit Substitutes(std::int64_t size) : out_(static_cast<std::size_t>(size)) {}
@@ -108,12 +108,12 @@ void SkippedSamples::require_enough(std::int64_t set_size, std::int64_t least) c
                     "continue with the samples that the run began with");
   }
   if (set_size - size() >= least) return;
-  throw DataError(fmt::format("{} of {} samples are left out, so that fewer than {} are left", size(), set_size, least),
-                  "leave out fewer samples");
+  throw DataError(fmt::format("{} of {} samples are skipped, leaving fewer than {}", size(), set_size, least),
+                  "skip fewer samples");
 }
 
 void SkippedSamples::replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const {
-  constexpr std::uint64_t kStream = 0x7768617469737468;  // a random stream of its own
+  constexpr std::uint64_t kStream = 0x7768617469737468;  // its own random stream
   std::vector<Begin> begins;
   for (const auto& [index, from] : from_) {
     if (from.epoch > epoch) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that a run leaves out from some batch on. Each is replaced by another sample, so that steps, epochs and the
+// Samples that a run skips from a given batch. Each is replaced by another sample, so that steps, epochs and the
 // learning rate stay the same. Pure functions of the settings: the order is the same on any number of ranks.
 #pragma once
 
@@ -22,45 +22,46 @@ struct BatchPlace {
   auto operator<=>(const BatchPlace&) const = default;
 };
 
-/// The division of an epoch's order into batches.
+/// How an epoch's order is divided into batches.
 struct OrderShape {
   std::uint64_t seed = 0;
-  std::int64_t size = 0;             ///< samples of the set
-  std::int64_t samples_of_step = 1;  ///< samples of one batch over all replicas
+  std::int64_t size = 0;             ///< samples in the set
+  std::int64_t samples_of_step = 1;  ///< samples in one batch across all replicas
 };
 
-/// The samples that are left out, by index, each from some position on. The setting data.skipped_samples holds them.
+/// The skipped samples, by index, each with the position from which it is skipped. The setting data.skipped_samples
+/// holds them.
 class SkippedSamples {
  public:
   SkippedSamples() = default;
-  /// Throws: UsageError if a map is not of the form {epoch: E, batch: B, samples: [I, ...]}.
+  /// Throws: UsageError if a map does not have the form {epoch: E, batch: B, samples: [I, ...]}.
   explicit SkippedSamples(const std::vector<ConfigMap>& maps);
   /// Reads the samples from the settings of an earlier run; empty if there are none.
   [[nodiscard]] static SkippedSamples in_settings(const ConfigTree& settings);
 
-  /// Leaves a sample out from `from` on. If it is already left out, the earlier position counts.
+  /// Skips a sample from position `from`. If it is already skipped, the earlier position counts.
   void add(std::int64_t index, const BatchPlace& from);
   /// Adds all of `others`.
   void add(const SkippedSamples& others);
 
   [[nodiscard]] bool empty() const { return from_.empty(); }
   [[nodiscard]] std::int64_t size() const { return std::ssize(from_); }
-  /// Returns true if the sample is left out now or later.
+  /// Returns true if the sample is skipped now or later.
   [[nodiscard]] bool has(std::int64_t index) const { return from_.contains(index); }
   /// Returns the setting's maps, which do not depend on the order in which samples were added.
   [[nodiscard]] std::vector<ConfigMap> to_maps() const;
 
   /// Throws: DataError if an index is not in the set, or if fewer than `least` samples of the set remain.
   void require_enough(std::int64_t set_size, std::int64_t least) const;
-  /// Replaces each sample that is left out by another sample, drawn by seed, epoch and index.
+  /// Replaces each skipped sample with another, drawn by seed, epoch and index.
   void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
 
  private:
   std::map<std::int64_t, BatchPlace> from_;  ///< first place without the sample, by the sample's index
 };
 
-/// The random order of a set, without the samples that are left out. If the replicas do not divide an epoch evenly, it
-/// is padded here, after samples were left out; the loader would pad it before.
+/// The random order of a set, without the skipped samples. If the replicas do not divide an epoch evenly, it is padded
+/// here, after skipping; the loader would pad it before.
 class SkippingSampler final : public Sampler {
  public:
   SkippingSampler(const OrderShape& shape, std::int64_t replicas, SkippedSamples skipped)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in two stages: from stop_epoch on, all ranks continue from the first stage's best weights and search for the
-// decay of the moving average. Only the decisions are here, as pure functions; EpochLoop carries them out.
+// A run in two stages: from stop_epoch, all ranks continue from the first stage's best weights and search for the decay
+// of the moving average. Only the decisions are here, as pure functions; EpochLoop carries them out.
 //
 // Source: the solver of D-FINE and DEIM (fit()). In it, the file with the best weights is read while it is being
 //         written, the new decay has no effect, and the saved state has no stages.
@@ -20,11 +20,11 @@ namespace lockstep::train {
 /// A run's position in its stages, a part of RunState. It is the same on all ranks.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step = 0;   ///< step of the first stage's best, with which the second stage begins; 0: none yet
-  std::optional<Metric> rival;  ///< stage 2: the metric that the next evaluation must beat; none: any metric does
-  double decay = 0;             ///< stage 2: decay of the average
-  bool roll_back = false;       ///< stage 2: the last epoch was no better, so the next epoch begins with the base again
-  std::int64_t no_better = 0;   ///< stage 1: evaluations since the best
+  std::int64_t base_step = 0;    ///< step of the first stage's best, from which the second stage starts; 0: none yet
+  std::optional<Metric> rival;   ///< stage 2: the metric that the next evaluation must beat; none: any metric does
+  double decay = 0;              ///< stage 2: decay of the average
+  bool roll_back = false;        ///< stage 2: the last epoch was no better, so the next one starts from the base again
+  std::int64_t no_better = 0;    ///< stage 1: evaluations since the best
   std::int64_t begin_epoch = 0;  ///< stage 2: its first epoch
 };
 
@@ -32,7 +32,7 @@ struct StageState {
 struct Evaluated {
   Metric metric;
   std::int64_t step = 0;
-  bool best = false;   ///< it is the run's best from now on, over both stages
+  bool best = false;   ///< it is now the run's best across both stages
   bool counts = true;  ///< false: it exists only because the run ends here, so a longer run would not have it
   bool gains = true;   ///< the metric of this best is better than the previous best's; false: the loss decided
 };
@@ -49,11 +49,11 @@ enum class StageMove {
 };
 [[nodiscard]] StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch);
 
-/// Changes `state` by `move` before `epoch`; the caller has loaded the base. `best` is the run's best so far.
+/// Applies `move` to `state` before `epoch`; the caller has loaded the base. `best` is the run's best so far.
 void make_move(const TrainConfig::Stages& options, StageMove move, std::int64_t epoch,
                const std::optional<Metric>& best, StageState& state);
 
-/// Returns the epochs of the run, as far as known: a second stage may end it before config.epochs.
+/// Returns the number of epochs in the run, as far as known: a second stage may end it before config.epochs.
 [[nodiscard]] std::int64_t last_epoch(const TrainConfig& config, const StageState& state);
 
 /// Adds the entries "stages.*" to the state "run"; a run in one stage has none.

@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGTERM, SIGUSR1, SIGINT};
 
-/// The first SIGINT or SIGTERM, in one word that a handler can set atomically; 0: none yet.
+/// The first SIGINT or SIGTERM, in one machine word that a handler can set atomically; 0: none yet.
 std::atomic<std::int64_t> first_stop = 0;
 std::atomic<int> user_signals = 0;
 std::atomic<int> users = 0;
 
-/// The earlier handlers of kSignals, if Lockstep replaced them.
+/// The previous handlers of kSignals, if Lockstep replaced them.
 std::array<struct sigaction, 3> before;
 std::array<bool, 3> taken;
 
@@ -33,9 +33,9 @@ bool is_interrupt(std::int64_t word) { return word % 2 == 1; }
 
 StopSignal unpacked(std::int64_t word) { return {.ms = word / 4, .from_terminal = word / 2 % 2 == 1}; }
 
-/// Answers Ctrl-C at once, because the run prints nothing until its step is done.
+/// Responds to Ctrl-C immediately, because the run prints nothing until its step is done.
 void answer_terminal() {
-  constexpr std::string_view kWords = "\nCtrl-C: the run saves and ends; press it again to end at once\n";
+  constexpr std::string_view kWords = "\nCtrl-C: saving the run, then exiting; press it again to exit immediately\n";
   if (::isatty(STDERR_FILENO) != 0) (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
 }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// The reasons why a run ends early, by ascending precedence: a run that was asked to end does not ask for a restart,
+/// The reasons why a run ends early, in ascending order of precedence: a run asked to end does not ask for a restart,
 /// and a run whose disk fails (disk_trouble.h) or whose background save has failed ends with that error.
 enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
 inline constexpr int kStopReasons = 5;  ///< number of reasons, without kNone
@@ -26,7 +26,8 @@ struct StopSignal {
 };
 
 /// Returns true if `now` is a second request, not a repetition of `first`. A launcher forwards, within a second,
-/// signals that the terminal or a scheduler has already sent to each process; a terminal repeats no signal by itself.
+/// signals that the terminal or a scheduler has already sent to each process; a terminal never repeats a signal on its
+/// own.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
 /// While it lives, SIGINT, SIGTERM and SIGUSR1 are recorded instead of ending the process; a second SIGINT or SIGTERM
@@ -38,7 +39,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Returns the reason for the signal that came; kNone: no signal.
+  /// Returns the reason for the signal received; kNone: no signal.
   [[nodiscard]] static StopReason seen() noexcept;
 };
 

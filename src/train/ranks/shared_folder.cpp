@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file with unique content. Its name is a temporary file's, so that it is removed later if this process dies.
+/// A file with unique content. It is named like a temporary file, so that it is removed later if this process dies.
 class Probe {
  public:
   explicit Probe(const fs::path& folder)
@@ -79,7 +79,7 @@ void require_shared_folder(const Job& job, const fs::path& folder) {
     ++rank;
   }
   if (blind.empty()) return;
-  throw UsageError(fmt::format("checkpoint.sharded is set, but files that rank 0 writes in {} cannot be seen by {}",
+  throw UsageError(fmt::format("checkpoint.sharded is set, but files that rank 0 writes to {} are not visible to {}",
                                fs::path(answer["path"].get<std::string>()).parent_path().string(), text::join(blind)),
                    fmt::format("use a {} on a disk that all hosts share, or {}", option_words("run-dir"),
                                setting_words("checkpoint.sharded=false")));

@@ -19,7 +19,7 @@ namespace {
 
 void print(const std::string& text) {
   if (view::is_quiet()) return;                     // log.jsonl and summary.json have the same content
-  const std::string words = text::printable(text);  // names of metrics may come from files
+  const std::string words = text::printable(text);  // metric names may come from files
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
 }
@@ -33,7 +33,7 @@ std::optional<view::NetworkSum> network_of(const EpochResult& event) {
   return event.step_report ? view::network_of(*event.step_report) : std::nullopt;
 }
 
-/// Returns the rate, with decimals if it is low, as for large pictures.
+/// Returns the rate, with decimals if it is low, as for large images.
 std::string rate_text(double images_per_s) {
   constexpr double kWhole = 10;
   return fmt::format("{:.{}f}", images_per_s, images_per_s < kWhole ? 2 : 0);
@@ -83,7 +83,7 @@ void ConsoleSink::print_header(const EpochResult& event) {
     return view::Column{.title = std::move(title), .width = width, .leave_out = leave_out};
   };
   const bool has_network = network_of(event).has_value();
-  // A narrow terminal leaves out columns with high numbers first; log.jsonl has all values.
+  // A narrow terminal drops the columns with high numbers first; log.jsonl has all values.
   std::vector<view::Column> columns = {column("epoch", 9, 0), column("step", 7, 3),     column("loss", 8, 0),
                                        column("lr", 9, 2),    column("images/s", 9, 1), column("wait", 6, 5),
                                        column("time", 8, 4),  column("memory", 8, 6)};
@@ -129,7 +129,7 @@ void ConsoleSink::on_epoch(const EpochResult& event) {
   print_row(event);
   keep_findings(event);
   if (event.bad_samples == 0) return;
-  log::note("{} {} left out so far", event.bad_samples, event.bad_samples == 1 ? "bad sample was" : "bad samples were");
+  log::note("{} {} skipped so far", event.bad_samples, event.bad_samples == 1 ? "bad sample was" : "bad samples were");
 }
 
 void ConsoleSink::keep_findings(const EpochResult& event) {
@@ -156,12 +156,12 @@ void ConsoleSink::on_stage(const StageChange& event) {
   run_.epochs = event.epochs;
   run_.total_steps = event.total_steps;
   bar_.clear();
-  // The line begins as in the original program, which its users know.
+  // The line begins as in the original program, so that its users recognize it.
   const std::string heading = event.decay
                                   ? fmt::format("refresh EMA at epoch {} with decay {:g}", event.epoch, *event.decay)
                                   : fmt::format("refresh weights at epoch {}", event.epoch);
   print(fmt::format("{}: {} the first stage's best (step {})\n", heading,
-                    event.rolled_back ? "no better than before, back to" : "the second stage begins with",
+                    event.rolled_back ? "no better than before, returning to" : "the second stage starts from",
                     text::thousands(event.from_step)));
 }
 
@@ -178,7 +178,7 @@ void ConsoleSink::on_end(const RunEnd& event) {
 void ConsoleSink::print_stopped(const RunEnd& event) {
   bar_.clear();
   const TrainResult& result = event.result;
-  const std::string next = fmt::format("{} {} goes on from there", option_words("run-dir", result.run_dir.string()),
+  const std::string next = fmt::format("{} {} continues from there", option_words("run-dir", result.run_dir.string()),
                                        option_words("resume", "auto"));
   print(view::summary(
       fmt::format("stopped by {}", result.stopped_by),
@@ -213,10 +213,10 @@ void ConsoleSink::print_complete(const RunEnd& event) {
   print(event.report + view::summary("done", lines));
   if (!options_.has_commands) return;
   const std::string data = config_.data.test.empty() ? "FOLDER" : config_.data.test;
-  print(view::next_commands({{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, run, data),
-                              "the metrics on a folder"},
-                             {fmt::format("lockstep predict {} --checkpoint {} FILE...", options_.recipe, run),
-                              "what the model reads in files"}}));
+  print(view::next_commands(
+      {{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, run, data), "metrics for a folder"},
+       {fmt::format("lockstep predict {} --checkpoint {} FILE...", options_.recipe, run),
+        "what the model predicts for files"}}));
 }
 
 }  // namespace lockstep::train

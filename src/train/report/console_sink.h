@@ -37,11 +37,11 @@ class ConsoleSink final : public RunSink {
 
   const TrainConfig& config_;
   const TrainerOptions& options_;
-  RunStart run_;  ///< the start event, with the presently known length of the run
+  RunStart run_;  ///< the start event, with the run's length as known at present
   view::ProgressBar bar_;
   std::optional<view::Table> table_;
   std::size_t metric_columns_ = 0;
-  std::vector<view::Finding> said_;  ///< findings of step reports that were printed
+  std::vector<view::Finding> said_;  ///< step report findings already printed
   std::vector<view::Finding> new_;   ///< findings to print at the next step; the end of the run prints all findings
 };
 

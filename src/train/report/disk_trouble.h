@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failed writes to the run folder. Without TrainerOptions::rescue they end the run at once. With that folder the run
-// continues up to a step that all ranks agree on, and is saved in the folder.
+// Failed writes to the run folder. Without TrainerOptions::rescue they end the run immediately. With that folder, the
+// run continues up to a step that all ranks agree on, and is saved in the folder.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace lockstep::train {
 
-/// Keeps the first disk error of a rank; most writes are rank 0's. It belongs to the training thread.
+/// Keeps the first disk error of a rank; most writes are from rank 0. It belongs to the training thread.
 class DiskTrouble {
  public:
   explicit DiskTrouble(bool has_rescue) : has_rescue_(has_rescue) {}

@@ -30,7 +30,7 @@ class FolderSink final : public RunSink {
   /// Lifetime: `folder` outlives it.
   explicit FolderSink(RunFolder& folder) : folder_(folder) {}
 
-  /// Makes the folder hold a run. Before this call, a start that failed because of its data may be repeated in it.
+  /// From this call, the folder holds a run. Before it, a start that failed because of its data may be repeated in it.
   void on_start(const RunStart& event) override;
   void on_evaluation(const EvaluationResult& event) override;
   void on_end(const RunEnd& event) override;
@@ -40,8 +40,8 @@ class FolderSink final : public RunSink {
   std::string recipe_;
 };
 
-/// Draws the pictures of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` may be
-/// null. Returns: the files.
+/// Draws images of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` may be null.
+/// Returns: the files.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally);
 
 }  // namespace lockstep::train

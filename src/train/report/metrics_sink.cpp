@@ -27,8 +27,8 @@ constexpr auto kBetweenTries = std::chrono::seconds(5);
 MetricsServer::MetricsServer(const ServerAddress& address, std::function<std::string()> page)
     : server_({.host = address.host,
                .port = address.port,
-               .next_step = fmt::format("choose another port with {}; 0 takes any that is free",
-                                        option_words("metrics", "PORT")),
+               .next_step =
+                   fmt::format("choose another port with {}; 0 picks any free port", option_words("metrics", "PORT")),
                .places = kPlaces,
                .answer = [page = std::move(page)](const http::Request& request) { return answer(request, page); }}),
       url_(server_.url() + "/metrics") {}
@@ -47,11 +47,11 @@ void MetricsSink::serve() {
   next_try_ = clock_.now() + kBetweenTries;
   try {
     server_.emplace(address_, [this] { return view::metrics_page(figures()); });
-    log::note("the run's figures are at {}", server_->url());
+    log::note("the run's metrics are at {}", server_->url());
   } catch (const UsageError& problem) {
     // A rank of the previous group may still hold the port, which must not end the run.
     if (figures_.restarts == 0) throw;
-    if (!std::exchange(said_, true)) log::warn("{}: the run goes on, and tries again", problem.message());
+    if (!std::exchange(said_, true)) log::warn("{}: the run continues and will retry", problem.message());
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The run's figures for Prometheus: the training thread writes them, and the server's threads read them.
+// The run's metrics for Prometheus: the training thread writes them, and the server's threads read them.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,11 @@
 
 namespace lockstep::train {
 
-/// A small web server with one page and its own threads. It serves GET /metrics until it is destroyed.
+/// A small single-page web server with its own threads. It serves GET /metrics until it is destroyed.
 class MetricsServer {
  public:
-  /// `page` makes the page; it is called in a thread of the server. Throws: UsageError if the port is in use or the
-  /// address does not belong to this machine.
+  /// `page` builds the page; it is called in one of the server's threads. Throws: UsageError if the port is in use or
+  /// the address does not belong to this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
 
   [[nodiscard]] const std::string& url() const noexcept { return url_; }
@@ -29,7 +29,7 @@ class MetricsServer {
   std::string url_;
 };
 
-/// Serves the figures on rank 0, during the run. No event waits for a client.
+/// Serves the metrics on rank 0, during the run. No event waits for a client.
 class MetricsSink final : public RunSink {
  public:
   /// `address` has the form of the setting metrics_address. Throws: UsageError for any other form. on_start() throws
@@ -51,10 +51,10 @@ class MetricsSink final : public RunSink {
   ServerAddress address_;
   const Clock& clock_;
   TimePoint next_try_ = {};
-  bool said_ = false;  ///< the warning about the port was given
+  bool said_ = false;  ///< the warning about the port was printed
   mutable std::mutex mutex_;
   view::RunFigures figures_;             ///< guarded by mutex_
-  std::optional<MetricsServer> server_;  ///< the last member, because its threads read the figures
+  std::optional<MetricsServer> server_;  ///< the last member, because its threads read the metrics
 };
 
 }  // namespace lockstep::train

@@ -114,7 +114,7 @@ std::vector<view::Traffic> parse_interfaces(std::string_view text) {
 }
 
 std::int64_t parse_resent(std::string_view text) {
-  // The text has a line of names, and then a line of their values.
+  // The text has a line of names followed by a line of their values.
   std::istringstream lines{std::string(text)};
   std::vector<std::string> names;
   for (std::string line; std::getline(lines, line);) {

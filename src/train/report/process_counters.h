@@ -14,27 +14,27 @@
 
 namespace lockstep::train {
 
-/// Counters that never decrease. Units: seconds, bytes.
+/// Monotonic counters. Units: seconds, bytes.
 struct ProcessCounters {
   double cpu = 0;               ///< CPU time of all threads
-  std::int64_t read_bytes = 0;  ///< bytes that were read from files, including reads from the kernel's cache
-  std::int64_t preempted = 0;   ///< number of times that the calling thread was preempted
+  std::int64_t read_bytes = 0;  ///< bytes read from files, including reads from the kernel's cache
+  std::int64_t preempted = 0;   ///< number of times the calling thread was preempted
 };
 [[nodiscard]] ProcessCounters read_counters();
 
-/// The traffic on the interfaces of this process's network since the host started.
+/// The traffic on this process's network interfaces since the host started.
 struct NetworkCounters {
   std::string network;  ///< equal for processes that share the interfaces
   std::vector<view::Traffic> traffic;
-  std::int64_t resent = 0;  ///< TCP segments that were retransmitted
+  std::int64_t resent = 0;  ///< retransmitted TCP segments
 };
 [[nodiscard]] NetworkCounters read_network_counters(const std::string& host);
-/// Returns the traffic between two readings; interfaces that carried nothing are left out.
+/// Returns the traffic between two readings; interfaces without traffic are omitted.
 [[nodiscard]] NetworkCounters passed_since(const NetworkCounters& before, const NetworkCounters& now);
 
-/// The present memory and cores. Units: bytes.
+/// The current memory and cores. Units: bytes.
 struct ProcessState {
-  double cores = 0;              ///< number of cores that the process may use
+  double cores = 0;              ///< number of cores the process may use
   std::string cpus;              ///< numbers of the cores: "0-3"
   std::int64_t resident = 0;     ///< the largest resident set so far
   std::int64_t shared = 0;       ///< shared memory in the resident set
@@ -61,7 +61,7 @@ class DelayCounter {
 [[nodiscard]] std::vector<view::Traffic> parse_interfaces(std::string_view text);
 /// Returns RetransSegs in the text of /proc/net/snmp; 0 if it is missing.
 [[nodiscard]] std::int64_t parse_resent(std::string_view text);
-/// Returns the nanoseconds in which a thread was runnable without a core, from its schedstat; none if they are missing.
+/// Returns how long a thread was runnable without a core, in nanoseconds, from its schedstat; none if they are missing.
 [[nodiscard]] std::optional<std::int64_t> delay_of(std::string_view schedstat);
 
 }  // namespace lockstep::train

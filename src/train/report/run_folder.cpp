@@ -35,7 +35,7 @@ std::string other_folder() { return "choose another " + option_words("run-dir");
 
 std::string remedy_for(const std::string& remedy) {
   if (remedy.empty()) return "make it writable, or " + other_folder();
-  return fmt::format("{}; {} then goes on with the run", remedy, option_words("resume", "auto"));
+  return fmt::format("{}; {} then continues the run", remedy, option_words("resume", "auto"));
 }
 
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
@@ -49,10 +49,10 @@ UniqueFd open_file(const fs::path& path, int flags) {
   return fd;
 }
 
-// Appends all of `text`, or leaves the file as it was.
+// Appends all of `text`, or leaves the file unchanged.
 void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   const off_t before = ::lseek(fd.get(), 0, SEEK_END);
-  // It uses one write(2) if the disk allows it, so that readers see whole lines, even after a kill.
+  // It uses a single write(2) if the disk allows, so that readers see whole lines, even after a kill.
   while (!text.empty()) {
     const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -94,7 +94,7 @@ std::string own_name() {
   return fmt::format("pid {} on {}", ::getpid(), host);
 }
 
-// Killed ranks may need a moment to end, and a killed run is often restarted at once.
+// Killed ranks may need a moment to exit, and a killed run is often restarted at once.
 constexpr std::chrono::milliseconds kPatience{3'000};
 
 constexpr std::uint64_t kMostLockBytes = 4096;
@@ -115,7 +115,7 @@ bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::millisec
     const auto waited = patience > kPatience ? notice.due(now) : std::nullopt;
     if (waited) {
       log::note(
-          "waiting for a process of the group before{}, which still holds {} ({} so far); {} ends the wait after {}",
+          "waiting for a process of the previous group{}, which still holds {} ({} so far); {} ends the wait after {}",
           holder_of(path), path.parent_path().string(), text::duration(waited->count()), env::timeout_variable(),
           text::duration(Seconds(patience).count()));
     }
@@ -124,17 +124,17 @@ bool lock_within(const UniqueFd& fd, const fs::path& path, std::chrono::millisec
   return true;
 }
 
-// A restarted group has already held the lock, so the present holder is not a different run.
+// A restarted group has already held the lock, so the current holder is not a different run.
 [[noreturn]] void refuse_held(const fs::path& folder, const fs::path& path, std::chrono::milliseconds waited) {
   if (waited > std::chrono::milliseconds(0)) {
-    throw TimeoutError(fmt::format("a process of the group before{} still holds {} after {}: it does not end",
+    throw TimeoutError(fmt::format("a process of the previous group{} still holds {} after {}: it does not exit",
                                    holder_of(path), folder.string(), text::duration(Seconds(waited).count())),
-                       fmt::format("look for it in the kernel's log (dmesg): a process that SIGKILL does not end waits "
-                                   "for a disk or a device; {} sets this limit",
+                       fmt::format("look for it in the kernel's log (dmesg): a process that survives SIGKILL is "
+                                   "waiting for a disk or a device; {} sets this limit",
                                    env::timeout_variable()));
   }
   throw UsageError(fmt::format("another process{} is training in {}", holder_of(path), folder.string()),
-                   "wait for its end, or " + other_folder());
+                   "wait for it to exit, or " + other_folder());
 }
 
 UniqueFd take_lock(const fs::path& folder, std::chrono::milliseconds wait) {
@@ -155,15 +155,15 @@ bool is_temporary(const std::string& name) {
          name.find_first_not_of("0123456789", at + kMark.size()) == std::string::npos;
 }
 
-// Only the holder of the lock writes here, so a half-written file belongs to a dead process.
+// Only the holder of the lock writes here, so a half-written file is left over from a dead process.
 void remove_half_written(const fs::path& folder) {
   for (const std::string& name : FileSystem::system().list(folder)) {
     if (is_temporary(name)) FileSystem::system().remove(folder / name);
   }
 }
 
-// Removes files of ranks that were killed while they reported an error, in logs/attempt_<n>/rank-<r>. A file with the
-// pid of a living process stays, because ranks of this attempt may be writing.
+// Removes files of ranks that were killed while reporting an error, in logs/attempt_<n>/rank-<r>. A file with the pid
+// of a living process stays, because ranks of this attempt may be writing.
 void remove_half_written_errors(const fs::path& logs) {
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -185,12 +185,13 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   refuse_file("checkpoints folder", checkpoints());
   sync_names();
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
-    throw UsageError(fmt::format("{} is an experiment's folder: its config.yml is not that of a run", path_.string()),
-                     fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
+    throw UsageError(
+        fmt::format("{} is an experiment's folder: its config.yml does not belong to a run", path_.string()),
+        fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
   }
   if (!options.resume && holds_a_run(path_, experiment_)) {
     throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
-                     fmt::format("{} goes on with it; or {}", option_words("resume", "auto"), other_folder()));
+                     fmt::format("{} continues it; or {}", option_words("resume", "auto"), other_folder()));
   }
   remove_half_written(path_);
   remove_half_written_errors(path_ / "logs");
@@ -198,8 +199,8 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   open_log();
 }
 
-/// A process that was killed may have named a checkpoint and not synced the name: a run that goes on from it, or ends
-/// because it is the last, must not lose it.
+/// A killed process may have named a checkpoint without syncing the name: a run that resumes from it, or ends because
+/// it is the last, must not lose it.
 void RunFolder::sync_names() const {
   FileSystem& files = FileSystem::system();
   files.sync_folder(path_);
@@ -220,9 +221,10 @@ void RunFolder::open_log() { log_ = open_file(path_ / view::kRunLog, O_WRONLY | 
 void RunFolder::require_there() const {
   const auto found = identity_of(path_);
   if (found == identity_) return;
-  throw IoError(fmt::format("the run folder {} {} while the run was training in it: its files are lost", path_.string(),
-                            found ? "was replaced" : "was removed"),
-                fmt::format("start again; {} saves such a run in another folder", option_words("rescue", "DIR")));
+  throw IoError(
+      fmt::format("the run folder {} {} while the run was training in it: its files are lost", path_.string(),
+                  found ? "was replaced" : "was removed"),
+      fmt::format("start again; {} saves the run in another folder if this happens", option_words("rescue", "DIR")));
 }
 
 void RunFolder::write(const std::string& name, std::string_view content) {
@@ -244,7 +246,7 @@ void RunFolder::drop_log_after(std::int64_t step) {
   const view::KeptLog kept = view::keep_log_up_to(before, step);
   if (kept.text == before) return;
   if (kept.damaged > 0) {
-    log::note("{}: {} {} not whole JSON, because a process was killed while it wrote, and dropped",
+    log::note("{}: {} {} incomplete JSON, because a process was killed while writing: dropped",
               (path_ / view::kRunLog).string(), kept.damaged, kept.damaged == 1 ? "line is" : "lines are");
   }
   write(view::kRunLog, kept.text);

@@ -33,7 +33,7 @@ class RunSinks {
   void save(const SaveResult& event);
   void start(const RunStart& event);
 
-  /// Rank 0's sinks write files, which may take long. The other ranks wait and also throw an error of rank 0.
+  /// Rank 0's sinks write files, which may take a long time. The other ranks wait and also throw an error of rank 0.
   /// Collective: yes.
   void evaluation(const EvaluationResult& event);
   /// `finish` completes the event on rank 0 before the sinks receive it. Collective: yes.

@@ -7,7 +7,7 @@
 
 namespace lockstep::train {
 
-/// A sink for rank 0. A lost connection to the store is not an error here, because the launcher notices it by itself.
+/// A sink for rank 0. A lost connection to the store is not an error here, because the launcher notices it on its own.
 class SaveCounter final : public RunSink {
  public:
   explicit SaveCounter(Job job) : job_(std::move(job)) {}
@@ -22,7 +22,7 @@ class SaveCounter final : public RunSink {
   Job job_;
 };
 
-/// Reports to the launcher how many ranks have work, so that an elastic group does not grow beyond it.
+/// Tells the launcher how many ranks have work, so that an elastic group does not grow beyond that number.
 void publish_replicas(const Job& job, std::int64_t replicas);
 
 /// Returns true if the ranks were started by `lockstep run` or a verb of `lockstep`.

@@ -73,7 +73,7 @@ std::shared_ptr<const view::StepReport> StepReporter::end_epoch(std::int64_t ste
   report->last_step = last_step_ = step;
   for (const std::string& each : all_gather_bytes(job_.group(), view::to_json(own_figures()))) {
     auto figures = view::parse_rank_figures(each);
-    if (!figures) throw InternalError("a rank's figures for the step report cannot be read");
+    if (!figures) throw InternalError("a rank's metrics for the step report cannot be read");
     report->ranks.push_back(std::move(*figures));
   }
   sums_.resize(report->ranks.size());

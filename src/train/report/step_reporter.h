@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepReporter: gathers all ranks' figures once per epoch and reports the findings.
+// StepReporter: gathers all ranks' metrics once per epoch and reports the findings.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,7 @@ class StepReporter {
   std::int64_t first_step_ = 1;  ///< first step of the whole run
   std::int64_t since_step_ = 1;  ///< first step of the next report
   std::int64_t last_step_ = 0;
-  std::vector<view::RankFigures> sums_;  ///< figures of the whole run, by rank
+  std::vector<view::RankFigures> sums_;  ///< metrics of the whole run, by rank
 };
 
 }  // namespace lockstep::train

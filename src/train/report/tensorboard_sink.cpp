@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// TensorBoard shows a group for each word before the '/'. The words come from the programs that recipes re-create.
+// TensorBoard groups tags by the word before the '/'. The words come from the programs that the recipes re-create.
 constexpr const char* kLoss = "Loss/total";
 constexpr const char* kMeanLoss = "Loss/mean_of_epoch";
 
 std::string test_tag(const Metric& metric) { return "Test/" + metric.name; }
 
-/// Returns the name of a run's folder, which may be given as "." or with a slash at its end.
+/// Returns the name of a run's folder, which may be given as "." or with a trailing slash.
 std::string name_of(const fs::path& run_dir) {
   const fs::path path = fs::absolute(run_dir).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -71,7 +71,7 @@ void TensorBoardSink::on_start(const RunStart& event) {
 void TensorBoardSink::on_gradients(const StepGradients& event) {
   for (const auto& [name, weights] : named_parameters_of(event.model)) {
     file_->histogram(event.step, "Weights/" + name, histogram_of_tensor(weights));
-    // With ZeRO this rank may have the means of some gradients only.
+    // With ZeRO, this rank may have the means of only some gradients.
     if (config_.optimizer.zero || !weights.grad().defined()) continue;
     file_->histogram(event.step, "Gradients/" + name, histogram_of_tensor(weights.grad() / event.loss_scale));
   }
@@ -115,9 +115,9 @@ void TensorBoardSink::on_epoch(const EpochResult& event) {
 
 void TensorBoardSink::on_stage(const StageChange& event) {
   file_->text(event.step, "run/stages",
-              fmt::format("{} with the first stage's best (step {}), because of {}",
-                          event.rolled_back ? "the second stage begins again" : "the second stage begins",
-                          event.from_step, event.reason));
+              fmt::format("{} from the first stage's best (step {}), because of {}",
+                          event.rolled_back ? "the second stage restarts" : "the second stage starts", event.from_step,
+                          event.reason));
 }
 
 void TensorBoardSink::on_end(const RunEnd& event) {

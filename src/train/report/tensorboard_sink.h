@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes TensorBoard's event files of a run: the same points as in log.jsonl, and pictures, settings and results.
+// Writes a run's TensorBoard event files: the same points as in log.jsonl, plus images, settings and results.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Returns the folder that the setting `tensorboard` means for the run in `run_dir`; none if it is "none".
+/// Returns the folder that the setting `tensorboard` selects for the run in `run_dir`; none if it is "none".
 [[nodiscard]] std::optional<std::filesystem::path> tensorboard_folder(const std::string& tensorboard,
                                                                       const std::filesystem::path& run_dir);
 

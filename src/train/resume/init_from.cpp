@@ -15,7 +15,7 @@ namespace lockstep::train {
 
 void require_one_start(const TrainerOptions& options) {
   if (options.init_from.empty() || options.resume == "none" || options.resume == "auto") return;
-  throw UsageError(fmt::format("the run cannot both go on from {} and start from the weights of {}", options.resume,
+  throw UsageError(fmt::format("the run cannot both resume from {} and start from the weights of {}", options.resume,
                                options.init_from.string()),
                    fmt::format("leave out use one of {} and {}", option_words("resume"), option_words("init-from")));
 }
@@ -27,8 +27,8 @@ namespace {
 
 std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
 
-/// Returns the part of the model ("backbone") that the weights fill, with no weights left over; "" if there is none.
-/// Batch norm's counts of batches may be missing.
+/// Returns the part of the model ("backbone") that the weights fill exactly, with none left over; "" if there is none.
+/// Batch norm's batch counts may be missing.
 std::string part_filled_by(const WeightsMatch& match) {
   if (match.loaded.empty() || !match.unused.empty() || !match.other_shapes.empty()) return "";
   const std::string part = first_part(match.loaded.front());
@@ -40,10 +40,12 @@ std::string part_filled_by(const WeightsMatch& match) {
   return is_other || has_gap ? "" : part;
 }
 
-std::string if_meant() { return "if they are meant, start from them with " + option_words("init-from-partial"); }
+std::string if_meant() {
+  return "if they are the right ones, start from them with " + option_words("init-from-partial");
+}
 
 /// Some weights of a different model fit by chance, and a run that starts from them looks normal. So the weights must
-/// fill a part of the model, or fit half of it.
+/// either fill a part of the model or match half of it.
 void require_half(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   std::int64_t all = 0;
   std::int64_t fitting = 0;
@@ -51,7 +53,7 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
     all += tensor.numel();
     if (std::binary_search(match.loaded.begin(), match.loaded.end(), name)) fitting += tensor.numel();
   }
-  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() has its own error if none match
+  if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() reports its own error if none match
   const std::string part = part_filled_by(match);
   if (!part.empty()) {
     return log::note("{}: it fills only the model's {}, {} of {} elements", weights.origin, part,
@@ -64,14 +66,14 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
 }
 
 /// If the model lacks entries of the file and the file lacks parameters of the model, some trained part has a different
-/// name in the file, and would begin with random weights.
+/// name in the file and would start from random weights.
 void require_no_other_names(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   const auto random = std::count_if(model.begin(), model.end(), [&](const auto& item) {
     return item.second.requires_grad() && std::binary_search(match.missing.begin(), match.missing.end(), item.first);
   });
   if (random == 0 || match.unused.empty() || match.loaded.empty()) return;
-  throw DataError(fmt::format("the weights from {} leave {} parameters of the model at random, and have {} entries "
-                              "that the model does not have\n{}",
+  throw DataError(fmt::format("the weights from {} leave {} parameters of the model random, and have {} entries that "
+                              "the model does not have\n{}",
                               weights.origin, random, match.unused.size(), to_text(match, 5)),
                   if_meant());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses options that name both a checkpoint to resume from and weights to start from.
+// Rejects options that name both a checkpoint to resume from and weights to start from.
 #pragma once
 
 #include "lockstep/train/first_weights.h"

@@ -39,7 +39,7 @@ Division divide_again(const Division& before, std::int64_t replicas) {
     throw UsageError(
         fmt::format("the run's batches of {} samples ({} x {} replicas) cannot be divided into {} replicas", samples,
                     before.batch_size, before.replicas, replicas),
-        fmt::format("these divide them evenly: {}; a run with other batches begins with {}",
+        fmt::format("these divide them evenly: {}; to start a run with other batches, use {}",
                     fmt::join(divisors(samples), ", "), option_words("init-from")));
   }
   return {.replicas = replicas, .batch_size = samples / replicas};
@@ -48,8 +48,8 @@ Division divide_again(const Division& before, std::int64_t replicas) {
 std::string change_text(const Division& before, const Division& now) {
   return fmt::format(
       "replicas is {}, but was {}: each batch of {} samples is divided into {} parts of {} instead of {} of {}. Steps, "
-      "samples and learning rate stay; the order of additions, the random numbers of dropout and the statistics of "
-      "batch norm are those of {} replicas, so the result has other bits",
+      "samples and learning rate stay the same; summation order, dropout's random numbers and batch norm statistics "
+      "are those of {} replicas, so the result is not bitwise identical",
       now.replicas, before.replicas, now.samples(), now.replicas, now.batch_size, before.replicas, before.batch_size,
       now.replicas);
 }
@@ -67,9 +67,9 @@ std::optional<fs::path> newest_in(const fs::path& folder, bool require_finite) {
 void require_newest(const Checkpoint& checkpoint, bool require_finite) {
   const auto newest = newest_in(checkpoint.path().parent_path(), require_finite);
   if (!newest || newest->filename() <= checkpoint.path().filename()) return;
-  throw UsageError(fmt::format("{} is not the newest checkpoint of its run; the newest is {}",
-                               checkpoint.path().string(), newest->filename().string()),
-                   fmt::format("{} begins a new run from there; {} goes on from the newest",
+  throw UsageError(fmt::format("{} is not its run's newest checkpoint; the newest is {}", checkpoint.path().string(),
+                               newest->filename().string()),
+                   fmt::format("{} starts a new run from there; {} continues from the newest",
                                option_words("run-dir", "DIR"), option_words("resume", "auto")));
 }
 
@@ -85,17 +85,17 @@ Checkpoint open_finite(const std::string& source, bool require_finite) {
   if (!good) {
     throw DataError(
         fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), faults),
-        "start again in another folder; checkpoint.require_finite=false goes on from it anyway");
+        "start again in another folder; checkpoint.require_finite=false resumes from it anyway");
   }
   const bool is_newest = fs::is_directory(source) && !fs::equivalent(source, checkpoint.path());
   if (is_newest) {
-    log::warn("{} is skipped: {}; the run goes on from {}", checkpoint.path().string(), faults,
+    log::warn("{} is skipped: {}; the run resumes from {}", checkpoint.path().string(), faults,
               good->filename().string());
     return load_checkpoint(good->string(), files);
   }
   throw DataError(
       fmt::format("{}: {}", checkpoint.path().string(), faults),
-      fmt::format("checkpoint.require_finite=false goes on from it anyway; the newest good one before it: {}",
+      fmt::format("checkpoint.require_finite=false resumes from it anyway; the newest good one before it: {}",
                   option_words("resume", good->string())));
 }
 
@@ -147,7 +147,7 @@ std::int64_t batch_size_of(const Checkpoint& checkpoint) {
 void warn_of_another_platform(const Checkpoint& checkpoint) {
   const std::string difference = platform_difference(checkpoint.manifest());
   if (difference.empty()) return;
-  log::warn("{} was {}: the result will not have the same bits as the earlier run", checkpoint.path().string(),
+  log::warn("{} was {}: the result will not be bitwise identical to the earlier run", checkpoint.path().string(),
             difference);
 }
 
@@ -167,7 +167,7 @@ RunPlace choose_place(const TrainerOptions& options) {
   if (fs::is_regular_file(options.resume)) {
     throw DataError(
         fmt::format(
-            "{} is a file of weights: it lacks the rest of a run's state (optimizer, schedule and place in the data)",
+            "{} is a weights file: it lacks the rest of a run's state (optimizer, schedule and position in the data)",
             options.resume),
         "start a new run from its weights: " + option_words("init-from", options.resume));
   }
@@ -192,7 +192,7 @@ std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPla
 void require_same_settings(const Checkpoint& checkpoint, const std::string& settings, const ConfigFields& rows) {
   const auto before = checkpoint.text("config.yml");
   if (!before) {
-    throw DataError(fmt::format("{} does not hold the settings of its training", checkpoint.path().string()),
+    throw DataError(fmt::format("{} does not contain its training settings", checkpoint.path().string()),
                     only_own_runs());
   }
   std::vector<std::string> words;

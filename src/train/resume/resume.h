@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// The division of a batch: each of `replicas` takes `batch_size` samples of it.
+/// How a batch is divided: each of `replicas` takes `batch_size` of its samples.
 struct Division {
   std::int64_t replicas = 1;
   std::int64_t batch_size = 1;
@@ -30,10 +30,10 @@ struct Division {
 /// Returns the message about the change: "replicas is 4 and was 1: ...".
 [[nodiscard]] std::string change_text(const Division& before, const Division& now);
 
-/// Returns the run folder that contains a checkpoint; empty if it is in no run folder.
+/// Returns the run folder that contains a checkpoint; empty if it is not in a run folder.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
-/// The folder that this run writes to, and if it may hold a run.
+/// The folder that this run writes to, and whether it may hold a run.
 struct RunPlace {
   std::filesystem::path path;
   bool resume = false;
@@ -45,14 +45,15 @@ struct RunPlace {
 
 /// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has no checkpoint yet).
 /// With `require_finite`, checkpoints of a run folder without finite values are skipped with a warning.
-/// Throws: DataError if the run folder has checkpoints but none of them verifies or is finite, or if the checkpoint at
+/// Throws: DataError if the run folder has checkpoints but none of them passes verification or is finite, or if the
+/// checkpoint at
 ///         the given path is not finite; UsageError if the run folder holds a checkpoint later than the given one,
 ///         because one folder must not hold two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
-/// The values that an earlier start of the run chose, read from the settings file, for a run that was killed before its
-/// first checkpoint. 0: unknown.
+/// The values chosen by an earlier start of the run, read from the settings file, for a run killed before its first
+/// checkpoint. 0: unknown.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;
@@ -60,10 +61,10 @@ struct BegunWith {
 };
 [[nodiscard]] BegunWith begun_with(const std::filesystem::path& settings_file);
 
-/// Returns the samples that the checkpoint's run leaves out, from the settings of the checkpoint and of its run folder.
-/// The folder's settings may name samples that are left out only from a later step on.
+/// Returns the samples that the checkpoint's run skips, from the settings of the checkpoint and of its run folder. The
+/// folder's settings may name samples that are skipped only from a later step.
 [[nodiscard]] SkippedSamples skipped_by(const Checkpoint& checkpoint);
-/// Returns the samples that the settings of a run folder leave out; none if the folder does not exist.
+/// Returns the samples that the settings of a run folder skip; none if the folder does not exist.
 [[nodiscard]] SkippedSamples skipped_in(const std::filesystem::path& run_folder);
 
 /// Returns the batch_size of the checkpoint's run; 0: unknown.

@@ -19,7 +19,7 @@ fs::path step_folder_of(const fs::path& folder, std::int64_t step) { return fold
 void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& folder, const std::string& name) {
   const Checkpoint checkpoint = read_checkpoint(from.string(), files);
   ShardedContent content;
-  content.finite.required = false;  // it is copied unchecked
+  content.finite.required = false;  // it is copied without the check
   for (const std::string& state : checkpoint.names()) content.parts[state].entries = checkpoint.state(state);
   for (const std::string& file : checkpoint.text_files()) content.texts[file] = checkpoint.text(file).value();
   const fs::path copy = commit_sharded_checkpoint(files, *no_peers(), folder, checkpoint.manifest().meta, content);
@@ -28,7 +28,7 @@ void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& fo
 
 bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRunner& steps, EMA* ema) {
   if (step == 0) {
-    throw UsageError("the second stage begins, but the first one has no evaluation",
+    throw UsageError("the second stage starts, but the first one had no evaluation",
                      "set data.test, or stop_epoch=0 for one stage");
   }
   std::optional<Checkpoint> base;

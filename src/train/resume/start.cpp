@@ -30,7 +30,7 @@ namespace {
 void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std::string& recipe) {
   const CheckpointMeta& meta = checkpoint.manifest().meta;
   if (config.threads != 0 && config.threads != meta.threads) {
-    log::warn("threads is {}, but was {}: the result will not have the same bits as the earlier run", config.threads,
+    log::warn("threads is {}, but was {}: the result will not be bitwise identical to the earlier run", config.threads,
               meta.threads);
   }
   require_same_settings(checkpoint, settings_text(recipe, config), config.rows());
@@ -47,14 +47,14 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
-/// Sets the batch size of the run that resumes; if `known` is 0, it remains to be found.
+/// Sets the batch size of the resuming run; if `known` is 0, it is still to be found.
 void take_batch_size(TrainConfig& config, std::int64_t known) {
   if (known <= 0) return;
   config.batch_size = known;
-  log::note("batch_size is auto: {}, as the run began with", known);
+  log::note("batch_size is auto: {}, as at the start of the run", known);
 }
 
-/// Sets batch_size from total_batch_size, if that is given.
+/// Sets batch_size from total_batch_size, if given.
 void take_total_batch(TrainConfig& config) {
   if (config.total_batch_size == 0 || config.replicas == 0) return;
   const std::int64_t parts = config.replicas * config.accumulate_steps;
@@ -74,7 +74,8 @@ std::int64_t widest_world(const Job& job) {
   return std::max<std::int64_t>(most, job.world_size());
 }
 
-/// Checks that each rank has a replica. Throws: TooManyRanks if the launcher can continue with fewer ranks; UsageError.
+/// Checks that each rank has at least one replica. Throws: TooManyRanks if the launcher can continue with fewer ranks;
+/// UsageError.
 void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   if (replicas >= job.world_size()) return;
   const auto least = env::get_int("LOCKSTEP_MIN_WORLD_SIZE");
@@ -87,15 +88,15 @@ void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
                                resumed ? " " + option_words("allow-other-bits") : ""));
 }
 
-/// Divides the checkpoint's batches by the settings. Returns the division in the checkpoint. `begun` is the number of
-/// replicas with which the run began.
+/// Divides the checkpoint's batches according to the settings. Returns the division in the checkpoint. `begun` is the
+/// number of replicas that the run began with.
 Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool may_change, TrainConfig& config) {
   const Division saved{.replicas = checkpoint.manifest().meta.replicas, .batch_size = batch_size_of(checkpoint)};
   if (config.replicas == 0) config.replicas = saved.replicas;
   const bool changes = config.replicas != saved.replicas;
   if (changes && !may_change) {
     throw UsageError(fmt::format("replicas is {}, but the checkpoint has {}", config.replicas, saved.replicas),
-                     fmt::format("leave it out, because the result depends on it; {} divides the run's batches again",
+                     fmt::format("omit it, because the result depends on it; {} divides the run's batches anew",
                                  option_words("allow-other-bits")));
   }
   if (!changes && begun == saved.replicas) {
@@ -104,7 +105,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   }
   const Division now = changes ? divide_again(saved, config.replicas) : saved;
   take_total_batch(config);
-  // The settings at the start of the run and the present settings mean the same batches.
+  // The settings at the start of the run and the current settings describe the same batches.
   const std::int64_t given = config.batch_size.is_auto() ? saved.batch_size : config.batch_size.value();
   const bool as_begun = saved.samples() % begun == 0 && given == saved.samples() / begun;
   if (given == now.batch_size || as_begun) config.batch_size = saved.batch_size;
@@ -113,7 +114,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
 
 constexpr const char* kSkipped = "data.skipped_samples";
 
-/// Returns the samples that this run and its earlier parts leave out, as the text of the setting.
+/// Returns the samples that this run and its earlier parts skip, as the setting's text.
 std::string skipped_text(const SkippedSamples& before, TrainConfig& config) {
   SkippedSamples all(config.data.skipped_samples);
   all.add(before);
@@ -144,8 +145,8 @@ void decide(const Job& job, TrainConfig& config, const StateDict& shared) {
   job.set_replicas(static_cast<int>(config.replicas));
 }
 
-/// Adds the names that the run's checkpoints should have: a kill may come between the commit and the naming, and a
-/// checkpoint without a name would be removed.
+/// Adds the names that the run's checkpoints should have: a process may be killed between the commit and the naming,
+/// and a checkpoint without a name would be removed.
 void name_bests(const RunState& run, const fs::path& folder) {
   FileSystem& files = FileSystem::system();
   const auto name = [&](const char* as, std::int64_t step) {
@@ -156,7 +157,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
   name("best_stg1", run.stages.base_step);
 }
 
-/// Copies the checkpoint with which the second stage begins, if the run resumes in another folder.
+/// Copies the checkpoint from which the second stage starts, if the run resumes in another folder.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
@@ -173,7 +174,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));
 }
 
-/// Replaces a URL by the path of the downloaded file.
+/// Replaces a URL with the path of the downloaded file.
 void fetch_start(TrainerOptions& options) {
   if (is_url(options.resume)) {
     log::note("fetching {}", options.resume);
@@ -203,7 +204,7 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   shared["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
-/// Does rank 0's part: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
+/// Does rank 0's share: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict shared;
@@ -217,7 +218,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   remove_checkpoint_leftovers(FileSystem::system(), folder->checkpoints());
   start.in_old_folder = place.resume;
   start.checkpoint = find_start(options, place, config.checkpoint.require_finite);
-  // A run that was killed before its first checkpoint starts again with the same settings, on any number of ranks.
+  // A run killed before its first checkpoint restarts with the same settings, on any number of ranks.
   const BegunWith begun =
       place.resume && !start.checkpoint ? begun_with(place.path / folder->settings_file()) : BegunWith{};
   if (config.replicas == 0) config.replicas = begun.replicas;
@@ -253,7 +254,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
-  // If the run had only one stage until now, its best becomes the first stage's best.
+  // If the run has had only one stage so far, its best becomes the first stage's best.
   StageState& stages = start.run.stages;
   if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");

@@ -24,8 +24,8 @@ struct Start {
   bool skips_more = false;               ///< rank 0 has a file of data.skip_samples to read
 };
 
-/// The job has more ranks than the run has replicas, and its launcher can continue with fewer nodes: the ranks end, and
-/// the launcher restarts fewer ranks.
+/// The job has more ranks than the run has replicas, and its launcher can continue with fewer nodes: the ranks exit,
+/// and the launcher restarts fewer of them.
 struct TooManyRanks {};
 
 /// Opens the run folder on rank 0, finds the checkpoint and informs all ranks. Sets config.replicas, config.threads,
@@ -33,7 +33,7 @@ struct TooManyRanks {};
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError (a folder in use, settings that differ from the checkpoint's, fewer replicas than ranks),
-///         DataError (no checkpoint verifies), IoError; TooManyRanks, on every rank.
+///         DataError (no checkpoint passes verification), IoError; TooManyRanks, on every rank.
 [[nodiscard]] Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& options,
                                    std::optional<RunFolder>& folder);
 

@@ -21,7 +21,7 @@ namespace {
 // A switch for programs of torch.distributed.launch. Here the launcher makes a run distributed.
 constexpr const char* kDistributed = "distributed";
 
-/// Options with a group are left out, because init() reads them in a program.
+/// Options with a group are excluded, because init() reads them in a program.
 const TrainOption* find_option(const std::string& name) {
   const TrainOption* option = find_train_option("--" + name);
   return option != nullptr && option->in_programs ? option : nullptr;
@@ -93,9 +93,9 @@ class Parser {
     const bool has_next = at_ + 1 < words_.size() && !words_[at_ + 1].starts_with("--");
     if (name == "set" && value.find('=') == value.npos && has_next) {
       throw UsageError(fmt::format("{}: --set '{}' is not an assignment", program_, value),
-                       fmt::format("write key and value as one word: --set {}={}", value, words_[at_ + 1]));
+                       fmt::format("write key and value as one argument: --set {}={}", value, words_[at_ + 1]));
     }
-    // The Trainer's own option wins over a setting with the same name, which --set can set.
+    // The Trainer's own option takes precedence over a setting with the same name; use --set for that one.
     if (option != nullptr && option->group.empty()) {
       apply(*option, value);
     } else if (is_setting) {
@@ -119,7 +119,7 @@ class Parser {
     if (name != "--max-time") return;
     const auto seconds = text::parse_duration(value);
     if (!seconds) throw UsageError("--max-time: " + seconds.error());
-    if (*seconds <= 0) throw UsageError(fmt::format("--max-time is {}: it must be longer", value), "--max-time 45m");
+    if (*seconds <= 0) throw UsageError(fmt::format("--max-time is {}: it must be positive", value), "--max-time 45m");
     options_->max_time = std::chrono::duration<double>(*seconds);
   }
 

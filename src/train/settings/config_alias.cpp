@@ -27,7 +27,7 @@ std::string plain(std::string_view value) {
   return text;
 }
 
-/// Compares texts, and numbers by value: "0." is 0.
+/// Compares strings as text and numbers by value: "0." is 0.
 bool is_same(const std::string& a, const std::string& b) {
   if (plain(a) == plain(b)) return true;
   const auto number = text::parse_number(a);
@@ -89,7 +89,7 @@ class Renaming {
   }
 
  private:
-  /// The command line wins over files.
+  /// The command line takes precedence over files.
   static int place_of(const ConfigValue& value) { return value.origin.starts_with("--") ? 2 : 0; }
 
   void take_as(const std::string& key, const ConfigAlias& alias, ConfigValue value) {
@@ -105,7 +105,7 @@ class Renaming {
     const bool has_value = !alias.always.empty();
     if (has_value && (value.yaml.empty() || is_one_of(value.yaml, alias.always))) return;
     if (has_value && alias.must_be) {
-      throw UsageError(fmt::format("{}: {} is {}, which has no counterpart here", value.origin, key, value.yaml),
+      throw UsageError(fmt::format("{}: {} is {}, which has no equivalent here", value.origin, key, value.yaml),
                        fmt::format("here it is {}", text::join(alias.always, " or ")));
     }
     if (alias.instead.empty() && !has_value) {

@@ -90,7 +90,7 @@ std::vector<Difference> differences(const std::string& before, const std::string
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
     if (rules.is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
-    // A version that did not save the names of the classes has written an empty list.
+    // Versions that did not save class names wrote an empty list.
     if (key == "class_names" && old->second.yaml == "[]") continue;
     found.push_back({key, old->second.yaml, value.yaml, rules.at_resume(key)});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that a result depends on, and the settings in which two runs differ. Pure functions.
+// The settings that a result depends on, and the settings that differ between two runs. Pure functions.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ struct Difference {
 };
 
 /// Returns the settings of `now` that differ from `before` and would change the result of the resumed run. A setting is
-/// left out if its row says that it is free (OnResume). `replicas` and `threads` come from the checkpoint and are
+/// excluded if its row says that it is free (OnResume). `replicas` and `threads` come from the checkpoint and are
 /// compared elsewhere. A key without a row is not free. Keys that `before` lacks come from a later version and count as
 /// equal.
 [[nodiscard]] std::vector<Difference> differences(const std::string& before, const std::string& now,

@@ -19,9 +19,9 @@ std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place) {
   if (place.world_size > 1 && !place.by_nccl) {
     return fmt::format("{} processes reduce their gradients through the hosts' memory", place.world_size);
   }
-  // Recordings with NCCL have been tested with a single rank only.
+  // Recording with NCCL has only been tested with a single rank.
   if (config.cuda_graph == "auto" && place.world_size > 1) {
-    return fmt::format("cuda_graph is auto, and the steps of {} processes are recorded with cuda_graph=true only",
+    return fmt::format("cuda_graph is auto, and the steps of {} processes are recorded only with cuda_graph=true",
                        place.world_size);
   }
   if (config.guard > 0) return "the guard reads the gradients of single replicas";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides if a run's steps may be recorded as CUDA graphs.
+// Decides whether a run's steps may be recorded as CUDA graphs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// The facts about ranks and task that decide about a recording.
+/// The facts about ranks and task that decide whether steps can be recorded.
 struct GraphPlace {
   c10::Device device = c10::Device(c10::kCPU);
   int world_size = 1;
@@ -21,7 +21,7 @@ struct GraphPlace {
   bool by_nccl = false;     ///< the backend is NCCL
 };
 
-/// Returns the facts about the ranks of `job` for a recording of `task`'s steps.
+/// Returns the facts about the ranks of `job` for recording `task`'s steps.
 [[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
 
 /// Returns the reason why steps are not recorded; empty: they are. `config` has the final replicas.

@@ -13,7 +13,7 @@ ServerAddress parse_address(const std::string& text) {
   const auto fail = [&] {
     return UsageError(
         fmt::format("metrics_address: '{}' is neither PORT nor HOST:PORT", text),
-        fmt::format("use a port of this machine, as in {}, or HOST:PORT", option_words("metrics", "9100")));
+        fmt::format("use a port on this machine, as in {}, or HOST:PORT", option_words("metrics", "9100")));
   };
   ServerAddress address;
   const std::size_t colon = text.rfind(':');

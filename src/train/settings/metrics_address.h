@@ -6,7 +6,7 @@
 
 namespace lockstep::train {
 
-/// The address of the server.
+/// The server's address.
 struct ServerAddress {
   std::string host = "127.0.0.1";
   int port = 0;  ///< 0: any free port

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of settings: ranges, and numbers that are stored as text because they may also be a word or part of a list.
+// Checks settings: ranges, and numbers stored as text because they may also be a word or part of a list.
 #pragma once
 
 #include <string>

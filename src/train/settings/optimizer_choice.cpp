@@ -86,7 +86,7 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
 }
 
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group) {
-  // An optimizer without parameters checks the options, and no pattern has to match.
+  // An optimizer without parameters checks the options without requiring a pattern to match.
   OptimizerOptions own = options;
   own.groups.clear();
   own.lr = group.lr ? group.lr : own.lr;
@@ -101,9 +101,9 @@ void require_group(const std::string& type, const OptimizerOptions& options, con
     throw UsageError(fmt::format("the group '{}' of optimizer.groups: {}", group.pattern, error.message()),
                      error.hint());
   } catch (const std::regex_error& error) {
-    throw UsageError(
-        fmt::format("the group '{}' of optimizer.groups is not a regular expression: {}", group.pattern, error.what()),
-        "use ECMAScript's syntax; a dot in a name is \\.");
+    throw UsageError(fmt::format("the group '{}' of optimizer.groups is not a valid regular expression: {}",
+                                 group.pattern, error.what()),
+                     "use ECMAScript syntax; a dot in a name is \\.");
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the optimizer that the settings describe.
+// Creates the optimizer described by the settings.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace lockstep::train {
 [[nodiscard]] OptimizerOptions optimizer_options(const OptimizerConfig& config);
 
 /// Throws: UsageError if `group` sets an option that `type` does not have or that is out of range, or if its pattern is
-///         not a regular expression.
+///         not a valid regular expression.
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group);
 
 /// Returns the patterns of groups that match no parameter.

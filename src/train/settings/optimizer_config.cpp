@@ -27,27 +27,27 @@ void OptimizerConfig::describe(ConfigFields& fields) {
   const std::vector<std::string> flag = {"auto", "true", "false"};
   fields.add("optimizer.type", &type, "the optimizer; its own keys are auto unless set", type_names());
   fields.add("optimizer.lr", &lr, "learning rate after warm-up").in({.least = 0, .above = true});
-  fields.add("optimizer.weight_decay", &weight_decay, "weight decay; adamw, lamb and lion decouple it")
+  fields.add("optimizer.weight_decay", &weight_decay, "weight decay; decoupled in adamw, lamb and lion")
       .in({.least = 0});
   fields.add("optimizer.lr_scaling", &lr_scaling, "none; replicas: lr x replicas; batch: lr x total batch / 256",
              {"none", "replicas", "batch"});
   fields
       .add("optimizer.zero", &zero,
-           "ZeRO-1: each process keeps only its part of the optimizer's state; the result is the same")
+           "ZeRO-1: each process keeps only its part of the optimizer state; the result is the same")
       .at_resume(OnResume::kFree);
   fields.add("optimizer.betas", &betas, "adamw, adam, lamb, lion: two numbers");
   fields.add("optimizer.eps", &eps, "adamw, adam, rmsprop, adagrad, lamb: added to the divisor");
   fields.add("optimizer.amsgrad", &amsgrad, "adamw, adam: divide by the largest second moment so far", flag);
-  fields.add("optimizer.momentum", &momentum, "sgd, rmsprop, lars");
-  fields.add("optimizer.dampening", &dampening, "sgd: of what a gradient adds to the momentum");
-  fields.add("optimizer.nesterov", &nesterov, "sgd: momentum as Nesterov's", flag);
-  fields.add("optimizer.alpha", &alpha, "rmsprop: how much of the mean square stays");
+  fields.add("optimizer.momentum", &momentum, "sgd, rmsprop, lars: momentum");
+  fields.add("optimizer.dampening", &dampening, "sgd: dampening of a gradient's contribution to the momentum");
+  fields.add("optimizer.nesterov", &nesterov, "sgd: Nesterov momentum", flag);
+  fields.add("optimizer.alpha", &alpha, "rmsprop: smoothing factor of the mean square");
   fields.add("optimizer.centered", &centered, "rmsprop: divide by the standard deviation", flag);
-  fields.add("optimizer.lr_decay", &lr_decay, "adagrad: how fast the learning rate falls");
-  fields.add("optimizer.initial_accumulator_value", &initial_accumulator_value, "adagrad: the first sum of squares");
-  fields.add("optimizer.trust", &trust, "lars: how much of its norm a parameter may move");
+  fields.add("optimizer.lr_decay", &lr_decay, "adagrad: learning rate decay per step");
+  fields.add("optimizer.initial_accumulator_value", &initial_accumulator_value, "adagrad: initial sum of squares");
+  fields.add("optimizer.trust", &trust, "lars: size of an update at lr 1, relative to the parameter's norm");
   fields.add("optimizer.groups", &groups,
-             "maps of params (a regular expression over names) and the lr, weight_decay, ... of what it finds");
+             "maps of params (a regular expression over names) and lr, weight_decay, ... for the matching parameters");
 }
 
 void OptimizerConfig::validate() const {
@@ -56,7 +56,7 @@ void OptimizerConfig::validate() const {
   try {
     OptimizerOptions common = options;
     common.groups.clear();  // without a model, their patterns cannot match
-    // An optimizer without parameters checks the options of its type and their ranges.
+    // Creating an optimizer without parameters checks the options of its type and their ranges.
     (void)make_optimizer(type, NamedTensors{}, common);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("optimizer.type is {}: {}", type, error.message()), error.hint());

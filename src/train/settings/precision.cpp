@@ -41,7 +41,7 @@ std::string precision_text(const TrainConfig& config, const c10::Device& device)
 
 std::string launch_blocking_text(const c10::Device& device) {
   if (!device.is_cuda() || env::get("CUDA_LAUNCH_BLOCKING") != "1") return "";
-  return "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; for finding errors, slow";
+  return "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; slow, for debugging";
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precision of the computation: the settings `amp` and `tf32`, libtorch's switches for them, and their texts in the
+// The precision of the computation: the settings `amp` and `tf32`, libtorch's switches for them, and their text in the
 // banner.
 #pragma once
 

@@ -72,7 +72,7 @@ std::string name_of(const ScheduleConfig& config) {
   }
   if (config.type == "plateau") {
     const std::int64_t bad = config.patience + 1;
-    return fmt::format("x {} after {} {} without a better {}", config.factor, bad,
+    return fmt::format("x {} after {} {} without improvement in {}", config.factor, bad,
                        bad == 1 ? "evaluation" : "evaluations", config.metric.empty() ? "metric" : config.metric);
   }
   std::string words = config.type;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the schedule that the settings describe. Pure functions.
+// Creates the schedule described by the settings. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct RunLength {
 /// Returns the schedule of the settings. For schedule.type plateau its rate is the rate before any metric.
 [[nodiscard]] Schedule make_schedule(const ScheduleConfig& config, const RunLength& run);
 
-/// Returns the options of plateau, without lower_is_better, which the metric decides.
+/// Returns the options for plateau, without lower_is_better, which the metric decides.
 [[nodiscard]] PlateauOptions plateau_options(const ScheduleConfig& config);
 
 /// Returns "5 epochs of warm-up, then cosine".

@@ -62,7 +62,7 @@ std::int64_t smallest_of_all(const Job& job, std::int64_t own) {
 ResourceError nothing_fits(const Untried& run, const std::string& problem) {
   const std::string place = problem.empty() ? "on another rank" : fmt::format("on {}", run.job.device().str());
   const std::string words = problem.empty() ? "" : ": " + text::first_line(problem);
-  return ResourceError(fmt::format("batch_size is auto, but not even a batch of 1 fits into memory {}{}", place, words),
+  return ResourceError(fmt::format("batch_size is auto, but not even a batch of 1 fits in memory {}{}", place, words),
                        "use amp=bf16, optimizer.zero=true on several processes, or a smaller model");
 }
 
@@ -73,7 +73,7 @@ MeasureAnyDevice::~MeasureAnyDevice() { any_device = false; }
 
 void require_measurable(const TrainConfig& config, const c10::Device& device) {
   if (!config.batch_size.is_auto() || device.is_cuda() || any_device) return;
-  throw UsageError("batch_size is auto, which measures the memory of a GPU, but the device is the CPU",
+  throw UsageError("batch_size is auto, which measures GPU memory, but the device is the CPU",
                    "give a number: " + setting_words("batch_size=64"));
 }
 
@@ -81,7 +81,7 @@ std::int64_t find_batch_size(const Untried& run) {
   const KeepRandomState keep(run.job.device());
   const DistributedSampler part(run.dataset->size(), {0, run.config.replicas});
   const std::int64_t most = std::min(part.size(), kLargestAutoBatch);
-  if (most == 0) return 1;  // there are no samples, which the plan reports
+  if (most == 0) return 1;  // there are no samples; the plan reports that
   connect_device(run.job);
   BatchProbe probe(run);
   const std::int64_t own = largest_batch(most, [&probe](std::int64_t batch) { return probe.fits(batch); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `batch_size: auto`: the largest batch that fits into the memory of every rank's GPU.
+// `batch_size: auto`: the largest batch that fits in the memory of every rank's GPU.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace lockstep::train {
 
-/// The largest batch that is tried.
+/// The largest batch tried.
 inline constexpr std::int64_t kLargestAutoBatch = 65'536;
 
 /// Throws: UsageError if `config` has batch_size auto on a device whose memory is not a limit.
 void require_measurable(const TrainConfig& config, const c10::Device& device);
 
-/// Searches on all ranks at the same time, and returns the smallest of their results. It is at most kLargestAutoBatch
-/// and a replica's share of the data set. Random state and memory are restored.
+/// Searches on all ranks at the same time, and returns the smallest result, at most kLargestAutoBatch and a replica's
+/// share of the data set. Random state and memory are restored.
 ///
 /// Collective: yes.
 /// Blocks: until the last rank has its result.
 /// Throws: ResourceError, on every rank, if not even one sample fits; the errors of a step or of the data set.
 [[nodiscard]] std::int64_t find_batch_size(const Untried& run);
 
-/// For tests: while it lives, the memory of any device counts as a limit.
+/// For tests: while it lives, any device's memory counts as a limit.
 class MeasureAnyDevice {
  public:
   MeasureAnyDevice();

@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-// Only the second step has the optimizer's state from the start.
+// Only the second step has the optimizer state from the start.
 constexpr int kSteps = 2;
 // Trial batches repeat this many samples, because memory does not depend on their content, and reading thousands of
 // samples for each trial would take long.
@@ -34,7 +34,7 @@ ReplicaSpan block_of(const Job& job, const TrainConfig& config) {
   return replicas_of_rank(job.rank(), job.world_size(), static_cast<int>(config.replicas));
 }
 
-/// Returns samples that are spread over the whole set.
+/// Returns samples spread over the whole set.
 std::vector<Sample> some_samples(Dataset& dataset, std::int64_t seed) {
   const std::int64_t count = std::min(dataset.size(), kSamples);
   std::vector<Sample> samples;
@@ -129,7 +129,7 @@ void BatchProbe::train(std::int64_t batch) {
   same_memory.groups.clear();  // the patterns may match no parameter of this part
   const auto optimizer =
       make_optimizer(same_memory, share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
-  // From the second batch of a step on, gradients exist during the forward. A third batch needs no more memory.
+  // From the second batch of a step, gradients exist during the forward pass. A third batch needs no more memory.
   const int batches = run_.config.accumulate_steps > 1 ? 2 : 1;
   for (int step = 0; step < kSteps; ++step) {
     team_.run([&](Replica&) { train_replica(*net, batch, batches); });
@@ -151,7 +151,7 @@ void BatchProbe::train_replica(TaskNet& net, std::int64_t size, int batches) {
     loss = total_loss(run_.task.loss_terms(outputs, batch));
     loss.backward();
   }
-  (void)loss.item();  // the host waits, so that an error of the device appears in this trial
+  (void)loss.item();  // the host waits, so that a device error appears in this trial
 }
 
 Batch BatchProbe::make_batch(std::int64_t size) const {

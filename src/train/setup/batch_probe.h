@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trial of `batch_size: auto`: whole steps of a temporary network. They do not communicate with other ranks, so that
-// each rank may run out of memory by itself.
+// each rank may run out of memory independently.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -29,25 +29,25 @@ struct Untried {
   Task& task;
   const TrainConfig& config;  ///< settings with the final replicas and threads
   std::shared_ptr<Dataset> dataset;
-  std::function<std::shared_ptr<TaskNet>()> make_net;  ///< makes a fresh network on the device
+  std::function<std::shared_ptr<TaskNet>()> make_net;  ///< creates a fresh network on the device
 };
 
 /// Returns the number of copies of all gradients that this rank's buckets hold besides the gradients: one for each
-/// unfinished branch of the sum over its replicas; 0 for a single process with one replica. It is a pure function.
+/// unfinished branch of the sum over its replicas; 0 for a single process with one replica. Pure function.
 [[nodiscard]] int gradient_copies(int rank, int world, int replicas);
 
 /// Returns the samples of a trial for a batch of `batch`: twice as many if steps are recorded as CUDA graphs. A
-/// recording keeps its memory while a smaller last batch or an evaluation is computed. A pure function.
+/// recording holds its memory while a smaller last batch or an evaluation is computed. Pure function.
 [[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const GraphPlace& place, std::int64_t batch);
 
 /// Returns as many of the first `parameters` as have 1 / `ranks` of all elements, which a rank's optimizer state covers
-/// with ZeRO. It is a pure function.
+/// with ZeRO. Pure function.
 [[nodiscard]] NamedTensors share_of(const NamedTensors& parameters, int ranks);
 
 /// It belongs to the training thread.
 class BatchProbe {
  public:
-  /// Reads some samples. Collective: yes, if there are several ranks; the other functions are not.
+  /// Reads some samples. Collective: yes, if there are several ranks; the other functions are not collective.
   explicit BatchProbe(const Untried& run);
 
   /// Runs two steps (forward, backward, optimizer) of each replica of this rank with `batch` samples, with the run's
@@ -57,7 +57,7 @@ class BatchProbe {
   /// Throws:  any other error of a step.
   [[nodiscard]] bool fits(std::int64_t batch);
 
-  /// Returns the allocator's last message about memory that ran out; empty: it never did.
+  /// Returns the allocator's last out-of-memory message; empty if memory never ran out.
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
 
  private:
@@ -66,7 +66,7 @@ class BatchProbe {
   [[nodiscard]] Batch make_batch(std::int64_t size) const;
 
   Untried run_;
-  std::shared_ptr<ProcessGroup> alone_;  ///< a process group of this rank alone; null: the job has only one rank
+  std::shared_ptr<ProcessGroup> alone_;  ///< a process group with only this rank; null: the job has only one rank
   ReplicaTeam team_;
   std::vector<Sample> samples_;
   std::string problem_;

@@ -6,7 +6,7 @@
 namespace lockstep::train {
 namespace {
 
-// The first batch that is tried. The result is a multiple of it, because tensor cores compute in multiples of 8.
+// The first batch tried. The result is a multiple of it, because tensor cores compute in multiples of 8.
 constexpr std::int64_t kGrain = 8;
 
 /// Bisects between `fitting`, which fits (0: no batch is known to fit), and `too_large`, which does not.

@@ -11,8 +11,8 @@ namespace lockstep::train {
 using Fits = std::function<bool(std::int64_t batch)>;
 
 /// Returns the largest batch that fits and is at most `most`: a multiple of 8, `most` itself, or any number below 8; 0
-/// if not even one sample fits. It doubles the batch from 8 on, then bisects between the largest batch that fits and
-/// the smallest that does not.
+/// if not even one sample fits. It doubles the batch starting from 8, then bisects between the largest batch that fits
+/// and the smallest that does not.
 ///
 /// Cost: at most 2 * log2(most / 8) + 2 calls to `fits`, with batches of at most twice the result (except the first,
 ///       8).

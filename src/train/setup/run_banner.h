@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the banner of a run, before its first step.
+// Builds a run's banner, before its first step.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct BannerFacts {
   const Start& start;
 };
 
-/// Returns the banner, complete on rank 0, to which every rank sends its device. Collective: yes.
+/// Returns the banner, complete on rank 0, which every rank sends its device to. Collective: yes.
 [[nodiscard]] view::BannerInfo run_banner(const BannerFacts& facts);
 
 }  // namespace lockstep::train

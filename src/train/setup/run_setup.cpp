@@ -68,7 +68,7 @@ void require_metrics(const Job& job, Task& task, const TrainConfig& config, cons
 
 void limit_sections(const TrainConfig::SectionTimeout& limits) {
   const auto limit = [](const char* section, double seconds) {
-    if (seconds < 0) return;  // the timeout is measured during the run
+    if (seconds < 0) return;  // the timeout is derived during the run
     flight::limit_section(flight::section_of(section),
                           std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0)));
   };
@@ -137,7 +137,7 @@ class RunSetup {
     if (skipped > 0 && job_.is_main()) log::note("{} left out", counted(skipped, "sample", "samples"));
   }
 
-  /// Leaves out the samples in rank 0's file data.skip_samples from the next batch on. Collective: yes.
+  /// Skips the samples in rank 0's file data.skip_samples from the next batch. Collective: yes.
   void skip_more() {
     std::vector<std::int64_t> indices;
     do_on_main(job_, [&] { indices = read_skip_file(config_.data.skip_samples, *train_set_); });
@@ -155,7 +155,7 @@ class RunSetup {
     const Plan sums =
         train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
     require_steps(sums, config_, train_set_->size());
-    // With drop_last an epoch may have one batch less after a change of the number of replicas.
+    // With drop_last, an epoch may have one batch fewer after the number of replicas changes.
     if (run_.state.begun_replicas > 0) run_.state.batch = std::min(run_.state.batch, sums.batches_per_epoch);
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
@@ -172,7 +172,7 @@ class RunSetup {
 
   /// Finds the batch size and writes it to the settings, from which a resumed run reads it.
   void find_batch() {
-    if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits into memory");
+    if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits in memory");
     const auto make_net = [this] { return steps().make_net(); };
     config_.batch_size =
         find_batch_size({.job = job_, .task = task_, .config = config_, .dataset = train_set_, .make_net = make_net});

@@ -11,7 +11,7 @@ namespace lockstep::train {
 struct RunInputs {
   Job& job;
   Task& task;
-  TrainConfig& config;  ///< replicas, threads and a batch_size of auto get the values in use
+  TrainConfig& config;  ///< replicas, threads and a batch_size of auto are set to the values in use
   TrainerOptions& options;
 };
 

@@ -84,7 +84,7 @@ at::Tensor BatchPass::backward(const Batch& batch) {
   return loss.row;
 }
 
-// The outputs end before backward begins.
+// The outputs are released before backward begins.
 BatchLoss BatchPass::loss_of(Outputs outputs, const Batch& batch) {
   if (parts_.fault.awaits("activation")) {
     for (const auto& item : outputs) parts_.fault.strike("activation", {item.second});
@@ -99,7 +99,7 @@ BatchLoss BatchPass::loss_of(Outputs outputs, const Batch& batch) {
   return {.scaled = parts_.weights.scaler().scale(is_whole ? loss : loss * share), .row = is_whole ? row : row * share};
 }
 
-/// An undefined target makes libtorch's losses fail with words that name no data set.
+/// An undefined target makes libtorch's losses fail with a message that does not mention the data set.
 std::vector<LossTerm> BatchPass::loss_terms(const Outputs& outputs, const Batch& batch) {
   try {
     return fault::in_section("loss", [&] { return parts_.task.loss_terms(outputs, batch); });
@@ -107,7 +107,7 @@ std::vector<LossTerm> BatchPass::loss_terms(const Outputs& outputs, const Batch&
     if (batch.target.defined()) throw;
     const std::string why = error.what_without_backtrace();
     throw UsageError(fmt::format("the loss failed on samples that have no target: {}", text::first_line(why)),
-                     "give each sample of the data set a target, or write a loss that uses batch.data alone");
+                     "give each sample of the data set a target, or write a loss that uses only batch.data");
   }
 }
 

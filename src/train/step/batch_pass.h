@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// BatchPass: forward, loss and backward of one batch, in a recording if the steps have one.
+// BatchPass: forward, loss and backward of one batch, from a recording if the steps have one.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace lockstep::train {
 
-/// The loss that backward begins with, and the batch's loss row.
+/// The loss that backward starts from, and the batch's loss row.
 struct BatchLoss {
   at::Tensor scaled;
   at::Tensor row;
@@ -37,7 +37,7 @@ struct PassParts {
   OrderedFault& fault;
 };
 
-/// It belongs to the replica that has the turn.
+/// It belongs to the replica whose turn it is.
 class BatchPass {
  public:
   BatchPass(Job job, const PassParts& parts) : job_(std::move(job)), parts_(parts) {}
@@ -48,12 +48,12 @@ class BatchPass {
   /// Calls `watch` from the next batch on; nullptr: no watch. Lifetime: until another call.
   void set_watch(StepWatch* watch) { watch_ = watch; }
 
-  /// Begins a step of `batches` batches for each replica.
+  /// Begins a step of `batches` batches per replica.
   void begin(std::int64_t batches) { batches_ = batches; }
-  /// Runs forward, loss times the batch's share of the step, and backward of a prepared batch. `is_last`: no other
-  /// batch of the replica's step follows. Returns the loss row. Throws: the errors of the task.
+  /// Runs forward, loss times the batch's share of the step, and backward of a prepared batch. `is_last`: this is the
+  /// last batch of the replica's step. Returns the loss row. Throws: the errors of the task.
   at::Tensor run(const Replica& replica, Batch& batch, bool is_last);
-  /// Computes loss and row of the prepared batch anew, without the reducer.
+  /// Recomputes loss and row of the prepared batch, without the reducer.
   BatchLoss loss_again(int replica, const Batch& batch);
 
   /// Returns the names of the other columns of a loss row; empty if there is only one part, and before the first step.
@@ -72,7 +72,7 @@ class BatchPass {
   DistributedDataParallel<TaskNet>* model_ = nullptr;
   StepWatch* watch_ = nullptr;
   std::optional<StepGraph> graph_;  ///< set if steps are recorded; it ends before the communicators of job_ do
-  std::string noted_;               ///< the reason why they are not, once a note has said it
+  std::string noted_;               ///< the reason why they are not, once it has been logged
   std::vector<std::string> loss_names_;
   std::int64_t batches_ = 1;  ///< of each replica in this step
   bool adds_up_ = false;      ///< the batch's gradients are reduced with those of a later one

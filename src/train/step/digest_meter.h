@@ -15,7 +15,7 @@ namespace lockstep::train {
 /// It belongs to the training thread.
 class DigestMeter {
  public:
-  /// `in_parts`: each rank has the digest of its part only. Lifetime: `group` outlives the meter.
+  /// `in_parts`: each rank has the digest of only its part. Lifetime: `group` outlives the meter.
   DigestMeter(ProcessGroup& group, bool in_parts) : group_(group), in_parts_(in_parts) {}
 
   /// Takes this rank's digest of a step; none: digests are off. Collective: yes, if ranks have parts.

@@ -43,7 +43,7 @@ void check(const DataLoaderOptions& options) {
                                                  : nullptr;
   if (wrong != nullptr) {
     throw UsageError(fmt::format("evaluate_sharded reads each sample once, but its options have {}", wrong),
-                     "leave it out: the ranks divide the set in its own order");
+                     "omit it: the ranks divide the set in its own order");
   }
   if (options.batch_size < 1) {
     throw UsageError(fmt::format("data loader: batch_size is {}, must be at least 1", options.batch_size));
@@ -60,7 +60,7 @@ at::Tensor row_of(const CountBatch& count, const Batch& batch) {
   return at::cat({numbers, at::full({1}, static_cast<double>(batch.size), numbers.options())});
 }
 
-/// Returns the rows of this rank's batches, in order. The row of a batch whose samples were all left out is undefined.
+/// Returns the rows of this rank's batches, in order. The row of a batch whose samples were all skipped is undefined.
 std::vector<at::Tensor> rows_of(const DatasetHandle& dataset, DataLoaderOptions options, ReplicaSpan block,
                                 const CountBatch& count) {
   std::vector<at::Tensor> rows(static_cast<std::size_t>(block.size()));
@@ -99,7 +99,7 @@ ShardedEvaluation evaluate_sharded(const Job& job, torch::nn::Module& model, con
   const NoGrad no_grad;
   const std::shared_ptr<Dataset>& set = dataset.get();
   const std::int64_t batches = (set->size() + options.batch_size - 1) / options.batch_size;
-  // Empty parts after the last batch do not change the order of additions (comm/replicas.h).
+  // Empty parts after the last batch do not change the summation order (comm/replicas.h).
   const int parts = static_cast<int>(std::max<std::int64_t>(batches, job.world_size()));
   const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), parts);
   const at::Tensor sums = train::sum_over_parts(job.group(), rows_of(set, options, block, count), block, parts);

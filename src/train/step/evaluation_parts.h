@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of all evaluations over the ranks, for any counts and any division of the samples.
+// The code shared by all evaluations across ranks, for any counts and any division of the samples.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,8 +16,8 @@
 
 namespace lockstep::train {
 
-/// Sets evaluation mode until it goes out of scope. Then every module gets its own mode back, including layers that are
-/// frozen while the rest trains.
+/// Sets evaluation mode until it goes out of scope. Then every module is restored to its own mode, including layers
+/// that are frozen while the rest trains.
 class EvalMode {
  public:
   explicit EvalMode(torch::nn::Module& model);
@@ -31,7 +31,7 @@ class EvalMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> others_;  // parents before children
 };
 
-/// Returns the largest of all ranks' numbers, such as a number of evaluated samples. Collective: yes. Throws: DataError
+/// Returns the maximum of all ranks' numbers, such as numbers of evaluated samples. Collective: yes. Throws: DataError
 /// if none is above 0.
 [[nodiscard]] std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own);
 

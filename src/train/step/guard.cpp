@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-// A kernel whose sums depend on the order of its threads is unlikely to give the same bits this many times.
+// A kernel whose sums depend on the order of its threads is unlikely to produce the same bits this many times.
 constexpr int kProbes = 2;
 
 std::string host_name(const Job& job) {
@@ -54,12 +54,12 @@ int carrier_of(int replica, int world, int replicas) {
   return rank;
 }
 
-/// Returns the reason why a guard is not possible; empty: it is.
+/// Returns the reason why the guard cannot run; empty if it can.
 std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
   if (job.world_size() < 2) return "it needs at least two processes";
   for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
     if (platforms[rank] == platforms[0]) continue;
-    return fmt::format("rank 0 has {}, and rank {} has {}", platforms[0], rank, platforms[rank]);
+    return fmt::format("rank 0 has {}, but rank {} has {}", platforms[0], rank, platforms[rank]);
   }
   return "";
 }
@@ -86,7 +86,7 @@ Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors para
   const std::string why = obstacle(job_, all_gather_object(job_.group(), platform(job_)));
   serves_ = why.empty();
   if (!serves_) {
-    if (job_.is_main()) log::warn("the guard cannot serve: {}", why);
+    if (job_.is_main()) log::warn("the guard cannot run: {}", why);
     return;
   }
   roles_ = guard_roles(0, replicas_, hosts_);
@@ -132,14 +132,14 @@ void Guard::finish(const Recompute& recompute) {
   proved_ = step_ - 1;
 }
 
-/// Some GPU kernels add in the order in which their threads arrive, so equal bits cannot be expected.
+/// Some GPU kernels add in the order in which their threads arrive, so bitwise equality cannot be expected.
 bool Guard::repeats_itself(const Recompute& recompute, const std::string& reductions) {
   --probes_;
   const bool equal = job_.rank() != roles_.carrier || recompute(roles_.replica, reductions) == sum_;
   const auto all = all_gather_object(job_.group(), static_cast<std::int64_t>(equal));
   serves_ = std::count(all.begin(), all.end(), 0) == 0;
   if (!serves_ && job_.is_main()) {
-    log::warn("the guard cannot serve: {} computed replica {} of step {} twice, and the bits differ",
+    log::warn("the guard cannot run: {} computed replica {} of step {} twice, and the bits differ",
               place(roles_.carrier), roles_.replica, text::thousands(step_));
   }
   return serves_;
@@ -164,7 +164,7 @@ std::vector<std::int64_t> Guard::compare(std::uint64_t own) {
   return column(2);
 }
 
-/// The update is the same on every rank, so a rank with different values has computed something wrong.
+/// The update is the same on every rank, so a rank with different values has made an error.
 void Guard::require_equal(const std::vector<std::int64_t>& all, const char* fault) {
   std::map<std::int64_t, int> counts;
   for (const std::int64_t each : all) ++counts[each];
@@ -176,7 +176,7 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* faul
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
     if (majority && all[static_cast<std::size_t>(rank)] != most->first) odd.push_back(rank);
   }
-  blame(odd, fmt::format("{} other {} than the others", odd.size() == 1 ? "has" : "have", fault));
+  blame(odd, fmt::format("{} different {} from the others", odd.size() == 1 ? "has" : "have", fault));
 }
 
 /// A third rank also recomputes the replica. If there are only two, both do: after a transient error they now agree.
@@ -194,7 +194,7 @@ void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& r
   const bool for_checker = two ? at(again, roles_.carrier) == checker : at(again, roles_.third) == checker;
   const bool for_carrier = two ? at(again, roles_.checker) == carrier : at(again, roles_.third) == carrier;
   const std::string fault =
-      fmt::format("computed another loss or gradient of replica {} than other ranks", roles_.replica);
+      fmt::format("computed a different loss or gradient for replica {} than other ranks", roles_.replica);
   if (for_checker == for_carrier) blame({}, fault);
   blame({for_checker ? roles_.carrier : roles_.checker}, fault);
 }
@@ -205,21 +205,21 @@ std::string Guard::place(int rank) const {
 
 void Guard::blame(const std::vector<int>& ranks, const std::string& fault) const {
   const std::string prefix = fmt::format("step {}: ", text::thousands(step_));
-  const std::string go_on = fmt::format("checkpoints after step {} are put aside, and a resumed run goes on from there",
-                                        text::thousands(proved_));
+  const std::string go_on = fmt::format(
+      "checkpoints after step {} are set aside, and a resumed run continues from there", text::thousands(proved_));
   if (!ranks.empty()) {
     std::vector<std::string> places;
     for (const int rank : ranks) places.push_back(place(rank));
     throw Miscomputed(proved_, fmt::format("{}{} {}", prefix, text::join(places), fault),
-                      fmt::format("remove {} from the job and test memory and processor; {}",
+                      fmt::format("remove {} from the job and test its memory and processor; {}",
                                   ranks.size() == 1 ? "that host" : "these hosts", go_on),
                       ranks.front());
   }
   std::string carrier = place(roles_.carrier);
-  throw Miscomputed(
-      proved_,
-      prefix + "ranks differ, but the faulty one is not known: it is " + place(roles_.checker) + " or " + carrier,
-      "three processes can find the faulty one; " + go_on);
+  throw Miscomputed(proved_,
+                    prefix + "ranks differ, but it is not known which one is faulty: it is " + place(roles_.checker) +
+                        " or " + carrier,
+                    "with three processes, the faulty one can be found; " + go_on);
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard against wrong numbers: every few steps another rank recomputes a replica, and all ranks compare their
+// The guard against wrong numbers: every few steps, another rank recomputes a replica, and all ranks compare their
 // weights (docs/design/exactness.md).
 #pragma once
 
@@ -24,7 +24,7 @@ class Miscomputed : public CorruptionError {
  public:
   Miscomputed(std::int64_t proved, const std::string& message, const std::string& hint, int rank = -1)
       : CorruptionError(message, hint, rank), proved_(proved) {}
-  /// Returns the last step with equal weights on every rank and without a wrong gradient.
+  /// Returns the last step with equal weights on every rank and no wrong gradient.
   [[nodiscard]] std::int64_t proved() const noexcept { return proved_; }
 
  private:
@@ -36,7 +36,7 @@ struct GuardRoles {
   int replica = 0;  ///< the replica to recompute
   int carrier = 0;  ///< the rank of the replica
   int checker = 0;  ///< the rank that recomputes it, on another host if there is one
-  int third = -1;   ///< the rank that decides if these two ranks differ; -1: there are only two ranks
+  int third = -1;   ///< the rank that breaks the tie if these two differ; -1: there are only two ranks
 };
 
 /// Returns the roles of guarded step number `turn`. Replicas and checkers take turns. `hosts` names the host of each
@@ -53,10 +53,10 @@ class Guard {
   /// average.
   using State = std::function<NamedTensors()>;
 
-  /// Watches `parameters` from now on. If the guard is not possible, it logs the reason. Collective: yes.
+  /// Watches `parameters` from now on. If the guard cannot run, it logs the reason. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
 
-  /// Returns the last step that was proved; none if the guard is not possible.
+  /// Returns the last verified step; none if the guard cannot run.
   [[nodiscard]] std::optional<std::int64_t> proved() const {
     return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
   }
@@ -65,7 +65,8 @@ class Guard {
   bool begin(std::int64_t step, const NamedTensors& buffers);
   /// Returns the buffers with which the guarded step began.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
-  /// Sets the replica whose turn it is on this rank, because a GPU's gradients come in a thread that does not know it.
+  /// Sets the replica whose turn it is on this rank, because a GPU's gradients arrive on a thread that does not know
+  /// it.
   void enter(int replica) { running_ = replica; }
   /// Returns true for the replica of a guarded step. Thread: the replica's.
   [[nodiscard]] bool watches(int replica) const { return armed_ && roles_.replica == replica; }
@@ -74,7 +75,8 @@ class Guard {
   /// Compares the digests of all ranks, before the weights are updated. Collective: yes. Blocks: yes. Throws:
   /// Miscomputed on every rank, which names the rank and host with the wrong number.
   void finish(const Recompute& recompute);
-  /// Compares weights and state over all ranks after step `step`, before they are saved. Collective: yes. Blocks: yes.
+  /// Compares weights and state across all ranks after step `step`, before they are saved. Collective: yes. Blocks:
+  /// yes.
   /// Throws: Miscomputed.
   void compare_state(std::int64_t step);
 

@@ -38,7 +38,7 @@ LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
 }
 
 const at::Tensor& LateCopy::get() const {
-  // libtorch 1.13 can only poll a device-independent event. Usually it has occurred long ago.
+  // libtorch 1.13 can only poll a device-independent event. Usually it occurred long ago.
   while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return host_;
 }
@@ -83,7 +83,7 @@ std::optional<LossReading> LossMeter::flush() {
   if (!std::isfinite(value)) {
     throw NonFiniteLoss(pending_step_,
                         fmt::format("the loss of step {} is {}{}", pending_step_, value, words(reading.terms)),
-                        "use a smaller optimizer.lr or a clip_norm, or look at the samples of that step");
+                        "use a smaller optimizer.lr or a clip_norm, or check the samples of that step");
   }
   sum_ += value;
   ++count_;

@@ -44,10 +44,10 @@ class NonFiniteLoss : public DataError {
   std::int64_t step_;
 };
 
-/// A step's loss, averaged over all replicas. At no extra cost it also carries any rank's request to end the run.
+/// A step's loss, averaged over all replicas. It also carries any rank's request to end the run, at no extra cost.
 struct LossReading {
   std::int64_t step = 0;
-  double loss = 0;                      ///< not finite only if the step was left out
+  double loss = 0;                      ///< not finite only if the step was skipped
   std::vector<double> terms = {};       ///< the parts of the loss, if there are several
   StopReason stop = StopReason::kNone;  ///< reason of a rank's request to end the run; the same on every rank
 };
@@ -61,7 +61,8 @@ class LossMeter {
   /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's `wish` to end the run, and
   /// starts to reduce them. Returns the reading of the previous step.
   /// Collective: yes.
-  /// Blocks: only if the previous step is not reduced yet; never for the step that a GPU is computing, if the group
+  /// Blocks: only if the previous step has not been reduced yet; never for the step that a GPU is computing, if the
+  /// group
   ///         transports GPU tensors itself.
   /// Throws: NonFiniteLoss, on every rank, if the mean loss of the previous step is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
@@ -70,8 +71,8 @@ class LossMeter {
   /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
-  /// Notes that every rank left out the pending step. If its loss is not finite, that is not an error, and the mean
-  /// leaves it out.
+  /// Notes that every rank skipped the pending step. A non-finite loss is then not an error and is excluded from the
+  /// mean.
   void left_out() noexcept { pending_left_out_ = true; }
 
   /// Finishes the pending step. Collective: yes. Throws: NonFiniteLoss.

@@ -53,7 +53,7 @@ std::vector<at::Tensor> own_gradients(const Optimizer& optimizer) {
 void require_useful_scale(double scale, std::int64_t step) {
   if (scale >= kSmallestHalf) return;
   throw DataError(fmt::format("gradients are not finite at any loss scale: it fell to {:.2g} at step {}", scale, step),
-                  "use a smaller optimizer.lr or a clip_norm, or look at the samples and the loss");
+                  "use a smaller optimizer.lr or a clip_norm, or check the samples and the loss");
 }
 
 }  // namespace lockstep::train

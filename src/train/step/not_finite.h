@@ -19,10 +19,10 @@ namespace lockstep::train {
 /// A gradient is not finite, and loss scaling is not the cause.
 class NonFiniteGradient : public DataError {
  public:
-  /// `message` names the gradient; `steps_ago` is 1 for the previous step, if its norms came late from a GPU.
+  /// `message` names the gradient; `steps_ago` is 1 for the previous step, if its norms arrived late from a GPU.
   explicit NonFiniteGradient(const std::string& message, std::int64_t steps_ago = 0)
       : DataError(message,
-                  "look at the loss for a division by zero or a logarithm or root of 0; or use a smaller optimizer.lr"),
+                  "check the loss for a division by zero, or a logarithm or root of 0; or use a smaller optimizer.lr"),
         steps_ago_(steps_ago) {}
   [[nodiscard]] std::int64_t steps_ago() const noexcept { return steps_ago_; }
 
@@ -59,12 +59,12 @@ class LateNorms {
 /// The norms of the last steps. It belongs to the training thread.
 class NormWatch {
  public:
-  /// Returns `norm` divided by the median of the last norms if that is more than kOutlier; else none. The norm joins
-  /// the last norms. The first kFewest calls return none.
+  /// Returns `norm` divided by the median of the last norms if that is more than kOutlier; otherwise none. The norm
+  /// joins the last norms. The first kFewest calls return none.
   [[nodiscard]] std::optional<double> add(double norm);
 
   static constexpr double kOutlier = 20;      ///< times the median; norms of healthy runs stay within a few times
-  static constexpr std::size_t kFewest = 20;  ///< the least number of norms for a median
+  static constexpr std::size_t kFewest = 20;  ///< minimum number of norms for a median
   static constexpr std::size_t kKept = 100;
 
  private:

@@ -21,9 +21,9 @@ namespace {
 constexpr std::array kKinds = {"batch", "weight", "activation", "gradient", "optimizer"};
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw UsageError(fmt::format("LOCKSTEP_FAULT is '{}'", text),
-                   "flip:WHAT:rank=R:step=K[:always][:bit=B], WHAT being batch, weight, activation, gradient or "
-                   "optimizer");
+  throw UsageError(
+      fmt::format("LOCKSTEP_FAULT is '{}'", text),
+      "flip:WHAT:rank=R:step=K[:always][:bit=B], where WHAT is batch, weight, activation, gradient or optimizer");
 }
 
 std::int64_t number(const std::string& words, const std::string& whole) {
@@ -89,8 +89,8 @@ void OrderedFault::strike(const char* target, const std::vector<at::Tensor>& ten
   const std::uint64_t element = (draw >> 20U) % static_cast<std::uint64_t>(hit.numel());
   const std::uint64_t bit = order_->bit >= 0 ? static_cast<std::uint64_t>(order_->bit) % bits : (draw >> 8U) % bits;
   flip(hit, static_cast<std::int64_t>(element), bit);
-  log::note("LOCKSTEP_FAULT: bit {} of element {} of a tensor of {} ({}, step {}) is flipped", bit, element,
-            hit.numel(), target, step);
+  log::note("LOCKSTEP_FAULT: flipping bit {} of element {} of a tensor of {} ({}, step {})", bit, element, hit.numel(),
+            target, step);
   if (!order_->always) order_.reset();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OrderedFault: makes a number wrong as LOCKSTEP_FAULT orders, to test the guard. It imitates a faulty processor or
+// OrderedFault: corrupts a number as LOCKSTEP_FAULT orders, to test the guard. It imitates a faulty processor or faulty
 // memory.
 #pragma once
 
@@ -21,7 +21,7 @@ struct FaultOrder {
   std::string target = {};  ///< batch, weight, activation, gradient or optimizer
   int rank = 0;
   std::int64_t step = 1;
-  bool always = false;  ///< true: at every step from `step` on; false: once, and not after a restart
+  bool always = false;  ///< true: at every step from `step`; false: once, and not after a restart
   int bit = -1;         ///< the bit of an element; -1: a different bit for each step
 };
 
@@ -33,7 +33,7 @@ class OrderedFault {
  public:
   explicit OrderedFault(const Job& job);
 
-  /// Returns true if a bit of `target` is to be flipped, at this step or later.
+  /// Returns true if a bit of `target` will be flipped, at this step or later.
   [[nodiscard]] bool awaits(const char* target) const { return order_ && order_->target == target; }
   /// Flips a bit of one of `tensors` if the order is for this step.
   void strike(const char* target, const std::vector<at::Tensor>& tensors);

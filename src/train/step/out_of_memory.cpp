@@ -40,13 +40,14 @@ void largest_first(std::vector<Holder>& found) {
 /// Returns the advice for the message.
 std::string advice(const OutOfMemory& facts) {
   if (facts.setting_up) {
-    return "no batch was computed yet, so a smaller one does not help: `lockstep inspect gpu` and `free -h` show which "
-           "programs hold memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model needs less";
+    return "no batch has been computed yet, so a smaller one would not help: `lockstep inspect gpu` and `free -h` show "
+           "which programs hold memory; optimizer.zero=true on several processes, ema.decay=0 or a smaller model uses "
+           "less";
   }
   if (facts.batch_size <= 1) return "use amp=bf16, optimizer.zero=true on several processes, or a smaller model";
   // Rounds up, so that no sample of a step is lost.
   const std::int64_t half = (facts.batch_size + 1) / 2;
-  return fmt::format("{} {}: as many samples per step, in smaller parts",
+  return fmt::format("{} {}: the same number of samples per step, in smaller parts",
                      setting_words(fmt::format("batch_size={}", half)),
                      setting_words(fmt::format("accumulate_steps={}", facts.accumulate_steps * 2)));
 }
@@ -56,7 +57,7 @@ std::string advice(const OutOfMemory& facts) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no error type of its own, nor have CUDA, cuBLAS and cuDNN for their own allocations.
+  // The CPU's allocator has no error type of its own, nor do CUDA, cuBLAS and cuDNN for their allocations.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view message = error.what();

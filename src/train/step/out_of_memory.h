@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects that memory ran out, names the tensors that hold the memory, and proposes a remedy.
+// Detects that memory ran out, names the tensors that hold the memory, and suggests a remedy.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -26,10 +26,10 @@ struct Holder {
   std::int64_t bytes = 0;
 };
 
-/// Returns the tensors of the network, their gradients and the optimizer's state on this rank, the largest first.
+/// Returns the tensors of the network, their gradients and the optimizer state on this rank, largest first.
 [[nodiscard]] std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer);
 
-/// Returns the most memory that any rank has used so far. Collective: yes.
+/// Returns the peak memory use of any rank so far. Collective: yes.
 [[nodiscard]] MemoryUse most_memory_used(const Job& job);
 
 /// The facts known when memory runs out.
@@ -43,8 +43,8 @@ struct OutOfMemory {
   std::vector<Holder> largest;  ///< tensors in any order; the message names the five largest
 };
 
-/// Makes an error with all these facts that proposes the next smaller batch, with more accumulated batches, so that a
-/// step keeps its samples.
+/// Builds an error from these facts. It suggests the next smaller batch, with more accumulated batches, so that a step
+/// keeps its samples.
 [[nodiscard]] ResourceError out_of_memory_error(OutOfMemory facts);
 
 }  // namespace lockstep::train

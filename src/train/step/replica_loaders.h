@@ -24,14 +24,14 @@ class ReplicaLoaders {
 
   /// Opens the loaders. Throws: DataError if too few samples remain after data.skip_samples.
   void open(const std::shared_ptr<Dataset>& dataset);
-  /// Makes next() always return each replica's first batch, without loading, to time the steps alone.
+  /// Makes next() always return each replica's first batch, without loading, to time only the steps.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
   /// Valid after open().
   [[nodiscard]] Dataset& dataset() const { return *loaders_.front().dataset(); }
   [[nodiscard]] std::int64_t batches_per_epoch() const { return loaders_.front().steps_per_epoch(); }
   [[nodiscard]] ReplicaSpan block() const { return block_; }
 
-  /// Makes batch `first_batch` of `epoch` the next batch. Loading begins at once.
+  /// Makes batch `first_batch` of `epoch` the next batch. Loading begins immediately.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch);
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   /// Stops loading.
@@ -40,16 +40,16 @@ class ReplicaLoaders {
   /// Returns the next batch of replica `local` of the block. Blocks: until it is loaded. Throws: InternalError if the
   /// epoch has no more batches; the errors of the data set.
   [[nodiscard]] Batch& next(std::size_t local);
-  /// Makes a batch again and calls `look` with it.
+  /// Rebuilds a batch and calls `look` with it.
   void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,
                   const std::function<void(const Batch&)>& look) const;
-  /// Makes `count` batches of any replica of the run again, from batch `first` on, and calls `use` with each.
+  /// Rebuilds `count` batches of any replica of the run, starting with batch `first`, and calls `use` with each.
   void make_again(int replica, std::int64_t first, std::int64_t count, const std::function<void(Batch&)>& use) const;
 
-  /// Returns the time that replicas have waited for batches since the last call as a share of `seconds`, for the rank
-  /// that waited most. Collective: yes.
+  /// Returns the time that replicas have waited for batches since the last call, as a share of `seconds`, for the rank
+  /// that waited longest. Collective: yes.
   [[nodiscard]] double wait_share(double seconds);
-  /// Returns the indices of the samples that this rank's replicas left out, separately for each replica.
+  /// Returns the indices of the samples that this rank's replicas skipped, separately for each replica.
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
 
  private:
@@ -62,7 +62,7 @@ class ReplicaLoaders {
   ReplicaSpan block_;
   std::shared_ptr<const Sampler> sampler_;  ///< null: every sample is read
   std::vector<DataLoader> loaders_;
-  std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the present epoch
+  std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the current epoch
   /// A replica's batch that next() repeats, and the copy that it returned.
   struct Repeated {
     std::optional<Batch> first;

@@ -18,10 +18,10 @@ class StepBuffers {
   void build(DistributedDataParallel<TaskNet>& model) { model_ = &model; }
   /// Copies replica 0's buffers to every rank and replica, if anything has changed them. Collective: yes.
   void sync();
-  /// Begins a step, which changes the buffers; `keeps` a copy for restore().
+  /// Begins a step, which changes the buffers; with `keeps`, keeps a copy for restore().
   void begin(bool keeps);
-  /// Restores the elements that the last step has made NaN or infinite: the loss is scaled, its step was left out, and
-  /// running statistics of an overflow would stay wrong. Does nothing if the step began without a copy. Collective:
+  /// Restores the elements that the last step made NaN or infinite: the loss is scaled, its step was skipped, and
+  /// running statistics from an overflow would stay wrong. Does nothing if the step began without a copy. Collective:
   /// yes.
   void restore();
   /// Notes that weights and buffers were loaded.

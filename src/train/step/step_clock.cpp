@@ -43,7 +43,7 @@ bool is_compute(view::StepPart part) noexcept {
   return part == view::StepPart::kForward || part == view::StepPart::kBackward || part == view::StepPart::kOptimizer;
 }
 
-/// Returns true for a part that includes its inner spans, such as the forward passes of an evaluation.
+/// Returns true for a part that includes its nested spans, such as the forward passes of an evaluation.
 bool holds_all(view::StepPart part) noexcept {
   return part == view::StepPart::kEvaluate || part == view::StepPart::kSave;
 }
@@ -69,7 +69,7 @@ StepClock::StepClock(int replicas)
   stretches_.reserve(kStretches);
   begin_ = mark_ = wall_ns();
   (void)own_lane();
-  if (!trace::add_sink(*this)) log::debug("there is no free place for a trace sink: the step report will be empty");
+  if (!trace::add_sink(*this)) log::debug("there is no free slot for a trace sink: the step report will be empty");
 }
 
 StepClock::~StepClock() { trace::remove_sink(*this); }

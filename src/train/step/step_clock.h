@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // StepClock: adds up the time of the training thread and of the loader workers by part, from the spans that modules
-// report. It keeps sums only, so its memory does not grow with the run.
+// report. It keeps only sums, so its memory does not grow with the run.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// The times that a clock has added up since the last reading. Units: seconds.
+/// The times added up by a clock since the last reading. Units: seconds.
 struct ClockReading {
   std::int64_t steps = 0;
   double seconds = 0;
@@ -30,7 +30,7 @@ struct ClockReading {
 /// The threads of one rank's replicas take turns and count as one thread, because exactly one of them runs.
 class StepClock final : public trace::Sink {
  public:
-  /// Starts the clock, in the training thread. `replicas` is the number of this rank's replicas.
+  /// Starts the clock, on the training thread. `replicas` is the number of this rank's replicas.
   explicit StepClock(int replicas);
   ~StepClock() override;
   StepClock(const StepClock&) = delete;
@@ -40,7 +40,7 @@ class StepClock final : public trace::Sink {
   void end(const trace::Event& event) noexcept override;
   void step(std::int64_t step) noexcept override;
 
-  /// Notes that replica `local` of this rank runs from now on.
+  /// Notes that replica `local` of this rank is now running.
   void turn_to(int local) noexcept;
 
   /// While it lives, the training thread is in `part`.
@@ -55,7 +55,7 @@ class StepClock final : public trace::Sink {
     StepClock& clock_;
   };
 
-  /// Returns the sums, and starts new sums. Call it in the training thread, outside of all spans.
+  /// Returns the sums, and starts new sums. Call it on the training thread, outside all spans.
   [[nodiscard]] ClockReading take();
 
  private:

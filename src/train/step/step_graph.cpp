@@ -38,7 +38,7 @@ void take_least(ProcessGroup& group, const at::Tensor& values) {
   }
 }
 
-/// Returns a hash of the key, which is never 0; 0: there is no key.
+/// Returns a hash of the key, never 0; 0 if there is no key.
 std::int64_t number_of(const std::optional<std::string>& key) {
   return key ? static_cast<std::int64_t>(XXH3_64bits(key->data(), key->size()) | 1) : 0;
 }
@@ -61,7 +61,7 @@ bool all_are(ProcessGroup& group, bool here) {
   return *all.data_ptr<std::int64_t>() == 1;
 }
 
-/// Returns the properties of a tensor that must be equal on all ranks: shape, dtype, memory order and type of device.
+/// Returns the properties of a tensor that must be equal on all ranks: shape, dtype, memory order and device type.
 std::string layout_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return fmt::format("{} [{}] [{}] {}", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
@@ -72,13 +72,12 @@ at::Tensor clone_of(const at::Tensor& tensor) { return tensor.defined() ? tensor
 
 std::string no_graph_words() {
   const std::string& why = cuda::library().obstacle.problem;
-  return why.empty() ? "no CUDA graph is made" : why;
+  return why.empty() ? "no CUDA graph is created" : why;
 }
 
 UsageError unrecordable(const std::string& why) {
-  return UsageError(
-      "the step cannot be recorded as a CUDA graph: " + why,
-      "set cuda_graph=false, or remove the code that reads a number back from the GPU in forward and loss");
+  return UsageError("the step cannot be recorded as a CUDA graph: " + why,
+                    "set cuda_graph=false, or remove code in forward and loss that reads a number back from the GPU");
 }
 
 void copy_into(const at::Tensor& target, const at::Tensor& source) {
@@ -96,7 +95,7 @@ StepGraph::StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions 
   if (options_.job && options_.job->world_size() == 1) options_.job.reset();
   if (!next_) fallback_ = no_graph_words();
   if (next_ && options_.job && !next_->lets_other_threads()) {
-    fallback_ = "this libtorch allows no other thread to watch collectives while a step is recorded";
+    fallback_ = "this libtorch does not let another thread watch collectives while a step is being recorded";
   }
 }
 
@@ -124,7 +123,7 @@ void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
 }
 
-/// Moves gradients into the memory to which recordings add. After a step that was computed normally they are elsewhere.
+/// Moves gradients into the memory to which recordings add. After a step computed normally, they are elsewhere.
 void StepGraph::gather_sums() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -176,7 +175,7 @@ at::Tensor StepGraph::compute(const Batch& batch, std::uint64_t seed) {
   return compute_(batch);
 }
 
-/// Computes a step normally, and finds out if it could be recorded.
+/// Computes a step normally and checks whether it could be recorded.
 at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   at::Tensor loss;
   std::vector<std::string> waits;
@@ -195,7 +194,7 @@ at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   return loss;
 }
 
-/// Records the step. Returns the reason why it cannot be recorded; empty if it was.
+/// Records the step. Returns the reason why it cannot be recorded; empty on success.
 std::string StepGraph::capture(Recording& made) {
   const auto work = [&] {
     made.graph->record([&] {
@@ -214,7 +213,7 @@ std::string StepGraph::capture(Recording& made) {
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // the error has its own advice
+    throw;  // the error comes with its own advice
   } catch (const std::exception& error) {
     std::string why = text::first_line(error.what());
     // If the allocator and the random generator still belong to the broken recording, later steps would be wrong.

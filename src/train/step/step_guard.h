@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepGuard: the guard of a run's steps, if it has one, with the parts of a step that it needs to compute it again.
+// StepGuard: the guard of a run's steps, if it has one, with the parts of a step needed to recompute it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace lockstep::train {
 
-/// The objects with which a step is computed again. Lifetime: they outlive the guard.
+/// The objects needed to recompute a step. Lifetime: they outlive the guard.
 struct GuardParts {
   const TrainConfig& config;
   BatchPass& pass;
@@ -35,18 +35,18 @@ class StepGuard {
  public:
   StepGuard(Job job, const GuardParts& parts) : job_(std::move(job)), parts_(parts) {}
 
-  /// Makes the guard for `model`. Collective: yes.
+  /// Creates the guard for `model`. Collective: yes.
   void build(DistributedDataParallel<TaskNet>& model);
-  /// `average` returns the state of the moving average: the guard compares it, too.
+  /// `average` returns the state of the moving average: the guard compares it too.
   void set_average(std::function<StateDict()> average) { average_ = std::move(average); }
 
   /// Begins a step. Returns true if it is guarded.
   bool begin(std::int64_t step);
-  /// Sets the replica that has this rank's turn. In any thread.
+  /// Sets the replica that has this rank's turn. On any thread.
   void enter(int replica);
-  /// Returns true in a guarded step for its replica. In the replica's thread.
+  /// Returns true for the guarded step's replica. On the replica's thread.
   [[nodiscard]] bool watches(int replica) const { return guard_ && guard_->watches(replica); }
-  /// Takes a batch's loss row and the results of the replica's collectives so far. In the replica's thread.
+  /// Takes a batch's loss row and the results of the replica's collectives so far. On the replica's thread.
   void add(const at::Tensor& row, const std::string& reductions) { guard_->add(row, reductions); }
   /// Ends a guarded step, whose first batch of the epoch was `first_batch`, with `batches` of each replica.
   /// Collective: yes. Blocks: yes. Throws: Miscomputed.
@@ -54,13 +54,13 @@ class StepGuard {
 
   /// Compares the state that all ranks must share. Collective: yes. Blocks: yes. Throws: Miscomputed.
   void compare_state(std::int64_t step);
-  /// Returns the last step that the guard has proved; none: there is no guard that can serve.
+  /// Returns the last step verified by the guard; none: there is no working guard.
   [[nodiscard]] std::optional<std::int64_t> proved() const { return guard_ ? guard_->proved() : std::nullopt; }
 
  private:
   /// Returns the state, without the weights, that is the same on every rank.
   [[nodiscard]] NamedTensors equal_state();
-  /// Computes a replica's part of the guarded step again. Returns the digest of its loss rows and gradients.
+  /// Recomputes a replica's part of the guarded step. Returns the digest of its loss rows and gradients.
   std::uint64_t compute_again(int replica, const std::string& reductions);
   std::uint64_t batch_again(Batch& batch, int replica);
 

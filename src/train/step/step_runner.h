@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of this rank's replicas: forward and backward of their batches, with the reduction. It depends on no epoch,
-// evaluation, save or output.
+// One step of this rank's replicas: forward and backward of their batches, with the reduction. It does not depend on
+// epochs, evaluations, saves or output.
 #pragma once
 
 #include <cstdint>
@@ -30,29 +30,29 @@ namespace lockstep::train {
 /// It belongs to the training thread. Lifetime: task and config outlive it.
 class StepRunner {
  public:
-  /// In `config` replicas and threads are decided.
+  /// `config` has the final replicas and threads.
   StepRunner(Job job, Task& task, const TrainConfig& config);
 
-  /// Makes the network with fresh weights, seeded.
+  /// Creates the network with fresh, seeded weights.
   [[nodiscard]] std::shared_ptr<TaskNet> make_net();
   /// Wraps `net`, whose weights become those of rank 0. Collective: yes.
   void build(const std::shared_ptr<TaskNet>& net);
 
-  /// Runs forward and backward over `batches` batches of each replica; gradients are then the mean over all replicas.
+  /// Runs forward and backward over `batches` batches of each replica; the gradients are then means over all replicas.
   /// Collective: yes. Returns: loss_row() of each replica of this rank, its mean over the batches.
-  /// Throws: what the task throws; if the task refuses a batch (DataError), that batch is kept first.
+  /// Throws: what the task throws; if the task rejects a batch (DataError), that batch is kept first.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
 
   /// Returns this rank's batches.
   [[nodiscard]] ReplicaLoaders& data() { return data_; }
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
-  /// Returns the forward and backward of a batch, with the names of the loss's parts and the watch.
+  /// Returns the forward and backward of a batch, with the loss's part names and the watch.
   [[nodiscard]] BatchPass& pass() { return pass_; }
   [[nodiscard]] StepBuffers& buffers() { return buffers_; }
   [[nodiscard]] StepGuard& guard() { return guard_; }
   /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
-  /// Returns the times of this rank's parts.
+  /// Returns the clock with the times of this rank's parts.
   [[nodiscard]] StepClock& clock() { return clock_; }
   /// Returns the batches that the last calls to compute_gradients() took.
   [[nodiscard]] const TakenBatches& taken() const { return taken_; }

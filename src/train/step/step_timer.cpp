@@ -32,12 +32,12 @@ class ThreadCount {
   int before_;
 };
 
-/// Makes the decisions of a run's start.
+/// Makes the decisions that a run makes at its start.
 TrainConfig decided(const Job& job, TrainConfig config) {
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
   if (config.batch_size.is_auto()) {
-    throw UsageError("batch_size is auto, and steps are timed for one size", setting_words("batch_size=NUMBER"));
+    throw UsageError("batch_size is auto, but steps are timed for a fixed size", setting_words("batch_size=NUMBER"));
   }
   return config;
 }
@@ -72,7 +72,7 @@ class StepTimer::Impl {
 
   std::vector<std::string> waits() {
     const auto watch = job_.device().is_cuda() ? tensor::make_device_graph() : nullptr;
-    if (!watch) throw UsageError("waits are counted on a GPU, but the steps compute on the CPU", "--device cuda");
+    if (!watch) throw UsageError("waits are counted on a GPU, but the steps run on the CPU", "--device cuda");
     const ThreadCount threads(config_.threads);
     at::Tensor loss;
     std::vector<std::string> found = watch->waits([&] { loss = compute(); });

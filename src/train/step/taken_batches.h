@@ -15,19 +15,19 @@
 
 namespace lockstep::train {
 
-/// Records the last two calls to compute_gradients(), and a batch that the task refused. It does not keep the batches,
-/// because the loaders can make them again. Lifetime: task and loaders outlive it.
+/// Records the last two calls to compute_gradients(), and a batch that the task rejected. It does not keep the batches,
+/// because the loaders can rebuild them. Lifetime: task and loaders outlive it.
 class TakenBatches {
  public:
   TakenBatches(const Task& task, const ReplicaLoaders& loaders) : task_(task), loaders_(loaders) {}
 
   /// Records the start of a call to compute_gradients().
   void begin();
-  /// Records batch `number` of this rank's replica `local`, which counts from 0, and the row of its losses.
+  /// Records batch `number` of this rank's replica `local` (from 0), and the row of its losses.
   void add(std::size_t local, std::int64_t number, const at::Tensor& row);
   /// Returns the losses of the last call: a row for each replica of this rank, summed over its batches.
   [[nodiscard]] const std::vector<at::Tensor>& losses() const { return now_.losses; }
-  /// Records a batch that the task refused.
+  /// Records a batch that the task rejected.
   void fail(int replica, Batch batch, const std::string& fault);
 
   /// Returns the job-wide numbers of this rank's replicas whose loss was not finite `ago` calls before the last one (0
@@ -39,20 +39,20 @@ class TakenBatches {
   [[nodiscard]] std::vector<std::string> bad_samples(std::int64_t ago) const;
 
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the batch
-  /// that the task refused, into `folder`. `step` is the step of that call. Returns: the files. Throws: IoError; the
+  /// that the task rejected, to `folder`. `step` is the step of that call. Returns: the files. Throws: IoError; the
   /// errors of the data set.
   [[nodiscard]] std::vector<std::filesystem::path> keep_bad(std::int64_t step, std::int64_t ago,
                                                             const std::filesystem::path& folder) const;
 
  private:
-  /// A call to compute_gradients(), whose batches can be made again.
+  /// A call to compute_gradients(), whose batches can be rebuilt.
   struct Call {
     std::int64_t epoch = 0;
     std::int64_t first_batch = -1;
     std::vector<at::Tensor> losses = {};             ///< rows summed over the batches, by replica of this rank
     std::vector<std::vector<at::Tensor>> rows = {};  ///< rows of each batch, by replica of this rank
   };
-  /// A batch that the task refused.
+  /// A batch that the task rejected.
   struct Failed {
     int replica = 0;
     Batch batch;

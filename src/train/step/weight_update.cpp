@@ -43,7 +43,7 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
   digest_ = optimizer_->update_digest();
 }
 
-/// Throws if the norm is not finite; with loss scaling the scaler leaves out such a step.
+/// Throws if the norm is not finite; with loss scaling, the scaler skips such a step.
 void WeightUpdate::require_finite(double norm) {
   if (!std::isfinite(norm) && !scaler_.is_enabled()) {
     const std::string gradients = non_finite_gradients(optimizer_->parameters());
@@ -75,7 +75,7 @@ double WeightUpdate::factor() {
   return config_.clip_norm > 0 ? clip_factor(norm, config_.clip_norm) : 1;
 }
 
-/// Weights after an update with a norm that is not finite are never saved: require_last_finite() precedes a save.
+/// Weights after an update with a non-finite norm are never saved: require_last_finite() precedes a save.
 at::Tensor WeightUpdate::factor_on_device() {
   const at::Tensor norms = optim::device_norms(optimizer_->parameters());
   if (!scaler_.is_enabled()) late_norms_ = LateNorms(norms, optimizer_->parameters());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WeightUpdate: from gradients to weights, with loss scaling, clipping and the optimizer.
+// WeightUpdate: turns gradients into weights, with loss scaling, clipping and the optimizer.
 #pragma once
 
 #include <memory>
@@ -24,20 +24,20 @@ class WeightUpdate {
 
   /// Returns true if clipping needs the norm of the reduced gradients and each rank has all gradients.
   [[nodiscard]] bool counts_norm() const;
-  /// Makes the optimizer. Collective: yes, if it is sharded.
+  /// Creates the optimizer. Collective: yes, if it is sharded.
   void build(const Job& job, DistributedDataParallel<TaskNet>& model);
 
   /// Clips and updates the weights. Collective: yes, if the optimizer is sharded or the loss is scaled.
-  /// Returns: false if every rank left the step out because a gradient was not finite and the loss is scaled.
+  /// Returns: false if every rank skipped the step because a gradient was not finite and the loss is scaled.
   /// Throws: NonFiniteGradient, on every rank, if a gradient is not finite, the loss is not scaled and the norm is
   ///         needed (clip_norm, check_gradients). On a GPU it does not wait for the norm: the next update() or
   ///         require_last_finite() throws the error.
   bool update(double lr);
-  /// Checks the gradients of the last update(), if they are still unchecked. Throws: NonFiniteGradient.
+  /// Checks the gradients of the last update(), if not yet checked. Throws: NonFiniteGradient.
   void require_last_finite();
 
   /// Returns the digest of the last update(), for this rank's part if the optimizer is sharded. The gradients' digest
-  /// is 0 if the step was left out. None: TrainConfig::digests is off.
+  /// is 0 if the step was skipped. None: TrainConfig::digests is off.
   [[nodiscard]] const std::optional<UpdateDigest>& digest() const { return digest_; }
 
   /// Valid after build().

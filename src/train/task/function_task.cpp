@@ -35,13 +35,13 @@ void check_metrics(const std::vector<MetricFunction>& metrics) {
     }
     if (names.insert(metric.name).second) continue;
     throw UsageError(fmt::format("the task has two metrics called '{}'", metric.name),
-                     metric.name == kLoss ? "the mean loss is measured without being asked for" : "");
+                     metric.name == kLoss ? "the mean loss is always measured" : "");
   }
 }
 
 double mean(const at::Tensor& values, const std::string& name) {
   if (!values.defined() || values.numel() == 0) {
-    throw UsageError(fmt::format("'{}' of the task gave no value for a batch", name),
+    throw UsageError(fmt::format("'{}' of the task returned no value for a batch", name),
                      "return one value per sample, or their mean");
   }
   return values.detach().to(at::kDouble).mean().item<double>();
@@ -50,8 +50,8 @@ double mean(const at::Tensor& values, const std::string& name) {
 }  // namespace
 
 void train::throw_other_model(const char* wanted, const torch::nn::Module& model) {
-  throw UsageError(fmt::format("forward of the task takes a {}, its model is a {}", wanted, model.name()),
-                   "give both functions the same class");
+  throw UsageError(fmt::format("forward of the task takes a {}, but its model is a {}", wanted, model.name()),
+                   "use the same class in both functions");
 }
 
 FunctionTask::FunctionTask(TaskOptions options) : options_(std::move(options)) {
@@ -72,7 +72,7 @@ FunctionTask::FunctionTask(TaskOptions options) : options_(std::move(options)) {
 
 std::shared_ptr<Dataset> FunctionTask::make_dataset(const std::string& folder) {
   auto dataset = options_.dataset(folder).get();
-  if (dataset == nullptr) throw UsageError(fmt::format("the task's data set of '{}' is a null pointer", folder));
+  if (dataset == nullptr) throw UsageError(fmt::format("the task's data set for '{}' is a null pointer", folder));
   return dataset;
 }
 

@@ -53,7 +53,7 @@ void require_same_names(const std::vector<std::string>& before, const std::vecto
   std::string difference = "their order differs";
   if (!gone.empty()) difference = fmt::format("this one lacks {}", text::join(gone));
   if (!come.empty()) difference = fmt::format("this one also has {}", text::join(come));
-  throw UsageError(fmt::format("the parts of the loss are not those of the first batch: {}", difference),
+  throw UsageError(fmt::format("the parts of the loss differ from the first batch: {}", difference),
                    "loss_terms() must return the same names for every batch, with 0 for a part without a value");
 }
 

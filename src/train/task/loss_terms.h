@@ -18,10 +18,10 @@ namespace lockstep::train {
 /// Returns [loss], or [loss, part, part, ...] if there are several parts, without the autograd graph.
 [[nodiscard]] at::Tensor loss_row(const at::Tensor& total, const std::vector<LossTerm>& terms);
 
-/// Returns the names of the parts, the further columns of loss_row(); empty if there is only one part.
+/// Returns the names of the parts, the remaining columns of loss_row(); empty if there is only one part.
 [[nodiscard]] std::vector<std::string> loss_names(const std::vector<LossTerm>& terms);
 
-/// Checks the names, because ranks whose rows differ in length would wait for each other for ever.
+/// Checks the names, because ranks whose rows differ in length would wait for each other forever.
 /// Throws: UsageError naming a part that only this batch or only the previous batch has.
 void require_same_names(const std::vector<std::string>& before, const std::vector<std::string>& now);
 

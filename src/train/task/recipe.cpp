@@ -16,7 +16,7 @@ void Recipe::predict_all(Task& task, torch::nn::Module& model, const std::vector
       if (options.pictures) {
         prediction.picture = draw(task, model, file);
         if (!prediction.picture)
-          throw UsageError(fmt::format("the recipe {} cannot draw pictures", name()), "leave out --pictures");
+          throw UsageError(fmt::format("the recipe {} cannot draw images", name()), "omit --pictures");
       }
       take(std::move(prediction));
     }

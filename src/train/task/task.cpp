@@ -16,13 +16,13 @@ namespace {
 
 [[noreturn]] void throw_missing(const Task& task, const char* one, const char* several) {
   throw UsageError(fmt::format("{} overrides neither {} nor {}", c10::demangle(typeid(task).name()), one, several),
-                   fmt::format("a network with one output needs {}, one with several {}", one, several));
+                   fmt::format("a network with one output needs {}, one with several needs {}", one, several));
 }
 
 const at::Tensor& only(const Outputs& outputs) {
   const auto found = outputs.find("");
   if (found != outputs.end() && outputs.size() == 1) return found->second;
-  throw UsageError(fmt::format("the task's run() returns {} outputs, but its loss takes the one output of forward()",
+  throw UsageError(fmt::format("the task's run() returns {} outputs, but its loss takes the single output of forward()",
                                outputs.size()),
                    "override loss_terms() and make_tally() together with run()");
 }

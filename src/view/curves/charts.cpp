@@ -69,7 +69,7 @@ std::vector<Chart> charts_of(const std::vector<RunCurves>& runs, double weight) 
   add_chart(charts, runs,
             {.title = "speed", .unit = "images/s", .name = "images_per_s", .parts = both, .weight = weight});
   if (charts.empty()) {
-    throw DataError("there is nothing to draw: no step and no epoch is logged yet",
+    throw DataError("there is nothing to draw: no step and no epoch has been logged yet",
                     "wait for the first logged step (log_every_steps), or for the end of the first epoch");
   }
   return charts;

@@ -123,7 +123,7 @@ std::string csv_cell(const std::string& text) {
   return out + "\"";
 }
 
-/// The figures by step, then by column.
+/// The values by step, then by column.
 using Rows = std::map<std::int64_t, std::map<std::string, double>>;
 
 void gather(Rows& rows, const Curves& curves, const std::string& prefix) {
@@ -178,7 +178,7 @@ RunCurves read_run_curves(const std::filesystem::path& folder) {
   if (!files.exists(path)) {
     throw DataError(files.exists(folder) ? fmt::format("{} is not a run folder: it has no log.jsonl", folder.string())
                                          : fmt::format("there is no folder {}", folder.string()),
-                    "name the folder of a run, as in lockstep plot runs/first");
+                    "give the folder of a run, as in lockstep plot runs/first");
   }
   const auto file = files.open(path);
   std::size_t lines = 0;

@@ -77,7 +77,7 @@ class Canvas {
 
 struct Plan {
   ChartAxes axes;
-  std::vector<std::string> labels;  ///< texts of the ticks of the values
+  std::vector<std::string> labels;  ///< tick labels of the values
   int margin = 0;                   ///< columns left of the canvas, including the axis
   int columns = 0;
   int rows = 0;

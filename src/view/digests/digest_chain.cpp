@@ -85,7 +85,7 @@ std::uint64_t fold_of(std::string_view text) {
 
 DigestChain DigestChain::parse(std::string_view bytes, const std::string& name) {
   if (bytes.size() < kDigestBytes || bytes.substr(0, kDigestMagic.size()) != kDigestMagic) {
-    throw DataError(name + " is not a file of digests");
+    throw DataError(name + " is not a digest file");
   }
   const auto version = take<std::uint32_t>(bytes, 8);
   if (version != kDigestVersion) {

@@ -61,7 +61,7 @@ DigestWriter::DigestWriter(const std::filesystem::path& folder, const DigestBegi
   std::string why;
   const auto chain = chain_to(path_, begin, why);
   if (!chain) {
-    log::warn("{}: it is {} from now on, and another begins behind that step", why, kOldDigestFile);
+    log::warn("{}: it is now {}, and a new one begins after that step", why, kOldDigestFile);
     FileSystem::system().rename(path_, folder / kOldDigestFile);
     begin_anew(begin);
     return;

@@ -32,7 +32,7 @@ void find_obstacle(Check& check, const GpuFacts& facts) {
     add_finding(
         check, Health::kWarn,
         fmt::format(
-            "gradients go through host memory, since {}: install libnccl2, or LOCKSTEP_NCCL=/path/to/libnccl.so.2",
+            "gradients go through host memory, since {}: install libnccl2, or set LOCKSTEP_NCCL=/path/to/libnccl.so.2",
             facts.nccl.problem));
   }
 }
@@ -40,7 +40,7 @@ void find_obstacle(Check& check, const GpuFacts& facts) {
 /// Returns "3 pairs by NVLink, 1 pair by one host bridge".
 std::string ways_text(const std::vector<DeviceWay>& pairs) {
   std::map<std::string, int> ways;
-  for (const DeviceWay& pair : pairs) ++ways[pair.way.empty() ? "an unknown way" : pair.way];
+  for (const DeviceWay& pair : pairs) ++ways[pair.way.empty() ? "an unknown route" : pair.way];
   std::vector<std::string> parts;
   for (const auto& [way, count] : ways)
     parts.push_back(fmt::format("{} pair{} by {}", count, count == 1 ? "" : "s", way));
@@ -52,22 +52,23 @@ void find_obstacles(Check& check, const GpuLinkFacts& facts) {
   for (const DeviceWay& pair : facts.pairs) {
     by_pcie = by_pcie || pair.way != "NVLink";
     if (pair.obstacle.empty()) continue;
-    add_finding(check, Health::kWarn,
-                fmt::format("{} and {} cannot reach each other's memory ({}): NCCL takes the host's, which is slower",
-                            pair.one, pair.other, pair.obstacle));
+    add_finding(
+        check, Health::kWarn,
+        fmt::format("{} and {} cannot reach each other's memory ({}): NCCL goes through the host's, which is slower",
+                    pair.one, pair.other, pair.obstacle));
   }
   if (!by_pcie && facts.cards.empty()) return;
   if (!facts.redirecting.empty()) {
     add_finding(
         check, Health::kWarn,
         fmt::format("access control (ACS) of the PCI bridge{} {} sends the traffic between GPUs and cards through the "
-                    "host, or stops it: switch ACS off (setpci), or NCCL_P2P_DISABLE=1 if collectives hang",
+                    "host, or stops it: switch ACS off (setpci), or set NCCL_P2P_DISABLE=1 if collectives hang",
                     facts.redirecting.size() == 1 ? "" : "s", text::join(facts.redirecting)));
   }
   if (facts.iommu_translates) {
     add_finding(check, Health::kWarn,
                 "the IOMMU translates addresses of devices, so GPUs may not reach each other: boot with iommu=pt, or "
-                "NCCL_P2P_DISABLE=1 if collectives hang");
+                "set NCCL_P2P_DISABLE=1 if collectives hang");
   }
 }
 
@@ -78,7 +79,7 @@ Check check_gpu_links(const GpuLinkFacts& facts) {
   for (const DeviceWay& card : facts.cards) {
     check.value += fmt::format("{}{} near {} ({})", check.value.empty() ? "" : "; ", card.one, card.other, card.way);
   }
-  if (!facts.is_acs_known) check.value += "; root sees whether ACS is on";
+  if (!facts.is_acs_known) check.value += "; only root can see whether ACS is on";
   find_obstacles(check, facts);
   return check;
 }
@@ -141,7 +142,7 @@ Check check_all_reduce(const AllReduceFacts& facts) {
   if (!facts.problem.empty()) {
     check.value = facts.problem;
     add_finding(check, Health::kBad,
-                fmt::format("try it alone: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
+                fmt::format("test it on its own: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
     return check;
   }
   check.value = fmt::format("{} ranks by {}: 4 KiB in {:.0f} us, 4 MiB at {}", facts.ranks, facts.backend,

@@ -57,7 +57,7 @@ std::vector<std::string> hints_of(const LinkFacts& facts) {
     if (link.round_trip_us > kLongTrip) {
       hints.push_back(
           fmt::format("{}: {} per round trip, and each large sum takes one and a half: check that they are in one "
-                      "place and not behind a VPN; accumulate_steps makes collectives rarer",
+                      "place and not behind a VPN; accumulate_steps makes collectives less frequent",
                       between(facts, link), trip_text(link.round_trip_us)));
     }
     if (link.bytes_per_s >= 0 && link.bytes_per_s < kGigabitBytes) {

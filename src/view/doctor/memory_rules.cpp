@@ -35,10 +35,9 @@ Check check_cores(const CoreFacts& facts) {
   if (*facts.quota > facts.usable - 0.05) return check;
   add_finding(
       check, Health::kWarn,
-      fmt::format(
-          "the control group allows {:.2g} of the {} that programs see, and stops their threads now and then: start at "
-          "most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
-          *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
+      fmt::format("the control group allows {:.2g} of the {} that programs see, and throttles their threads: start at "
+                  "most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
+                  *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
   return check;
 }
 
@@ -61,10 +60,9 @@ Check check_memory(const MemoryFacts& facts) {
                             text::bytes(*facts.address_space)));
   }
   if (facts.overcommit == 2) {
-    add_finding(
-        check, Health::kWarn,
-        "vm.overcommit_memory is 2: memory that is only reserved counts as used, and CUDA and libtorch reserve much: "
-        "sysctl vm.overcommit_memory=0");
+    add_finding(check, Health::kWarn,
+                "vm.overcommit_memory is 2: memory that is only reserved counts as used, and CUDA and libtorch reserve "
+                "a lot: sysctl vm.overcommit_memory=0");
   }
   return check;
 }
@@ -76,7 +74,7 @@ Check check_swap(const MemoryFacts& facts) {
   if (facts.swap_used > facts.swap_total / 4 && facts.swap_used > kGiga) {
     add_finding(
         check, Health::kWarn,
-        "programs of this host are swapped out, and a rank that is swapped out is late in every step: use less memory");
+        "programs on this host are being swapped out, and a swapped-out rank is late in every step: use less memory");
   }
   return check;
 }
@@ -119,9 +117,9 @@ Check check_limits(const LimitFacts& facts) {
                             tasks));
   }
   if (facts.has_infiniband && facts.locked && *facts.locked < 64 * kGiga) {
-    add_finding(check, Health::kWarn,
-                "InfiniBand registers memory, which has to be locked: ulimit -l unlimited, "
-                "LimitMEMLOCK=infinity of a service");
+    add_finding(
+        check, Health::kWarn,
+        "InfiniBand registers memory, which must be locked: ulimit -l unlimited, LimitMEMLOCK=infinity of a service");
   }
   return check;
 }

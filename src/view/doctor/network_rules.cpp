@@ -17,7 +17,7 @@ constexpr double kSlowReading = 300;
 
 bool names_loopback(const std::string& address) { return address == "::1" || address.starts_with("127."); }
 
-/// Returns true for bridges of containers and virtual machines, which do not lead to other hosts.
+/// Returns true for the bridges of containers and virtual machines, which do not lead to other hosts.
 bool is_bridge(const std::string& name) {
   constexpr std::array<std::string_view, 6> kStarts = {"docker", "br-", "virbr", "veth", "cni", "lxc"};
   return std::any_of(kStarts.begin(), kStarts.end(), [&](auto start) { return name.starts_with(start); });
@@ -89,7 +89,7 @@ Check check_host_name(const NetworkFacts& facts) {
   // Without another address, no other host can reach this host.
   if (is_loopback && !facts.outward.empty()) {
     add_finding(check, Health::kWarn,
-                fmt::format("other hosts cannot reach {} by that address: {}", facts.host_name, kRemedy));
+                fmt::format("other hosts cannot reach {} at that address: {}", facts.host_name, kRemedy));
   }
   return check;
 }
@@ -106,7 +106,7 @@ Check check_interfaces(const NetworkFacts& facts) {
   if (is_bridge(facts.outward)) {
     add_finding(
         check, Health::kWarn,
-        fmt::format("the route leads through {}, a bridge of containers: LOCKSTEP_SOCKET_IFNAME=NAME chooses another",
+        fmt::format("the route leads through {}, a container bridge: LOCKSTEP_SOCKET_IFNAME=NAME chooses another",
                     facts.outward));
   }
   if (!facts.named_interface.empty() && interface_of(facts, facts.named_interface) == nullptr) {
@@ -140,8 +140,8 @@ Check check_clock(const ClockFacts& facts) {
   }
   if (facts.source == "hpet" || facts.source == "acpi_pm" || facts.reading_ns > kSlowReading) {
     add_finding(check, Health::kWarn,
-                "every timer of a step reads the clock: clocksource=tsc on the kernel's command line, if "
-                "dmesg does not say that it is unstable");
+                "every timer of a step reads the clock: clocksource=tsc on the kernel's command line, unless dmesg "
+                "says that it is unstable");
   }
   if (facts.is_synchronised && !*facts.is_synchronised) {
     add_finding(check, Health::kWarn,

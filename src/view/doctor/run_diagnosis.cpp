@@ -74,7 +74,7 @@ void offer_resume(const RunFacts& facts, RunDiagnosis& diagnosis) {
   if (!facts.checkpoint.empty()) diagnosis.details.push_back(fmt::format("checkpoint  {}", facts.checkpoint));
   const std::string command = resume_command(facts);
   if (command.empty()) return;
-  if (facts.checkpoint.empty()) diagnosis.details.emplace_back("checkpoint  none: the run begins again at step 0");
+  if (facts.checkpoint.empty()) diagnosis.details.emplace_back("checkpoint  none: the run starts over at step 0");
   diagnosis.next.push_back(command);
 }
 
@@ -193,7 +193,7 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
         "the ranks have recorded nothing: they are starting, or the program does not use Lockstep");
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   if (!facts.checkpoint.empty()) diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
-  diagnosis.next.push_back(fmt::format("lockstep doctor {}   # again, if it does not go on", facts.path));
+  diagnosis.next.push_back(fmt::format("lockstep doctor {}   # again, if it does not continue", facts.path));
   return diagnosis;
 }
 
@@ -206,8 +206,8 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
 
-// A PeerError follows the end of another rank. Alone it is not a root cause: a kill of the launcher kills the ranks
-// too.
+// A PeerError follows the end of another rank. On its own it is not a root cause: a kill of the launcher kills the
+// ranks too.
 const FailureRecord* first_error(const AttemptFacts& attempt) {
   const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
                                   [](const FailureRecord& error) { return error.type != "PeerError"; });
@@ -228,7 +228,7 @@ std::string corruption_of(const AttemptFacts& attempt) {
 void add_suspects(const RunFacts& facts, RunDiagnosis& diagnosis) {
   if (facts.suspects.empty()) return;
   const std::size_t more = facts.suspects.size() - 1;
-  diagnosis.details.push_back(fmt::format("put aside   {}{}: the guard has not proved {}", facts.suspects.front(),
+  diagnosis.details.push_back(fmt::format("put aside   {}{}: the guard has not verified {}", facts.suspects.front(),
                                           more == 0 ? "" : fmt::format(" and {} more", more),
                                           more == 0 ? "it" : "them"));
 }
@@ -314,7 +314,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   }
   const bool has_begun = facts.log || attempt != nullptr || !facts.checkpoint.empty();
   if (!has_begun) {
-    diagnosis.text = "it has not begun: it has no steps and no logs of ranks";
+    diagnosis.text = "it has not started: it has no steps and no rank logs";
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
@@ -325,11 +325,11 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
     return diagnosis;
   }
   diagnosis.state = RunState::kLost;
-  diagnosis.text = facts.launcher_is_gone
-                       ? "it does not run here, and its launcher wrote nothing about its end: it was killed, the host "
-                         "went down, or it runs on another host"
-                       : "it does not run here, and nothing was written about its end: the process was killed, or the "
-                         "host went down";
+  diagnosis.text =
+      facts.launcher_is_gone
+          ? "it is not running here, and its launcher left no record of its end: it was killed, the host went down, or "
+            "it is running on another host"
+          : "it is not running here, and there is no record of its end: the process was killed, or the host went down";
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   offer_resume(facts, diagnosis);
   return diagnosis;

@@ -49,7 +49,7 @@ Advice slow_bfloat16(const KernelReport& report) {
   if (report.settings.amp != "bf16") return std::nullopt;
   if (machine.bfloat16_is_slow) {
     return advice("amp",
-                  "amp is bf16, but libtorch has no fast products of bfloat16 on this processor: Lockstep's layers "
+                  "amp is bf16, but libtorch has no fast bfloat16 products on this processor: Lockstep's layers "
                   "multiply in float32 and round, and other layers are computed in software",
                   "--set amp=none");
   }
@@ -57,7 +57,7 @@ Advice slow_bfloat16(const KernelReport& report) {
     return std::nullopt;
   }
   return advice("amp",
-                fmt::format("amp is bf16, and products of bfloat16 reach {:.0f} GFLOP/s here, those of float32 {:.0f}",
+                fmt::format("amp is bf16, but bfloat16 products reach {:.0f} GFLOP/s here, float32 products {:.0f}",
                             giga(machine.bfloat16_flops_per_s), giga(machine.float32_flops_per_s)),
                 "--set amp=none");
 }
@@ -73,7 +73,7 @@ Advice unused_bfloat16(const KernelReport& report) {
   }
   return advice(
       "amp",
-      fmt::format("products take {} of the step in float32, and those of bfloat16 reach {:.1f} times their speed here",
+      fmt::format("products take {} of the step in float32, and bfloat16 products reach {:.1f} times their speed here",
                   percent_text(products), machine.bfloat16_flops_per_s / machine.float32_flops_per_s),
       "--set amp=bf16 (it changes bits: docs/guide/mixed_precision.md)");
 }
@@ -92,7 +92,7 @@ Advice bfloat16_of_new_libtorch(const KernelReport& report) {
   const double part = share(report, is_meant);
   if (part <= 0 || !is_libtorch_from(report.machine.libtorch, 2, 13)) return std::nullopt;
   return advice("libtorch",
-                fmt::format("libtorch {} computes convolutions in bfloat16 that take {} of the step; from 2.13 on they "
+                fmt::format("libtorch {} computes convolutions in bfloat16 that take {} of the step; since 2.13 they "
                             "are 4 to 16 times slower (pytorch #183815)",
                             report.machine.libtorch, percent_text(part)),
                 way_to_our_kernels(report.settings));
@@ -110,8 +110,7 @@ Advice plain_layout(const KernelReport& report) {
   const auto is_convolution = [](const KernelRow& row) { return row.kind == LayerKind::kConvolution; };
   if (report.settings.channels_last || share(report, is_convolution) <= 0) return std::nullopt;
   return advice("layout",
-                "channels_last is false: Lockstep's kernels for convolutions and norms take images whose channels lie "
-                "side by side",
+                "channels_last is false: Lockstep's kernels for convolutions and norms need channels-last images",
                 "--set channels_last=true (it changes bits)");
 }
 
@@ -129,8 +128,8 @@ Advice channels_for_winograd(const KernelReport& report) {
   if (part < kNoticed) return std::nullopt;
   const auto first = std::find_if(report.rows.begin(), report.rows.end(), is_meant);
   return advice("channels",
-                fmt::format("3x3 convolutions with channels that are not a multiple of 16 take {} of the step, such as "
-                            "{} to {}: Winograd's transform is for multiples",
+                fmt::format("3x3 convolutions whose channels are not a multiple of 16 take {} of the step, such as {} "
+                            "to {}: the Winograd kernel needs multiples",
                             percent_text(part), first->in, first->out),
                 fmt::format("give the network {} and {} channels there", (first->in + kVector - 1) / kVector * kVector,
                             (first->out + kVector - 1) / kVector * kVector));
@@ -146,8 +145,8 @@ Advice channels_for_norm(const KernelReport& report) {
   if (part < kNoticed || !report.settings.fused_layers) return std::nullopt;
   const auto first = std::find_if(report.rows.begin(), report.rows.end(), is_meant);
   return advice("channels",
-                fmt::format("batch norms of channels that are not a multiple of 8 take {} of the step, such as {}: the "
-                            "fused kernel is for multiples",
+                fmt::format("batch norms whose channels are not a multiple of 8 take {} of the step, such as {}: the "
+                            "fused kernel needs multiples",
                             percent_text(part), first->in),
                 fmt::format("give the network {} channels there", (first->in + kVector - 1) / kVector * kVector));
 }
@@ -162,8 +161,8 @@ Advice odd_features(const KernelReport& report) {
   const auto first = std::find_if(report.rows.begin(), report.rows.end(), is_meant);
   return advice(
       "channels",
-      fmt::format("linear layers of an odd number of features take {} of the step in bfloat16, such as {} to "
-                  "{}: Lockstep's kernel takes two at a time",
+      fmt::format("linear layers with an odd number of features take {} of the step in bfloat16, such as {} to {}: "
+                  "Lockstep's kernel processes two at a time",
                   percent_text(part), first->in, first->out),
       fmt::format("give the network {} and {} features there", first->in + first->in % 2, first->out + first->out % 2));
 }
@@ -173,16 +172,16 @@ Advice small_batch(const KernelReport& report) {
   if (report.settings.batch <= 0 || report.settings.batch >= threads) return std::nullopt;
   return advice(
       "batch",
-      fmt::format("{} threads have {} image{}: norms, depthwise convolutions and those of one channel give each "
-                  "thread whole images",
-                  threads, report.settings.batch, report.settings.batch == 1 ? "" : "s"),
+      fmt::format(
+          "{} threads have {} image{}: norms, depthwise and one-channel convolutions give each thread whole images",
+          threads, report.settings.batch, report.settings.batch == 1 ? "" : "s"),
       fmt::format("--set batch_size={} or more, or --set threads={}", threads, report.settings.batch));
 }
 
 Advice wrong_blas(const KernelReport& report) {
   if (report.machine.better_blas_kernels.empty()) return std::nullopt;
   return advice("BLAS",
-                fmt::format("{} multiplies with its kernels for {}, and this processor can run those for {}",
+                fmt::format("{} multiplies with its kernels for {}, but this processor can run those for {}",
                             report.machine.blas, report.machine.blas_kernels, report.machine.better_blas_kernels),
                 "unset OPENBLAS_CORETYPE");
 }
@@ -193,7 +192,7 @@ Advice unrolled_images(const KernelReport& report) {
   return advice("layers",
                 fmt::format("libtorch copies the images of convolutions to multiply them (im2col), {} of the step",
                             percent_text(part)),
-                "if the network is your own, write these layers as lockstep::nn::Conv2d");
+                "if the network is your own, use lockstep::nn::Conv2d for these layers");
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ Cells cells_of(const KernelRow& row) {
           ms(row.backward.ns), rate_text(row),        share_text(row), ms(row.lost_ns()), modules_text(row)};
 }
 
-/// Returns the columns in the order of cells_of(). A narrow terminal leaves out columns with the highest number first.
-/// The first column takes the remaining width.
+/// Returns the columns in the order of cells_of(). On a narrow terminal, columns with the highest number are omitted
+/// first. The first column takes the remaining width.
 std::vector<Column> columns() {
   return {{"layer", 0, Align::kLeft},           {"n", 1},      {"kernel", 0, Align::kLeft},
           {"instructions", 0, Align::kLeft, 2}, {"fwd ms", 0}, {"bwd ms", 0},
@@ -67,7 +67,7 @@ int width_of(const std::vector<Column>& columns, int most_left_out) {
   return width;
 }
 
-/// Returns the table. The layers' column becomes narrower once all other columns that may be left out are gone.
+/// Returns the table. The layers' column becomes narrower once all other columns that may be omitted are gone.
 std::string table_text(std::vector<Cells> rows, int width) {
   std::vector<Column> all = columns();
   for (Cells& row : rows) row.back() = fit(row.back(), kModule);
@@ -114,11 +114,9 @@ std::string rest_text(const KernelReport& report, const std::vector<const Kernel
 }
 
 constexpr const char* kLegend =
-    "\nWinograd, direct, depthwise, one channel and fused are Lockstep's kernels, the\n"
-    "others libtorch's. peak: the time that the products would take at the measured\n"
-    "peak, or the bytes at the speed of memory, beside the layer's; Winograd\n"
-    "multiplies less than it counts, and caches are faster than memory. lost: ms\n"
-    "above that time.\n";
+    "\nWinograd, direct, depthwise, one channel and fused are Lockstep's kernels, the\nothers libtorch's. peak: the "
+    "time that the products would take at the measured\npeak, or the bytes at memory speed, relative to the layer's; "
+    "Winograd\nmultiplies less than it counts, and caches are faster than memory. lost: ms\nabove that time.\n";
 
 std::string maker_word(KernelMaker maker) {
   switch (maker) {

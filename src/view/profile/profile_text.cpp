@@ -52,8 +52,8 @@ std::string bound_of(const DeviceUse& use, const Profile& profile, const Machine
   const double pauses = per_step(use.gaps, profile);
   std::string line = fmt::format("the GPU computes for {:.1f} % of a step, with {:.0f} pause{}: ", 100 * busy, pauses,
                                  pauses == 1 ? "" : "s");
-  if (busy < kBoundByHost) return line + "the host bounds it (cuda_graph records what it launches)\n";
-  line += "the GPU bounds it";
+  if (busy < kBoundByHost) return line + "the host is the bottleneck (cuda_graph records what it launches)\n";
+  line += "the GPU is the bottleneck";
   if (const double flops = flops_of(profile); flops > 0 && rates.flops_per_s > 0) {
     line += fmt::format("; its products take at least {:.1f} % of that time, at {:.1f} TFLOP/s",
                         100 * flops / rates.flops_per_s / (static_cast<double>(use.busy_ns) / 1e9),
@@ -141,7 +141,7 @@ std::string operators_text(const Profile& profile, const Words& words, std::size
                     "", words.share(rest.self_ns), "", ""});
   }
   const std::int64_t outside = profile.end_ns - profile.begin_ns - inside;
-  rows.push_back({"outside of operators", "", words.ms(outside), "", words.share(outside), "", ""});
+  rows.push_back({"outside operators", "", words.ms(outside), "", words.share(outside), "", ""});
   return render_table({{"operator", 24, Align::kLeft},
                        {"calls", 6},
                        {"self ms", 9},
@@ -186,7 +186,7 @@ std::string memory_text(const Profile& profile) {
   const MemoryPeak peak = memory_peak(profile);
   if (peak.bytes == 0) return "";
   const auto row_of = [&](const MemoryRow& row) {
-    return Row{row.made_by.empty() ? "outside of operators" : row.made_by, row.layer, std::to_string(row.tensors),
+    return Row{row.made_by.empty() ? "outside operators" : row.made_by, row.layer, std::to_string(row.tensors),
                text::bytes(static_cast<std::uint64_t>(row.bytes)),
                fmt::format("{:.1f} %", 100.0 * static_cast<double>(row.bytes) / static_cast<double>(peak.bytes))};
   };
@@ -204,7 +204,7 @@ std::string memory_text(const Profile& profile) {
     rest.made_by = fmt::format("{} more", peak.rows.size() - kMostRows);
     rows.push_back(row_of(rest));
   }
-  return fmt::format("\nmemory: the steps' tensors took {} at most{}, older ones aside\n\n",
+  return fmt::format("\nmemory: the steps' tensors took at most {}{}, not counting older ones\n\n",
                      text::bytes(static_cast<std::uint64_t>(peak.bytes)),
                      peak.section.empty() ? "" : ", in " + peak.section) +
          render_table({{"tensors made by", 24, Align::kLeft},

@@ -31,7 +31,7 @@ struct RankTrace {
 };
 
 DataError torn(const fs::path& file, const std::string& why) {
-  return DataError(fmt::format("{} is not a whole trace of a rank: {}", file.string(), why),
+  return DataError(fmt::format("{} is not a complete trace of a rank: {}", file.string(), why),
                    "profile the run again: --profile N writes the trace of every rank");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The causes why steps wait for data: the disk, too few workers, loading that needs more than the cores, one rank's
+// The reasons why steps wait for data: the disk, too few workers, loading that needs more than the cores, one rank's
 // samples.
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ double loading_cost(const RankFigures& rank) {
 }
 
 std::string workers_words(const RankFigures& rank) {
-  if (rank.workers.count == 0) return "the training thread, which loads itself,";
+  if (rank.workers.count == 0) return "the training thread, which does the loading itself,";
   if (rank.workers.count == 1) return "its worker";
   return fmt::format("its {} workers", rank.workers.count);
 }
@@ -69,8 +69,8 @@ std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& 
                               rank.workers.count == 1 || rank.workers.count == 0 ? "is" : "are",
                               percent(blocked_share(rank)), rate_words(rank)),
       .advice =
-          "a faster disk or a copy on a local one; lockstep pack makes it a few large reads; more workers "
-          "overlap them"};
+          "a faster disk or a copy on a local one; lockstep pack turns it into a few large reads; more workers overlap "
+          "them"};
 }
 
 std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings& settings) {
@@ -80,8 +80,8 @@ std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings
   if (!has_spare(spare, rank.cores)) return std::nullopt;
   return Finding{
       .cause = Cause::kFewWorkers,
-      .sentence = fmt::format("waiting for data takes {:.0f} % of the step: {} always busy, and {:.1f} of "
-                              "{:.0f} cores have nothing to do for this run",
+      .sentence = fmt::format("waiting for data takes {:.0f} % of the step: {} always busy, and this run leaves {:.1f} "
+                              "of {:.0f} cores idle",
                               percent(data_share(rank)),
                               workers_words(rank) + (rank.workers.count > 1 ? " are" : " is"), spare, rank.cores),
       .advice = fmt::format("{} (it is {}), or pack the set once: lockstep pack", more_workers(settings.workers),
@@ -96,7 +96,7 @@ std::optional<Finding> find_costly_loading(const Ranks& ranks, const ReportSetti
                  .sentence = fmt::format("waiting for data takes {:.0f} % of the step, and the run uses all of the "
                                          "{:.0f} cores: its samples cost more than these cores can give",
                                          percent(data_share(rank)), rank.cores),
-                 .advice = "pack the set once (lockstep pack), or a host with more cores for each rank"};
+                 .advice = "pack the set once (lockstep pack), or use a host with more cores for each rank"};
 }
 
 std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSettings& /*settings*/) {
@@ -108,7 +108,7 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
   if (loading_cost(rank) < kCostlierBatch * median_of(ranks, loading_cost, worst)) return std::nullopt;
   // Threads without a core are a different cause.
   if (delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
-  const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time a worker and second",
+  const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time per worker and second",
                                                        rank.workers.busy > 0 ? rank.workers.cpu / rank.workers.busy : 0)
                                          : fmt::format("{} blocked {:.0f} % of the time, mostly in reads",
                                                        workers_words(rank) + (rank.workers.count > 1 ? " are" : " is"),
@@ -121,7 +121,7 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
       .advice =
           computes(rank)
               ? "spread expensive samples evenly (shuffle, or a sampler by size), or pack the set once: lockstep pack"
-              : "look at the disk of that host, or copy the set to a local one"};
+              : "check the disk of that host, or copy the set to a local one"};
 }
 
 }  // namespace lockstep::view

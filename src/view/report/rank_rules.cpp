@@ -65,7 +65,7 @@ std::optional<Finding> find_busy_core(const Ranks& ranks, const ReportSettings& 
                               "for a core, the others {:.0f} %",
                               rank.rank, percent(slower - 1), slower_part(ranks, worst), since_words(ranks, worst),
                               percent(delayed(rank)), percent(others)),
-      .advice = fmt::format("look at what else runs on {} (top), or give each rank its own cores", rank.host)};
+      .advice = fmt::format("check what else runs on {} (top), or give each rank its own cores", rank.host)};
 }
 
 std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& /*settings*/) {
@@ -85,12 +85,11 @@ std::optional<Finding> find_more_work(const Ranks& ranks, const ReportSettings& 
   return Finding{
       .cause = Cause::kMoreWork,
       .rank = rank.rank,
-      .sentence = fmt::format("rank {} computes {:.0f} % more CPU time a step than the others, most of it in {}{}, and "
+      .sentence = fmt::format("rank {} uses {:.0f} % more CPU time per step than the others, most of it in {}{}, and "
                               "they wait for it {:.0f} % of the step: it has more work, or a slower core",
                               rank.rank, percent(more - 1), slower_part(ranks, worst), since_words(ranks, worst),
                               percent(waiting)),
-      .advice =
-          "give every rank the same work: pictures of similar size in a step, padding to one size, equal batches"};
+      .advice = "give every rank the same work: images of similar size in a step, padding to one size, equal batches"};
 }
 
 std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSettings& settings) {
@@ -105,7 +104,7 @@ std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSetting
   }
   return Finding{.cause = Cause::kTinyBuckets,
                  .sentence = fmt::format("communication that backward does not hide takes {:.0f} % of the step: the "
-                                         "gradients go in {} buckets of {} each",
+                                         "gradients are sent in {} buckets of {} each",
                                          percent(least->share(StepPart::kExposed)), least->buckets,
                                          text::bytes(static_cast<std::uint64_t>(mean))),
                  .advice = fmt::format("bucket_cap_mb={} (it is {})", kDefaultBucketMb, settings.bucket_cap_mb)};

@@ -101,7 +101,7 @@ RankFigures rank_of(const Json& json) {
   return rank;
 }
 
-/// A newer version may have more causes; their texts are kept.
+/// A newer version may have more causes; their text is kept.
 Cause cause_of(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(Cause::kMemory); ++i) {
     if (name == name_of(static_cast<Cause>(i))) return static_cast<Cause>(i);

@@ -2,8 +2,8 @@
 // The rules of the step report: each is a pure function that looks for one cause in the figures and returns it, or
 // none.
 //
-// A rule prefers to be right over being early. It compares ranks with each other if it can, so that load that affects
-// all ranks alike is not a finding.
+// A rule prefers being right to being early. It compares ranks with each other if it can, so that load that affects all
+// ranks alike is not a finding.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace lockstep::view {
 inline constexpr std::int64_t kFewestSteps = 20;
 inline constexpr double kShortestSeconds = 1.0;
 
-// Steps that wait less lose too little to change settings, and the starts of epochs alone cost some percent.
+// Steps that wait less lose too little to change settings, and the starts of epochs alone cost a few percent.
 inline constexpr double kMuchWaiting = 0.15;
 // Workers rest while the queue of batches is full. Workers for which a step waits hardly rest.
 inline constexpr double kAlwaysBusy = 0.7;
@@ -28,7 +28,7 @@ inline constexpr double kMostlyBlocked = 0.5;
 inline constexpr double kCostlierBatch = 1.5;
 // If workers already wait for a core, more workers would not help.
 inline constexpr double kOftenDelayed = 0.3;
-// The least idle part of a core that is certain, because the measured use of cores varies by some percent.
+// The least idle part of a core that is certain, because the measured use of cores varies by a few percent.
 inline constexpr double kSpareCores = 0.25;
 // The share of cores in use that counts as all cores.
 inline constexpr double kAllCores = 0.85;
@@ -36,7 +36,7 @@ inline constexpr double kAllCores = 0.85;
 // Two processes on a core get half of it each. Under other load on the host a rank may be a fifth slower by chance.
 inline constexpr double kSharedCore = 0.25;
 inline constexpr double kSlowerRank = 1.1;
-// CPU time of equal work differs by up to some 10 % between cores that share caches.
+// CPU time of equal work differs by up to about 10 % between cores that share caches.
 inline constexpr double kMoreWork = 1.2;
 // On cores that other programs also use, CPU time differs by half, because of caches and hyperthreads.
 inline constexpr double kMuchMoreWork = 1.6;
@@ -44,7 +44,7 @@ inline constexpr double kCrowdedHost = 0.1;
 // Other load comes and goes, but more work remains.
 inline constexpr std::int64_t kFewestStretches = 3;
 inline constexpr double kMostStretches = 0.8;
-// The other ranks' wait from which on unequal work is worth a change.
+// The other ranks' wait above which unequal work is worth a change.
 inline constexpr double kWorthEvening = 0.08;
 
 // Below this size a bucket's fixed costs are noticeable in comparison with its bytes (docs/design/ddp.md).
@@ -89,8 +89,8 @@ using RankValue = std::function<double(const RankFigures&)>;
 [[nodiscard]] bool is_steady(const Ranks& ranks, std::int64_t rank, double ratio,
                              const std::function<double(const Stretch&)>& cost);
 
-/// Returns the step from which on `rank` has been slower than the other ranks; none if it always was, or if the
-/// stretches do not show it.
+/// Returns the step since which `rank` has been slower than the other ranks; none if it always was, or if the stretches
+/// do not show it.
 [[nodiscard]] std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
                                                        const std::function<double(const Stretch&)>& cost);
 

@@ -61,7 +61,7 @@ EventFile::~EventFile() {
   try {
     flush();
   } catch (const Error&) {
-    // The disk refused the last points, but the run does not end because of that.
+    // The last points could not be written, but that does not end the run.
   }
 }
 

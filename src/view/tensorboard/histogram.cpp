@@ -75,7 +75,8 @@ Histogram histogram_of(const float* values, std::size_t size) {
     result.sum_squares += value * value;
     counts[bucket_of(value)] += 1;
   }
-  // Readers draw a bucket from the previous bucket's limit on, so an empty bucket precedes each group of full buckets.
+  // Readers draw a bucket starting at the previous bucket's limit, so an empty bucket precedes each group of full
+  // buckets.
   for (std::size_t i = 0; i < kBuckets; ++i) {
     const bool is_followed = i + 1 < kBuckets && counts[i + 1] > 0;
     if (counts[i] == 0 && !is_followed) continue;

@@ -24,10 +24,10 @@ constexpr int kFileVersion = 3;
 constexpr int kSummary = 5;
 constexpr int kSessionLog = 7;
 
-/// Returns an Event whose field `field` is `content`, a text or the bytes of a message.
+/// Returns an Event whose field `field` is `content`, a string or the bytes of a message.
 [[nodiscard]] std::string event_bytes(double wall_time, std::int64_t step, int field, std::string_view content);
 
-/// Returns SessionLog START: earlier points from the event's step on are void.
+/// Returns SessionLog START: earlier points from the event's step onwards are void.
 [[nodiscard]] std::string session_start_bytes();
 
 [[nodiscard]] std::string scalars_bytes(const Scalars& points);
@@ -44,7 +44,7 @@ struct ImageKind {
 
 [[nodiscard]] std::string hparams_start_bytes(const HyperParameters& settings, std::string_view group, double time);
 [[nodiscard]] std::string hparams_end_bytes(bool success, double time);
-/// Returns the columns of the page HPARAMS.
+/// Returns the columns of the HPARAMS page.
 [[nodiscard]] std::string hparams_columns_bytes(const HyperParameters& settings,
                                                 const std::vector<std::string>& metrics, double time);
 

@@ -292,7 +292,7 @@ TEST(GenerateCaptchas, NamesAnOptionThatIsOutOfRange) {
 TEST(GenerateCaptchas, StopsWithTheErrorOfAFileThatCannotBeWritten) {
   const test::TempDir folder;
   std::ofstream(folder / "file") << "no folder";
-  EXPECT_THAT(fault_of({.out = folder / "file", .count = 1}), HasSubstr("is no folder"));
+  EXPECT_THAT(fault_of({.out = folder / "file", .count = 1}), HasSubstr("is not a folder"));
 }
 
 TEST(ExpandCharset, ExpandsRangesAndKeepsLetters) {

@@ -430,7 +430,7 @@ TEST(SceneSets, AreNamedByCountSeedAndKind) {
   EXPECT_THAT(fault_of<UsageError>([] { (void)read_captions({.path = "scenes:5:1:few"}); }),
               HasSubstr("have no easy kind"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)common::parse_scene_set("scenes:x"); }),
-              HasSubstr("'scenes:x' names no scenes: 'x' is no number"));
+              HasSubstr("'scenes:x' is not a valid set of scenes: 'x' is not a number"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)common::parse_scene_set("scenes:0"); }),
               HasSubstr("must be 1 .. 10000000"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)read_captions({.path = "scenes:5", .split = "train"}); }),

@@ -215,7 +215,7 @@ TEST(ScenePictures, HaveAGroundAndNoiseOfTheirOwn) {
   EXPECT_THAT(fault_of<UsageError>([&] {
                 (void)paint_scene(scene, {64, 31});
               }),
-              HasSubstr("a scene of 31 pixels, must be 32 .. 4096 a side"));
+              HasSubstr("a side of a scene is 31 pixels, must be 32 .. 4096"));
 }
 
 TEST(ScenePictures, ShowEachShapeInItsColor) {
@@ -341,7 +341,7 @@ TEST(GenerateCaptioning, RefusesWhatCannotBe) {
             "generate captioning: size is 31, must be 32 .. 4096");
   std::ofstream(folder / "notes.txt") << "mine";
   EXPECT_THAT(fault({.out = folder.path(), .count = 1}), HasSubstr("is not empty: it holds notes.txt"));
-  EXPECT_THAT(fault({.out = folder / "notes.txt", .count = 1}), HasSubstr("notes.txt is no folder"));
+  EXPECT_THAT(fault({.out = folder / "notes.txt", .count = 1}), HasSubstr("notes.txt is not a folder"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)parse_caption_format("cocos"); }), HasSubstr("did you mean 'coco'"));
   EXPECT_EQ(parse_caption_format("coco"), CaptionFormat::kCoco);
   EXPECT_EQ(parse_caption_format("text"), CaptionFormat::kText);

@@ -134,7 +134,7 @@ TEST_F(BadCoco, WrongBoxesAndAreasNameTheAnnotation) {
     write_one(R"("category_id": 7, )" + box);
     EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("annotations[1]: "), HasSubstr(words))) << box;
     const Opened opened = training(false);
-    EXPECT_THAT(opened.note, AllOf(HasSubstr(file().string()), HasSubstr("1 bad annotations left out"),
+    EXPECT_THAT(opened.note, AllOf(HasSubstr(file().string()), HasSubstr("1 bad annotations skipped"),
                                    HasSubstr("annotations[1]: "), HasSubstr(words)));
     EXPECT_EQ(objects(opened, 0), 1U);
     EXPECT_EQ(objects(opened, 1), 0U);
@@ -155,8 +155,8 @@ TEST_F(BadCoco, AnUnknownClassOrPictureNamesTheAnnotation) {
   write_one(R"("bbox": [1, 1, 2, 2])");
   EXPECT_THAT(fault(), HasSubstr("annotations[1]: no \"category_id\""));
   write_one(R"("category_id": 7, "bbox": [1, 1, 2, 2])", R"("id": 2, "image_id": 9, )");
-  EXPECT_THAT(fault(), HasSubstr("annotations[1]: no picture has the id 9"));
-  EXPECT_THAT(training(false).note, HasSubstr("annotations[1]: no picture has the id 9"));
+  EXPECT_THAT(fault(), HasSubstr("annotations[1]: no image has the id 9"));
+  EXPECT_THAT(training(false).note, HasSubstr("annotations[1]: no image has the id 9"));
 }
 
 TEST_F(BadCoco, AClassBeyondTheNetworksNamesTheObject) {
@@ -182,7 +182,7 @@ TEST_F(BadCoco, AMissingPictureIsNamed) {
   fs::remove(folder_ / "b.png");
   EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr((folder_ / "b.png").string())));
   const Opened opened = training(false);
-  EXPECT_THAT(opened.note, AllOf(HasSubstr("1 missing pictures"), HasSubstr((folder_ / "b.png").string())));
+  EXPECT_THAT(opened.note, AllOf(HasSubstr("1 missing images"), HasSubstr((folder_ / "b.png").string())));
   EXPECT_EQ(opened.set.dataset->size(), 1);
 }
 
@@ -220,14 +220,14 @@ TEST_F(BadCoco, AFileThatIsNoCocoIsNamed) {
       {"", "byte"},
       {"no JSON", "byte"},
       {R"({"images": [)", "byte"},
-      {"{}", "no list \"images\" with pictures"},
+      {"{}", "no list \"images\""},
       {R"({"images": {}})", ""},
       {R"({"images": 5})", ""},
-      {R"({"images": []})", "no list \"images\" with pictures"},
-      {R"({"images": [5]})", "images[0]: no object"},
+      {R"({"images": []})", "no list \"images\""},
+      {R"({"images": [5]})", "images[0]: not an object"},
       {R"({"images": [{"id": "1", "file_name": "a.png"}]})", "images[0]: a picture needs \"id\""},
       {R"({"images": [{"id": 1, "file_name": "a.png", "width": -4, "height": 2}]})", "images[0]: -4 x 2 pixels"},
-      {R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [7]})", "annotations[0]: no object"},
+      {R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [7]})", "annotations[0]: not an object"},
       {R"({"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1}]})", "categories[0]"},
       {"\"text\"", ""},
       {"5", ""},
@@ -298,7 +298,7 @@ TEST_F(BadVoc, XmlThatIsNoneNamesFileAndPlace) {
   for (const auto& [text, words] : wrong) {
     put(xml("b"), text);
     EXPECT_THAT(fault(), AllOf(HasSubstr(xml("b").string()), HasSubstr(words))) << text;
-    EXPECT_THAT(note(false), AllOf(HasSubstr("1 of 2 pictures left out"), HasSubstr(xml("b").string())));
+    EXPECT_THAT(note(false), AllOf(HasSubstr("1 of 2 images skipped"), HasSubstr(xml("b").string())));
   }
 }
 
@@ -314,7 +314,7 @@ TEST_F(BadVoc, AMissingPictureOrFileIsNamed) {
   put(xml("b"), voc(""));
   fs::remove(root_ / "JPEGImages/b.png");
   EXPECT_THAT(fault(), HasSubstr("JPEGImages/b"));
-  EXPECT_THAT(note(false), AllOf(HasSubstr("1 of 2 pictures left out"), HasSubstr("JPEGImages/b")));
+  EXPECT_THAT(note(false), AllOf(HasSubstr("1 of 2 images skipped"), HasSubstr("JPEGImages/b")));
   fs::remove(root_ / "ImageSets/Main/trainval.txt");
   EXPECT_THAT(fault(), HasSubstr("trainval.txt"));
 }

@@ -98,8 +98,8 @@ TEST_F(BadSets, WithoutFaultHaveNoNote) { EXPECT_EQ(notes(), "4 pictures: no not
 TEST_F(BadSets, MissingMasksAreAllCountedAndTheFirstIsNamed) {
   fs::remove(mask("b"));
   fs::remove(mask("d"));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 2 of 4 pictures are missing"), HasSubstr(mask("b").string())));
-  EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("left out"), HasSubstr(mask("b").string())));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 2 of 4 images are missing"), HasSubstr(mask("b").string())));
+  EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("skipped"), HasSubstr(mask("b").string())));
 }
 
 TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
@@ -154,7 +154,7 @@ TEST_F(BadSets, APictureOf16BitsIsUsedAndNoted) {
   std::vector<std::uint8_t> rows(6 * 240);
   for (std::size_t i = 0; i < rows.size(); i += 2) rows[i] = 200;  // the upper byte comes first
   for (const std::string name : {"b", "c"}) write_kind(picture(name), SPNG_COLOR_TYPE_TRUECOLOR, 16, rows);
-  EXPECT_THAT(notes(), AllOf(HasSubstr("2 of the 4 pictures"), HasSubstr("16 bits"), HasSubstr(picture("b").string())));
+  EXPECT_THAT(notes(), AllOf(HasSubstr("2 of the 4 images"), HasSubstr("16 bits"), HasSubstr(picture("b").string())));
 }
 
 TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
@@ -171,7 +171,7 @@ TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
   two.classes = 2;
   const auto open_two = [&] { (void)open_training_set(two, {.crop = 8}); };
   EXPECT_THAT(fault_of<DataError>(open_two),
-              AllOf(HasSubstr("the labels of all 4 pictures hold only the values 0, 255"),
+              AllOf(HasSubstr("the labels of all 4 images contain only the values 0, 255"),
                     HasSubstr("255 means that a pixel has no class")));
   two.mask_values[255] = 1;
   const SegmentationSet set = open_training_set(two, {.crop = 8});
@@ -193,8 +193,8 @@ TEST_F(BadSets, AClassThatNoPixelIsOfIsNamedWithTheValues) {
   map.pixels[7] = 0;
   map.pixels[8] = kUnlabelled;
   write_masks(map);
-  EXPECT_THAT(notes(), HasSubstr("no pixel is of class 1 in the labels of the 4 pictures that were looked at, which "
-                                 "hold 0, 2, 255"));
+  EXPECT_THAT(notes(),
+              HasSubstr("no pixel has class 1 in the labels of the 4 images checked, which contain 0, 2, 255"));
 }
 
 TEST_F(BadSets, ClassesHaveTheNamesOfTheFolder) {
@@ -232,10 +232,11 @@ TEST_F(LargeSets, SayOnceWhatOpeningDidNotMeet) {
   }
   const auto set = pictures();
   EXPECT_TRUE(set->survey(2).empty());
-  EXPECT_EQ(said_by(*set), fmt::format("note: {} has nothing labelled; others like it are not named\n"
-                                       "note: {} has 16 bits a channel, of which the upper 8 are used; others like it "
-                                       "are not named\n",
-                                       mask("b").string(), picture("b").string()));
+  EXPECT_EQ(said_by(*set),
+            fmt::format("note: {} has no labelled pixel; others like it are not reported\n"
+                        "note: {} has 16 bits per channel, of which the upper 8 are used; others like it "
+                        "are not reported\n",
+                        mask("b").string(), picture("b").string()));
 }
 
 TEST_F(LargeSets, SayNothingAgainThatOpeningSaid) {
@@ -274,7 +275,7 @@ TEST_F(BadSets, APaletteIsReadByItsIndices) {
 
 TEST_F(BadSets, AColourMaskIsRefused) {
   common::write_set_picture({kSize, 3, std::vector<std::uint8_t>(3 * 240, 1)}, mask("a"));
-  EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("colour picture")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("colour image")));
 }
 
 TEST_F(BadSets, ATornMaskAndATornPictureAreNamed) {
@@ -313,7 +314,7 @@ class BadLists : public BadSets {
 
 TEST_F(BadLists, ANameThatStandsTwiceIsNamedWithItsList) {
   list("a\nb\na\nb\nc\n");
-  EXPECT_THAT(fault(), AllOf(HasSubstr("train.txt names 2 pictures more than once, the first: a")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("train.txt names 2 images more than once, the first: a")));
   EXPECT_THAT(notes(false), AllOf(HasSubstr("3 pictures: "), HasSubstr("used once")));
 }
 
@@ -337,7 +338,7 @@ TEST_F(BadLists, ANameMayHaveDotsAndBlanks) {
   EXPECT_EQ(opened("/images/s.1.png /masks/c.png\n"), "s.1.png;") << "the picture, not its mask";
   EXPECT_EQ(opened("images/b c 1.png masks/c.png\n"), "b c 1.png;");
   list("s.1\nb c 2\n");
-  EXPECT_THAT(fault(), HasSubstr("pictures of")) << "no other picture whose name begins so";
+  EXPECT_THAT(fault(), HasSubstr("images of")) << "no other picture whose name begins so";
 }
 
 TEST_F(BadLists, TwoPicturesOfOneNameDoNotMatterWhereTheListNamesNeither) {
@@ -348,21 +349,21 @@ TEST_F(BadLists, TwoPicturesOfOneNameDoNotMatterWhereTheListNamesNeither) {
 
 TEST_F(BadLists, AnEmptyListIsNamed) {
   list("\n  \n");
-  EXPECT_THAT(fault(), HasSubstr("train.txt names no picture"));
+  EXPECT_THAT(fault(), HasSubstr("train.txt names no image"));
 }
 
 TEST_F(BadLists, ANameWithoutAPictureIsMissing) {
   list("a\nz\n");
-  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 1 of 2 pictures"), HasSubstr("pictures of"), HasSubstr("images/z")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 1 of 2 images"), HasSubstr("images of"), HasSubstr("images/z")));
 }
 
 TEST_F(BadSets, AFolderThatIsNoSetSaysWhatItLooksFor) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = (folder_ / "masks").string()}); }),
-              AllOf(HasSubstr("has no pictures"), HasSubstr("JPEGImages, images")));
+              AllOf(HasSubstr("has no images"), HasSubstr("JPEGImages, images")));
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = (folder_ / "nothing").string()}); }),
               AllOf(HasSubstr("data set "), HasSubstr("nothing does not exist")));
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_test_set({.path = mask("a").string()}); }),
-              HasSubstr("a.png is no folder"));
+              HasSubstr("a.png is not a folder"));
   SetOptions scribbles = options();
   scribbles.supervision = Supervision::kScribbles;
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(scribbles, {.crop = 8}); }),

@@ -145,7 +145,7 @@ TEST(MaskedScenes, AreNamedByCountAndSeed) {
     return fault_of<UsageError>([&] { (void)open_test_set({.path = path, .classes = 5, .scene_side = 32}); });
   };
   EXPECT_EQ(open("scenes:1:2"), "not thrown");
-  EXPECT_THAT(open("scenes:many"), HasSubstr("'many' is no number"));
+  EXPECT_THAT(open("scenes:many"), HasSubstr("'many' is not a number"));
   EXPECT_THAT(open("scenes:0"), HasSubstr("must be 1 .. 10000000"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)open_test_set({.path = "scenes:2", .classes = 3}); }), HasSubstr("5"));
 }
@@ -239,8 +239,8 @@ TEST_F(ListedSets, SayWhichListsAreLeftOut) {
   list("trainval", "0\n1\n2\n");
   list("test", "3\n4\n");
   for (const char* name : {"3.png", "4.png"}) fs::remove(set_ / "SegmentationClass" / name);
-  EXPECT_THAT(made(), AllOf(HasSubstr("all in train and val are left out: trainval"),
-                            HasSubstr("without any mask are left out: test")));
+  EXPECT_THAT(made(), AllOf(HasSubstr("skipped lists whose images are all in train and val: trainval"),
+                            HasSubstr("skipped lists without any mask: test")));
   EXPECT_THAT(splits_, ElementsAre(Pair("train", 2), Pair("val", 1)));
 }
 
@@ -248,7 +248,7 @@ TEST_F(ListedSets, MayNotLackTheMasksOfSomePictures) {
   list("test", "3\n4\n");
   fs::remove(set_ / "SegmentationClass/4.png");
   EXPECT_THAT(fault_of<DataError>([&] { (void)write_weak_set({.from = set_, .out = folder_ / "weak"}); }),
-              AllOf(HasSubstr("test.txt: 1 files of 1 of 2 pictures"), HasSubstr("4.png")));
+              AllOf(HasSubstr("test.txt: 1 files of 1 of 2 images"), HasSubstr("4.png")));
 }
 
 TEST_F(ListedSets, AreOpenedAgainWhateverThePicturesNames) {

@@ -271,8 +271,8 @@ TEST(SegmentationLosses, ALabelThatIsNoClassIsAnErrorThatSaysWhere) {
     (void)losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {});
     FAIL() << "no error";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("picture 1"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("class 5 at row 4, column 6, and there are 5 classes"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("image 1"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("class 5 at row 4, column 6, but there are 5 classes"));
   }
 }
 

@@ -330,7 +330,7 @@ TEST(SegmentationConfusion, RefusesAClassThatThereIsNone) {
     confusion.add(kTruth.data(), kPredicted.data(), 8);
     FAIL() << "class 2 of 2";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("class 2, and there are 2"));
+    EXPECT_THAT(error.what(), HasSubstr("class 2, but there are 2"));
   }
 }
 

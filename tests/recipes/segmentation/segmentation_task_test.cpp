@@ -328,7 +328,7 @@ TEST(SegmentationRun, ALastBatchOfOnePictureIsRefusedBeforeTheFirstStep) {
     (void)train(alone(), folder / "run", config);
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("9 pictures in batches of 2 on 1 replicas leave a last batch of one"));
+    EXPECT_THAT(error.message(), HasSubstr("9 images in batches of 2 on 1 replicas leave a last batch of one"));
   }
 }
 

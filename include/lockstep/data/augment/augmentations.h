@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of augmentations that is chosen at run time, for example from a configuration.
+// A chain of augmentations chosen at run time, for example from a configuration.
 #pragma once
 
 #include <functional>
@@ -15,21 +15,21 @@
 
 namespace lockstep {
 
-/// The numbers of each setting, by its name: {"size", {224, 224}}, {"p", {0.5}}.
+/// The values of each setting, by name: {"size", {224, 224}}, {"p", {0.5}}.
 using AugmentationSettings = std::map<std::string, std::vector<double>>;
 
 /// One step and its name.
 struct Augmentation {
   std::string name;  ///< its name in configurations, with its parameters
-  /// Changes the picture; draws from the context's random numbers.
+  /// Changes the image; draws from the context's random numbers.
   std::function<void(AnnotatedImage&, SampleContext&)> run;
 };
 
-/// Makes the built-in step `name`, such as "random_resized_crop", with `settings` and defaults for the rest.
-/// Throws: UsageError with the nearest name for an unknown step or setting, or for a wrong number of values.
+/// Creates the built-in step `name`, such as "random_resized_crop", with `settings` and defaults for the rest.
+/// Throws: UsageError for an unknown step or setting (with the nearest name) or a wrong number of values.
 [[nodiscard]] Augmentation make_augmentation(std::string_view name, const AugmentationSettings& settings = {});
 
-/// Makes a step from text: "rotation degrees=20 p=0.5", "resize size=320,240".
+/// Creates a step from text: "rotation degrees=20 p=0.5", "resize size=320,240".
 /// Throws: the UsageErrors of make_augmentation(), and UsageError for text that cannot be parsed.
 [[nodiscard]] Augmentation parse_augmentation(std::string_view text);
 

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Converts to gray by ITU-R 601 luma, bit for bit as Pillow does. An encoded picture is decoded as gray directly.
+/// Converts to gray by ITU-R 601 luma, bit for bit as Pillow does. An encoded image is decoded as gray directly.
 struct Gray {
   std::int64_t channels = 1;  ///< 1, or 3 equal channels
 
@@ -19,11 +19,11 @@ struct Gray {
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Multiplies every value by `factor`. This function and the next three make the changes of ColorJitter, bit for bit as
-/// Pillow does. Gray pictures have neither saturation nor hue. Units: a factor of 1 changes nothing; the hue's shift is
+/// Multiplies every value by `factor`. This function and the next three apply the changes of ColorJitter, bit for bit
+/// as Pillow does. Gray images have neither saturation nor hue. Units: a factor of 1 changes nothing; the hue shift is
 /// a fraction of the colour circle, -0.5 .. 0.5.
 void adjust_brightness(Image& image, double factor);
-/// Multiplies every value's difference from the picture's mean gray by `factor`.
+/// Multiplies every value's difference from the image's mean gray by `factor`.
 void adjust_contrast(Image& image, double factor);
 /// Multiplies every value's difference from the gray of its pixel by `factor`.
 void adjust_saturation(Image& image, double factor);
@@ -33,10 +33,10 @@ void adjust_hue(Image& image, double turn);
 /// Changes brightness, contrast, saturation and hue at random, in random order. Source: torchvision's ColorJitter.
 struct ColorJitter {
   double brightness = 0.0;  ///< the factor is drawn from 1 - brightness (at least 0) .. 1 + brightness; 0: unchanged
-  double contrast = 0.0;    ///< the contrast's factor is drawn in the same way
-  double saturation = 0.0;  ///< the saturation's factor is drawn in the same way
-  double hue = 0.0;         ///< the shift of the hue is drawn from -hue .. hue
-  double p = 1.0;           ///< probability that the picture is changed
+  double contrast = 0.0;    ///< the contrast factor is drawn in the same way
+  double saturation = 0.0;  ///< the saturation factor is drawn in the same way
+  double hue = 0.0;         ///< the hue shift is drawn from -hue .. hue
+  double p = 1.0;           ///< probability that the image is changed
 
   /// The numbers that parameters() draws.
   struct Parameters {
@@ -45,7 +45,7 @@ struct ColorJitter {
   };
   /// Draws the order and the factors.
   [[nodiscard]] Parameters parameters(SampleRandom& random) const;
-  /// Makes the changes that parameters() drew.
+  /// Applies the changes that parameters() drew.
   static void apply(AnnotatedImage& image, const Parameters& parameters);
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
@@ -53,11 +53,11 @@ struct ColorJitter {
 /// Applies the distortions of SSD: brightness, contrast (first or last), saturation, hue and a permutation of the
 /// channels, each with probability `p`. Source: torchvision's RandomPhotometricDistort.
 struct PhotometricDistort {
-  double min_brightness = 0.875;  ///< least factor of the brightness
-  double max_brightness = 1.125;  ///< largest factor of the brightness
-  double min_contrast = 0.5;      ///< least factor of contrast and saturation
+  double min_brightness = 0.875;  ///< smallest brightness factor
+  double max_brightness = 1.125;  ///< largest brightness factor
+  double min_contrast = 0.5;      ///< smallest factor of contrast and saturation
   double max_contrast = 1.5;      ///< largest factor of contrast and saturation
-  double hue = 0.05;              ///< largest shift of the hue, either way, as a fraction of the colour circle
+  double hue = 0.05;              ///< largest hue shift in either direction, as a fraction of the colour circle
   double p = 0.5;                 ///< probability of each distortion
 
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
@@ -67,9 +67,9 @@ struct PhotometricDistort {
 /// Source: torchvision's GaussianBlur; a value may differ from it by one.
 struct GaussianBlur {
   std::int64_t kernel = 5;  ///< side of the kernel, in pixels; odd
-  double min_sigma = 0.1;   ///< least standard deviation, in pixels
+  double min_sigma = 0.1;   ///< smallest standard deviation, in pixels
   double max_sigma = 2.0;   ///< largest standard deviation, in pixels
-  double p = 1.0;           ///< probability that the picture is blurred
+  double p = 1.0;           ///< probability that the image is blurred
 
   /// Throws: UsageError if the kernel is not odd and positive.
   void apply(AnnotatedImage& image, double sigma) const;
@@ -80,15 +80,15 @@ struct GaussianBlur {
 /// Source: torchvision's RandomErasing.
 struct RandomErasing {
   double p = 0.5;           ///< probability that a sample is changed
-  double min_scale = 0.02;  ///< least share of the area
+  double min_scale = 0.02;  ///< smallest share of the area
   double max_scale = 0.33;  ///< largest share of the area
-  double min_ratio = 0.3;   ///< least ratio of height to width
+  double min_ratio = 0.3;   ///< smallest ratio of height to width
   double max_ratio = 3.3;   ///< largest ratio of height to width
   float value = 0.0F;       ///< value of the rectangle's elements
 
-  /// Draws the rectangle; none if ten tries found no place for it.
+  /// Draws the rectangle; none if ten attempts found no place for it.
   [[nodiscard]] std::optional<Region> parameters(ImageSize picture, SampleRandom& random) const;
-  /// Shapes: float32, C x H x W. Throws: UsageError for another dtype or shape.
+  /// Shapes: float32, C x H x W. Throws: UsageError for any other dtype or shape.
   void apply(Sample& sample, const Region& region) const;
   [[nodiscard]] Sample operator()(Sample sample, SampleRandom& random) const;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MixUp and CutMix mix the samples of a batch with their neighbours and make soft targets. Use one object twice: as the
-// last step of the transform it draws random numbers, as the loader's collate function it mixes.
+// MixUp and CutMix mix the samples of a batch with their neighbours and produce soft targets. Use one object twice: as
+// the last step of the transform it draws random numbers, as the loader's collate function it mixes.
 #pragma once
 
 #include <vector>
@@ -18,10 +18,9 @@ namespace lockstep {
 ///          auto set = image_dataset(source, Compose{ToTensor{}, mix});
 ///          DataLoader loader(set, {.batch_size = 64, .collate = mix});
 struct MixUp {
-  std::int64_t classes = 0;  ///< number of classes; it must be set
-  double alpha = 0.2;        ///< parameter of the distribution Beta(alpha, alpha): small values keep one picture nearly
-                             ///< whole
-  double p = 1.0;            ///< probability that a batch is mixed
+  std::int64_t classes = 0;  ///< number of classes; required
+  double alpha = 0.2;  ///< parameter of the distribution Beta(alpha, alpha): small values keep one image nearly whole
+  double p = 1.0;      ///< probability that a batch is mixed
 
   /// Draws the numbers for the collate function, and stores them in Sample::extra.
   void operator()(Sample& sample, SampleRandom& random) const;
@@ -34,7 +33,7 @@ struct MixUp {
 /// sample's share of the target. The area is drawn for each batch from Beta(alpha, alpha). Source: Yun et al. 2019;
 /// torchvision's RandomCutmix.
 struct CutMix {
-  std::int64_t classes = 0;  ///< number of classes; it must be set
+  std::int64_t classes = 0;  ///< number of classes; required
   double alpha = 1.0;        ///< parameter of the distribution Beta(alpha, alpha)
   double p = 1.0;            ///< probability that a batch is mixed
 

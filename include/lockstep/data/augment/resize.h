@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizes whole pictures with their boxes, points, masks and maps; masks and maps are resampled without mixing values.
+// Resizes whole images with their boxes, points, masks and maps; masks and maps are resampled without mixing values.
 #pragma once
 
 #include "lockstep/data/resample.h"
@@ -12,7 +12,7 @@ namespace lockstep {
 struct Resize {
   ImageSize size{224, 224};                                ///< size of the result
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
-  /// Decodes at a half, quarter or eighth if the JPEG is large enough: faster, but not bit for bit as Pillow.
+  /// Decodes at a half, quarter or eighth if the JPEG is large enough: faster, but not bit-identical to Pillow.
   bool shrink_while_decoding = false;
 
   /// Throws: DataError naming the file that cannot be decoded.
@@ -22,12 +22,12 @@ struct Resize {
 /// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or fewer to keep the longer within
 /// `longest`. Source: torchvision's Resize with one number and max_size.
 struct ResizeShorter {
-  std::int64_t shorter = 256;                              ///< pixels of the shorter side
-  std::int64_t longest = 0;                                ///< most pixels of the longer side; 0: no limit
+  std::int64_t shorter = 256;  ///< length of the shorter side, in pixels
+  std::int64_t longest = 0;    ///< maximum length of the longer side, in pixels; 0: no limit
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
   bool shrink_while_decoding = false;                      ///< as in Resize
 
-  /// Returns the new size of a picture of this size.
+  /// Returns the new size of an image of this size.
   [[nodiscard]] ImageSize size_of(ImageSize size) const;
   void operator()(AnnotatedImage& image) const;
 };

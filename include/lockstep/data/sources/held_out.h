@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A subset of the pictures of a source, in the order of its indices.
+/// A subset of the images of a source, in the order of its indices.
 class ImageSubset final : public ImageSource {
  public:
   ImageSubset(std::shared_ptr<const ImageSource> whole, std::vector<std::int64_t> indices)
@@ -24,9 +24,9 @@ class ImageSubset final : public ImageSource {
   [[nodiscard]] std::string describe(std::int64_t index) const override { return whole_->describe(in_whole(index)); }
   [[nodiscard]] const std::vector<std::string>& class_names() const override { return whole_->class_names(); }
 
-  /// Returns the source of the pictures.
+  /// Returns the source of the images.
   [[nodiscard]] const ImageSource& whole() const noexcept { return *whole_; }
-  /// Returns the index of picture `index` in the whole set.
+  /// Returns the index of image `index` in the whole set.
   [[nodiscard]] std::int64_t in_whole(std::int64_t index) const { return indices_[static_cast<std::size_t>(index)]; }
 
  private:
@@ -36,13 +36,13 @@ class ImageSubset final : public ImageSource {
 
 /// The two parts of a set, as indices in ascending order.
 struct HeldOut {
-  std::vector<std::int64_t> rest;      ///< the pictures for training
-  std::vector<std::int64_t> held_out;  ///< the pictures for evaluation
+  std::vector<std::int64_t> rest;      ///< the images for training
+  std::vector<std::int64_t> held_out;  ///< the images for evaluation
 };
 
-/// Holds out `fraction` of the pictures, at least one. The choice depends only on `seed` and the file names without
+/// Holds out `fraction` of the images, at least one. The choice depends only on `seed` and the file names without
 /// folders, so it is the same on every machine, for any order of the files. Throws: UsageError unless 0 < fraction < 1;
-/// DataError if there are fewer than two pictures.
+/// DataError if there are fewer than two images.
 [[nodiscard]] HeldOut hold_out(const ImageSource& source, double fraction, std::uint64_t seed);
 
 }  // namespace lockstep

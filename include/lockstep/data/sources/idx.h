@@ -16,7 +16,7 @@ namespace lockstep {
 /// The format's own type codes.
 enum class IdxType : std::uint8_t {
   kUint8 = 0x08,    ///< one byte
-  kInt8 = 0x09,     ///< one byte with a sign
+  kInt8 = 0x09,     ///< one signed byte
   kInt16 = 0x0B,    ///< two bytes
   kInt32 = 0x0C,    ///< four bytes
   kFloat32 = 0x0D,  ///< single precision
@@ -47,7 +47,7 @@ class IdxImages final : public ImageSource {
 
   [[nodiscard]] std::int64_t size() const override { return images_.shape.front(); }
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
-  /// Returns the size of every picture.
+  /// Returns the size of every image.
   [[nodiscard]] ImageSize image_size() const noexcept { return {images_.shape[2], images_.shape[1]}; }
   /// Returns the number of channels, 1 or 3.
   [[nodiscard]] std::int64_t channels() const noexcept { return images_.shape.size() == 4 ? 3 : 1; }

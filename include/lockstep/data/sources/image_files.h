@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources of picture files: one folder, a folder for each class, or a list of files. No torch header.
+// Sources of image files: one folder, a folder for each class, or a list of files. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ParsedList;
 
 /// The options of ImageFiles.
 struct ImageFilesOptions {
-  bool recursive = false;  ///< searches subfolders, too; links to folders are followed
+  bool recursive = false;  ///< also searches subfolders; links to folders are followed
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
 };
 
@@ -27,7 +27,7 @@ class ImageFiles final : public ImageSource {
  public:
   /// Throws: DataError if the folder is missing or holds no such file; IoError.
   explicit ImageFiles(const std::filesystem::path& folder, const ImageFilesOptions& options = {});
-  /// Makes a source from these files, in this order.
+  /// Creates a source from these files, in this order.
   [[nodiscard]] static ImageFiles of(std::vector<std::filesystem::path> files);
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
@@ -50,11 +50,11 @@ struct ClassFoldersOptions {
   std::vector<std::string> extensions = {".png", ".jpg", ".jpeg"};  ///< in lower case; files match in any case
 };
 
-/// Reads one folder for each class. The label is the index of the folder's name in sorted order. Files in subfolders
-/// are included. Source: torchvision.datasets.ImageFolder, with the same order of classes and files.
+/// Reads one folder per class. The label is the index of the folder's name in sorted order. Files in subfolders are
+/// included. Source: torchvision.datasets.ImageFolder, with the same order of classes and files.
 class ClassFolders final : public ImageSource {
  public:
-  /// Throws: DataError if there is no folder in `root`, or none of its files is a picture, or a class is empty.
+  /// Throws: DataError if there is no folder in `root`, or none of its files is an image, or a class is empty.
   explicit ClassFolders(const std::filesystem::path& root, const ClassFoldersOptions& options = {});
 
   [[nodiscard]] std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 /// Returns the file name `name` of a data set in `folder`, with "." and ".." resolved. `from` is the list or annotation
-/// file that contains the name, for messages. A name that leads out of the folder, by ".." or because it is absolute,
+/// file that contains the name, for messages. A name that points outside the folder, by ".." or because it is absolute,
 /// is rejected; with `allow_outside` (the setting data.allow_outside) it is returned unchanged. Links in the folder are
 /// not checked: its creator chose them. Throws: DataError naming the file and the list.
 [[nodiscard]] std::string name_inside(const std::filesystem::path& folder, const std::string& name,

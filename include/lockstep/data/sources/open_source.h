@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens any kind of source: makes an ImageSource from a path that a user typed. No torch header.
+// Opens any kind of source: creates an ImageSource from a path that a user typed. No torch header.
 #pragma once
 
 #include <filesystem>
@@ -22,10 +22,10 @@ enum class SourceKind {
   kList,     ///< CSV, JSON or JSON lines that name the files
   kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such an annotations.json
   kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets, or images and annotations (VocImages)
-  kMasks,  ///< a folder of pictures and a folder of masks: images + masks or instances, or VOC's SegmentationClass[Aug]
-  kTar,    ///< shards in WebDataset's layout
-  kPacked,  ///< Lockstep's packed file
-  kIdx,     ///< MNIST's IDX files
+  kMasks,    ///< a folder of images and a folder of masks: images + masks or instances, or VOC's SegmentationClass[Aug]
+  kTar,      ///< shards in WebDataset's layout
+  kPacked,   ///< Lockstep's packed file
+  kIdx,      ///< MNIST's IDX files
 };
 
 /// Parses the name of a layout in configurations: "auto", "folder", ... Throws: UsageError with the nearest name.
@@ -35,17 +35,17 @@ enum class SourceKind {
 struct SourceOptions {
   std::string path;                     ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
   SourceKind kind = SourceKind::kAuto;  ///< the layout
-  std::filesystem::path images = {};    ///< folder of the pictures; empty: the layout's folder, else the file's
+  std::filesystem::path images = {};    ///< folder of the images; empty: the layout's folder, else the file's
   /// The split. VOC: a list in ImageSets; IDX: the beginning of the file names; a folder of splits: one of them. Empty
   /// means "trainval" for VOC and "train" for IDX.
   std::string split = {};
-  bool recursive = false;      ///< folder: searches subfolders, too
+  bool recursive = false;      ///< folder: also searches subfolders
   bool masks = false;          ///< COCO: a mask for each object; masks: the objects of an instance map
-  bool allow_outside = false;  ///< lists, COCO, VOC: lets names lead out of the folder (name_inside())
+  bool allow_outside = false;  ///< lists, COCO, VOC: lets names point outside the folder (name_inside())
   bool remap = true;           ///< COCO: labels 0 .. n - 1 in the order of the ids; false: the ids themselves
   /// VOC: the names of the classes by label; empty: all classes in the set, sorted.
   std::vector<std::string> class_names = {};
-  bool strict = true;  ///< false: entries without a good picture or box are left out; their number is logged
+  bool strict = true;  ///< false: entries without a good image or box are skipped; their number is logged
 };
 
 /// Returns the splits, such as train and val, of a folder that holds nothing else, sorted; none for any other folder.
@@ -56,7 +56,7 @@ struct SourceOptions {
 /// Throws: DataError if the path is missing, has no known layout, or is a folder of splits.
 [[nodiscard]] SourceKind detect_source(const std::string& path);
 
-/// Opens a source. Throws: DataError naming file and place; UsageError for options that do not fit together; IoError.
+/// Opens a source. Throws: DataError naming the file and position; UsageError for conflicting options; IoError.
 /// Example: auto source = open_source({.path = "data/bccd", .split = "train"});
 [[nodiscard]] std::shared_ptr<ImageSource> open_source(const SourceOptions& options);
 

@@ -27,8 +27,8 @@ struct PackOptions {
   std::uint64_t shard_bytes = 0;            ///< tar: size at which a shard ends; 0: one shard
   PackedOptions packed = {};                ///< options of a packed file; empty class_names: the source's
   std::int64_t workers = 1;                 ///< threads that decode
-  bool skip_bad = false;  ///< leaves unreadable pictures out; otherwise the first one ends the packing
-  std::function<void(std::int64_t done)> progress = {};  ///< gets the number of samples done, in the calling thread
+  bool skip_bad = false;                    ///< skips unreadable images; otherwise the first one ends the packing
+  std::function<void(std::int64_t done)> progress = {};  ///< receives the number of samples done, in the calling thread
 };
 
 /// The results of pack_images().
@@ -36,11 +36,11 @@ struct PackReport {
   std::int64_t samples = 0;                  ///< samples that were packed
   std::uint64_t bytes = 0;                   ///< size of all files
   std::vector<std::filesystem::path> files;  ///< the files that were written
-  std::vector<std::string> bad;              ///< the reason for each picture that was left out
+  std::vector<std::string> bad;              ///< the reason for each image that was skipped
 };
 
 /// Packs all samples of `source`. On an error it leaves no files behind.
-/// Blocks: yes. Throws: DataError naming the first unreadable picture; IoError; UsageError.
+/// Blocks: yes. Throws: DataError naming the first unreadable image; IoError; UsageError.
 [[nodiscard]] PackReport pack_images(const ImageSource& source, PackOptions options);
 
 }  // namespace lockstep

@@ -22,9 +22,9 @@ class PackedSink;
 
 /// The options of PackedWriter.
 struct PackedOptions {
-  bool encoded = false;               ///< stores the original files' bytes: smaller, but decoded at every use
-  ColorMode color = ColorMode::kRgb;  ///< colour mode of decoded pictures
-  std::int64_t max_side = 0;          ///< longest side in pixels, to which larger pictures are shrunk; 0: no limit
+  bool encoded = false;               ///< stores the original files' bytes: smaller, but decoded on every use
+  ColorMode color = ColorMode::kRgb;  ///< colour mode of decoded images
+  std::int64_t max_side = 0;          ///< longest side in pixels, to which larger images are shrunk; 0: no limit
   std::vector<std::string> class_names = {};  ///< names by class id, which are stored in the file
 };
 
@@ -44,11 +44,11 @@ class PackedWriter {
   PackedWriter(const PackedWriter&) = delete;
   PackedWriter& operator=(const PackedWriter&) = delete;
 
-  /// Decodes and shrinks a picture, which is the slow part. Throws: DataError naming the picture.
+  /// Decodes and shrinks an image, which is the slow part. Throws: DataError naming the image.
   [[nodiscard]] PackedSample prepare(AnnotatedImage picture) const;
   /// Appends a sample. Throws: IoError.
   void append(PackedSample sample);
-  /// Prepares and appends a picture. Throws: DataError naming the picture; IoError.
+  /// Prepares and appends an image. Throws: DataError naming the image; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture))); }
   /// Completes the file and gives it its name. Throws: IoError; DataError if it has no sample.
   void finish();
@@ -64,18 +64,18 @@ class PackedWriter {
 };
 
 /// Yields the samples of a packed file. Decoded pixels are used in place, without a copy.
-/// Lifetime: pictures keep the file mapped. Thread-safe: yes.
+/// Lifetime: images keep the file mapped. Thread-safe: yes.
 class PackedImages final : public ImageSource {
  public:
   /// Throws: DataError naming path and offset if the file is missing, truncated, or damaged; IoError.
   explicit PackedImages(const std::filesystem::path& path);
 
   [[nodiscard]] std::int64_t size() const override;
-  /// Returns a sample, and verifies its hash at the first read.
+  /// Returns a sample, and verifies its hash on the first read.
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
   [[nodiscard]] const std::vector<std::string>& class_names() const override;
 
-  /// Verifies the hash of every sample; `progress` gets the number of samples verified so far.
+  /// Verifies the hash of every sample; `progress` receives the number of samples verified so far.
   /// Throws: DataError naming the first sample whose hash differs, and its offset.
   void check(const std::function<void(std::int64_t)>& progress = {}) const;
 

@@ -28,7 +28,7 @@ class TarFile;
 
 /// The options for reading shards.
 struct TarOptions {
-  bool strict = true;           ///< false: samples without a picture are left out; their number is logged
+  bool strict = true;           ///< false: samples without an image are skipped; their number is logged
   bool allow_commands = false;  ///< lets "pipe:COMMAND" run COMMAND in a shell
 };
 
@@ -85,11 +85,11 @@ class TarWriter {
   TarWriter(const TarWriter&) = delete;
   TarWriter& operator=(const TarWriter&) = delete;
 
-  /// Returns the sample's tar entries, with the picture as its original file or as PNG. The key is `index`.
+  /// Returns the sample's tar entries, with the image as its original file or as PNG. The key is `index`.
   [[nodiscard]] static std::string prepare(AnnotatedImage picture, std::int64_t index);
   /// Appends a sample. Throws: IoError.
   void append(const std::string& sample);
-  /// Prepares and appends a picture. Throws: DataError naming the picture; IoError.
+  /// Prepares and appends an image. Throws: DataError naming the image; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture), count_)); }
   /// Completes the last shard. Throws: IoError; DataError if there is no sample.
   void finish();

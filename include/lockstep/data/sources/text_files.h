@@ -14,11 +14,11 @@
 
 namespace lockstep {
 
-/// The most bytes that an annotation file or a list may have: Objects365 has 3 GB of JSON.
+/// The maximum size of an annotation file or a list, in bytes: Objects365 has 3 GB of JSON.
 inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 
-/// Returns `bytes` as UTF-8 without a byte order mark. Texts with the mark of UTF-16 or UTF-32 are converted. Fails for
-/// bytes that are not text: the message names the line or the byte.
+/// Returns `bytes` as UTF-8 without a byte order mark. Text with a UTF-16 or UTF-32 mark is converted. Fails for bytes
+/// that are not text: the message names the line or the byte.
 [[nodiscard]] Result<std::string> utf8_text(std::string_view bytes);
 
 /// Returns the bytes of `encoding` as UTF-8. `encoding` is a name as in XML and HTML, so GB2312 includes the additions
@@ -29,7 +29,7 @@ inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 /// Throws: DataError naming the file if it is missing, not UTF-8 or larger than kMostTextBytes; IoError.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
-/// Returns the lines of a list, one name each. Spaces inside a name belong to it; those around it, Windows line ends
+/// Returns the lines of a list, one name each. Spaces inside a name belong to it; those around it, Windows line endings
 /// and empty lines do not. Throws: the errors of read_text().
 [[nodiscard]] std::vector<std::string> read_names(const std::filesystem::path& file);
 

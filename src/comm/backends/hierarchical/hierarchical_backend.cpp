@@ -178,7 +178,7 @@ void HierarchicalBackend::reduce_in_host(const Collective& collective, const Hos
   }
 }
 
-/// The leaders combine their hosts' rows, and put the result behind the rows.
+/// The leaders combine their hosts' rows, and put the result after the rows.
 void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   const auto dtype = dtype_of(collective.call);
   const World& all = network_->world();
@@ -192,8 +192,8 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
   }
-  // The result is at most as wide as the rows, so writing it in place never overtakes the reading of its own row. But
-  // with several ranges it would overwrite rows that are still to be sent, so it is written behind them.
+  // The result is at most as wide as the rows, so writing it in place never gets ahead of reading its own row. But with
+  // several ranges it would overwrite rows that are still to be sent, so it is written after them.
   const std::size_t rows = job.contributors[static_cast<std::size_t>(host_)].rows.size();
   std::byte* result = scratch_ + rows * job.row_bytes;
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;

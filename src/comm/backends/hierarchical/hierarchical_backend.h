@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend for several ranks on each of several hosts. Reductions, broadcasts and gathers go through shared memory
 // inside a host and through the transport between the hosts' first ranks, so that each byte crosses the network once
-// per host and not once per rank. The host's partial sums keep the accumulator's dtype until the last rounding, so
-// results have the same bits as on every other backend. all_to_all, scatter, send and receive go from rank to rank.
+// per host, not once per rank. The host's partial sums keep the accumulator's dtype until the last rounding, so results
+// have the same bits as on every other backend. all_to_all, scatter, send and receive go directly from rank to rank.
 #pragma once
 
 #include <memory>

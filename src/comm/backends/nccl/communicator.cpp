@@ -13,16 +13,16 @@
 namespace lockstep::comm {
 namespace {
 
-// A call to a connected communicator completes within some 20 us: a sleeping thread would wake later.
+// A call to a connected communicator completes within about 20 us: a sleeping thread would wake later.
 constexpr auto kYield = std::chrono::microseconds(200);
 constexpr auto kPoll = std::chrono::microseconds(100);
 // NCCL's time limit is this much longer, so that the hosts' comparison and the watch report first: they know the
 // missing rank.
 constexpr auto kSettleGrace = std::chrono::seconds(5);
 constexpr auto kFinalizeLimit = std::chrono::seconds(10);
-// How long abort() waits for a call to return by itself, as a call that is not blocked does.
+// How long abort() waits for a call to return on its own, as a call that is not blocked does.
 constexpr auto kLeaveLimit = std::chrono::milliseconds(100);
-// The interval of the hosts' check while connecting, which takes some 100 ms; the check may query the store.
+// The interval of the hosts' check while connecting, which takes about 100 ms; the check may query the store.
 constexpr auto kHostLook = std::chrono::milliseconds(100);
 // How much later than NCCL the hosts may notice a death.
 constexpr auto kNamingLimit = std::chrono::seconds(1);
@@ -61,7 +61,7 @@ void let_hosts_name(const CheckOfHosts& check) {
 
 const nccl::Functions& nccl_calls() { return nccl::library().functions; }
 
-/// Marks, while it lives, that a call is in the communicator.
+/// Marks, during its lifetime, that a call is in the communicator.
 class NcclCommunicator::Visit {
  public:
   explicit Visit(NcclCommunicator& owner) : owner_(owner) {

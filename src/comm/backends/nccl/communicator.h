@@ -35,7 +35,7 @@ class NcclCommunicator {
 
   /// `timeout` is the time limit of a call.
   explicit NcclCommunicator(std::chrono::milliseconds timeout) : timeout_(timeout) {}
-  /// Ends the communicator in order, or aborts it if that takes too long or an exception is in flight. No call may be
+  /// Ends the communicator normally, or aborts it if that takes too long or an exception is in flight. No call may be
   /// under way.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;

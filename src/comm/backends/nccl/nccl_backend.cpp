@@ -254,8 +254,8 @@ const nccl::Library& usable_nccl() {
 }
 
 void take_part_beside_ranks_on_the_same_gpu(int rank) {
-  // NCCL compares hosts and PCI addresses. A rank with its own host id seems to be alone on its host; messages then go
-  // through sockets.
+  // NCCL compares hosts and PCI addresses. A rank with its own host id appears to be alone on its host; messages then
+  // go through sockets.
   ::setenv("NCCL_HOSTID", fmt::format("lockstep-rank-{}", rank).c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   ::setenv("NCCL_IB_DISABLE", "1", 0);                                        // NOLINT(concurrency-mt-unsafe)
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);                                    // NOLINT(concurrency-mt-unsafe)

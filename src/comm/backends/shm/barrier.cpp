@@ -14,10 +14,10 @@
 namespace lockstep::comm {
 namespace {
 
-// A sleeper looks again at this interval even if no rank wakes it, which bounds the delay if the waking rank died.
+// A sleeper checks again at this interval even if no rank wakes it, which bounds the delay if the waking rank died.
 constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
-// A blocked caller has a core to itself and may spin for longer than ranks usually differ. The communication thread
-// takes its core from backward, so it spins only for about the cost of a sleep.
+// A blocked caller has a core to itself and may spin for longer than the ranks' arrivals usually differ. The
+// communication thread takes its core from backward, so it spins only for about the cost of a sleep.
 constexpr auto kCallerSpin = std::chrono::microseconds(40);
 constexpr auto kThreadSpin = std::chrono::microseconds(3);
 constexpr std::uint32_t kVainSpins = 4;
@@ -53,7 +53,7 @@ void Barrier::meet(const Collective& collective) {
   }
 }
 
-// Returns how long to spin. Spinning fails if ranks share a core; it is then tried only sometimes.
+// Returns how long to spin. Spinning fails if ranks share a core; it is then tried only occasionally.
 std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
   if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
   return kCallerSpin;

@@ -14,12 +14,12 @@ namespace lockstep::comm {
 /// that the rank has reached (only that rank writes it, and it only grows; it may wrap, so counts are compared by their
 /// difference), and `waiters`, the number of ranks that sleep until it changes.
 ///
-/// States on one rank: outside -> arrived (its `arrived` equals `target_`) -> waiting for one rank after the other,
-/// first spinning, then asleep -> met, or failed. An arriving rank stores `arrived` before it reads `waiters`, and a
-/// sleeper raises `waiters` before it reads `arrived`, both seq_cst, so that no wake-up is lost. If the rank that
-/// should wake it has died, the sleeper notices by itself, since it looks every 50 ms. Once meet() has returned, every
-/// rank has arrived at this meeting, and all its earlier writes may be read. Once meet() has thrown, the failure is in
-/// the segment and later calls throw.
+/// States on one rank: outside -> arrived (its `arrived` equals `target_`) -> waiting for one rank after another, first
+/// spinning, then asleep -> met, or failed. An arriving rank stores `arrived` before it reads `waiters`, and a sleeper
+/// increments `waiters` before it reads `arrived`, both seq_cst, so that no wake-up is lost. If the rank that should
+/// wake it has died, the sleeper notices on its own, since it checks every 50 ms. Once meet() has returned, every rank
+/// has arrived at this meeting, and all its earlier writes may be read. Once meet() has thrown, the failure is in the
+/// segment and later calls throw.
 ///
 /// Thread-safe: no; one collective at a time.
 class Barrier {

@@ -26,7 +26,7 @@ struct ShmConnection {
 /// Connects the ranks of a host.
 /// Collective: yes; every rank of the world, all on this host.
 /// Throws: ResourceError if this rank cannot take part (no memory, another network namespace); the other ranks then
-///         throw too, with its reason. TimeoutError naming the ranks that did not come.
+///         throw too, with its reason. TimeoutError naming the missing ranks.
 [[nodiscard]] ShmConnection connect_shm(const World& world, std::chrono::milliseconds timeout);
 
 }  // namespace lockstep::comm

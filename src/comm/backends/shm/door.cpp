@@ -24,8 +24,8 @@ namespace {
 
 // The time limit for a rank's first message, which it sends as soon as it is connected.
 constexpr auto kSilence = std::chrono::seconds(5);
-// The most connections without a first message: more than ranks that connect at the same moment. A further connection
-// displaces the oldest one.
+// The maximum number of connections without a first message: more than the ranks that connect at the same moment. A
+// further connection displaces the oldest one.
 constexpr std::size_t kMostGuests = 64;
 constexpr int kBacklog = 256;
 

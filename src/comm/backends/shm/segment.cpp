@@ -32,7 +32,7 @@ std::size_t head_bytes(int world) {
   return round_up(pairs_start(world) + pairs * sizeof(PairSlot));
 }
 
-/// Returns the figure `name` of /proc/meminfo in bytes; none if it cannot be read.
+/// Returns the value `name` from /proc/meminfo in bytes; none if it cannot be read.
 std::optional<std::size_t> memory_figure(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -56,7 +56,7 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
-/// Makes the error for a call that failed with `error`. A limit of the process explains it better than the host's
+/// Creates the error for a call that failed with `error`. A limit of the process explains it better than the host's
 /// memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
   if (error == EFBIG) {  // the file size limit also applies to a memfd
@@ -103,7 +103,7 @@ Segment::Mapping::Mapping(UniqueFd file, std::size_t size) : fd(std::move(file))
   void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (start == MAP_FAILED) throw call_error(bytes, "mmap", errno);
   base = static_cast<std::byte*>(start);
-  // Leaves the segment out of core dumps: gradients are useless there.
+  // Excludes the segment from core dumps: gradients are useless there.
   madvise(start, bytes, MADV_DONTDUMP);
 }
 

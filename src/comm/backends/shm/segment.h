@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the ranks of one host share: a memfd without a name, which leaves nothing behind even if the run is
-// killed. It has a head with one slot per rank and one per pair, then one region per rank. Layout and protocol:
+// The memory that the ranks of one host share: an unnamed memfd, which leaves nothing behind even if the run is killed.
+// It begins with one slot per rank and one per pair, followed by one region per rank. Layout and protocol:
 // docs/design/shm.md.
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace lockstep::comm {
 
-/// The most bytes that a rank copies at a time into one of the two halves of its staging area, used alternately.
+/// The maximum number of bytes that a rank copies at a time into one of the two halves of its staging area, used
+/// alternately.
 inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
 /// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside the segment;
@@ -35,7 +36,7 @@ inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank has no b
 struct alignas(128) RankSlot {
   std::atomic<std::uint32_t> arrived;   ///< number of barriers reached; a futex
   std::atomic<std::uint32_t> waiters;   ///< number of ranks that sleep on `arrived`
-  std::atomic<std::uint32_t> left;      ///< 1: the rank left in order
+  std::atomic<std::uint32_t> left;      ///< 1: the rank left normally
   std::atomic<std::uint64_t> finished;  ///< sequence number of the last finished collective
   std::atomic<std::uint64_t> scratch;   ///< offset, in this rank's region, of the memory that it offers to all ranks;
                                         ///< see HierarchicalBackend
@@ -63,14 +64,14 @@ struct SegmentHead {
 };
 
 /// A mapping of the segment. Pages are allocated by reserve(), not by the first touch, so that a shortage of memory is
-/// an error and not a SIGBUS.
+/// an error, not a SIGBUS.
 class Segment {
  public:
   /// Creates the segment on rank 0. Throws: ResourceError naming the sizes.
   static std::shared_ptr<Segment> create(int world);
   /// Maps the segment on another rank, with the descriptor from rank 0. Throws: ResourceError.
   static std::shared_ptr<Segment> open(UniqueFd fd, int world, int rank);
-  /// Makes another rank's segment in the same process, on the same mapping, so that ThreadSanitizer sees both ranks.
+  /// Creates another rank's segment in the same process, on the same mapping, so that ThreadSanitizer sees both ranks.
   static std::shared_ptr<Segment> share(const Segment& other, int rank);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
@@ -94,7 +95,7 @@ class Segment {
   /// Returns the group's failure: the rank of this group to blame, and the text of the rank that noted it. kPeer: a
   /// rank of another host died or failed. kNone: the group has not failed. A rank's own error is also in the store.
   [[nodiscard]] FailureRecord failure();
-  /// Notes a failure; the first call of all ranks counts. `words` go into this rank's slot. Wakes all waiting ranks.
+  /// Notes a failure; the first call on any rank counts. `words` go into this rank's slot. Wakes all waiting ranks.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;
   void wake_all() noexcept;
 

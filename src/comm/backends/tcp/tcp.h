@@ -19,7 +19,7 @@ struct TcpOptions {
   std::string token;                     ///< the secret that opens the store; empty: there is none
 };
 
-/// Makes the connections between ranks, which find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,
+/// Creates the connections between ranks, which find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,
 /// GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME selects an interface other than the one that leads to the store. Rank 0
 /// logs its choice when it first connects.
 /// Collective: no. Blocks: no.

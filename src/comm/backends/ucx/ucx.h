@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of the ranks over UCX, for InfiniBand and RoCE. The library is loaded at its first use; no_ucx.cpp is
-// for builds without its headers.
+// The connections of the ranks over UCX, for InfiniBand and RoCE. The library is loaded on first use; no_ucx.cpp is for
+// builds without its headers.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,10 @@ namespace lockstep::comm {
 /// Returns "1.13.1", the version of the library; empty if it cannot be loaded.
 [[nodiscard]] std::string ucx_version();
 
-/// Makes the connections between ranks, which find each other in the world's store; `store_host` decides the interface,
-/// as in make_tcp_network(). UCX's own variables (UCX_TLS, UCX_NET_DEVICES) take precedence over the choices here. Two
-/// ranks connect at their first message, so this takes no time, and the first exchange reports a rank that never comes.
+/// Creates the connections between ranks, which find each other in the world's store; `store_host` decides the
+/// interface, as in make_tcp_network(). UCX's own variables (UCX_TLS, UCX_NET_DEVICES) take precedence over the choices
+/// here. Two ranks connect with their first message, so this takes no time, and the first exchange reports a rank that
+/// never comes.
 /// Collective: no. Blocks: no. Throws: UsageError if UCX cannot be loaded.
 [[nodiscard]] std::shared_ptr<Network> make_ucx_network(World world, const std::string& store_host);
 

@@ -20,12 +20,11 @@ struct Variable {
   const char* value;
 };
 
-// UCX reads these when it is loaded. Without them it would print its own lines, and handle SIGHUP and the signals of a
-// crash.
+// UCX reads these when it is loaded. Without them it would print its own lines, and handle SIGHUP and crash signals.
 constexpr std::array kQuiet = {Variable{"UCX_LOG_LEVEL", "fatal"}, Variable{"UCX_HANDLE_ERRORS", "none"},
                                Variable{"UCX_ERROR_SIGNALS", ""}, Variable{"UCX_DEBUG_SIGNO", "0"}};
 
-/// Sets, while it lives, the variables that the user has not set. Programs started later do not inherit them.
+/// Sets, during its lifetime, the variables that the user has not set. Programs started later do not inherit them.
 class QuietVariables {
  public:
   QuietVariables() {

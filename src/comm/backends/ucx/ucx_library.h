@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX's functions, from a library that is loaded at its first use. Private to this folder.
+// UCX's functions, from a library that is loaded on first use. Private to this folder.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// The functions of UCX that we call, without the prefix.
+/// The UCX functions that Lockstep calls, without the prefix.
 struct Ucp {
   decltype(&::ucp_get_version) get_version = nullptr;
   decltype(&::ucs_status_string) status_string = nullptr;
@@ -39,7 +39,7 @@ struct UcxLibrary {
   std::string problem;  ///< reason why UCX cannot be used; empty: it can
 };
 
-/// Loads the library at the first call. It is never unloaded. Thread-safe: yes.
+/// Loads the library on the first call. It is never unloaded. Thread-safe: yes.
 [[nodiscard]] const UcxLibrary& ucx_library();
 
 }  // namespace lockstep::comm

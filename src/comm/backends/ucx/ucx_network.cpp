@@ -33,8 +33,8 @@ namespace {
 struct UcxShared {
   UcxShared(World world, std::string host) : state(std::move(world)), store_host(std::move(host)) {}
 
-  /// Returns the context, which the first call makes. Throws: ResourceError, UsageError for the interface. Thread-safe:
-  /// yes.
+  /// Returns the context, which the first call creates. Throws: ResourceError, UsageError for the interface.
+  /// Thread-safe: yes.
   [[nodiscard]] std::shared_ptr<UcxContext> context();
 
   NetworkState state;
@@ -45,7 +45,7 @@ struct UcxShared {
   std::shared_ptr<UcxContext> context_;
 };
 
-/// A transport that makes its worker and publishes its address at the first message. One thread uses it at a time.
+/// A transport that creates its worker and publishes its address with the first message. One thread uses it at a time.
 class UcxTransport final : public Transport {
  public:
   /// `label` is the same on all of its ranks, and unique to this transport.
@@ -68,13 +68,13 @@ class UcxTransport final : public Transport {
   bool is_broken_ = false;
 };
 
-// The interval at which a rank that waits for another rank's address checks for failures.
+// The interval at which a rank waiting for another rank's address checks for failures.
 constexpr auto kMeetLook = std::chrono::milliseconds(100);
 constexpr auto kLinkPatience = std::chrono::milliseconds(2000);
 constexpr auto kLinkLook = std::chrono::milliseconds(20);
 
-/// Waits until the interface has the flag "running". UCX uses only interfaces with it, and the kernel sets it a moment
-/// after the link has come up.
+/// Waits until the interface has the flag "running". UCX uses only interfaces with this flag, and the kernel sets it a
+/// moment after the link has come up.
 void wait_until_running(const std::string& name) {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};

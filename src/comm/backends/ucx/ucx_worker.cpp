@@ -20,7 +20,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// How long a thread polls for a message without sleeping: small messages come within some 10 us.
+// How long a thread polls for a message without sleeping: small messages arrive within about 10 us.
 constexpr auto kSpin = std::chrono::microseconds(20);
 // UCX wakes a sleeping thread; this interval covers a lost wake-up.
 constexpr int kLookMs = 100;
@@ -44,7 +44,7 @@ class Config {
 
   void set(const char* variable, const std::string& value) { set(variable, variable + kPrefix.size(), value); }
 
-  /// Sets a transport's setting. UCX 1.13 knows it only by its short name, and complains about the full name if
+  /// Sets a transport's setting. UCX 1.13 recognizes only its short name, and complains about the full name if
   /// UCX_LOG_LEVEL allows it.
   void set_of_transport(const char* variable, std::string_view transport, const std::string& value) {
     set(variable, value);
@@ -58,7 +58,7 @@ class Config {
   void set(const char* variable, const char* name, const std::string& value) {
     if (env::get(variable)) return;
     const ucs_status_t status = ucp_.config_modify(config_, name, value.c_str());
-    if (status != UCS_OK) log::debug("UCX does not know {}: {}", name, ucp_.status_string(status));
+    if (status != UCS_OK) log::debug("UCX does not recognize {}: {}", name, ucp_.status_string(status));
   }
 
   const Ucp& ucp_ = ucx_library().functions;
@@ -74,7 +74,8 @@ UcxContext::UcxContext(const Settings& settings) {
   if (!settings.devices.empty()) config.set("UCX_NET_DEVICES", settings.devices);
   // Otherwise a thread that connects to a dead host would block for two minutes.
   config.set_of_transport("UCX_TCP_CONN_NB", "TCP_", "y");
-  // Large messages need fewer calls: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 of the time with 64 KiB.
+  // Large messages need fewer calls: `lockstep bench all-reduce` of 100 MiB took 0.7 to 0.9 times as long as with 64
+  // KiB.
   config.set_of_transport("UCX_TCP_RX_SEG_SIZE", "TCP_", "256k");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;

@@ -34,14 +34,14 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
     return gone;
   });
   if (missing > 0 && (options.strict || parsed->images.empty())) {
-    throw DataError(fmt::format("{} of the {} pictures of {} are missing; the first: {}", missing,
+    throw DataError(fmt::format("{} of the {} images of {} are missing; the first: {}", missing,
                                 missing + parsed->images.size(), path_.string(), first_missing),
-                    "name the folder of the pictures, or set strict to false to leave them out");
+                    "give the folder of the images, or set strict to false to skip them");
   }
-  if (parsed->images.empty()) throw DataError(fmt::format("{} lists no picture", path_.string()));
+  if (parsed->images.empty()) throw DataError(fmt::format("{} lists no images", path_.string()));
   left_out_ = parsed->left_out + static_cast<std::int64_t>(missing);
   if (left_out_ > 0) {
-    log::note("{}: {} missing pictures and {} bad annotations left out; the first: {}", path_.string(), missing,
+    log::note("{}: {} missing images and {} bad annotations skipped; the first: {}", path_.string(), missing,
               parsed->left_out, parsed->left_out > 0 ? parsed->first_left_out : first_missing);
   }
   coco_ = std::make_shared<const data::Coco>(std::move(parsed).value());
@@ -71,7 +71,7 @@ AnnotatedImage CocoImages::get(std::int64_t index) const {
   const ImageSize size = picture.pixels.size();
   const bool stated = image.size != ImageSize{};
   if (stated && size != image.size) {
-    throw DataError(fmt::format("{} is {} x {} pixels, and {} says {} x {}", picture.name, size.width, size.height,
+    throw DataError(fmt::format("{} is {} x {} pixels, but {} says {} x {}", picture.name, size.width, size.height,
                                 path_.string(), image.size.width, image.size.height));
   }
   if (image.outlines.size() * static_cast<std::uint64_t>(size.width * size.height) > data::kMaxMaskBytes) {

@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-/// An annotation, whose picture may come later in the file.
+/// An annotation, whose image may come later in the file.
 struct Annotation {
   std::int64_t image_id = 0;
   std::int64_t category = -1;
@@ -99,10 +99,10 @@ std::string read_runs(const json& from, Annotation& to) {
     to.outline.runs = std::move(runs).value();
     return "";
   }
-  if (!counts->is_array()) return "\"counts\" that are neither numbers nor a text";
+  if (!counts->is_array()) return "\"counts\" that are neither numbers nor a string";
   for (const json& run : *counts) {
     if (!run.is_number_unsigned() || run.get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max()) {
-      return "\"counts\" that are no counts";
+      return "invalid \"counts\"";
     }
     to.outline.runs.push_back(run.get<std::uint32_t>());
   }
@@ -116,7 +116,7 @@ std::string read_outline(const json& from, Annotation& to) {
   if (!at->is_array()) return "a \"segmentation\" that is neither polygons nor counts";
   for (const json& polygon : *at) {
     auto corners = numbers(polygon);
-    if (!corners) return "a polygon that is no list of numbers";
+    if (!corners) return "a polygon that is not a list of numbers";
     to.outline.polygons.push_back(*std::move(corners));
   }
   return "";
@@ -132,7 +132,7 @@ class CocoBuilder {
     std::int64_t& count = counts_[section];
     std::string why;
     if (!element.is_object()) {
-      why = "no object";
+      why = "not an object";
     } else if (section == "images") {
       why = add_image(element);
     } else if (section == "categories") {
@@ -150,7 +150,7 @@ class CocoBuilder {
 
   Result<Coco> finish() {
     if (!why_.empty()) return Failure{why_};
-    if (!counts_.contains("images")) return Failure{"no list \"images\" with pictures"};
+    if (!counts_.contains("images")) return Failure{"no list \"images\""};
     number_categories();
     for (Annotation& annotation : annotations_) {
       const std::string why = place(annotation);
@@ -169,12 +169,12 @@ class CocoBuilder {
   std::string add_image(const json& from) {
     const auto file = from.find("file_name");
     if (!from.contains("id") || file == from.end() || !file->is_string()) {
-      return "a picture needs \"id\" and \"file_name\"";
+      return "an image needs \"id\" and \"file_name\"";
     }
     const auto id = needed_id(from, "id");
     const auto width = whole_number_at(from, "width");
     const auto height = whole_number_at(from, "height");
-    if (!id) return fmt::format("a picture needs \"id\" and \"file_name\": {}", id.error());
+    if (!id) return fmt::format("an image needs \"id\" and \"file_name\": {}", id.error());
     if (!width || !height) return !width ? width.error() : height.error();
     CocoImage image;
     image.id = *id;
@@ -236,7 +236,7 @@ class CocoBuilder {
     return "";
   }
 
-  /// An annotation's id, which may be a text, only serves to find duplicates.
+  /// An annotation's id, which may be a string, only serves to find duplicates.
   std::string note_id(const json& from) {
     const auto at = from.find("id");
     if (at == from.end() || at->is_null()) return "";
@@ -264,7 +264,7 @@ class CocoBuilder {
 
   std::string place(Annotation& annotation) {
     const auto found = by_id_.find(annotation.image_id);
-    if (found == by_id_.end()) return fmt::format("no picture has the id {}", annotation.image_id);
+    if (found == by_id_.end()) return fmt::format("no image has the id {}", annotation.image_id);
     CocoImage& image = coco_.images[found->second];
     if (annotation.is_caption) {
       image.captions.push_back(std::move(annotation.caption));
@@ -273,7 +273,7 @@ class CocoBuilder {
     const auto label = labels_.find(annotation.category);
     if (label == labels_.end()) return fmt::format("no category has the id {}", annotation.category);
     if (!annotation.outline.runs.empty() && annotation.mask_size != image.size) {
-      return fmt::format("a mask of {} x {} pixels for a picture of {} x {}", annotation.mask_size.width,
+      return fmt::format("a mask of {} x {} pixels for an image of {} x {}", annotation.mask_size.width,
                          annotation.mask_size.height, image.size.width, image.size.height);
     }
     annotation.object.label = label->second;
@@ -314,7 +314,7 @@ Result<Coco> parse_coco(std::string_view text, const CocoChoice& choice) {
   };
   try {
     const json rest = parse_json(text, {.bytes = kMostTextBytes, .part_depth = 2}, each);
-    if (!rest.is_object()) return Failure{"no JSON object"};
+    if (!rest.is_object()) return Failure{"not a JSON object"};
   } catch (const JsonError& error) {
     if (error.byte() == 0) return Failure{error.why()};
     return Failure{fmt::format("byte {}: {}{}", error.byte(), error.why(), json_hint(text, error.byte()))};

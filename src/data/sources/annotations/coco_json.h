@@ -33,7 +33,7 @@ struct Coco {
   std::vector<std::string> class_names;
   std::vector<std::int64_t> category_ids;  ///< by label; empty if labels are ids
   std::int64_t left_out = 0;
-  std::string first_left_out;  ///< the first annotation that was left out, and the reason
+  std::string first_left_out;  ///< the first annotation that was skipped, and the reason
 };
 
 struct CocoChoice {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses CSV (RFC 4180), and interprets the columns of a list of pictures.
+// Parses CSV (RFC 4180), and interprets the columns of a list of images.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ bool stands_for_nothing(std::string_view text) {
   return false;
 }
 
-/// A column, with the blanks around its fields removed.
+/// A column, with blanks around its fields removed.
 class Column {
  public:
   Column(const std::vector<CsvRow>& rows, std::size_t column) : rows_(rows), column_(column) {
@@ -96,7 +96,7 @@ class Column {
   }
   /// Reports a field that is not a number in a column of numbers.
   [[nodiscard]] Failure mixed() const {
-    return fault(other_, fmt::format("is no number, and others are, such as '{}' in line {}", text(first_number_),
+    return fault(other_, fmt::format("is not a number, but others are, such as '{}' in line {}", text(first_number_),
                                      rows_[first_number_ + 1].line));
   }
 
@@ -114,7 +114,7 @@ class Column {
 Result<bool> read_class_names(const Column& column, ParsedList& list) {
   std::map<std::string, std::int64_t, std::less<>> classes;
   for (std::size_t row = 0; row < column.size(); ++row) {
-    if (column.text(row).empty()) return column.fault(row, "is no class");
+    if (column.text(row).empty()) return column.fault(row, "is not a class");
     classes[std::string(column.text(row))] = 0;
   }
   for (auto& [name, label] : classes) {
@@ -135,7 +135,7 @@ Result<bool> read_label_column(const Column& column, ParsedList& list) {
   }
   for (std::size_t row = 0; row < column.size(); ++row) {
     const std::optional<std::int64_t> label = whole_number_of(column.text(row));
-    if (!label || *label < 0) return column.fault(row, "is no class: classes are 0, 1, 2 ...");
+    if (!label || *label < 0) return column.fault(row, "is not a class: classes are 0, 1, 2 ...");
     list.entries[row].label = *label;
   }
   return true;
@@ -149,7 +149,7 @@ Result<bool> read_value_column(const Column& column, ParsedList& list) {
     const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
     if (read.ec == std::errc::result_out_of_range) {  // too large or too small for a float; a double holds it
       const double number = *number_of(text);
-      if (!fits_float(number)) return column.fault(row, "is larger than a float holds");
+      if (!fits_float(number)) return column.fault(row, "is too large for a float");
       value = static_cast<float>(number);
     }
     list.entries[row].values.push_back(value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of pictures as JSON: an array, or one object per line. Only one entry at a time is in memory as JSON.
+// Lists of images as JSON: an array, or one object per line. Only one entry at a time is in memory as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A label as text; names become numbers once all are known.
+/// A label as a string; names become numbers once all are known.
 struct LabelText {
   std::int64_t entry = 0;
   enum class Use { kPicture, kPictures, kObject } use = Use::kPicture;
@@ -30,11 +30,11 @@ class ListBuilder {
  public:
   // Adds an entry. Returns the fault, "" if the entry is good.
   std::string add(const json& object) {
-    if (!object.is_object()) return "an entry is no object";
+    if (!object.is_object()) return "an entry is not an object";
     ListEntry entry;
     const auto path = object.find("path");
     if (path == object.end() || !path->is_string() || path->get_ref<const std::string&>().empty()) {
-      return "an entry needs a text \"path\"";
+      return "an entry needs a string \"path\"";
     }
     entry.path = path->get<std::string>();
     std::string why = read_captions(object, entry);
@@ -61,13 +61,13 @@ class ListBuilder {
  private:
   static std::string read_captions(const json& object, ListEntry& entry) {
     if (const auto one = object.find("caption"); one != object.end()) {
-      if (!one->is_string()) return "\"caption\" is no text";
+      if (!one->is_string()) return "\"caption\" is not a string";
       entry.captions.push_back(one->get<std::string>());
     }
     if (const auto all = object.find("captions"); all != object.end()) {
-      if (!all->is_array()) return "\"captions\" is no list";
+      if (!all->is_array()) return "\"captions\" is not a list";
       for (const json& caption : *all) {
-        if (!caption.is_string()) return "\"captions\" holds a value that is no text";
+        if (!caption.is_string()) return "\"captions\" contains a value that is not a string";
         entry.captions.push_back(caption.get<std::string>());
       }
     }
@@ -77,9 +77,9 @@ class ListBuilder {
   static std::string read_values(const json& object, ListEntry& entry) {
     const auto values = object.find("values");
     if (values == object.end()) return "";
-    if (!values->is_array()) return "\"values\" is no list";
+    if (!values->is_array()) return "\"values\" is not a list";
     for (const json& value : *values) {
-      if (!value.is_number()) return "\"values\" holds a value that is no number";
+      if (!value.is_number()) return "\"values\" contains a value that is not a number";
       if (!fits_float(value.get<double>())) return fmt::format("a value of {}", value.dump());
       entry.values.push_back(value.get<float>());
     }
@@ -89,11 +89,11 @@ class ListBuilder {
   static std::string read_boxes(const json& object, ListEntry& entry) {
     const auto boxes = object.find("boxes");
     if (boxes == object.end()) return "";
-    if (!boxes->is_array()) return "\"boxes\" is no list";
+    if (!boxes->is_array()) return "\"boxes\" is not a list";
     for (const json& box : *boxes) {
       const bool four = box.is_array() && box.size() == 4 &&
                         std::ranges::all_of(box, [](const json& side) { return side.is_number(); });
-      if (!four) return "a box is no list of 4 numbers";
+      if (!four) return "a box is not a list of 4 numbers";
       if (!std::ranges::all_of(box, [](const json& side) { return is_coordinate(side.get<double>()); })) {
         return fmt::format("a box of {}", box.dump());
       }
@@ -115,7 +115,7 @@ class ListBuilder {
     }
     const auto all = object.find("labels");
     if (all == object.end()) return "";
-    if (!all->is_array()) return "\"labels\" is no list";
+    if (!all->is_array()) return "\"labels\" is not a list";
     const bool of_boxes = object.contains("boxes");
     if (of_boxes && all->size() != entry.objects.size()) {
       return fmt::format("{} labels for {} boxes", all->size(), entry.objects.size());
@@ -128,7 +128,8 @@ class ListBuilder {
         entry.objects[i].label = label;
         continue;
       }
-      if (label >= kMaxListLabel) return fmt::format("label {}; at most {} of several", label, kMaxListLabel - 1);
+      if (label >= kMaxListLabel)
+        return fmt::format("label {}; where an entry has several labels, at most {}", label, kMaxListLabel - 1);
       has_labels_ = true;
       list_.label_count = std::max(list_.label_count, label + 1);
       entry.labels.push_back(label);
@@ -143,7 +144,7 @@ class ListBuilder {
     }
     const auto number = whole_number(value);
     if (!number || *number < 0) {
-      return fmt::format("a label is neither a text nor 0, 1, ...: {}", shown_json(value));
+      return fmt::format("a label is neither a string nor 0, 1, ...: {}", shown_json(value));
     }
     numbers_ = true;
     label = *number;
@@ -202,7 +203,7 @@ std::string add_line(ListBuilder& builder, std::string_view line) {
   } catch (const JsonError& error) {
     if (error.byte() == 0) return error.why();
     if (error.why() != JsonError::kNoJson) return fmt::format("{} (byte {})", error.why(), error.byte());
-    return "no JSON object" + json_hint(line, error.byte());
+    return "not a JSON object" + json_hint(line, error.byte());
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of pictures, from untrusted text. No torch header.
+// Lists of images, from untrusted text. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline constexpr std::int64_t kMaxListLabel = 1 << 20;  // a larger label in `la
 struct ListEntry {
   std::string path;
   std::optional<std::int64_t> label;
-  std::vector<std::int64_t> labels;  ///< labels of the whole picture, 0 .. ParsedList::label_count - 1
+  std::vector<std::int64_t> labels;  ///< labels of the whole image, 0 .. ParsedList::label_count - 1
   std::vector<float> values;
   std::vector<std::string> captions;
   std::vector<Object> objects;

@@ -36,7 +36,7 @@ std::vector<fs::path> listed_masks(const fs::path& folder, const MaskFoldersOpti
 fs::path picture_of_mask(const fs::path& folder, const fs::path& mask) {
   const fs::path path = data::file_of_name(folder, mask.stem().string(), {".png", ".jpg", ".jpeg"});
   if (!path.empty()) return path;
-  throw DataError(fmt::format("mask {} has no picture in {}", mask.string(), folder.string()));
+  throw DataError(fmt::format("mask {} has no image in {}", mask.string(), folder.string()));
 }
 
 DataError bad_mask(const fs::path& mask, const std::string& why) {
@@ -126,7 +126,7 @@ MaskFolders::MaskFolders(const fs::path& pictures, const fs::path& masks, MaskFo
   data::require_folder(pictures);
   data::require_folder(masks);
   masks_ = options_.list.empty() ? data::files_in(masks, {".png"}) : listed_masks(masks, options_);
-  if (masks_.empty()) throw DataError(fmt::format("{} holds no PNG mask", masks.string()));
+  if (masks_.empty()) throw DataError(fmt::format("{} contains no PNG mask", masks.string()));
   for (const fs::path& mask : masks_) pictures_.push_back(picture_of_mask(pictures, mask));
 }
 
@@ -138,7 +138,7 @@ AnnotatedImage MaskFolders::get(std::int64_t index) const {
   if (!numbers) throw bad_mask(masks_[at], numbers.error());
   picture.pixels.fit_to(numbers->size);
   if (const ImageSize size = picture.pixels.size(); size != numbers->size) {
-    throw bad_mask(masks_[at], fmt::format("{} x {} pixels for a picture of {} x {}", numbers->size.width,
+    throw bad_mask(masks_[at], fmt::format("{} x {} pixels for an image of {} x {}", numbers->size.width,
                                            numbers->size.height, size.width, size.height));
   }
   picture.maps.push_back(classes_of(*numbers, options_.meaning != MaskMeaning::kClasses, masks_[at]));

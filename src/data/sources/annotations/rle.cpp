@@ -85,7 +85,7 @@ Result<Image> mask_of(const RunLengths& runs, ImageSize size) {
   const auto pixels = static_cast<std::uint64_t>(size.width * size.height);
   std::uint64_t sum = 0;
   for (const std::uint32_t run : runs) sum += run;
-  if (sum != pixels) return Failure{fmt::format("a mask of {} pixels for a picture of {}", sum, pixels)};
+  if (sum != pixels) return Failure{fmt::format("a mask of {} pixels for an image of {}", sum, pixels)};
   mask.pixels.resize(pixels);
   std::uint64_t at = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -124,9 +124,9 @@ Result<RunLengths> runs_from_text(std::string_view text) {
     bool more = true;
     for (int shift = 0; more; shift += 5, ++at) {
       if (at == text.size() || shift > 30)
-        return Failure{fmt::format("the counts of a mask break off at letter {}", at)};
+        return Failure{fmt::format("the counts of a mask end abruptly at character {}", at)};
       const int letter = text[at] - 48;
-      if (letter < 0 || letter > 63) return Failure{fmt::format("letter {} of a mask's counts is invalid", at)};
+      if (letter < 0 || letter > 63) return Failure{fmt::format("character {} of a mask's counts is invalid", at)};
       value |= static_cast<std::int64_t>(letter & 0x1f) << shift;
       more = (letter & 0x20) != 0;
       if (!more && (letter & 0x10) != 0) value -= std::int64_t{1} << (shift + 5);

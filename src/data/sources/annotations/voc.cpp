@@ -46,7 +46,7 @@ VocPicture read_voc(const fs::path& path) {
   return std::move(picture).value();
 }
 
-/// Returns the names of a set without lists: one for every XML file. Pictures without an XML file are left out.
+/// Returns the names of a set without lists: one for every XML file. Images without an XML file are skipped.
 std::vector<std::string> names_of_files(const VocFolders& folders) {
   std::vector<std::string> names;
   for (const fs::path& path : files_in(folders.annotations, {".xml"})) names.push_back(path.stem().string());
@@ -55,8 +55,8 @@ std::vector<std::string> names_of_files(const VocFolders& folders) {
 
 DataError no_lists(const fs::path& root, const std::string& split) {
   return DataError(
-      fmt::format("{} has no lists of splits (ImageSets/Main), and the split '{}' is asked for", root.string(), split),
-      "leave the split out: all XML files count, and data.val_fraction=0.1 keeps a part for the test");
+      fmt::format("{} has no lists of splits (ImageSets/Main), but the split '{}' was requested", root.string(), split),
+      "omit the split: all XML files are used, and data.val_fraction=0.1 holds out a part for the test");
 }
 
 std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& folders, const VocOptions& options) {
@@ -79,20 +79,20 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
     return !file_of_name(folders.annotations, inside(name), {".xml"}).empty();
   };
   std::vector<std::string> names = without_flags(read_names(path), exists);
-  if (names.empty()) throw DataError(fmt::format("{} names no picture", path.string()));
+  if (names.empty()) throw DataError(fmt::format("{} names no image", path.string()));
   for (std::string& name : names) name = inside(name);
   return names;
 }
 
 const std::vector<std::string> kVocPictures = {".jpg", ".jpeg", ".png"};
 
-/// Returns the picture of an XML file: by the XML file's own name, else by the name in the file.
+/// Returns the image of an XML file: by the XML file's own name, else by the name in the file.
 fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
   if (fs::path path = file_of_name(folder, name, kVocPictures); !path.empty()) return path;
   const bool is_picture = has_extension(in_xml, kVocPictures);
   if (is_picture && FileSystem::system().exists(folder / in_xml)) return folder / in_xml;
   throw DataError(
-      fmt::format("{} does not exist, and no other picture of that name", (folder / (name + ".jpg")).string()));
+      fmt::format("{} does not exist, nor does another image of that name", (folder / (name + ".jpg")).string()));
 }
 
 /// Returns the names for a message: "cat, dog, ... and 3 more".
@@ -113,7 +113,7 @@ class VocReader {
     require_folder(root_);
     const auto found = find_voc(root_);
     if (!found) {
-      throw DataError(fmt::format("{} holds no XML files, neither in a folder Annotations nor itself", root_.string()));
+      throw DataError(fmt::format("{} contains no XML files, directly or in a folder Annotations", root_.string()));
     }
     folders_ = *found;
     const std::vector<std::string> names = names_of_split(root_, folders_, options_);
@@ -128,15 +128,15 @@ class VocReader {
       }
     }
     if (set_.entries.empty()) {
-      throw DataError(fmt::format("no good picture in split '{}' of {}; the first: {}", options_.split, root_.string(),
+      throw DataError(fmt::format("no usable image in split '{}' of {}; the first: {}", options_.split, root_.string(),
                                   set_.first_left_out));
     }
     if (set_.left_out > 0) {
-      log::note("{}: {} of {} pictures left out; the first: {}", root_.string(), set_.left_out, names.size(),
+      log::note("{}: {} of {} images skipped; the first: {}", root_.string(), set_.left_out, names.size(),
                 set_.first_left_out);
     }
     if (options_.drop_empty_boxes && set_.empty_boxes > 0) {
-      log::note("{}: {} boxes without area left out", root_.string(), set_.empty_boxes);
+      log::note("{}: {} boxes without area skipped", root_.string(), set_.empty_boxes);
     }
     return std::move(set_);
   }

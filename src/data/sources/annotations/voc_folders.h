@@ -15,8 +15,8 @@ struct VocFolders {
   std::filesystem::path lists;  ///< ImageSets/Main; empty: there is none
 };
 
-/// Finds the folders of a set: Annotations and JPEGImages, or annotations and images in any case, or XML files beside
-/// their pictures in `root` itself. Returns none without a folder Annotations or XML files. Throws: IoError.
+/// Finds the folders of a set: Annotations and JPEGImages, or annotations and images in any case, or XML files next to
+/// their images in `root` itself. Returns none without a folder Annotations or XML files. Throws: IoError.
 [[nodiscard]] std::optional<VocFolders> find_voc(const std::filesystem::path& root);
 
 }  // namespace lockstep::data

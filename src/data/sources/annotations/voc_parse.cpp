@@ -44,7 +44,7 @@ std::string declared_encoding(std::string_view xml) {
 }
 
 /// Most tools write UTF-8, some the encoding of their system, which they may not declare. Only class names must be
-/// valid text: a path of another machine may be any bytes.
+/// valid text: a path from another machine may be any bytes.
 XmlText xml_text(std::string_view xml) {
   const std::string encoding = declared_encoding(xml);
   const std::string plain = lower_case(encoding);
@@ -62,7 +62,7 @@ std::optional<double> number(const pugi::xml_node& node, const char* name) {
   return value;
 }
 
-// VOC's corners are pixels, counted from 1, both inside the box; our corners are edges between pixels.
+// VOC's corners are pixels, counted from 1, both inside the box; here corners are edges between pixels.
 Box box_of(double x1, double y1, double x2, double y2, ImageSize size) {
   const double width = size.width > 0 ? static_cast<double>(size.width) : x2;
   const double height = size.height > 0 ? static_cast<double>(size.height) : y2;
@@ -81,7 +81,7 @@ Result<VocObject> read_object(const pugi::xml_node& node, ImageSize size) {
   VocObject object;
   object.name = std::string(trimmed(node.child_value("name")));
   if (object.name.empty()) return Failure{"has no name"};
-  if (first_no_utf8(object.name)) return Failure{"has a name that is no UTF-8"};
+  if (first_no_utf8(object.name)) return Failure{"has a name that is not UTF-8"};
   const pugi::xml_node corners = node.child("bndbox");
   const auto x1 = number(corners, "xmin");
   const auto y1 = number(corners, "ymin");
@@ -117,7 +117,7 @@ Result<VocPicture> parse_voc(std::string_view xml) {
   const double width = number(size, "width").value_or(0);
   const double height = number(size, "height").value_or(0);
   if (!(width >= 0 && height >= 0 && width <= kMaxSide && height <= kMaxSide)) {
-    return Failure{fmt::format("a picture of {} x {} pixels", width, height)};
+    return Failure{fmt::format("an image of {} x {} pixels", width, height)};
   }
   picture.size = {static_cast<std::int64_t>(width), static_cast<std::int64_t>(height)};
   for (const pugi::xml_node& node : root.children("object")) {

@@ -21,7 +21,7 @@ using nlohmann::json;
 Result<std::int64_t> class_number(std::string_view text) {
   text = without_blanks(text);
   const std::optional<std::int64_t> label = whole_number_of(text);
-  if (!label) return Failure{fmt::format("'{}' in .cls is no class number", text.substr(0, 40))};
+  if (!label) return Failure{fmt::format("'{}' in .cls is not a class number", text.substr(0, 40))};
   return *label;
 }
 
@@ -76,7 +76,7 @@ class ObjectReader {
 
  private:
   Result<Image> read_mask(const json& text) {
-    if (!text.is_string()) return Failure{"a mask that is no text"};
+    if (!text.is_string()) return Failure{"a mask that is not a string"};
     bytes_ += static_cast<std::uint64_t>(size_.width * size_.height);
     if (bytes_ > kMaxMaskBytes) return Failure{fmt::format("masks of more than {} bytes", kMaxMaskBytes)};
     const Result<RunLengths> runs = runs_from_text(text.get_ref<const std::string&>());
@@ -127,7 +127,7 @@ Result<bool> read_json(std::string_view text, AnnotatedImage& picture) {
     from = parse_json(text);
   } catch (const JsonError& error) {
     const bool is_json = error.why() != JsonError::kNoJson;
-    return Failure{is_json ? ".json: " + error.message() : ".json is no JSON" + json_hint(text, error.byte())};
+    return Failure{is_json ? ".json: " + error.message() : ".json is not JSON" + json_hint(text, error.byte())};
   }
   if (!from.is_object()) return true;
   if (const std::string why = read_texts(from, picture); !why.empty()) return Failure{".json: " + why};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the annotation files beside a picture in a tar shard. Foreign input; no torch header.
+// Reads and writes the annotation files beside an image in a tar shard. Foreign input; no torch header.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct TarContent {
 
 [[nodiscard]] bool is_tar_picture(std::string_view extension) noexcept;
 
-/// Reads all files of a sample except its picture into `picture`: cls, txt, json, seg.png. Ignores other files.
+/// Reads all files of a sample except its image into `picture`: cls, txt, json, seg.png. Ignores other files.
 [[nodiscard]] Result<bool> read_tar_marks(const std::vector<TarContent>& contents, AnnotatedImage& picture);
 
 /// Returns the annotations that cls and txt cannot hold, as JSON.

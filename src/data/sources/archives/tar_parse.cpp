@@ -37,7 +37,8 @@ Result<std::uint64_t> number(std::string_view block, std::size_t at, std::size_t
   return value;
 }
 
-// Checks the header's checksum: the sum of all bytes, with spaces in the checksum's field. Some sum signed bytes.
+// Checks the header's checksum: the sum of all bytes, with spaces in the checksum's field. Some programs sum signed
+// bytes.
 bool sum_fits(std::string_view block, std::uint64_t stated) {
   std::uint64_t bytes = 0;
   std::int64_t chars = 0;
@@ -92,7 +93,7 @@ std::string add_part(TarIndex& index, const std::string& name, std::uint64_t off
 Result<TarScanner::Step> TarScanner::block(std::string_view block) {
   if (all_zero(block)) return Step{What::kEnd};
   const Result<std::uint64_t> sum = number(block, 148, 8);
-  if (!sum || !sum_fits(block, *sum)) return Failure{"no tar header: its checksum is wrong"};
+  if (!sum || !sum_fits(block, *sum)) return Failure{"not a tar header: its checksum is wrong"};
   const Result<std::uint64_t> stated = number(block, 124, 12);
   if (!stated) return Failure{stated.error()};
   const char type = block[156];
@@ -129,7 +130,8 @@ Result<bool> TarScanner::text(std::string_view content) {
     if (record->key == "size") {
       const char* end = record->value.data() + record->value.size();
       const auto read = std::from_chars(record->value.data(), end, long_size_);
-      if (read.ec != std::errc() || read.ptr != end || long_size_ < 0) return Failure{"a pax size that is no number"};
+      if (read.ec != std::errc() || read.ptr != end || long_size_ < 0)
+        return Failure{"a pax size that is not a number"};
     }
     content.remove_prefix(record->length);
   }
@@ -173,7 +175,7 @@ Result<TarIndex> parse_tar(std::string_view file) {
       const std::string_view rest = file.substr(at);
       const auto other = std::find_if(rest.begin(), rest.end(), [](char byte) { return byte != 0; });
       at += static_cast<std::uint64_t>(other - rest.begin());
-      if (other != rest.end()) return fail("more data after the end of the archive: several in one file?");
+      if (other != rest.end()) return fail("more data after the end of the archive: several archives in one file?");
       return index;
     }
     if (step->size > file.size() - begin)

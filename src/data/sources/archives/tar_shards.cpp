@@ -30,9 +30,8 @@ class TarSet {
  public:
   TarSet(const std::vector<std::string>& shards, const TarOptions& options) {
     for (const std::string& shard : shards) add(shard, options);
-    if (places_.empty()) throw DataError(fmt::format("no picture in {} tar shards", shards.size()));
-    if (left_out_ > 0)
-      log::note("{} samples without a PNG or JPEG left out of {} tar shards", left_out_, shards.size());
+    if (places_.empty()) throw DataError(fmt::format("no image in {} tar shards", shards.size()));
+    if (left_out_ > 0) log::note("{} samples without a PNG or JPEG skipped in {} tar shards", left_out_, shards.size());
   }
 
   [[nodiscard]] std::int64_t size() const noexcept { return std::ssize(places_); }
@@ -42,7 +41,7 @@ class TarSet {
     const auto& [shard_index, sample_index] = places_[static_cast<std::size_t>(index)];
     const Shard& shard = shards_[shard_index];
     const TarSample& sample = shard.samples[sample_index];
-    if (!shard.file->whole()) throw DataError(fmt::format("{} became shorter while it was in use", shard.name()));
+    if (!shard.file->whole()) throw DataError(fmt::format("{} was truncated while it was in use", shard.name()));
     AnnotatedImage picture;
     picture.id = index;
     picture.name = fmt::format("{}/{}", shard.name(), sample.key);
@@ -82,7 +81,7 @@ class TarSet {
       }
       if (options.strict) {
         throw DataError(fmt::format("sample '{}' of the shard {} has no PNG or JPEG", index->samples[i].key, path),
-                        "set strict to false to leave such samples out");
+                        "set strict to false to skip such samples");
       }
       ++left_out_;
     }
@@ -164,7 +163,7 @@ namespace {
 
 std::vector<std::string> local_shards(const std::string& pattern) {
   if (pattern.starts_with("pipe:")) {
-    throw UsageError(fmt::format("'{}' is a command: its samples come in its own order only", pattern),
+    throw UsageError(fmt::format("'{}' is a command: its samples come only in its own order", pattern),
                      "read it with TarStream and allow_commands = true");
   }
   return expand_braces(pattern);

@@ -43,7 +43,7 @@ class TarPipe {
       std::vector<File> files = next_files();
       if (files.empty()) {
         if (left_out_ > 0)
-          log::note("{} samples without a PNG or JPEG left out of {}", std::exchange(left_out_, 0), stream_.name());
+          log::note("{} samples without a PNG or JPEG skipped in {}", std::exchange(left_out_, 0), stream_.name());
         return std::nullopt;
       }
       if (std::optional<AnnotatedImage> picture = picture_of_files(files)) return picture;

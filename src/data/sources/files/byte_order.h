@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes little-endian numbers and length-prefixed texts. Reads them from untrusted bytes, never past the end.
+// Writes little-endian numbers and length-prefixed strings. Reads them from untrusted bytes, never past the end.
 #pragma once
 
 #include <bit>

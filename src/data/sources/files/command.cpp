@@ -82,7 +82,7 @@ void ByteStream::close() {
   fd_.reset();
   if (child_ < 0) return;
   const int status = wait_for(std::exchange(child_, -1));
-  if (WIFSIGNALED(status)) throw DataError(fmt::format("{} was ended by signal {}", name_, WTERMSIG(status)));
+  if (WIFSIGNALED(status)) throw DataError(fmt::format("{} was terminated by signal {}", name_, WTERMSIG(status)));
   if (WEXITSTATUS(status) != 0) {
     throw DataError(fmt::format("{} failed with exit status {}", name_, WEXITSTATUS(status)),
                     "run the command by hand to see why");

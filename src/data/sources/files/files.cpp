@@ -82,9 +82,8 @@ void note_numbered_classes(const std::string& where, const std::vector<std::stri
   if (!std::ranges::all_of(classes, is_number)) return;
   for (std::size_t label = 0; label < classes.size(); ++label) {
     if (classes[label] == std::to_string(label)) continue;
-    return log::note(
-        "{}: its classes are called by numbers and sorted as text, as torchvision does it: '{}' is class {}", where,
-        classes[label], label);
+    return log::note("{}: its classes are named by numbers and sorted as text, as in torchvision: '{}' is class {}",
+                     where, classes[label], label);
   }
 }
 
@@ -92,7 +91,7 @@ void require_folder(const fs::path& folder) {
   std::error_code fault;
   const fs::file_status status = fs::status(folder, fault);
   if (!fs::exists(status)) throw DataError(fmt::format("folder {} does not exist", folder.string()));
-  if (!fs::is_directory(status)) throw DataError(fmt::format("{} is no folder", folder.string()));
+  if (!fs::is_directory(status)) throw DataError(fmt::format("{} is not a folder", folder.string()));
 }
 
 std::vector<fs::path> files_in(const fs::path& folder, const std::vector<std::string>& extensions) {

@@ -10,17 +10,17 @@
 
 namespace lockstep::data {
 
-/// Returns the bytes of a picture's file, not yet decoded.
+/// Returns the bytes of an image file, not yet decoded.
 /// Throws: DataError if the file is missing or not a regular file; IoError.
 [[nodiscard]] EncodedImage encoded_file(const std::filesystem::path& path);
 
 /// Returns the file's first bytes, at most `most`. Throws: the errors of encoded_file().
 [[nodiscard]] std::string first_bytes(const std::filesystem::path& path, std::size_t most);
 
-/// Makes a picture from its file, with `index` as its id.
+/// Creates an image from its file, with `index` as its id.
 [[nodiscard]] AnnotatedImage picture_of(const std::filesystem::path& path, std::int64_t index);
 
-/// Wraps the bytes of a picture's file that are in memory already.
+/// Wraps the bytes of an image file that are already in memory.
 [[nodiscard]] EncodedImage encoded_bytes(std::string bytes, std::string name);
 
 [[nodiscard]] std::string lower_case(std::string text);

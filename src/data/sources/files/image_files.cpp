@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of pictures.
+// Folders of images.
 #include "lockstep/data/sources/image_files.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ ImageFiles::ImageFiles(const fs::path& folder, const ImageFilesOptions& options)
   data::require_folder(folder);
   files_ = data::files_below(folder, options.extensions);
   if (files_.empty()) {
-    throw DataError(fmt::format("folder {} and those in it hold no {} file", folder.string(),
+    throw DataError(fmt::format("folder {} and its subfolders contain no {} file", folder.string(),
                                 text::join(options.extensions, " or ")));
   }
 }
@@ -39,7 +39,7 @@ ClassFolders::ClassFolders(const fs::path& root, const ClassFoldersOptions& opti
   data::require_folder(root);
   classes_ = data::folders_in(root);
   if (classes_.empty()) {
-    throw DataError(fmt::format("{} holds no folder", root.string()), "every class is a folder of pictures in it");
+    throw DataError(fmt::format("{} contains no folder", root.string()), "every class is a folder of images in it");
   }
   std::vector<std::string> empty;
   for (std::size_t label = 0; label < classes_.size(); ++label) {

@@ -39,12 +39,11 @@ std::string name_inside(const fs::path& folder, const std::string& name, const f
   // Returns exactly the checked name: the system would resolve "link/.." to the folder above the link's target.
   const fs::path plain = path.lexically_normal();
   if (plain.is_absolute() ? is_in(plain, folder) : *plain.begin() != "..") return plain.string();
-  throw DataError(
-      fmt::format("{} names '{}', which lies outside of {}", from.string(), name,
-                  folder.empty() ? "its folder" : folder.string()),
-      fmt::format("name the folder that holds all the files, or let the data name any file of yours: {} (pack, "
-                  "inspect data: --allow-outside)",
-                  setting_words("data.allow_outside=true")));
+  throw DataError(fmt::format("{} names '{}', which lies outside of {}", from.string(), name,
+                              folder.empty() ? "its folder" : folder.string()),
+                  fmt::format("give the folder that contains all the files, or let the data name any of your files: {} "
+                              "(pack, inspect data: --allow-outside)",
+                              setting_words("data.allow_outside=true")));
 }
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMostShown = 40;  // most bytes of a value in a message
+constexpr std::size_t kMostShown = 40;  // maximum bytes of a value in a message
 
 /// Returns the value under `key`; null if there is none.
 const json* value_at(const json& object, const char* key) {
@@ -78,7 +78,7 @@ std::string json_hint(std::string_view text, std::size_t byte) {
   const std::size_t begin = byte > kBefore ? byte - kBefore : 0;
   const std::string_view around = text.substr(std::min(begin, text.size()), 2 * kBefore);
   for (const std::string_view word : {"NaN", "Infinity", "nan", "inf"}) {
-    if (around.find(word) != around.npos) return fmt::format(" ({} is no number of JSON's)", word);
+    if (around.find(word) != around.npos) return fmt::format(" ({} is not a JSON number)", word);
   }
   return "";
 }

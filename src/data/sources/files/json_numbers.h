@@ -14,7 +14,7 @@ namespace lockstep::data {
 /// Returns a value for a message, as JSON that is cut short if it is long.
 [[nodiscard]] std::string shown_json(const nlohmann::json& value);
 
-/// Returns `value` if it is a whole number, including 1.0, as tables of floats contain it.
+/// Returns `value` if it is a whole number, including 1.0, as found in tables of floats.
 [[nodiscard]] std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
 /// Returns the value of `object` under `key`; none if the key is missing or null. Fails for any other value.
@@ -23,7 +23,7 @@ namespace lockstep::data {
 /// Accepts true, false, or a number, of which only 0 means false.
 [[nodiscard]] Result<std::optional<bool>> flag_at(const nlohmann::json& object, const char* key);
 
-/// Returns a hint for `text`, which is not valid JSON at `byte`: " (NaN is no number of JSON's)" for the words that
+/// Returns a hint for `text`, which is not valid JSON at `byte`: " (NaN is not a JSON number)" for the words that
 /// Python's json.dumps() writes, else "".
 [[nodiscard]] std::string json_hint(std::string_view text, std::size_t byte);
 

@@ -32,7 +32,7 @@ MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
     throw_cannot(fmt::format("map {}, {} bytes", path_.string(), size_), error);
   }
   data_ = static_cast<const char*>(mapped);
-  // Samples are read in random order, so reading ahead would be useless. A failure of this advice does not matter.
+  // Samples are read in random order, so reading ahead would be useless. It does not matter if this advice fails.
   (void)::madvise(mapped, size_, MADV_RANDOM);
 }
 

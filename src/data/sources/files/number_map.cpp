@@ -41,9 +41,9 @@ std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const 
 }  // namespace
 
 Result<NumberMap> decode_numbers(std::string_view bytes) {
-  if (!is_png(bytes)) return Failure{"no PNG file"};
+  if (!is_png(bytes)) return Failure{"not a PNG file"};
   const PngNumbers context(spng_ctx_new(0));
-  if (!context) return Failure{"no memory to decode it"};
+  if (!context) return Failure{"not enough memory to decode it"};
   const auto failure = [](int code) { return Failure{fmt::format("damaged PNG ({})", spng_strerror(code))}; };
   spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_DISCARD);
   spng_set_chunk_limits(context.get(), kMaxMaskChunkBytes, kMaxMaskChunkBytes);
@@ -52,7 +52,7 @@ Result<NumberMap> decode_numbers(std::string_view bytes) {
   if (const int code = spng_get_ihdr(context.get(), &header); code != 0) return failure(code);
   if (const auto size = checked_size(header.width, header.height, bytes.size()); !size) return Failure{size.error()};
   if (header.color_type != SPNG_COLOR_TYPE_GRAYSCALE && header.color_type != SPNG_COLOR_TYPE_INDEXED) {
-    return Failure{"a map has one channel, and this PNG has more"};
+    return Failure{"a map has one channel, but this PNG has more"};
   }
   std::size_t size = 0;
   if (const int code = spng_decoded_image_size(context.get(), SPNG_FMT_PNG, &size); code != 0) return failure(code);

@@ -12,7 +12,7 @@
 
 namespace lockstep::data {
 
-inline constexpr double kMaxCoordinate = 1e6;  // pixels, more than any picture has; floats resolve 0.1 of them
+inline constexpr double kMaxCoordinate = 1e6;  // pixels, more than any image has; floats resolve 0.1 of them
 inline constexpr double kMaxArea = 1e12;       // pixels
 
 /// Returns true for a valid coordinate of a box or a point, in pixels; false for a number that is not finite.
@@ -28,13 +28,13 @@ inline constexpr double kMaxArea = 1e12;       // pixels
   return value >= -kMost && value <= kMost;
 }
 
-/// Returns `text` without the blanks and line ends around it.
+/// Returns `text` without surrounding blanks and line ends.
 [[nodiscard]] std::string_view without_blanks(std::string_view text) noexcept;
 
 /// Parses all of `text` as a number, with or without a plus sign; none if it is not a finite number in range.
 [[nodiscard]] std::optional<double> number_of(std::string_view text) noexcept;
 
-/// Parses `text` as a whole number, including 10.0, as tables of floats contain it; none if it is not one.
+/// Parses `text` as a whole number, including 10.0, as found in tables of floats; none if it is not one.
 [[nodiscard]] std::optional<std::int64_t> whole_number_of(std::string_view text) noexcept;
 
 /// Doubles hold every whole number up to this, 2^53.

@@ -136,10 +136,10 @@ class Converter {
 
 Result<std::string> run_iconv(std::string_view bytes, const std::string& encoding) {
   Converter converter(encoding);
-  if (!converter.is_open()) return Failure{fmt::format("this system's iconv does not convert {}", encoding)};
+  if (!converter.is_open()) return Failure{fmt::format("this system's iconv cannot convert {}", encoding)};
   std::string text;
   const std::size_t done = converter.run(bytes, text);
-  if (done < bytes.size()) return Failure{fmt::format("byte {} belongs to no letter of {}", done, encoding)};
+  if (done < bytes.size()) return Failure{fmt::format("byte {} belongs to no character of {}", done, encoding)};
   return text;
 }
 
@@ -184,15 +184,15 @@ Result<std::string> utf8_text(std::string_view bytes) {
   }
   if (const auto bad = data::first_no_utf8(bytes)) {
     const auto line = 1 + std::ranges::count(bytes.substr(0, *bad), '\n');
-    return Failure{fmt::format("line {} is no UTF-8", line)};
+    return Failure{fmt::format("line {} is not UTF-8", line)};
   }
-  if (is_wide(bytes)) return Failure{"it looks like UTF-16, and the mark at its begin that says so is missing"};
+  if (is_wide(bytes)) return Failure{"it looks like UTF-16 without a byte order mark"};
   return std::string(bytes);
 }
 
 Result<std::string> converted_text(std::string_view bytes, const std::string& encoding) {
   const std::string name = iconv_name(encoding);
-  if (name.empty()) return Failure{fmt::format("the encoding '{}' is not known here", encoding)};
+  if (name.empty()) return Failure{fmt::format("the encoding '{}' is not supported", encoding)};
   return run_iconv(bytes, name);
 }
 

@@ -93,7 +93,7 @@ IdxImages::IdxImages(const fs::path& images, const fs::path& labels)
     throw DataError(fmt::format("{} holds no labels: those are N whole numbers", labels.string()));
   if (file.shape[0] != images_.shape[0]) {
     throw DataError(
-        fmt::format("{} holds {} labels, and {} {} images", labels.string(), file.shape[0], name_, images_.shape[0]));
+        fmt::format("{} holds {} labels, but {} {} images", labels.string(), file.shape[0], name_, images_.shape[0]));
   }
   for (std::int64_t i = 0; i < file.shape[0]; ++i) labels_.push_back(static_cast<std::int64_t>(file.at(i)));
 }
@@ -133,7 +133,7 @@ IdxPaths find_idx(const fs::path& images, const std::string& split) {
     if (FileSystem::system().exists(file)) return with_labels(file);
   }
   throw DataError(fmt::format("{} holds no {}-images-idx3-ubyte, plain or gzipped", images.string(), split),
-                  "give the beginning of the file names as the split, such as train or t10k");
+                  "give the start of the file names as the split, such as train or t10k");
 }
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMaxDimensions = 8;
-constexpr std::int64_t kMostInflated = 1040;  // bytes that one deflated byte yields at most, rounded up
+constexpr std::int64_t kMostInflated = 1040;  // maximum bytes that one deflated byte yields, rounded up
 
 /// Reads the file's bytes part by part, and inflates them if the file is gzipped.
 class IdxBytes {
@@ -30,7 +30,7 @@ class IdxBytes {
   // Reads up to `size` bytes, and returns their number.
   std::size_t read(char* to, std::size_t size) { return gzip_ ? inflated(to, size) : plain(to, size); }
 
-  // Returns an upper limit of the bytes that can be read.
+  // Returns an upper bound on the bytes that can be read.
   [[nodiscard]] std::int64_t bound() const {
     return static_cast<std::int64_t>(file_.size()) * (gzip_ ? kMostInflated : 1);
   }
@@ -96,10 +96,10 @@ Result<std::vector<std::int64_t>> read_shape(IdxBytes& bytes, std::size_t dimens
 Result<IdxFile> parse_idx(std::string_view file) {
   IdxBytes bytes(file);
   std::array<char, 4> magic{};
-  if (bytes.read(magic.data(), 4) != 4) return Failure{"byte 0: no IDX file"};
+  if (bytes.read(magic.data(), 4) != 4) return Failure{"byte 0: not an IDX file"};
   const auto type = static_cast<std::uint8_t>(magic[2]);
   const auto dimensions = static_cast<std::uint8_t>(magic[3]);
-  if (magic[0] != 0 || magic[1] != 0 || !is_type(type)) return Failure{"byte 0: no IDX file"};
+  if (magic[0] != 0 || magic[1] != 0 || !is_type(type)) return Failure{"byte 0: not an IDX file"};
   if (dimensions < 1 || dimensions > kMaxDimensions) return Failure{fmt::format("byte 3: {} dimensions", dimensions)};
   Result<std::vector<std::int64_t>> shape = read_shape(bytes, dimensions);
   if (!shape) return Failure{shape.error()};

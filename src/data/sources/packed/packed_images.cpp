@@ -39,7 +39,7 @@ class PackedFile {
   }
 
   void check(std::int64_t sample, const PackedEntry& entry) const {
-    if (!file_.whole()) throw damaged("it became shorter while it was in use");
+    if (!file_.whole()) throw damaged("it was truncated while it was in use");
     file_.will_need(entry.offset, entry.pixel_bytes + entry.marks_bytes);
     if (packed_hash(part(entry.offset, entry.pixel_bytes + entry.marks_bytes)) == entry.hash) return;
     throw damaged(fmt::format("byte {}: sample {} differs from what was written", entry.offset, sample));
@@ -49,7 +49,7 @@ class PackedFile {
   void check_once(std::int64_t sample, const PackedEntry& entry) {
     std::atomic<bool>& seen = seen_[static_cast<std::size_t>(sample)];
     if (seen.load(std::memory_order_relaxed)) {
-      if (!file_.whole()) throw damaged("it became shorter while it was in use");
+      if (!file_.whole()) throw damaged("it was truncated while it was in use");
       return;
     }
     check(sample, entry);

@@ -68,8 +68,8 @@ class MarksReader {
   }
 
  private:
-  static constexpr std::size_t kMapBytes = 9;      // least bytes of a map
-  static constexpr std::size_t kObjectBytes = 34;  // least bytes of an object
+  static constexpr std::size_t kMapBytes = 9;      // minimum bytes of a map
+  static constexpr std::size_t kObjectBytes = 34;  // minimum bytes of an object
 
   [[nodiscard]] bool good() const { return why_.empty() && reader_.ok(); }
 
@@ -119,12 +119,12 @@ class MarksReader {
     for (std::uint32_t i = 0; i < runs && good(); ++i) {
       const auto run = reader_.get<std::uint32_t>();
       if (run > pixels - mask.pixels.size()) {
-        why_ = "a mask is larger than its picture";
+        why_ = "a mask is larger than its image";
       } else {
         mask.pixels.resize(mask.pixels.size() + run, static_cast<std::uint8_t>(i % 2));
       }
     }
-    if (good() && mask.pixels.size() != pixels) why_ = "a mask is smaller than its picture";
+    if (good() && mask.pixels.size() != pixels) why_ = "a mask is smaller than its image";
     return mask;
   }
 

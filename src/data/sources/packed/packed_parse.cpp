@@ -128,7 +128,7 @@ std::string packed_footer(std::string_view index, std::uint64_t at, std::uint64_
 }
 
 Result<PackedIndex> parse_packed(std::string_view file, PackedCheck check) {
-  if (!file.starts_with(kPackedMagic)) return Failure{"byte 0: this is no packed file"};
+  if (!file.starts_with(kPackedMagic)) return Failure{"byte 0: not a packed file"};
   if (file.size() < kPackedStart + kPackedFooterBytes) return Failure{fmt::format("byte {}: cut short", file.size())};
   ByteReader start(file.substr(kPackedMagic.size(), sizeof(kPackedVersion)));
   if (const auto version = start.get<std::uint32_t>(); version != kPackedVersion) {

@@ -58,9 +58,9 @@ enum class PackedCheck { kHash, kLayout };  ///< kLayout: does not verify hashes
 /// the offset.
 [[nodiscard]] Result<PackedIndex> parse_packed(std::string_view file, PackedCheck check = PackedCheck::kHash);
 
-/// Encodes everything of a picture except its pixels.
+/// Encodes everything of an image except its pixels.
 [[nodiscard]] std::string packed_marks(const AnnotatedImage& picture);
-/// Decodes packed_marks(). `size`: the size of the picture, which its masks must have, too.
+/// Decodes packed_marks(). `size`: the size of the image, which its masks must also have.
 [[nodiscard]] Result<AnnotatedImage> parse_packed_marks(std::string_view bytes, ImageSize size);
 
 }  // namespace lockstep::data

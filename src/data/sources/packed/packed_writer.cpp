@@ -18,7 +18,7 @@
 namespace lockstep::data {
 namespace {
 
-// The functions that shrink a picture and its marks before it is packed.
+// The functions that shrink an image and its marks before it is packed.
 
 Image nearest(const Image& image, ImageSize size) {
   Image result{size, image.channels, {}};
@@ -34,7 +34,7 @@ Image nearest(const Image& image, ImageSize size) {
   return result;
 }
 
-/// Shrinks the decoded picture so that no side is longer than `max_side`; smaller pictures stay as they are. Pixels are
+/// Shrinks the decoded image so that no side is longer than `max_side`; smaller images stay as they are. Pixels are
 /// averaged by area, masks and maps take the nearest pixel.
 void shrink(AnnotatedImage& picture, std::int64_t max_side, ColorMode color) {
   const ImageSize old = picture.pixels.size();
@@ -145,10 +145,10 @@ std::uint64_t hash_of(std::string_view pixels, std::string_view marks) {
 
 PackedWriter::PackedWriter(fs::path path, PackedOptions options) : options_(std::move(options)) {
   if (options_.encoded && options_.max_side > 0) {
-    throw UsageError("pictures that stay encoded cannot be shrunk", "leave out one of --encoded and --max-side");
+    throw UsageError("images that stay encoded cannot be shrunk", "omit either --encoded or --max-side");
   }
   if (options_.max_side < 0)
-    throw UsageError(fmt::format("max_side is {}; it is a number of pixels", options_.max_side));
+    throw UsageError(fmt::format("max_side is {}; it must be a number of pixels", options_.max_side));
   sink_ = std::make_unique<data::PackedSink>(std::move(path));
 }
 

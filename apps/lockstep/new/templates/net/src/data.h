@@ -1,4 +1,4 @@
-// The data set: points of a square. A point's class is 1 if its coordinates have the same sign.
+// The data set: points in a square. A point's class is 1 if its coordinates have the same sign.
 #pragma once
 
 #include <lockstep/data.h>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-/// `part` is the value of data.train or data.test in config.yml: a folder, or any word. Replace the points with your
+/// `part` is the value of data.train or data.test in config.yml: a folder, or any string. Replace the points with your
 /// files. The first line reads a folder of classes (CocoImages, VocImages and others read other layouts); the second
 /// reads MNIST's files in a folder mnist:
 ///   return lockstep::image_dataset(std::make_shared<lockstep::ClassFolders>(part), lockstep::ToTensor{});

@@ -1,5 +1,5 @@
-// The captcha recipe with your own changes: CaptchaTask has data, network, loss and metrics; MyTask overrides some of
-// them.
+// The captcha recipe with your own changes: CaptchaTask provides data, network, loss and metrics; MyTask overrides some
+// of them.
 #pragma once
 
 #include <captcha/task.h>
