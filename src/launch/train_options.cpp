@@ -186,6 +186,9 @@ constexpr std::array kOptions = {
                     "no secret: whoever reaches the job from this network (192.168.1.0/24) may join it, and end it or "
                     "run code in it, as with torchrun; all others are turned away",
                 .group = kNodesGroup},
+    TrainOption{.name = "--insecure-no-token",
+                .help = "no secret: on this machine alone, or on the network of --trust-network; else it is refused",
+                .group = kNodesGroup},
     TrainOption{
         .name = "--tls-cert",
         .value = "FILE",
