@@ -114,6 +114,7 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
   app.add_option("--take-in", node.take_in);
   app.add_option("--token-file", node.token_file);
   app.add_option("--trust-network", node.trust_network);
+  app.add_flag("--insecure-no-token", node.insecure_no_token);
   app.add_option("--tls-cert", node.tls_cert);
   app.add_option("--tls-key", node.tls_key);
   app.add_option("--tls-ca", node.tls_ca);

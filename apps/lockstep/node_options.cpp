@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/cli.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -124,10 +125,32 @@ void apply_wire(const std::string& wire) {
   put_into_environment("LOCKSTEP_WIRE", wire);
 }
 
-// Puts the trusted network into the environment, where every process of the job reads it.
+// Returns the /24 network around the address of a host: the most likely one to be trusted.
+std::string network_around(const std::string& address) {
+  try {
+    return store::TrustedNetwork(address + "/24").text();
+  } catch (const UsageError&) {
+    return "192.168.1.0/24";
+  }
+}
+
+// Returns the trusted network of a job without a secret; empty if it has one. A job on this machine only need not name
+// it.
+std::string network_without_secret(const NodeOptions& given, const AgentOptions& options) {
+  constexpr const char* kThisMachine = "127.0.0.0/8";
+  if (!given.trust_network.empty() || !given.insecure_no_token) return given.trust_network;
+  if (store::TrustedNetwork(kThisMachine).contains_host(options.master_addr)) return kThisMachine;
+  throw UsageError(
+      fmt::format("--insecure-no-token, but the nodes meet at {}, which other machines can reach", options.master_addr),
+      "name the network that you trust: --trust-network " + network_around(options.master_addr));
+}
+
+// Puts the trusted network into the environment, from which every process of the job reads it.
 void trust(const NodeOptions& given, AgentOptions& options) {
-  if (given.trust_network.empty() || options.nodes == 1) return;
-  const store::TrustedNetwork network(given.trust_network);
+  if (options.nodes == 1) return;
+  const std::string trusted = network_without_secret(given, options);
+  if (trusted.empty()) return;
+  const store::TrustedNetwork network(trusted);
   if (!options.token.empty() || env::get("LOCKSTEP_TOKEN")) {
     throw UsageError("--trust-network is given together with a secret: with a secret, only those who know it may join",
                      "omit one of them");
@@ -184,6 +207,9 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "run-id", options.run_id);
   take_text(arguments, "token-file", options.token_file);
   take_text(arguments, "trust-network", options.trust_network);
+  options.insecure_no_token = std::erase_if(arguments, [](const std::string& word) {
+                                return cli::with_dashes(word) == "--insecure-no-token";
+                              }) > 0;
   take_text(arguments, "tls-cert", options.tls_cert);
   take_text(arguments, "tls-key", options.tls_key);
   take_text(arguments, "tls-ca", options.tls_ca);

@@ -21,6 +21,7 @@ struct NodeOptions {
   std::string conf = {};           ///< --rdzv-conf
   std::string token_file = {};     ///< file with the secret of a run over several nodes
   std::string trust_network = {};  ///< network whose machines may join without a secret
+  bool insecure_no_token = false;  ///< without a secret: trust_network, or if it is empty this machine
   std::string tls_cert = {};       ///< PEM files to encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
   std::string tls_key = {};
   std::string tls_ca = {};
@@ -28,8 +29,8 @@ struct NodeOptions {
 };
 
 /// Takes --nnodes, --node-rank, --master-addr, --master-port, --rdzv-endpoint, --rdzv-id or --run-id,
-/// --rdzv-conf, --take-in, --token-file, --trust-network, --tls-cert, --tls-key, --tls-ca and --wire out of
-/// `arguments`. Throws: UsageError if a value is missing or is not a number.
+/// --rdzv-conf, --take-in, --token-file, --trust-network, --insecure-no-token, --tls-cert, --tls-key, --tls-ca and
+/// --wire out of `arguments`. Throws: UsageError if a value is missing or is not a number.
 [[nodiscard]] NodeOptions take_node_options(std::vector<std::string>& arguments);
 
 /// Sets the agent's nodes, rendezvous, secret and job name. Puts the TLS files and the wire into this process's

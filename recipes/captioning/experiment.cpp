@@ -126,7 +126,7 @@ class OriginSettings {
   void file(const std::string& from, const std::string& to, const std::string& value, const char* instead) {
     if (!keys_.has(from) || value.empty()) return;
     if (!value.ends_with(".pkl")) return set(to, value, from);
-    log::note("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead);
+    replaced_.push_back(fmt::format("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead));
   }
 
   /// Adds a note on a probability that must equal another in this program.
@@ -146,7 +146,9 @@ class OriginSettings {
       log::note("{}: {} is {}, which changes the result: here it is always {}", keys_.origin(fixed.key), fixed.key,
                 quoted(keys_.text_of(fixed.key)), quoted(fixed.here));
     }
-    for (const std::string& note : different_) log::note("{}", note);
+    for (const auto& notes : {different_, replaced_}) {
+      for (const std::string& note : notes) log::note("{}", note);
+    }
     for (const std::string& key : keys_.others()) {
       const bool fixed = std::any_of(kFixed.begin(), kFixed.end(), [&](const Fixed& each) { return key == each.key; });
       const bool unused = std::find(kUnusedThere.begin(), kUnusedThere.end(), key) != kUnusedThere.end();
@@ -158,6 +160,7 @@ class OriginSettings {
   OriginKeys keys_;                     // NOLINT(*-non-private-member-variables-in-classes): the classes below use it
   ConfigTree ours_;                     // NOLINT(*-non-private-member-variables-in-classes)
   std::vector<std::string> different_;  ///< notes on values that change the result there, but not here  NOLINT
+  std::vector<std::string> replaced_;   ///< notes on files for which this program reads others  NOLINT
 };
 
 /// The settings of the network.

@@ -258,7 +258,8 @@ std::vector<ConfigAlias> of_the_matcher(const std::string& matcher) {
           must_be(matcher + "type", {"HungarianMatcher"}),
           always(matcher + "alpha", {"0.25"}),
           always(matcher + "gamma", {"2"}),
-          must_be(matcher + "use_focal_loss", {"True"})};
+          must_be(matcher + "use_focal_loss", {"True"}),
+          must_be(matcher + "change_matcher", {"False"})};
 }
 
 /// The class of each part. In this recipe, channel counts and strides are determined by the other parts.

@@ -183,6 +183,9 @@ constexpr std::array kOptions = {
                 .help = "no secret: anyone who reaches the job from this network (192.168.1.0/24) can join it, end it "
                         "or run code in it, as with torchrun; all others are rejected",
                 .group = kNodesGroup},
+    TrainOption{.name = "--insecure-no-token",
+                .help = "no secret: on this machine alone, or on the network of --trust-network; else it is refused",
+                .group = kNodesGroup},
     TrainOption{
         .name = "--tls-cert",
         .value = "FILE",

@@ -270,6 +270,27 @@ TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network beside a secret"));
 }
 
+TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
+  const auto words = [&](const std::string& rank, const std::string& address, std::vector<std::string> more) {
+    std::vector<std::string> typed = {"--nnodes=2", "--node_rank=" + rank, "--master_addr=" + address,
+                                      "--master_port=" + std::to_string(port_), "--insecure-no-token"};
+    typed.insert(typed.end(), more.begin(), more.end());
+    typed.emplace_back("true");
+    auto options = Run::command(typed);
+    options.environment.emplace_back("LOCKSTEP_TOKEN", "");
+    return options;
+  };
+  Process second(words("1", "localhost", {}));
+  const auto of_first = test::run_process(words("0", "127.0.0.1", {"--trust-network", "127.0.0.0/8"}));
+  EXPECT_EQ(of_first.code, 0) << of_first.err;
+  EXPECT_EQ(second.wait().code, 0);
+  const auto open = test::run_process(words("0", "10.0.0.1", {}));
+  EXPECT_EQ(open.code, 64);
+  EXPECT_THAT(open.err,
+              HasSubstr("--insecure-no-token, and the nodes meet at 10.0.0.1, which other machines may reach"));
+  EXPECT_THAT(open.err, HasSubstr("next  name the network that you trust: --trust-network 10.0.0.0/24"));
+}
+
 // A stranger could join a job of several nodes by its name, which the process list shows.
 TEST_F(TwoNodes, AreNotOpenToWhoKnowsTheJobsName) {
   auto options = command({"--nnodes", "2", "--node-rank", "0", "--rdzv-id", "job-7", "--master-port",

@@ -334,13 +334,15 @@ TEST_F(Experiment, EachOfXLansDropoutsAndItsWordsActivationAreAsInTheFile) {
 TEST_F(Experiment, WhatChangesTheResultIsSaidFirstAndEachKeyOnALineOfItsOwn) {
   const std::vector<std::string> lines = said_of(
       "LOGGER_NAME: log\nMODEL:\n  TYPE: XLAN\n  ATT_FEATS_NORM: True\n  GVFEAT_DIM: 2048\n  BILINEAR:\n"
-      "    ENCODE_DROPOUT: 0.5\n    DECODE_DROPOUT: 0.2\n    ELU_ALPHA: 1.0\nINFERENCE: {EVAL: COCO}\n");
+      "    ENCODE_DROPOUT: 0.5\n    DECODE_DROPOUT: 0.2\n    ELU_ALPHA: 1.0\nINFERENCE: {EVAL: COCO}\n"
+      "DATA_LOADER: {INPUT_SEQ_PATH: a.pkl}\n");
   const std::string place = "note: " + file_.string();
   EXPECT_THAT(
       lines, ElementsAre(place + ":4: MODEL.ATT_FEATS_NORM is true, and the result is another: here it is always false",
                          place + ":9: MODEL.BILINEAR.ELU_ALPHA is 1, and the result is another: here it is always 1.3",
                          place + ":8: MODEL.BILINEAR.DECODE_DROPOUT is 0.2, and the result is another: here it is "
                                  "that of MODEL.BILINEAR.ENCODE_DROPOUT, 0.5",
+                         HasSubstr(":11: DATA_LOADER.INPUT_SEQ_PATH is a pickle, which is not read"),
                          "note: without a meaning here: LOGGER_NAME", "note: without a meaning here: INFERENCE.EVAL"));
 }
 
