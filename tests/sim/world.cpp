@@ -40,7 +40,11 @@ World::World(const Plan& plan, Result& result)
   instance() = this;
   kernel() = &machine_;
   machine_.add_global(const_cast<AwakeClock*>(&AwakeClock::instance()), sizeof(AwakeClock));
-  machine_.on_line = [this](Process& process, const std::string& line) { tell(process.name, line); };
+  machine_.on_line = [this](Process& process, const std::string& line) {
+    tell(process.name, line);
+    const bool is_accused = line.find("did not prove that it belongs to this job") != std::string::npos;
+    require(!is_accused || !touched_.empty(), "a process of the job is taken for a stranger");
+  };
   on_meet = [this](Process& client, Process& server) {
     if (client.served_by >= 0 && client.served_by != server.pid && is_agent(server)) {
       network().count(NetworkEvent::kConnectedAgain);
