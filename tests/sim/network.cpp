@@ -325,7 +325,8 @@ void Stream::connect_to(Host& to, int number) {
   };
   machine.at(machine.now() + way(*host, to), [self, &to, &machine, gets_through, way] {
     if (self->state != State::kConnecting || self->is_closed_) return;
-    const auto server = network().listener(to, self->remote.port);
+    const bool is_refused = network().link(*self->host, to).refuses_calls && self->remote.port >= kFirstFreePort;
+    const auto server = is_refused ? nullptr : network().listener(to, self->remote.port);
     if (!gets_through(to, *self->host)) return;  // the answer is lost, and the next SYN tries again
     machine.at(machine.now() + way(to, *self->host), [self, server] {
       if (self->state != State::kConnecting || self->is_closed_) return;

@@ -27,6 +27,7 @@ struct Link {
   Nanos jitter = 50 * kMicro;
   double loss = 0;
   bool is_cut = false;
+  bool refuses_calls = false;  ///< calls to ranks, not to the store
 };
 
 class Stream;
