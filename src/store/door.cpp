@@ -121,10 +121,13 @@ Opened open_connection(const StoreAddress& address, TimePoint deadline, std::chr
                      std::min<TimePoint>(deadline, AwakeClock::instance().now() + kDoorLimit));
 }
 
-Opened open_among_strangers(const StoreAddress& address, TimePoint deadline) {
+Opened open_among_strangers(const StoreAddress& address, TimePoint deadline, std::chrono::milliseconds reach) {
   for (std::chrono::milliseconds pause = kShortest;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongest)) {
-    auto opened = open_connection(address, deadline);
-    if (opened.socket || !opened.is_reached || AwakeClock::instance().now() + pause >= deadline) return opened;
+    const TimePoint begin = AwakeClock::instance().now();
+    auto opened = open_connection(address, deadline, reach);
+    const TimePoint now = AwakeClock::instance().now();
+    const bool is_refused = !opened.is_reached && now < begin + reach;
+    if (opened.socket || is_refused || now + pause >= deadline) return opened;
     std::this_thread::sleep_for(pause);
   }
 }

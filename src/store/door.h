@@ -19,10 +19,12 @@ struct Opened {
 [[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
 
-/// Connects, and tries again until `deadline` as long as a process listens there: a server with too many strangers
-/// closes the oldest connections without a proof, possibly this one, and another attempt then succeeds. Throws: the
-/// errors of open_connection().
-[[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline);
+/// Connects, and tries again until `deadline` unless the connection is refused. A server with too many strangers closes
+/// the oldest connections without a proof, possibly this one, and another attempt then succeeds. If a network loses the
+/// first packets of a connection, TCP repeats them after 1, 2, 4 s and so on; a new attempt every `reach` is faster.
+/// Throws: the errors of open_connection().
+[[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline,
+                                          std::chrono::milliseconds reach = std::chrono::seconds(1));
 
 /// Returns how long a server may be silent before it counts as lost: LOCKSTEP_TIMEOUT, but at least 5 s and at most 60
 /// s.

@@ -265,7 +265,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   auto elsewhere = words("0", "192.168.1.0/24");
   elsewhere.command[5] = "--master_addr=10.0.0.1";
   EXPECT_THAT(test::run_process(elsewhere).err,
-              HasSubstr("--trust-network is 192.168.1.0/24, and the nodes meet at 10.0.0.1, which is elsewhere"));
+              HasSubstr("--trust-network is 192.168.1.0/24, but the nodes meet at 10.0.0.1, which is outside it"));
   elsewhere.environment.back().second = make_token();
   EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network beside a secret"));
 }
@@ -287,7 +287,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
   const auto open = test::run_process(words("0", "10.0.0.1", {}));
   EXPECT_EQ(open.code, 64);
   EXPECT_THAT(open.err,
-              HasSubstr("--insecure-no-token, and the nodes meet at 10.0.0.1, which other machines may reach"));
+              HasSubstr("--insecure-no-token, but the nodes meet at 10.0.0.1, which other machines can reach"));
   EXPECT_THAT(open.err, HasSubstr("next  name the network that you trust: --trust-network 10.0.0.0/24"));
 }
 

@@ -16,6 +16,12 @@ void World::cut(int from, int to, bool on) {
   network().link(*hosts[static_cast<std::size_t>(from)], *hosts[static_cast<std::size_t>(to)]).is_cut = on;
 }
 
+void World::refuse_calls(const Fault& fault, bool on) {
+  Host& one = *machine_.hosts()[static_cast<std::size_t>(fault.node)];
+  Host& other = *machine_.hosts()[static_cast<std::size_t>(fault.other)];
+  network().link(one, other).refuses_calls = network().link(other, one).refuses_calls = on;
+}
+
 void World::power_off(int node) {
   Host* host = machine_.hosts()[static_cast<std::size_t>(node)].get();
   host->is_up = host->is_frozen = false;
@@ -65,6 +71,9 @@ void World::apply(const Fault& fault) {
       touch(fault.other);
       network().link(host, *machine_.hosts()[static_cast<std::size_t>(fault.other)]).loss = fault.much;
       return;
+    case Kind::kRefuseCalls:
+      touch(fault.other);
+      return refuse_calls(fault, true);
     case Kind::kSlow:
       agent.process->slowness = fault.much;
       return;
@@ -110,6 +119,7 @@ void World::end_of(const Fault& fault) {
   if (fault.kind == Kind::kLoss) {
     network().link(host, *machine_.hosts()[static_cast<std::size_t>(fault.other)]).loss = 0;
   }
+  if (fault.kind == Kind::kRefuseCalls) refuse_calls(fault, false);
   if (fault.kind == Kind::kSlow && agent.process != nullptr) agent.process->slowness = 0;
 }
 

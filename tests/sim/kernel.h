@@ -42,6 +42,8 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
+inline constexpr std::uint16_t kFirstFreePort = 40'000;
+
 struct Host {
   int number = 0;
   std::string name;
@@ -51,7 +53,7 @@ struct Host {
   Nanos monotonic_offset = 0;
   Nanos wall_offset = 0;
   double drift = 0;  ///< error of its clocks, as a fraction of the time that passes
-  std::uint16_t next_port = 40'000;
+  std::uint16_t next_port = kFirstFreePort;
 
   [[nodiscard]] Nanos monotonic(Nanos now) const {
     return monotonic_offset + now + static_cast<Nanos>(static_cast<double>(now) * drift);

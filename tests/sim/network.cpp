@@ -14,6 +14,7 @@ constexpr Nanos kFirstRetry = 200 * kMilli;
 constexpr Nanos kFirstSynRetry = kSecond;
 constexpr int kMostRetries = 12;  // about a quarter of an hour
 constexpr int kMostSyns = 6;      // 127 s
+constexpr double kSplit = 0.05;   // the chance that bytes arrive in two pieces
 
 }  // namespace
 
@@ -170,10 +171,8 @@ void Stream::pump() {
       [self] {
         self->is_pumping_ = false;
         if (self->outgoing_.empty()) return;
-        std::deque<std::pair<std::string, bool>> arrived;
-        arrived.swap(self->outgoing_);
         const auto peer = self->peer_.lock();
-        for (const auto& [bytes, is_end] : arrived) {
+        for (const auto& [bytes, is_end] : self->take_outgoing()) {
           if (peer && !peer->is_closed_ && peer->state == State::kOpen) {
             peer->deliver(bytes, is_end);
           } else if (!is_end && self->peer_host_->is_up) {  // the peer has closed the connection
@@ -185,6 +184,21 @@ void Stream::pump() {
         self->pump();
       },
       [self] { self->reset(ETIMEDOUT); });
+}
+
+// Returns what arrives. TCP delivers bytes in pieces other than those in which they were sent: bytes of several calls
+// arrive together, and sometimes the last part of them arrives later.
+std::deque<std::pair<std::string, bool>> Stream::take_outgoing() {
+  std::deque<std::pair<std::string, bool>> arrived;
+  arrived.swap(outgoing_);
+  auto& [bytes, is_end] = arrived.back();
+  if (bytes.size() < 2 || !kernel()->dice().chance(kSplit)) return arrived;
+  const auto most = static_cast<std::int64_t>(bytes.size()) - 1;
+  const auto part = static_cast<std::size_t>(kernel()->dice().between(1, most));
+  outgoing_.emplace_back(bytes.substr(part), is_end);
+  bytes.resize(part);
+  is_end = false;
+  return arrived;
 }
 
 void Stream::deliver(const std::string& bytes, bool is_end) {
@@ -311,7 +325,8 @@ void Stream::connect_to(Host& to, int number) {
   };
   machine.at(machine.now() + way(*host, to), [self, &to, &machine, gets_through, way] {
     if (self->state != State::kConnecting || self->is_closed_) return;
-    const auto server = network().listener(to, self->remote.port);
+    const bool is_refused = network().link(*self->host, to).refuses_calls && self->remote.port >= kFirstFreePort;
+    const auto server = is_refused ? nullptr : network().listener(to, self->remote.port);
     if (!gets_through(to, *self->host)) return;  // the answer is lost, and the next SYN tries again
     machine.at(machine.now() + way(to, *self->host), [self, server] {
       if (self->state != State::kConnecting || self->is_closed_) return;

@@ -27,6 +27,7 @@ struct Link {
   Nanos jitter = 50 * kMicro;
   double loss = 0;
   bool is_cut = false;
+  bool refuses_calls = false;  ///< calls to ranks, not to the store
 };
 
 class Stream;
@@ -111,6 +112,7 @@ class Stream final : public File, public std::enable_shared_from_this<Stream> {
   void syn(const std::shared_ptr<Stream>& client);
   void transmit(std::string bytes, bool is_end);
   void pump();
+  std::deque<std::pair<std::string, bool>> take_outgoing();
   void deliver(const std::string& bytes, bool is_end);
   void reset(int error);
   void send_reset();

@@ -21,7 +21,7 @@ Nanos short_time(const Plan& plan) { return plan.silence() / 4; }
 
 bool lasts(Kind kind) {
   return kind == Kind::kFreezeAgent || kind == Kind::kFreezeHost || kind == Kind::kCut || kind == Kind::kCutOneWay ||
-         kind == Kind::kLoss || kind == Kind::kSlow;
+         kind == Kind::kLoss || kind == Kind::kRefuseCalls || kind == Kind::kSlow;
 }
 
 // Returns true if another fault is on the same link: each of them may be short, but together they may last.
@@ -131,13 +131,13 @@ bool is_of_rank(Kind kind) {
 
 const char* name_of(Kind kind) {
   constexpr std::array<const char*, static_cast<std::size_t>(Kind::kCount)> kNames = {
-      "kill agent",    "power off",  "freeze agent", "freeze host", "cut link",   "cut link one way",
-      "lose segments", "slow agent", "kill rank",    "fail rank",   "break rank", "hang rank",
-      "tell to leave", "preempt",    "start agent",  "jump clock"};
+      "kill agent",    "power off",     "freeze agent", "freeze host", "cut link",  "cut link one way",
+      "lose segments", "refuse calls",  "slow agent",   "kill rank",   "fail rank", "break rank",
+      "hang rank",     "tell to leave", "preempt",      "start agent", "jump clock"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-bool is_of_link(Kind kind) { return kind == Kind::kCut || kind == Kind::kCutOneWay || kind == Kind::kLoss; }
+bool is_of_link(Kind kind) { return kind >= Kind::kCut && kind <= Kind::kRefuseCalls; }
 
 std::string to_text(const Fault& fault) {
   std::string text = fmt::format("{} of node {}", name_of(fault.kind), fault.node);
@@ -218,6 +218,7 @@ Plan draw_plan(std::uint64_t seed, Size size) {
   const Nanos end = is_of_start ? 6 * kSecond : 3 * kSecond + plan.steps * plan.step_time;
   for (std::int64_t i = 0; i < count; ++i) plan.faults.push_back(draw_fault(dice, plan, 100 * kMilli, end));
   add_companions(dice, plan);
+  if (plan.nodes > 1 && dice.chance(0.1)) add_pair(dice, plan);
   add_returns(dice, plan);
   if (plan.is_range() && dice.chance(0.2)) add_operator(dice, plan);
   std::stable_sort(plan.faults.begin(), plan.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });

@@ -18,8 +18,9 @@ struct Fault {
     kFreezeHost,   ///< the host is paused, as a virtual machine may be
     kCut,          ///< the link to another host is cut, both ways
     kCutOneWay,
-    kLoss,  ///< the link loses segments
-    kSlow,  ///< threads of the agent lose the processor now and then
+    kLoss,         ///< the link loses segments
+    kRefuseCalls,  ///< calls of ranks over the link are refused, as while a rank does not listen yet
+    kSlow,         ///< threads of the agent lose the processor now and then
     kKillRank,
     kFailRank,   ///< the rank fails with an error that a restart may mend
     kBreakRank,  ///< the rank fails with an error that would come again
@@ -36,6 +37,8 @@ struct Fault {
   int other = 0;    ///< the other end of a link, or the local rank
   Nanos lasts = 0;  ///< 0: for ever; for a preemption the time of notice
   double much = 0;  ///< loss, slowness, or the seconds of a jump
+  Nanos after_error =
+      -1;  ///< if not negative, it comes so long after the first error that a rank publishes, not at `at`
 };
 
 [[nodiscard]] const char* name_of(Fault::Kind kind);
@@ -79,6 +82,8 @@ struct Plan {
 
 /// The size of a world. kAsDrawn: one world in 200 has 9 to 64 nodes with 1 to 8 ranks each.
 enum class Size : std::uint8_t { kAsDrawn, kLarge };
+/// Adds faults that belong together, and adapts the plan to them. There are at least two nodes.
+void add_pair(Dice& dice, Plan& plan);
 [[nodiscard]] Plan draw_plan(std::uint64_t seed, Size size = Size::kAsDrawn);
 [[nodiscard]] std::string to_text(const Plan& plan);
 

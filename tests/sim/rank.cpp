@@ -116,7 +116,7 @@ class Training {
     try {
       const std::string own = to_json(record);
       const bool is_first = store_->compare_set(kFirstFailureKey, "", own) == own;
-      if (is_first && record.type == "DataError") world().claimed(self_);
+      if (is_first) world().claimed(self_, record.type == "DataError");
     } catch (const Error&) {
       // As in comm/core/failure.cpp, the record is then not published.
     }
@@ -125,12 +125,14 @@ class Training {
   /// Waits a moment for the record of a lost rank, or for the record that its agent publishes.
   void await_first_failure() {
     try {
-      for (int i = 0; i < 100 && !store_->try_get(kFirstFailureKey); ++i) {
+      for (int i = 0; i < 100; ++i) {
+        if (store_->try_get(kFirstFailureKey)) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
     } catch (const Error&) {
-      // The store is gone as well.
+      return;  // the store is gone as well
     }
+    world().require(self_.is_told_to_leave || world().has_touched_node(), "a rank does not learn why it lost another");
   }
 
  private:

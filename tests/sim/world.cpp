@@ -40,7 +40,11 @@ World::World(const Plan& plan, Result& result)
   instance() = this;
   kernel() = &machine_;
   machine_.add_global(const_cast<AwakeClock*>(&AwakeClock::instance()), sizeof(AwakeClock));
-  machine_.on_line = [this](Process& process, const std::string& line) { tell(process.name, line); };
+  machine_.on_line = [this](Process& process, const std::string& line) {
+    tell(process.name, line);
+    const bool is_accused = line.find("did not prove that it belongs to this job") != std::string::npos;
+    require(!is_accused || !touched_.empty(), "a process of the job is taken for a stranger");
+  };
   on_meet = [this](Process& client, Process& server) {
     if (client.served_by >= 0 && client.served_by != server.pid && is_agent(server)) {
       network().count(NetworkEvent::kConnectedAgain);
@@ -126,7 +130,7 @@ void World::run() {
   }
   for (const Fault& fault : plan_.faults) {
     if (fault.kind == Fault::Kind::kStartAgent) ++starts_to_come_;
-    machine_.at(fault.at, [this, &fault] { apply(fault); });
+    if (fault.after_error < 0) machine_.at(fault.at, [this, &fault] { apply(fault); });
   }
   machine_.run(plan_.end_by(), [this] { return is_over(); });
   check_end();
@@ -247,9 +251,17 @@ Rank* World::rank_on(int node, int local_rank) {
   return nullptr;
 }
 
-void World::claimed(const Rank& rank) {
-  const auto is_of_node = [](const Touched& one) { return one.rank < 0; };
-  if (std::none_of(touched_.begin(), touched_.end(), is_of_node)) claims_.insert({rank.served_by, rank.round});
+void World::claimed(const Rank& rank, bool is_final) {
+  for (const Fault& fault : plan_.faults) {
+    if (fault.after_error >= 0 && !has_error_)
+      machine_.at(machine_.now() + fault.after_error, [this, &fault] { apply(fault); });
+  }
+  has_error_ = true;
+  if (is_final && !has_touched_node()) claims_.insert({rank.served_by, rank.round});
+}
+
+bool World::has_touched_node() const {
+  return std::any_of(touched_.begin(), touched_.end(), [](const Touched& one) { return one.rank < 0; });
 }
 
 void World::touch(int node, int rank) { touched_.push_back({fmt::format("node{}", node), rank}); }

@@ -57,8 +57,10 @@ class World {
   /// Returns the newest checkpoint: its step and state.
   std::pair<std::int64_t, std::uint64_t> load(const Rank& rank);
   void commit(const Rank& rank, std::int64_t step, std::uint64_t state);
-  /// Notes that a rank is the first of its round to publish its error, and that the error would come again.
-  void claimed(const Rank& rank);
+  /// Notes that a rank is the first of its round to publish its error. `is_final`: the error would come again.
+  void claimed(const Rank& rank, bool is_final);
+  /// Returns true if a fault has touched a node, and not only ranks.
+  [[nodiscard]] bool has_touched_node() const;
 
   /// If a condition does not hold, ends the world as failed and reports `what`.
   void require(bool holds, const std::string& what);
@@ -87,6 +89,7 @@ class World {
   void end_of(const Fault& fault);
   void touch(int node, int rank = -1);
   void cut(int from, int to, bool on);
+  void refuse_calls(const Fault& fault, bool on);
   void power_off(int node);
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool is_agent(const Process& process) const;
@@ -118,6 +121,7 @@ class World {
   std::vector<std::uint64_t> expected_;  ///< the state after each step
   RoundOf newest_{-1, -1};
   std::set<RoundOf> rounds_;
+  bool has_error_ = false;    ///< a rank has published its error
   std::set<RoundOf> claims_;  ///< rounds in which a rank published its error before a fault touched any node
   bool has_broken_ = false;   ///< a rank has ended with an error that would come again
   std::vector<std::string> story_;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -129,6 +130,25 @@ TEST_F(PresenceTest, BeginsThoughStrangersCrowdTheDoor) {
     EXPECT_EQ(presence.lost(), "");
   }
   EXPECT_EQ(store_->try_get("lost"), std::nullopt);
+}
+
+// A listener with a full queue ignores further calls, like a network that loses the packets.
+TEST(Door, IsCalledAgainUntilACallIsAnswered) {
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const UniqueFd first(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(first.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  auto opened = std::async(std::launch::async, [port = ntohs(address.sin_port)] {
+    const StoreAddress store{.port = port, .token = make_token()};
+    return store::open_among_strangers(store, SystemClock::instance().now() + kLong, milliseconds(20));
+  });
+  EXPECT_EQ(opened.wait_for(milliseconds(200)), std::future_status::timeout) << "it has given up";
+  listener.reset();
+  EXPECT_EQ(opened.get().socket.error(), "Connection refused");
 }
 
 TEST_F(PresenceTest, OfOneWhoseConnectionEndsPublishesItsWillUnderEveryKey) {

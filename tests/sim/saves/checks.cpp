@@ -161,8 +161,10 @@ void World::has_loaded(std::int64_t step, std::int64_t value, std::int64_t other
           fmt::format("step {} is loaded with {} and {}", step, value, other));
 }
 
+// Without a run folder nothing syncs the names at a start: a rank may find the last step before it is durable.
 void World::ends_with(std::int64_t step) {
-  require(step == plan_.steps || is_contested_, fmt::format("the last step of the run is {}", step));
+  require(step == plan_.steps || is_contested_ || !plan_.has_run_folder,
+          fmt::format("the last step of the run is {}", step));
 }
 
 void World::begins_save(Rank& rank) {

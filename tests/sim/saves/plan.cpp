@@ -20,8 +20,10 @@ double draw_much(Dice& dice, Kind kind) {
   return lasts(kind) ? static_cast<double>(dice.between(1, 40)) / 100 : 0;
 }
 
-Fault draw_fault(Dice& dice, const Plan& plan) {
-  Fault fault{.kind = static_cast<Kind>(dice.between(0, static_cast<int>(Kind::kCount) - 1))};
+Kind draw_kind(Dice& dice) { return static_cast<Kind>(dice.between(0, static_cast<int>(Kind::kCount) - 1)); }
+
+Fault draw_fault(Dice& dice, const Plan& plan, Kind kind) {
+  Fault fault{.kind = kind};
   fault.at = dice.between(0, 100 * kMilli + plan.steps * (plan.step_time + 80 * plan.latency));
   fault.target = static_cast<int>(dice.between(0, std::max(plan.hosts, plan.ranks) - 1));
   fault.much = draw_much(dice, fault.kind);
@@ -70,24 +72,28 @@ Plan draw_plan(std::uint64_t seed) {
   plan.step_time = dice.between(1, 60) * kMilli;
   plan.latency = dice.between(20, 2000) * kMicro;
   plan.are_containers = dice.chance(0.5);
-  plan.has_locks = dice.chance(0.8);
+  plan.has_run_folder = dice.chance(0.85);
+  plan.has_locks = plan.has_run_folder && dice.chance(0.8);
   plan.do_locks_expire = dice.chance(0.3);
   plan.is_exact = dice.chance(0.4);
   const auto count = dice.chance(0.05) ? 0 : dice.between(1, 7);
-  for (std::int64_t i = 0; i < count; ++i) plan.faults.push_back(draw_fault(dice, plan));
+  for (std::int64_t i = 0; i < count; ++i) plan.faults.push_back(draw_fault(dice, plan, draw_kind(dice)));
+  // Without a run folder, only the next save finds what a killed process has left.
+  const int kills = plan.has_run_folder ? 0 : 3;
+  for (int i = 0; i < kills; ++i) plan.faults.push_back(draw_fault(dice, plan, Kind::kKillInSave));
   std::stable_sort(plan.faults.begin(), plan.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return plan;
 }
 
 std::string to_text(const Plan& plan) {
   return fmt::format(
-      "{} hosts{}, {} ranks{}{}, {} steps of {} ms saved every {}, the last {} kept{}{}, a call takes {} us{}{}{}",
+      "{} hosts{}, {} ranks{}{}, {} steps of {} ms saved every {}, the last {} kept{}{}, a call takes {} us{}{}{}{}",
       plan.hosts, plan.are_containers ? " (containers)" : "", plan.ranks, plan.is_sharded ? " that save in parts" : "",
       plan.in_background ? ", in a thread" : "", plan.steps, plan.step_time / kMilli, plan.save_every, plan.keep_last,
       plan.keep_every > 0 ? fmt::format(" and every {}", plan.keep_every) : "",
       plan.name_every > 0 ? fmt::format(", every {} is the best", plan.name_every) : "", plan.latency / kMicro,
-      plan.has_locks ? "" : ", no locks", plan.do_locks_expire ? ", locks expire" : "",
-      plan.is_exact ? "" : ", each round has other bytes");
+      plan.has_run_folder ? "" : ", no run folder", plan.has_locks ? "" : ", no locks",
+      plan.do_locks_expire ? ", locks expire" : "", plan.is_exact ? "" : ", each round has other bytes");
 }
 
 }  // namespace lockstep::sim::saves

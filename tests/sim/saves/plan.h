@@ -52,6 +52,7 @@ struct Plan {
   Nanos step_time = 10 * kMilli;
   Nanos latency = 100 * kMicro;
   bool are_containers = false;   ///< each host numbers its pids from the same start in each round
+  bool has_run_folder = true;    ///< false: the program saves without RunFolder, and so without its lock
   bool has_locks = true;         ///< the file system has locks
   bool do_locks_expire = false;  ///< a host that is paused for long loses its locks, as with NFS
   bool is_exact = false;         ///< a step that is saved again has the same bytes

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -91,10 +92,11 @@ class Training {
       return;
     }
     const auto wait = std::chrono::seconds(self_.round == 0 ? 0 : 30);
-    folder_ = std::make_unique<RunFolder>(kRun, RunFolderOptions{.resume = true, .wait_for_lock = wait});
+    if (world().plan().has_run_folder)
+      folder_ = std::make_unique<RunFolder>(kRun, RunFolderOptions{.resume = true, .wait_for_lock = wait});
     step_ = find_start(self_);
     world().starts_from(self_, step_);
-    folder_->write(folder_->settings_file(), fmt::format("round: {}\n", self_.round));
+    if (folder_) folder_->write(folder_->settings_file(), fmt::format("round: {}\n", self_.round));
     store_->set(kStartKey, std::to_string(step_));
   }
 
@@ -150,7 +152,8 @@ int run_rank(Rank& self) {
 
 void look_after(const Rank& self) {
   Rank person = self;
-  const RunFolder folder(kRun, {.resume = true});
+  std::optional<RunFolder> folder;
+  if (world().plan().has_run_folder) folder.emplace(kRun, RunFolderOptions{.resume = true});
   const std::int64_t step = find_start(person);
   world().starts_from(person, step);
   world().ends_with(step);
