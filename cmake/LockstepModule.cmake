@@ -147,9 +147,9 @@ set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every test timeout is this many times
 #               [NEEDS targets...])
 # makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; a unit ROOM_... may lie in tests/MODULE/ROOM. OWN_MAIN: the file
 # has its own main(). NEEDS: programs that it starts. Label gpu: it skips itself, with the reason, if there is no GPU. With
-# LOCKSTEP_UNITY one program, MODULE_united_test, has the files of the module that need no program of their own; else
-# each file has one, MODULE_UNIT_test. With it, too, the unit tests without a TIMEOUT are one test, MODULE.units. The
-# target MODULE_tests is all of them.
+# LOCKSTEP_UNITY one program, MODULE_united_test, has the files of the module that do not need their own program;
+# otherwise each file has one, MODULE_UNIT_test. With it, the unit tests without a TIMEOUT are also one test,
+# MODULE.units. The target MODULE_tests is all of them.
 function(lockstep_test module unit)
   cmake_parse_arguments(ARG "OWN_MAIN" "TIMEOUT" "LABELS;DEPS;LINK;SOURCES;INCLUDE;DEFINITIONS;NEEDS" ${ARGN})
   set(target ${module}_${unit}_test)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page on which a network answers in the browser, in share/lockstep/demo: one script with ONNX Runtime's, a style,
+// The page that runs a network in the browser, in share/lockstep/demo: one script including ONNX Runtime's, a style,
 // the runtime's WebAssembly, and demo.html, which `lockstep checkpoint export` puts a network and the runtime into.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { gzipSync } from 'node:zlib';
 const kRuntime = 'node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.wasm';
 const kScript = 'network.js';
 const kStyle = 'network.css';
-const kEnd = /<\/script/i; // would end the element that the script is in
+const kEnd = /<\/script/i; // would end the script's element
 
 const kLicence = readFileSync('src/network/licence.txt', 'utf8');
 
@@ -23,7 +23,7 @@ ${more}
 <body>
 `;
 
-/// Scripts but this one, and all that is elsewhere, are refused by the browser.
+/// The browser rejects all scripts but this one, and everything from elsewhere.
 function demoPage(body, script, style) {
   const hash = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
   const policy = `default-src 'none'; script-src ${hash(script)} 'wasm-unsafe-eval'; style-src ${hash(style)}; img-src blob: data:; base-uri 'none'; form-action 'none'`;

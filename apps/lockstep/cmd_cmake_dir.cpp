@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep cmake-dir: prints the folder in which find_package(Lockstep) must search.
+// lockstep cmake-dir: prints the folder that find_package(Lockstep) must search.
 #include <string>
 #include <vector>
 

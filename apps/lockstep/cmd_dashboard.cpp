@@ -87,7 +87,7 @@ int cmd_dashboard(int argc, char** argv) {
   const std::vector<char*> arguments = pointers(words);
   ::execv(arguments[0], arguments.data());
   throw ResourceError(fmt::format("cannot execute {}: {}", words[0], std::strerror(errno)),
-                      "build lockstep-dashboard, or install it into the folder of lockstep");
+                      "build lockstep-dashboard, or install it in the same folder as lockstep");
 }
 
 }  // namespace lockstep::apps

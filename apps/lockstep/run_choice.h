@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the run folder of `lockstep train` and the checkpoint from which it resumes, before any rank starts, because
-// the agent writes its logs to that folder.
+// Chooses the run folder of `lockstep train` and the checkpoint it resumes from, before any rank starts, because the
+// agent writes its logs to that folder.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every process of mpirun is a rank. Usage: mpirun.sh RANKS PROGRAM [ARGUMENTS]
+# Every mpirun process is a rank. Usage: mpirun.sh RANKS PROGRAM [ARGUMENTS]
 set -euo pipefail
 ranks=$1
 shift

@@ -22,9 +22,8 @@ struct Config : TrainConfig {
 };
 
 std::shared_ptr<Dataset> pictures(const std::string& folder) {
-  return image_dataset(
-      std::make_shared<ClassFolders>(folder),
-      Compose{Resize{{32, 32}}, ToTensor{.normalize = Normalize{}}});  // ImageNet's mean and standard deviation
+  return image_dataset(std::make_shared<ClassFolders>(folder),
+                       Compose{Resize{{32, 32}}, ToTensor{.normalize = Normalize{}}});  // ImageNet's mean and std
 }
 
 int fine_tune(Job& job, int argc, char** argv) {

@@ -15,7 +15,7 @@ struct Classifier : common::ResNet {
 // The images below `folder`, as torchvision's ImageFolder finds them.
 std::shared_ptr<Dataset> pictures(const std::string& folder, int64_t side, bool is_training) {
   const auto source = std::make_shared<ClassFolders>(folder);
-  const ToTensor to_tensor{.normalize = Normalize{}};  // ImageNet's mean and standard deviation
+  const ToTensor to_tensor{.normalize = Normalize{}};  // ImageNet's mean and std
   if (!is_training) return image_dataset(source, Compose{Resize{{side, side}}, to_tensor});
   return image_dataset(source, Compose{RandomResizedCrop{.size = {side, side}, .min_scale = 0.5}, to_tensor});
 }

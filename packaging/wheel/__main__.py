@@ -6,7 +6,7 @@ import sys
 
 
 def torch_elsewhere(site):
-    """The folder of torch's libraries if torch is not installed beside this package; else ""."""
+    """The folder of torch's libraries if torch is not installed next to this package; else ""."""
     if os.path.isdir(os.path.join(site, "torch", "lib")):
         return ""
     found = importlib.util.find_spec("torch")

@@ -308,9 +308,10 @@ std::unique_ptr<Tally> CaptioningTask::make_tally() const {
 
 std::string CaptioningTask::model_name() const {
   const std::int64_t words = vocabulary_ ? vocabulary_->size() - 1 : 0;
-  const std::string features = config_.has_features() ? fmt::format("features of width {}", feature_width_)
-                                                      : fmt::format("{} pictures of {} x {}", config_.backbone,
-                                                                    config_.sets.width, config_.sets.height);
+  const std::string features =
+      config_.has_features()
+          ? fmt::format("features of width {}", feature_width_)
+          : fmt::format("{} backbone on images of {} x {}", config_.backbone, config_.sets.width, config_.sets.height);
   return fmt::format("{}, {}, {} words", config_.model_type, features, text::thousands(words));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLengthDigits = 20;
 
-/// Converts a row of centre and size in 0..1 to pixels of a picture.
+/// Converts a row of centre and size in 0..1 to pixels of an image.
 CocoBox box_of(const float* row, const ImageSize& size) {
   const auto width = static_cast<double>(size.width);
   const auto height = static_cast<double>(size.height);

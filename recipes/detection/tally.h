@@ -17,10 +17,10 @@
 namespace lockstep::detection {
 
 /// Converts one image's target from open_test_set(), with boxes as centre and size in 0..1.
-/// Units: the boxes of the result are pixels of the original picture.
+/// Units: the boxes of the result are pixels of the original image.
 [[nodiscard]] ImageTruth truth_of(const Detections& target);
 
-/// The 100 most certain detections of each image of a batch, in pixels of the original pictures.
+/// The 100 most certain detections of each image of a batch, in pixels of the original images.
 [[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
 
 /// The part of a box that is inside the image: a model's boxes may extend beyond its edge. Units: pixels.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Trains segmentation:nuclei with several seeds to measure the benefit of scribbles, LoRM and the distance losses.
 
-Modes: masks (every pixel is labelled), all (scribbles with every loss, with the preset's weights), ones (each with weight 1, as
-in the original), plain (scribbles and pseudo-labels, without LoRM
-and distance losses), scribbles (cross entropy with only the scribbles). Each run ends with an evaluation of the
-validation set with full masks; the figure is its nuclei IoU at the end of training, not the best epoch's. Results are
-appended to a file; a later call continues from there. The weak labels are derived once, with --label-seed.
+Ways (--ways): masks (every pixel is labelled), all (scribbles with every loss, with the preset's weights), ones (each with weight
+1, as in the original), plain (scribbles and pseudo-labels, without LoRM and distance losses), scribbles (cross entropy with only
+the scribbles). Each run ends with an evaluation of the validation set with full masks; the figure is its nuclei IoU at the end of
+training, not the best epoch's. Results are appended to a file; a later call continues from there. The weak labels are derived
+once, with --label-seed.
 
 example:
   scripts/measure/nuclei_seeds.py --data ../shared/data/nuclei --seeds 0 1 2

@@ -315,7 +315,7 @@ class Faults:
         before = contents(run_dir / "checkpoints")
         run = self.train(world, run_dir, "auto")
         torn = step_folder(run_dir, STEPS)
-        run.require_one_error(65, f"no checkpoint in {run_dir}/checkpoints verifies (4 looked at)",
+        run.require_one_error(65, f"no checkpoint in {run_dir}/checkpoints passes verification (4 checked)",
                               f"{torn}/model.safetensors is torn: ", f"lockstep checkpoint verify {torn} ")
         run.require("restart 1" not in run.text, "an error that would recur was retried")
         check(contents(run_dir / "checkpoints") == before, "checkpoints were changed")

@@ -15,7 +15,7 @@ import runs
 
 ENDLESS = ["epochs=10000", "eval_every_epochs=0"]
 MORE = {"captcha": ENDLESS, "segmentation": ENDLESS, "detection": [*ENDLESS, "stop_epoch=0"], "captioning": []}
-ALARM = re.compile(r"rank \d+ on host|ranks differ|cannot serve|restart \d+ of")
+ALARM = re.compile(r"rank \d+ on host|ranks differ|cannot run|restart \d+ of")
 
 
 class Trial(driver.Trial):

@@ -6,7 +6,7 @@ import re
 from broken_runs import events, left_over, logged_step, step_folder
 
 # Signs that a checkpoint was read before it was complete.
-TORN = re.compile(r"torn|does not verify|is skipped|is written anew|no checkpoint in .* passes verification|"
+TORN = re.compile(r"torn|does not verify|is skipped|is written again; the earlier|no checkpoint in .* passes verification|"
                   r"manifest\.json does not exist")
 
 # Every part of the large model, each as small as possible.

@@ -130,7 +130,7 @@ std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) 
 
 namespace {
 
-// Returns true if the rank's last output is only the known error or its end: "error: WORDS" for "TYPE: WORDS".
+// Returns true if the rank's last output is just the known error or its end: "error: WORDS" for "TYPE: WORDS".
 bool only_repeats(const std::string& known, const std::vector<std::string>& last_lines) {
   const std::string said = text::for_people(text::join(last_lines, "\n"));
   const std::size_t type_end = known.find(": ");

@@ -43,8 +43,8 @@ struct WorkerEnd {
 /// Returns the exit code as a shell shows it.
 [[nodiscard]] int exit_code(int wait_status);
 
-/// Returns the exit code of a round that ended by `cause`, the failure of this rank: the rank's own exit code, or the
-/// error's if the agent killed the rank while it was unwinding after that error.
+/// Returns the exit code of a round that ended because of `cause`, the failure of this rank: the rank's own exit code,
+/// or the error's if the agent killed the rank while it was unwinding after that error.
 [[nodiscard]] int exit_code_of(const WorkerEnd& end, const FailureRecord& cause);
 
 /// Returns "exit code 3" or "killed by signal 9 (SIGKILL)".

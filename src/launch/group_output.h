@@ -36,7 +36,7 @@ class GroupOutput {
   /// Passes the new size of the agent's terminal on to the worker.
   void resize(const Worker& worker) const;
 
-  /// Returns the time at which an unfinished line is shown as it is; max(): never.
+  /// Returns when an unfinished line will be shown as it is; max(): never.
   [[nodiscard]] TimePoint idle_at() const;
   void on_time(TimePoint now);
 

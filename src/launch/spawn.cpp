@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// The variables from which init() recognizes a rank; init() throws if some are missing.
+// The variables by which init() recognizes a rank; init() throws if some are missing.
 constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
                                        "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 

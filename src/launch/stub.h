@@ -21,7 +21,7 @@ struct StubPlan {
   int input = -1;  ///< descriptors that become the worker's 0, 1 and 2
   int output = -1;
   int errors = -1;
-  int standby = -1;      ///< descriptor that becomes the worker's 3, from which a standby reads; -1: not a standby
+  int standby = -1;      ///< descriptor that becomes the worker's 3, which a standby reads from; -1: not a standby
   int control = -1;      ///< socket to the agent: sends StubReport, receives StubOrder
   int agent_pidfd = -1;  ///< pidfd of the agent; -1 if the kernel does not support it
   pid_t agent = 0;

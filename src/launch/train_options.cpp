@@ -238,7 +238,7 @@ std::optional<bool> has_value_in_every_verb(const std::string& word) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word.starts_with('-'); }
 
-/// Returns true for a number or a truth value, which cannot be a recipe's name.
+/// Returns true for a number or a boolean, which cannot be a recipe's name.
 bool is_plain_value(const std::string& word) {
   return text::parse_number(word) || word == "true" || word == "false" || word == "True" || word == "False";
 }

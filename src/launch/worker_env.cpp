@@ -13,7 +13,7 @@
 namespace lockstep::launch {
 namespace {
 
-// With these variables every worker would seem to be the same task of srun or mpirun.
+// With these variables, every worker would seem to be the same task of srun or mpirun.
 constexpr std::array<std::string_view, 8> kSchedulerPrefixes = {
     "PMI_", "PMI2_", "PMIX_", "OMPI_COMM_WORLD_", "OMPI_MCA_", "MV2_COMM_WORLD", "MPI_LOCAL", "PALS_"};
 constexpr std::array<std::string_view, 12> kSchedulerNames = {

@@ -47,7 +47,7 @@ struct WorkerGroupSpec {
 };
 
 struct WorkerGroupResult {
-  std::vector<WorkerEnd> ends;         ///< ends of the workers, in the order in which they were noticed
+  std::vector<WorkerEnd> ends;         ///< how the workers ended, in the order it was noticed
   int interrupted_by = 0;              ///< signal that asked the agent to stop
   int start_error = 0;                 ///< errno if the program could not be executed
   bool was_asked_to_save = false;      ///< its healthy ranks were stopped so that a node can join

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captioning from the command line: an experiment's folder in the origin's form, made-up scenes, scores and pictures.
+// Captioning from the command line: an experiment folder in the original's format, synthetic scenes, scores and images.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The origin's sections and this program's own keys; two stages of one epoch each.
+/// The original's sections and this program's own keys; two stages of one epoch each.
 constexpr const char* kExperiment = R"(LOGGER_NAME: 'Small'
 SEED: 7
 TRAIN:
@@ -112,9 +112,9 @@ TEST(CaptioningCommand, AnExperimentsFolderHoldsTheRunWithItsSnapshotsAndResults
   ASSERT_EQ(run.code, 0) << run.err << run.out;
   EXPECT_THAT(run.out, AllOf(HasSubstr("x_linear"), HasSubstr("cider_d"), HasSubstr("experiments/small"),
                              HasSubstr("refresh weights at epoch 1")));
-  const std::size_t note = run.err.find("without a meaning here: LOGGER_NAME");
+  const std::size_t note = run.err.find("without effect here: LOGGER_NAME");
   ASSERT_NE(note, std::string::npos);
-  EXPECT_EQ(run.err.find("without a meaning here: LOGGER_NAME", note + 1), std::string::npos) << "two ranks, one note";
+  EXPECT_EQ(run.err.find("without effect here: LOGGER_NAME", note + 1), std::string::npos) << "two ranks, one note";
   const fs::path folder = home / "experiments/small";
   EXPECT_EQ(read(folder / "config.yml"), kExperiment) << "the user's own file is as it was";
   EXPECT_THAT(read(folder / "config.resolved.yml"), HasSubstr("beam_size: 2"));
@@ -183,7 +183,7 @@ TEST(CaptioningCommand, AnotherRunDirIsUsedAndTheExperimentsFolderStaysAsItIs) {
   EXPECT_EQ(std::distance(fs::directory_iterator(home / "experiments/small"), {}), 1);
 }
 
-/// No features in .npz files here: a network with its own backbone cannot be the origin's.
+/// No features in .npz files here: a network with its own backbone cannot be the original's.
 TEST(CaptioningCommand, ResumeWithANumberBeginsWithTheOriginsSnapshot) {
   const TempDir home;
   generate(home);
@@ -228,7 +228,7 @@ TEST(CaptioningCommand, WeightsOfARunWithOtherWordsAreAnErrorThatNamesAWord) {
                                         "--set", "data.vocabulary=words.txt"},
                                        home.path());
   EXPECT_EQ(other.code, 65);
-  EXPECT_THAT(other.err, AllOf(HasSubstr("the vocabulary is not that of the checkpoint"), HasSubstr("zebra"),
+  EXPECT_THAT(other.err, AllOf(HasSubstr("the vocabulary is not the checkpoint's"), HasSubstr("zebra"),
                                Not(HasSubstr("size mismatch"))));
 }
 

@@ -112,7 +112,7 @@ TEST_F(CheckpointCommand, VerifyNamesEveryDamagedFileAndCountsThem) {
   EXPECT_THAT(torn.out, AllOf(HasSubstr("step-00000020/config.yml is torn: 7 bytes, the manifest says 8\n"),
                               HasSubstr("step-00000020/model.safetensors is torn: 7 bytes, the manifest says ")));
   EXPECT_THAT(torn.err, HasSubstr("step-00000020: 2 of 4 files missing or torn\n"));
-  // A run has an older one.
+  // A run has an older checkpoint.
   const ProcessResult run = checkpoint({"verify", "run"});
   EXPECT_EQ(run.code, 65);
   EXPECT_THAT(run.out, HasSubstr("step-00000020/model.safetensors is torn: "));
@@ -228,7 +228,7 @@ TEST_F(CheckpointCommand, PruneRemovesWhatIsOldAndSaysWhatItWould) {
 }
 
 // `lockstep checkpoint export --to model.pt` from the command line: a trained network that Python runs, and every
-// mistake.
+// possible mistake.
 
 ProcessResult python(const std::string& program, const fs::path& folder) {
   return run_process({.command = {"/usr/bin/python3", "-c", program}, .folder = folder.string()},
@@ -291,7 +291,7 @@ TEST_F(ExportCommand, AsOriginIsAFileOfTheOriginsNamesThatIsTakenBack) {
 }
 
 TEST_F(ExportCommand, IsNotNeededToAskForTheKernelsOfASavedNetwork) {
-  fs::remove_all(home_ / "data");  // the settings say the shapes
+  fs::remove_all(home_ / "data");  // the shapes are in the settings
   const ProcessResult asked =
       lockstep({"doctor", "kernels", "run", "--batch", "2", "--steps", "1", "--json"}, home_.path());
   EXPECT_EQ(asked.code, 0) << asked.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the built `lockstep` as a person would, and makes small captcha folders for it.
+// Runs the built `lockstep` as a person would, and creates small captcha folders for it.
 #pragma once
 
 #include <cstdio>
@@ -22,7 +22,7 @@ inline ProcessOptions lockstep_command(std::vector<std::string> words, const std
   return {.command = std::move(words), .environment = {{"LOCKSTEP_TIMEOUT", "60"}}, .folder = folder.string()};
 }
 
-/// A lockstep-worker that answers many short questions: each start takes half a second of a core.
+/// A lockstep-worker that serves many short requests: each start costs half a second of CPU time.
 class LoadedWorker {
  public:
   LoadedWorker() {
@@ -79,7 +79,7 @@ class LoadedWorker {
   std::size_t seen_ = 0;
 };
 
-/// The answer of `lockstep` for a verb of lockstep-worker that starts no rank: lockstep becomes that program at once.
+/// The result of `lockstep` for a lockstep-worker verb that starts no rank: lockstep execs that program right away.
 inline ProcessResult ask_worker(const std::vector<std::string>& words, const std::filesystem::path& folder) {
   static LoadedWorker worker;
   return worker.ask(words, folder);
@@ -89,8 +89,8 @@ inline ProcessResult lockstep(std::vector<std::string> words, const std::filesys
   return run_process(lockstep_command(std::move(words), folder), std::chrono::seconds(240));
 }
 
-/// Makes `to` a copy of the folder that `make` filled, once in this process: each start of lockstep-worker takes half a
-/// second of a core. Returns: the result of `make`.
+/// Makes `to` a copy of the folder that `make` fills, once per process: each start of lockstep-worker costs half a
+/// second of CPU time. Returns: the result of `make`.
 inline ProcessResult copy_of(const std::string& name, const std::filesystem::path& to,
                              const std::function<ProcessResult(const std::filesystem::path& folder)>& make) {
   static const TempDir all;
@@ -106,7 +106,7 @@ inline ProcessResult copy_of(const std::string& name, const std::filesystem::pat
   return made[name];
 }
 
-/// Runs `lockstep generate` with these words into `out`; draws once in this process.
+/// Runs `lockstep generate` with these arguments into `out`; draws only once per process.
 inline ProcessResult generate_once(std::vector<std::string> words, const std::filesystem::path& out) {
   std::string name = "generate";
   for (const std::string& word : words) name += " " + word;
@@ -122,7 +122,7 @@ inline ProcessResult generate_digits(const std::filesystem::path& out, int count
       {"captcha", "--count", std::to_string(count), "--seed", std::to_string(seed), "--charset", "0-9"}, out);
 }
 
-// The smallest training that runs: conv3 on a few digit captchas.
+// The arguments of the smallest training run: conv3 on a few digit captchas.
 inline std::vector<std::string> train_words(const std::filesystem::path& data, const std::filesystem::path& run_dir) {
   return {"train", "captcha:conv3",    "--run-dir", run_dir.string(),   "--set", "data.train=" + data.string(),
           "--set", "data.charset=0-9", "--set",     "batch_size=4",     "--set", "epochs=1",

@@ -288,7 +288,7 @@ using ::testing::HasSubstr;
 
 class ChooseRun : public ::testing::Test {
  protected:
-  // A run's folder, with one checkpoint.
+  // A run folder with one checkpoint.
   fs::path make_run(const std::string& name) const {
     fs::create_directories(root_ / name / "checkpoints/step-00000004");
     std::ofstream(root_ / name / "checkpoints/step-00000004/manifest.json") << "{}";
@@ -358,7 +358,7 @@ TEST_F(ChooseRun, ARunThatIsUnderWayIsNamed) {
   const UniqueFd holder(::open((run / ".lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(holder.get(), LOCK_EX | LOCK_NB), 0);
   const std::string expected = "another process (pid 4711 on elsewhere) is training in " + run.string() +
-                               "\n  next  wait until it ends, or choose another --run-dir";
+                               "\n  next  wait until it exits, or choose another --run-dir";
   EXPECT_EQ(error_of("none", run), "UsageError: " + expected);
   try {
     require_usable(run);
@@ -454,7 +454,7 @@ TEST_F(ChooseRun, AMissingPathIsInputThatIsNotThere) {
   std::ofstream(root_ / "file") << "";
   EXPECT_THAT(error_of((root_ / "file").string()),
               ::testing::AllOf(HasSubstr("DataError"), HasSubstr("file: this is a file, not a checkpoint"),
-                               HasSubstr("--init-from " + (root_ / "file").string() + ", in short -t")));
+                               HasSubstr("--init-from " + (root_ / "file").string() + ", or -t for short")));
 }
 
 TEST_F(ChooseRun, AUrlOrNothingIsUsage) {

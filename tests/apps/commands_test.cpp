@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of a first afternoon, on real processes: draw, train on two ranks, evaluate, predict, look.
+// The commands of a first afternoon, on real processes: generate, train on two ranks, evaluate, predict, inspect.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   EXPECT_THAT(verify.out, HasSubstr("whole"));
 }
 
-/// The preset is for three GPUs, with their precision: a machine without a GPU must still train.
+/// The preset is for three GPUs and a GPU precision: a machine without a GPU must still train.
 TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
@@ -309,14 +309,14 @@ TEST(Commands, ThatRunInOneProcessRefuseMore) {
     const ProcessResult result = lockstep({verb, "--nproc-per-node", "2", "x"});
     EXPECT_EQ(result.code, 64) << verb;
     EXPECT_THAT(result.err,
-                HasSubstr(std::string("lockstep ") + verb + " runs in one process, and --nproc-per-node is 2"));
+                HasSubstr(std::string("lockstep ") + verb + " runs in one process, but --nproc-per-node is 2"));
   }
 }
 
 TEST(Commands, TrainingNeedsARecipe) {
   const ProcessResult result = lockstep({"train", "--nproc-per-node", "2"});
   EXPECT_EQ(result.code, 64);
-  EXPECT_THAT(result.err, HasSubstr("no recipe and no settings file is given"));
+  EXPECT_THAT(result.err, HasSubstr("no recipe or settings file was given"));
 }
 
 TEST(Commands, OptionsThatLockstepTakesAwayAreInTheHelpOfTheVerbs) {
@@ -344,7 +344,7 @@ TEST(Commands, HelpOfTrainHasEachOptionOfATraining) {
   }
 }
 
-/// A setting typed as an option must not confuse other options: the launcher, which has no settings, and a rank find
+/// A setting given as an option must not confuse other options: the launcher, which has no settings, and a rank find
 /// the same recipe.
 TEST(Commands, ATrainingFindsItsRecipeBehindSettings) {
   const TempDir folder;
@@ -386,7 +386,7 @@ TEST(Commands, RunStartsThePythonThatTheVariableNames) {
 TEST(Commands, ACommandOfABuildFolderSaysWhatInstallsTheCMakePackage) {
   const ProcessResult said = lockstep({"cmake-dir"});
   EXPECT_EQ(said.code, 69);
-  EXPECT_THAT(said.err, HasSubstr("no CMake package of Lockstep lies beside"));
+  EXPECT_THAT(said.err, HasSubstr("there is no CMake package of Lockstep beside"));
 }
 
 TEST(Commands, RunExplainsItsExitCodesAndSpellings) {

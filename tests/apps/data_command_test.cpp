@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The remarks of `lockstep inspect data` on a user's set before training, and of `predict` on a file of another size:
-// each names the setting that would fit.
+// The remarks of `lockstep inspect data` on a user's dataset before training, and of `predict` on a file of a different
+// size: each names the setting that would fit.
 
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
@@ -119,7 +119,7 @@ TEST(PredictCaptcha, OfAnotherSizeSaysWhatItWouldTake) {
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 
-/// A folder of two classes with a picture each.
+/// A folder of two classes with one image each.
 class PackCommand : public ::testing::Test {
  protected:
   PackCommand() {

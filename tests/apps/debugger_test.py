@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Presses F5 twice: runs the program of a .vscode/launch.json, once and again, without the debugger.
+"""Presses F5 twice: runs the program in a .vscode/launch.json, then once more, without the debugger.
 
-usage: debugger_test.py PROJECT PROGRAM      PROGRAM replaces the one that the file names
+usage: debugger_test.py PROJECT PROGRAM      PROGRAM replaces the one named in the file
 """
 import json
 import os
@@ -13,7 +13,7 @@ import tempfile
 
 
 def commands_of(project: pathlib.Path, program: str) -> list[tuple[list[str], dict[str, str]]]:
-    """The commands in the file, with their variables; questions have their default answers."""
+    """The commands in the file, with their variables; prompts get their default answers."""
     file = json.loads((project / ".vscode/launch.json").read_text())
     answers = {f"${{input:{question['id']}}}": question["default"] for question in file.get("inputs", [])}
     starts = [each for each in file["configurations"] if each["request"] == "launch"]
@@ -28,7 +28,7 @@ def commands_of(project: pathlib.Path, program: str) -> list[tuple[list[str], di
 def main() -> None:
     project, program = pathlib.Path(sys.argv[1]).resolve(), str(pathlib.Path(sys.argv[2]).resolve())
     with tempfile.TemporaryDirectory() as elsewhere:
-        # Runs of a project read its data; runs of Lockstep's own tree must leave nothing in it.
+        # Runs in a project read its data; runs in Lockstep's own tree must leave nothing behind.
         folder = elsewhere if (project / "ARCHITECTURE.md").exists() else project
         for command, variables in commands_of(project, program):
             for press in ("first", "second"):

@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The detection recipe from the command line: scenes, training in two stages, evaluation and pictures.
+// The detection recipe from the command line: scenes, training in two stages, evaluation and images.
 
 /// A quick network, which need not find anything.
 const std::vector<std::string> kTiny = {
@@ -86,15 +86,16 @@ TEST(DetectionCommand, ABadSetNamesFileAndEntry) {
   const ProcessResult classes =
       lockstep({"train", "detection", "-u", "data.train=set", "num_classes=3", "--run-dir", "a"}, home.path());
   EXPECT_EQ(classes.code, 64);
-  EXPECT_THAT(classes.err, AllOf(HasSubstr("num_classes is 3, and set has 8 classes (circle, triangle"),
-                                 HasSubstr("leave num_classes out")));
+  EXPECT_THAT(classes.err, AllOf(HasSubstr("num_classes is 3, but set has 8 classes (circle, triangle"),
+                                 HasSubstr("omit num_classes")));
   std::ofstream(home / "set/annotations.json") << "{";
   const ProcessResult torn = lockstep({"train", "detection", "-u", "data.train=set", "--run-dir", "b"}, home.path());
   EXPECT_EQ(torn.code, 65);
   EXPECT_THAT(torn.err, AllOf(HasSubstr("annotations.json"), Not(HasSubstr("InternalError"))));
 }
 
-/// A Pascal VOC set of pictures that `generate` drew: raccoons in all of them, squirrels in those of the split `both`.
+/// A Pascal VOC dataset of images that `generate` drew: raccoons in all of them, squirrels in those of the split
+/// `both`.
 void write_voc(const fs::path& home) {
   ASSERT_EQ(lockstep({"generate", "detection", "--out", "drawn", "--count", "6", "--seed", "1"}, home).code, 0);
   for (const char* folder : {"set/Annotations", "set/ImageSets/Main"}) fs::create_directories(home / folder);
@@ -179,12 +180,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Detection in the words of D-FINE and DEIM: their files and options, unprepared sets, results for other tools.
+// Detection in D-FINE's and DEIM's terms: their files and options, unprepared datasets, results for other tools.
 
 const fs::path kTree = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/detection/origin";
 const std::string kDeim = (kTree / "deim_dfine/deim_hgnetv2_s_scenes.yml").string();
 
-/// The origin's words for a quick network and a quick run.
+/// The original's arguments for a quick network and a quick run.
 const std::vector<std::string> kSmall = {"-u",
                                          "eval_spatial_size=[64, 64]",
                                          "HybridEncoder.hidden_dim=32",
@@ -204,13 +205,13 @@ const std::vector<std::string> kSmall = {"-u",
                                          "train_dataloader.dataset.transforms.policy.epoch=[0, 1, 1]",
                                          "checkpoint_freq=1"};
 
-/// The recipe's own words for such a network.
+/// The recipe's own arguments for such a network.
 const std::vector<std::string> kTiny = {
     "image_size=64",    "model.hidden=32",    "model.heads=2",          "model.decoder_layers=1",
     "model.queries=40", "model.denoising=20", "batch_size=2",           "epochs=1",
     "stop_epoch=0",     "log_every_steps=1",  "schedule.warmup_steps=1"};
 
-/// Most of a network's elements are in its backbone.
+/// Most of a network's parameters are in its backbone.
 const std::string kOtherBackbone =
     "model.stages=[{middle: 40, out: 72, blocks: 1, layers: 3},{middle: 56, out: 104, blocks: 1, layers: 3},"
     "{middle: 72, out: 168, blocks: 1, layers: 3}]";
@@ -308,7 +309,7 @@ TEST(DetectionFiles, WeightsThatFitLessThanHalfAreRefusedUnlessTheyAreMeant) {
   EXPECT_EQ(train("third", {"-t", "first", "--init-from-partial", "-u", kOtherBackbone}).code, 0);
 }
 
-/// One class, as written by a labelling tool: no lists, paths of another machine, and one gray picture.
+/// One class, as written by a labelling tool: no lists, paths from another machine, and one gray image.
 void write_mugs(const fs::path& home, const std::string& name = "mug", int count = 8) {
   draw_scenes(home, "drawn", "1", std::to_string(count));
   fs::create_directories(home / "mugs/annotations");
@@ -337,8 +338,8 @@ TEST(DetectionFiles, ASetThatNobodyPreparedTrains) {
       run({"train", "detection", "--run-dir", "run", "-u", "data.train=mugs", "data.val_fraction=0.25"}, kTiny,
           home.path());
   ASSERT_EQ(split.code, 0) << split.err;
-  EXPECT_THAT(split.err, AllOf(HasSubstr("mugs: 6 of 8 pictures are for training"),
-                               HasSubstr("mugs: 2 of 8 pictures are for the test")));
+  EXPECT_THAT(split.err, AllOf(HasSubstr("mugs: 6 of 8 images are for training"),
+                               HasSubstr("mugs: 2 of 8 images are for the test")));
   EXPECT_THAT(split.out, AllOf(HasSubstr("mug "), HasSubstr("Average Precision")));
   const ProcessResult judged = lockstep(
       {"eval", "detection", "--checkpoint", "run", "--data", "mugs", "--results", "found", "--json"}, home.path());
@@ -417,7 +418,7 @@ TEST(DetectionFiles, PredictGivesNumbersForAFilmInTheOrderOfItsFrames) {
   EXPECT_TRUE(fs::exists(home / "drawn/frame_10.png"));
   const ProcessResult none =
       lockstep({"predict", "detection", "--checkpoint", "run", "film", "--threshold", "1"}, home.path());
-  EXPECT_THAT(none.out, HasSubstr("nothing found with a confidence of 1 or more; the best guess: mug 0."));
+  EXPECT_THAT(none.out, HasSubstr("nothing found with a confidence of at least 1; the best guess: mug 0."));
 }
 
 TEST(DetectionFiles, BloodCellsTrainAndAreFoundWithTheirNames) {

@@ -26,7 +26,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-/// Captchas, and runs over them of 12 steps with a checkpoint every 4.
+/// Captchas, and runs of 12 steps on them with a checkpoint every 4.
 class Explained : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -64,7 +64,7 @@ class Explained : public ::testing::Test {
     EXPECT_EQ(result.code, code) << result.err << result.out;
     return json::parse(result.out, nullptr, false);
   }
-  /// Makes it the checkpoint of another libtorch.
+  /// Makes it look like another libtorch's checkpoint.
   static void forge_libtorch(const fs::path& step) {
     const fs::path file = step / "manifest.json";
     if (fs::is_symlink(step) || !fs::exists(file)) return;
@@ -120,7 +120,7 @@ TEST_F(Explained, SamplesAreSkippedFromAResumeOn) {
     EXPECT_EQ(found["samples"].size(), 8U);
     for (const json& sample : found["samples"]) EXPECT_EQ(names.count(sample["sample"]), 0U) << sample;
   }
-  // A run that resumes there on other processes, without the file.
+  // A run that resumes there with a different number of processes, without the file.
   train("again", "2", {"--resume", "skipped/checkpoints/step-00000010"});
   EXPECT_EQ(bisected("skipped", "again", 0)["steps"], 2);
 }
@@ -150,7 +150,7 @@ TEST_F(Explained, AChangedFileIsFound) {
   fs::copy(*home_ / "data", *home_ / "changed");
   const json step = explained({"--step", "6"});
   const std::string victim = fs::path(step["samples"][0]["sample"].get<std::string>()).filename().string();
-  // Puts another picture in its place; the steps before it are those of the run.
+  // Puts another image in its place; the steps before it are unchanged.
   const std::string donor = fs::path(step["samples"][1]["sample"].get<std::string>()).filename().string();
   fs::copy_file(*home_ / "data" / donor, *home_ / "changed" / victim, fs::copy_options::overwrite_existing);
   train("changed_run", "1", {"--set", "data.train=changed"});
@@ -171,7 +171,7 @@ TEST_F(Explained, OtherKernelsAreFoundInTheirLayer) {
   EXPECT_EQ(found["layer"], "features.0");
 }
 
-/// libtorch chooses its kernels by this variable: both replays have the variables of their runs.
+/// libtorch chooses its kernels by this variable: both replays have their runs' variables.
 TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
   ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
   train("plain", "1");
@@ -185,7 +185,7 @@ TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
   EXPECT_THAT(found.out, ::testing::Not(HasSubstr("platform ")));
 }
 
-/// A processor that always makes the same error makes it in a replay, too; another machine does not.
+/// A processor that always makes the same error also makes it in a replay; another machine does not.
 TEST_F(Explained, AFaultThatLastsIsFoundByRecordsOfTheMachines) {
   ::setenv("LOCKSTEP_FAULT", "flip:gradient:rank=0:step=3:always:bit=25", 1);
   train("faulty", "1");

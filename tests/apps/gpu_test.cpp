@@ -125,7 +125,7 @@ TEST_P(RanksOnOneGpu, FourTrainCaptcha) {
   EXPECT_THAT(train_ranks(4, testing::shared_gpu(GetParam())), HasSubstr("nccl"));
 }
 
-/// The run fails if graphs cannot be made.
+/// The run fails if graphs cannot be recorded.
 TEST_P(RanksOnOneGpu, TwoTrainCaptchaByRecordedSteps) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   const Words recorded{"--set", "cuda_graph=true", "--set", "epochs=4"};
@@ -152,10 +152,10 @@ std::map<std::string, double> printed_metrics(const std::string& text) {
 }
 
 struct RecipeCase {
-  const char* name;   ///< of the recipe, with its preset
+  const char* name;   ///< the recipe, with its preset
   const char* train;  ///< to train on; null: the preset's
   const char* data;   ///< to evaluate on
-  double tolerance;   ///< of each metric: with other rounding a near tie may fall the other way
+  double tolerance;   ///< of each metric: with different rounding a near tie may fall the other way
 };
 
 class RecipeOnAGpu : public ::testing::TestWithParam<RecipeCase> {};

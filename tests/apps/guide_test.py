@@ -5,7 +5,7 @@ usage: guide_test.py SOURCE_DIR BUILD_DIR PAGE [FILE...]
        guide_test.py --projects SOURCE_DIR      the CMake projects of all pages precompile headers
 
 FILE: a file with the C++ blocks; the page's first block is the whole first file. `parts:FILE`: the page shows only parts of it.
-The `sh` blocks run one after the other in one shell and one empty folder, like a reader's commands.
+The `sh` blocks run one after another in one shell and one empty folder, as a reader would run them.
 """
 import os
 import re
@@ -26,14 +26,14 @@ def check_programs(programs: list[str], files: list[Path], is_whole: bool) -> No
     for program in programs[1 if is_whole else 0 :]:
         if program.count("{") != program.count("}"):
             sys.exit(f"a part is missing:\n{program}")
-        # A file may have it with more indentation.
+        # A file may contain it at a deeper indentation.
         indented = [textwrap.indent(program, " " * depth) for depth in (0, 2, 4)]
         if not any(text in file.read_text() for file in files for text in indented):
             sys.exit(f"in no file that is compiled:\n{program}")
 
 
 def check_projects(source: Path) -> None:
-    """libtorch's headers take half a minute to compile: a copied project must not compile them at each change."""
+    """libtorch's headers take half a minute to compile: a copied project must not recompile them on every change."""
     projects = [(page, project) for page in sorted(source.glob("docs/guide/*.md"))
                 for project in blocks(page.read_text(), "cmake")]
     for page, project in projects:

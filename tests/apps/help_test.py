@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 WIDTH = 100
-# CLI11's names for values and for switches that turn something off, if we gave none.
+# CLI11's names for values and for switches that turn something off, where we gave none.
 UNNAMED = re.compile(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED)\b|(?<!\$)\{|\bPositionals\b")
 
 
@@ -46,7 +46,7 @@ def entries(lines, column):
 def problems(text):
     """The faults in the help of one verb."""
     wrong = [f"has {len(line)} columns: {line}" for line in text.splitlines() if len(line) > WIDTH]
-    wrong += [f"CLI11's own words: {line}" for line in text.splitlines() if UNNAMED.search(line)]
+    wrong += [f"CLI11's default text: {line}" for line in text.splitlines() if UNNAMED.search(line)]
     usage = re.search(r"^Usage: lockstep\S*( \S+)*$", text, re.M)
     if not usage:
         wrong.append("there is no usage")
@@ -66,7 +66,7 @@ def problems(text):
     return wrong
 
 
-TEXTS = {}  # answers that the build already has: each new one loads libtorch
+TEXTS = {}  # outputs that the build already has: each new one loads libtorch
 
 
 def said(program, *words):
@@ -125,8 +125,8 @@ Examples:
   lockstep show data.pack --limit 3 \\
       --format auto
 """
-BROKEN = {"has 101 columns": ("print this help", "p" * 83), "CLI11's own words": ("--limit N", "--limit INT"),
-          "CLI11's own words:   --zero{false}": ("--limit N      ", "--zero{false}  "),
+BROKEN = {"has 101 columns": ("print this help", "p" * 83), "CLI11's default text": ("--limit N", "--limit INT"),
+          "CLI11's default text:   --zero{false}": ("--limit N      ", "--zero{false}  "),
           "there is no usage": ("Usage: ", ""), "no sentence": ("Print samples.", "of samples"),
           "there is no example": ("Examples:", "Samples."), "no example of ours": ("  lockstep show data", "  (show data"),
           "--format auto|cpu|cuda has no description": ("                  how to print\n", ""),

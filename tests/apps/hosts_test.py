@@ -1,6 +1,6 @@
-"""`lockstep run --hosts`: one command starts the ranks of several hosts, shows their output, and ends them all.
+"""`lockstep run --hosts`: one command starts the ranks of several hosts, shows their output, and stops them all.
 
-The hosts are network namespaces, and ssh is a stand-in that enters them. Skipped if there are none.
+The hosts are network namespaces, and ssh is a stand-in that enters them. Skipped if namespaces are not available.
 """
 import json
 import os
@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts/common"))
 from hosts import Hosts, can_make_hosts  # noqa: E402 (after the path is set)
 
 SSH = """#!/bin/sh
-# As ssh: HOST COMMAND.
+# Called like ssh: HOST COMMAND.
 case $1 in
 {cases}
   *) echo "ssh: Could not resolve hostname $1" >&2; exit 255;;
@@ -146,7 +146,7 @@ class HostsCommand(unittest.TestCase):
         for link in links:
             self.assertIsNone(link["problem"])
             self.assertGreater(link["round_trip_us"], 1)
-            # It must not include the other host's time with a third one, some 700 ms.
+            # It must not include the time the other host spends with a third one, some 700 ms.
             self.assertLess(link["round_trip_us"], 100_000)
             self.assertGreater(link["gbit_per_s"], 0.05)
             self.assertEqual((link["wire"], link["other_wire"]), ("tls", "plain"))
@@ -156,7 +156,7 @@ class HostsCommand(unittest.TestCase):
 
     def test_the_doctor_names_a_link_that_a_firewall_closes(self):
         third = ["ip", "netns", "exec", self.network.names[2]]
-        # A dead route: host 2, which calls host 1 as its ranks would, no longer reaches it; both still reach rank 0.
+        # A dead route: host 2, which connects to host 1 as its ranks would, no longer reaches it; both still reach rank 0.
         subprocess.run([*third, "ip", "route", "add", "unreachable", f"{self.network.address(1)}/32"], check=True)
         self.addCleanup(subprocess.run, [*third, "ip", "route", "delete", "unreachable", f"{self.network.address(1)}/32"],
                         check=True)
@@ -171,9 +171,9 @@ class HostsCommand(unittest.TestCase):
         self.assertEqual(len(output.splitlines()), 2)
 
     def test_contradictions_are_named(self):
-        for words, said in [(("--node-rank", "1"), "--hosts and --node-rank 1 exclude each other"),
-                            (("--nnodes", "3"), "--nnodes is 3, and 2 hosts are listed"),
-                            (("--hostfile", "x"), "--hosts and --hostfile exclude each other")]:
+        for words, said in [(("--node-rank", "1"), "--hosts and --node-rank 1 are mutually exclusive"),
+                            (("--nnodes", "3"), "--nnodes is 3, but 2 hosts are listed"),
+                            (("--hostfile", "x"), "--hosts and --hostfile are mutually exclusive")]:
             code, _, errors = self.run_hosts("a,b", HELLO, *words)
             self.assertEqual(code, 64, errors)
             self.assertIn(said, errors)

@@ -26,13 +26,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// `lockstep doctor` on real runs that fail, hang, continue and end, and on this machine.
+// `lockstep doctor` on real runs that fail, hang, recover and finish, and on this machine.
 
 const std::string kRanks = std::string(LOCKSTEP_TEST_BIN_DIR) + "/../tests/hanging_ranks";
 
 class DoctorCommand : public ::testing::Test {
  protected:
-  /// Two ranks that compute and all-reduce forever; one has the fault in step 20.
+  /// Two ranks that compute and all-reduce forever; one has the fault at step 20.
   [[nodiscard]] ProcessOptions ranks(const std::string& fault, const std::string& timeout = "60") const {
     ProcessOptions options =
         lockstep_command({"run", "--nproc-per-node", "2", "--log-dir", "logs", "--", kRanks}, folder_.path());
@@ -130,7 +130,7 @@ TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {
   EXPECT_EQ(again.code, 0) << "what it says to type works: " << again.err;
 }
 
-// The launcher prints this process number if ranks without Lockstep do nothing.
+// The launcher prints this process ID when ranks without Lockstep are idle.
 TEST_F(DoctorCommand, SaysWhatAProcessAndThoseBelowItDo) {
   Process shell({.command = {"sh", "-c", "sleep 60; true"}});
   const std::string pid = std::to_string(shell.pid());
@@ -182,7 +182,7 @@ TEST_F(DoctorCommand, RanksOfOneHostHaveNoLink) {
   EXPECT_EQ(result.out, "[0]: all ranks are on one host: there is no link to measure\n");
 }
 
-// `lockstep plot` from the command line, on logs written here.
+// `lockstep plot` from the command line, on logs that the test writes.
 
 /// Two runs of 100 logged steps; the second one's last line is torn.
 class PlotCommand : public ::testing::Test {

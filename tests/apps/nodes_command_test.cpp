@@ -54,7 +54,7 @@ TEST_F(TrainOnNodes, IsOneRunWhoseFolderIsRankZeros) {
   EXPECT_FALSE(FileSystem::system().exists(folder_ / "b/run/checkpoints")) << "rank 0 alone writes the run";
 }
 
-// On a shared disk, the folder that rank 0 has just begun does not count as an earlier run.
+// On a shared disk, the folder that rank 0 has just created does not count as an earlier run.
 TEST_F(TrainOnNodes, TheSecondMachineMayFindTheFolderThatTheFirstHasBegun) {
   Process first(node(0, "a", {}));
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/.lock"); }));
@@ -90,7 +90,7 @@ TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
   EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
 }
 
-// As with torchrun, a launcher with the same meeting place joins the job there.
+// As with torchrun, a launcher with the same rendezvous address joins the job there.
 TEST_F(TrainOnNodes, ASecondLauncherOfARangeJoinsTheFirst) {
   const auto launcher = [&](const std::string& place) {
     FileSystem::system().make_folder(folder_ / place);
@@ -179,8 +179,8 @@ TEST_F(TrainOnNodes, ThatNprocIsTheStartOfAnotherOptionIsSaid) {
   }
 }
 
-/// Launchers of a range of nodes run the command as a program: on one machine `lockstep train` would take each for node
-/// 0.
+/// Launchers for a range of nodes run the command as a program: on one machine `lockstep train` would treat each of
+/// them as node 0.
 class TrainOnSomeNodes : public TrainOnNodes {
  protected:
   [[nodiscard]] ProcessOptions node(const std::string& place, const std::vector<std::string>& more) const {
@@ -212,7 +212,7 @@ TEST_F(TrainOnSomeNodes, ANodeThatJoinsARunWithoutReplicasHasWork) {
   Process first(node("a", {}));
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
   Process second(node("b", {}));
-  ASSERT_TRUE(first.wait_for_output("the ranks start again: 2 nodes, 2 ranks", std::chrono::seconds(120)));
+  ASSERT_TRUE(first.wait_for_output("the ranks are restarting: 2 nodes, 2 ranks", std::chrono::seconds(120)));
   ASSERT_TRUE(first.wait_for_output("resumed from", std::chrono::seconds(120)));
   first.signal(SIGTERM);
   const ProcessResult of_first = first.wait(std::chrono::seconds(120));

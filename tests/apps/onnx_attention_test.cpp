@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as one operator of libtorch 2.0 and later, as ONNX. For older versions this file declares it.
+// Exporting attention to ONNX where it is a single operator (libtorch 2.0 and later). For older versions this file
+// declares the operator.
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/runtime/operator.h>
 #include <torch/library.h>
@@ -24,7 +25,7 @@ constexpr const char* kSchema =
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., "
     "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor";
 
-/// By the definition in libtorch's documentation.
+/// As defined in libtorch's documentation.
 void attend(const c10::OperatorHandle& /*op*/, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::pop(*stack, 8);
   const Tensor query = arguments[0].toTensor(), key = arguments[1].toTensor();
@@ -46,7 +47,7 @@ const std::shared_ptr<torch::jit::Operator>& attention() {
   return torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(kName)).at(0);
 }
 
-/// `options`: the mask, true if causal, and the scale.
+/// `options`: the mask, whether it is causal, and the scale.
 Tensor attention_of(const Tensor& query, const Tensor& key, const std::vector<c10::IValue>& options) {
   const auto& op = attention();
   torch::jit::Stack stack = {query, key, key + 1, options[0], 0.0, options[1], options[2], false};

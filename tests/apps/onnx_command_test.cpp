@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trained networks as ONNX, from the command line: `eval` computes the same from a file as from the checkpoint, on real
-// pictures too.
+// Trained networks as ONNX, from the command line: `eval` computes the same from the file as from the checkpoint, on
+// real images too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,8 @@ class OnnxCommand : public ::testing::Test {
     return nlohmann::json::parse(done.out).at("metrics").get<Metrics>();
   }
 
-  /// Writes the run's file, compared on pictures of `data`. Expects the checkpoint's metrics from it and returns them.
+  /// Writes the run's file, checked on images from `data`. Expects it to give the checkpoint's metrics, and returns
+  /// them.
   Metrics expect_the_same(const std::string& recipe, const std::string& run, const Words& data, const Words& sets) {
     const auto written = write(run, set(sets) + data);
     EXPECT_EQ(written.code, 0) << written.err;

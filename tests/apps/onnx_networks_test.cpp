@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random networks as ONNX: each is refused with one error, or computes the same in ONNX Runtime. LOCKSTEP_NETWORKS is
-// their number (scripts/trials/trial onnx_networks runs many), LOCKSTEP_NETWORKS_SEED the first seed.
+// Random networks as ONNX: each is rejected with one error, or computes the same in ONNX Runtime. LOCKSTEP_NETWORKS
+// sets how many (scripts/trials/trial onnx_networks runs many), LOCKSTEP_NETWORKS_SEED the first seed.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <torch/nn.h>
@@ -22,7 +22,7 @@ namespace onnx_networks_test {
 using torch::Tensor;
 using Step = std::function<Tensor(const Tensor&)>;
 
-/// Numbers of one network.
+/// Draws the random numbers for one network.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : engine_(seed) {}
@@ -32,14 +32,14 @@ class Draw {
   std::int64_t from(std::int64_t first, std::int64_t last) { return first + to(last - first + 1); }
   bool coin() { return to(2) == 0; }
   double part() { return static_cast<double>(to(1000)) / 1000; }
-  /// A dimension that is not the batch.
+  /// A dimension other than the batch.
   std::int64_t dim(const Tensor& x) { return from(1, x.dim() - 1) - (coin() ? x.dim() : 0); }
 
  private:
   std::mt19937_64 engine_;
 };
 
-/// A network of steps; each takes one of the values before it.
+/// A network of steps; each takes one of the previous values.
 struct Network : torch::nn::Module {
   std::vector<std::int64_t> shape;  ///< of the argument, without the batch
   std::vector<std::pair<std::size_t, Step>> steps;
@@ -88,7 +88,7 @@ Step pointwise(Draw& draw, std::string& word) {
       {"arithmetic", [a](const Tensor& x) { return (a - x) * 0.5 + x.square() / (x.abs() + 1); }},
       {"whole", [](const Tensor& x) { return x.to(torch::kLong).remainder(3).to(torch::kFloat) * 0; }},
       {"choice", [a](const Tensor& x) { return torch::where(x.isnan().logical_not(), x, torch::full_like(x, a)); }},
-      {"digamma", [](const Tensor& x) { return (x.abs() + 1).digamma(); }},  // has no row in the table
+      {"digamma", [](const Tensor& x) { return (x.abs() + 1).digamma(); }},  // not in the table
       {"lerp", [a](const Tensor& x) { return x.lerp(x.sigmoid(), a); }}};
   const auto& [name, step] = all[static_cast<std::size_t>(draw.to(static_cast<std::int64_t>(all.size())))];
   word = name;
@@ -336,7 +336,7 @@ std::shared_ptr<Network> drawn_network(std::uint64_t seed) {
   return net;
 }
 
-/// "" for the same results, or for an error that says what cannot be written.
+/// "" if the results agree or an error says what cannot be exported.
 std::string judged(const OnnxRuntime& runtime, std::uint64_t seed, int& refused) {
   const auto net = drawn_network(seed);
   if (net->steps.empty()) return "";

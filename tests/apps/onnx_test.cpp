@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks as ONNX: the files, the refusals, and the results of ONNX Runtime.
+// Networks as ONNX: the files, the errors, and the results in ONNX Runtime.
 #include <gmock/gmock.h>
 #include <torch/nn.h>
 
@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Tensors = std::vector<torch::Tensor>;
 
-/// Layers, each with its own result, all with the same arguments.
+/// Layers that each give a result and all take the same arguments.
 struct Layers : torch::nn::Module {
   std::vector<std::string> names;
   std::vector<std::function<torch::Tensor(const Tensors&)>> calls;
@@ -35,7 +35,7 @@ struct Layers : torch::nn::Module {
   }
 };
 
-/// Arguments: pictures [N, 4, 8, 8], words' vectors [N, 6, 8], words [N, 6].
+/// Arguments: images [N, 4, 8, 8], word vectors [N, 6, 8], words [N, 6].
 nn::NetworkFunction function_of(const std::shared_ptr<Layers>& layers) {
   return {.inputs = {"pictures", "vectors", "words"},
           .outputs = layers->names,
@@ -86,7 +86,7 @@ void on_pictures(Layers& layers) {
 void on_vectors(Layers& layers) {
   using namespace torch::nn;
   const auto vectors = [](auto& layer, const Tensors& in) { return layer(in[1]); };
-  layers.with("linear", Linear(8, 64), vectors);  // 2 KiB: small tensors stay as they are
+  layers.with("linear", Linear(8, 64), vectors);  // 2 KiB: small tensors are left as they are
   layers.with("linear_of_rows", Linear(8, 5), [](auto& layer, const Tensors& in) { return layer(in[1].select(1, 0)); });
   layers.with("layer_norm", LayerNorm(LayerNormOptions({8})), vectors);
   layers.with("conv1d", Conv1d(Conv1dOptions(6, 4, 3)), vectors);
@@ -277,7 +277,7 @@ void other_sizes(Layers& layers) {
   layers.with("linear_by_a_part", Upsample(scaled_by({1.3}).mode(torch::kLinear).align_corners(false)), vectors);
   layers.with("bilinear_by_a_part", Upsample(scaled_by({1.3, 0.7}).mode(torch::kBilinear).align_corners(false)),
               picture);
-  // 8 * 1.1 is 8 again: libtorch copies in linear modes
+  // 8 * 1.1 is 8 again: libtorch then copies in linear modes
   layers.with("nearest_by_little", Upsample(scaled_by({1.1, 2.1}).mode(torch::kNearest)), picture);
   layers.with("nearest_of_one_channel", Upsample(scaled_by({1.1, 2.1}).mode(torch::kNearest)),
               [](auto& layer, const Tensors& in) { return layer(in[0].narrow(1, 0, 1).contiguous()); });
@@ -511,7 +511,7 @@ TEST(Onnx, AnOperatorWithoutARowIsNamedWithThePlaceInTheNetwork) {
       HasSubstr("training mode"));
 }
 
-/// The error of exporting a function.
+/// The error from exporting a function.
 std::string refusal(const std::function<torch::Tensor(const torch::Tensor&)>& run) {
   torch::nn::Sequential net(torch::nn::Linear(4, 4));
   net->eval();

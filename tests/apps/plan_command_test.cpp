@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands before a run: `lockstep plan` and `lockstep tune`.
+// Commands used before a run: `lockstep plan` and `lockstep tune`.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class PlanCommand : public ::testing::Test {
  protected:
-  /// Trains a few steps on two ranks, to plan from them.
+  /// Trains a few steps on two ranks, to base the plan on.
   void train() {
     ASSERT_EQ(generate_digits(home_ / "data", 80, 1).code, 0);
     std::vector<std::string> words = train_words(home_ / "data", home_ / "run");
@@ -66,7 +66,7 @@ TEST_F(PlanCommand, MeasuresARecipe) {
   EXPECT_GT(json["bucket_bytes"].size(), 1U);
   EXPECT_EQ(json["alternatives"].back()["name"], "PowerSGD hook, rank 1");
   EXPECT_EQ(json["images_per_rank"], 3);
-  // The curve begins with one rank alone, whose step was measured. The tolerance allows for a busy machine.
+  // The curve begins with a single rank, whose step was measured. The tolerance allows for a busy machine.
   EXPECT_NEAR(json["curve"][0]["step_ms"].get<double>() / json["alone_ms"].get<double>(), 1, 0.3);
 }
 
@@ -80,7 +80,7 @@ TEST_F(PlanCommand, SaysWhatIsMissing) {
   EXPECT_THAT(plan({}).err, HasSubstr("SOURCE"));
 }
 
-// `lockstep tune` on synthetic images; `train` takes its file.
+// `lockstep tune` on synthetic images; `train` accepts its file.
 
 std::vector<std::string> tune_words(const std::filesystem::path& data, const std::string& budget) {
   return {"tune",         "captcha:conv3", "--set", "data.train=" + data.string(), "--set", "data.charset=0-9", "--set",
@@ -121,7 +121,8 @@ TEST(TuneCommand, WritesAFileThatTrainTakesWhereSomethingIsFaster) {
 TEST(TuneCommand, WhereNothingIsFasterNoFileIsWritten) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 8, 1).code, 0);
-  const ProcessResult tune = lockstep(tune_words(folder / "train", "0.001"), folder.path());  // no time for a trial
+  const ProcessResult tune =
+      lockstep(tune_words(folder / "train", "0.001"), folder.path());  // leaves no time for a trial
   ASSERT_EQ(tune.code, 0) << tune.err;
   EXPECT_THAT(tune.out, HasSubstr("nothing is faster than the given settings: no file"));
   EXPECT_THAT(tune.out, ::testing::Not(HasSubstr("lockstep train tuned.yml")));

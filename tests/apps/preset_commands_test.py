@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands at the heads of the recipes' presets, one step each, on small data of the kinds that they name.
+"""Runs the commands at the top of the recipes' presets, one step each, on small data of the kinds that they name.
 
 usage: preset_commands_test.py SOURCE_DIR BIN_DIR
 """
@@ -25,7 +25,7 @@ WEIGHTS = re.compile(r" --init-from (\S+\.pth)")
 
 
 def commands_of(page: str) -> list[str]:
-    """The commands in the comment at the head of a preset; a backslash at the end continues one in the next line."""
+    """The commands in the comment at the top of a preset; a trailing backslash continues one on the next line."""
     lines = []
     for line in page.splitlines():
         if not line.startswith("#"):
@@ -42,7 +42,7 @@ def png(rows: list[bytes], channels: int) -> bytes:
 
 
 def make_nuclei(folder: pathlib.Path) -> None:
-    """Pictures of one round nucleus each, with masks."""
+    """Images of one round nucleus each, with masks."""
     for name in ("images", "masks"):
         (folder / name).mkdir(parents=True)
     for number in range(6):
@@ -52,7 +52,7 @@ def make_nuclei(folder: pathlib.Path) -> None:
 
 
 def make_nlvr(folder: pathlib.Path) -> None:
-    """Ten pictures with a true sentence each, in the layout of NLVR."""
+    """Ten images with a true sentence each, in NLVR's layout."""
     (folder / "images/0").mkdir(parents=True)
     lines = []
     for number in range(10):
@@ -68,7 +68,7 @@ def run(command: str, folder: pathlib.Path) -> None:
 
 
 def make_data(folder: pathlib.Path) -> None:
-    """The data that the commands leave to their reader: pictures with boxes, with masks, with all of VOC's labels, with
+    """The data that the commands leave to their reader: images with boxes, with masks, with all of VOC's labels, with
     sentences."""
     run("lockstep generate detection --out mugs --count 5 --seed 1 --size 96", folder)
     run("lockstep generate segmentation --out VOC2012 --count 8 --seed 1 --size 64", folder)
@@ -80,7 +80,7 @@ def make_data(folder: pathlib.Path) -> None:
 
 
 def small(command: str) -> str:
-    """The same command with few samples and one step; "..." is replaced by a set."""
+    """The same command with few samples and one step; "..." is replaced by a dataset."""
     if command.startswith("lockstep generate"):
         return re.sub(r"--count \d+", "--count 8", command)
     what = re.match(r"lockstep train ([\w:]+)", command)[1]
@@ -89,7 +89,7 @@ def small(command: str) -> str:
 
 
 def try_presets(home: pathlib.Path, presets: list[pathlib.Path], data: pathlib.Path) -> str:
-    """Runs the commands of one network, one after the other: the first makes the weights that the others name."""
+    """Runs the commands of one network one after another: the first produces the weights that the others name."""
     shutil.copytree(data, home)
     said = []
     for preset in presets:

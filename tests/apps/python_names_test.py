@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-# Names that are examples: a program, an option's value, a member of the reader's own network.
+# Names that are examples: a program, an option value, a member of the reader's own network.
 EXAMPLES = {"argc", "argv", "train", "net", "text", "fc1", "color", "lockstep", "loss"}
 STRING = re.compile(r'"[^"]*"')
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -27,7 +27,7 @@ def spans(page):
 
 
 def unknown(span, known):
-    """The names in `span` that `known` lacks."""
+    """The names in `span` that are not in `known`."""
     if setting := re.fullmatch(r"--set ([\w.]+)=\S+", span):
         return [setting[1]] if setting[1] not in known["settings"] else []
     if re.fullmatch(r"lockstep( [a-z]+)+( .*)?", span):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs every `sh` block of README.md with the built commands, and compares the program of both READMEs with the example.
+"""Runs every `sh` block of README.md with the built commands, and compares the program in both READMEs with the example.
 
-With --as-printed the blocks run as they are, in two to three minutes: the captcha reader must then read 8 of 10 captchas right,
-and the detector must find 0.8 of the objects. Without it the sets and runs are smaller, and the models need not learn.
+With --as-printed the blocks run as they are, in two to three minutes: the captcha reader must then get 8 of 10 captchas right,
+and the detector must find 0.8 of the objects. Without it, datasets and runs are smaller, and the models need not learn.
 
 usage: readme_test.py SOURCE_DIR BIN_DIR [--as-printed]
 """
@@ -72,7 +72,7 @@ def run_blocks(page: Path, bin_dir: Path, as_printed: bool) -> int:
 
 
 def check_twin(name: str, page: str, twin: str, example: str) -> None:
-    """The table of calls in PyTorch's program and in this one: each program has its quoted calls."""
+    """The table of calls in PyTorch's program and in this one: each program contains the calls quoted for it."""
     rows = re.search(r"^\| PyTorch \| Lockstep \|\n\|---\|---\|\n((?:\|.*\n)+)", page, re.MULTILINE)
     cells = [row.strip("| ").split(" | ") for row in rows.group(1).splitlines()] if rows else []
     missing = [code for cell in cells for text, program in zip(cell, (twin, example)) for code in re.findall(r"`([^`]+)`", text)
@@ -95,7 +95,7 @@ def check_pages(source: Path) -> None:
         commands.append(blocks(page, "sh"))
         if not commands[-1]:
             sys.exit(f"{name}: no sh block")
-    # If the blocks are equal, one run checks both.
+    # If the blocks are the same, one run checks both.
     if commands[0] != commands[1]:
         sys.exit("README.md and README.zh.md have other commands")
     for printed, _ in SMALLER:

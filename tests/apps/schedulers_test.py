@@ -1,4 +1,4 @@
-"""Checks the files for schedulers: YAML with all that the launcher needs, shell that bash can read, ranks under mpirun."""
+"""Checks the files for schedulers: YAML with everything the launcher needs, shell that bash can parse, ranks under mpirun."""
 import os
 import pathlib
 import shutil

@@ -100,7 +100,7 @@ TEST(SegmentationCommand, TrainsEvaluatesAndDraws) {
   EXPECT_THAT(onto.err, HasSubstr(picture.filename().string()));
 }
 
-/// The only run below a folder.
+/// The only run under a folder.
 fs::path run_in(const fs::path& folder) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << folder;
   return fs::directory_iterator(folder)->path();
@@ -225,8 +225,8 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Making weak labels: a drawn set, then scribbles, pseudo-labels and distance maps of its masks, step by step and at
-// once.
+// Making weak labels: a generated dataset, then scribbles, pseudo-labels and distance maps from its masks, step by step
+// and all at once.
 
 class WeakLabelsCommand : public ::testing::Test {
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The comparison of two records of a step, and the jumps of a loss.
+// Comparing two records of a step, and jumps in a loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using worker::first_difference;
 using worker::Part;
 using worker::StepRecord;
 
-/// A step of two replicas: a convolution, a layer without a digest of its result, and the backward.
+/// A step of two replicas: a convolution, a layer whose result has no digest, and the backward.
 StepRecord step() {
   StepRecord record{.step = 7, .lr = 0.1, .loss = 1.5, .weights = 11};
   for (int replica = 0; replica < 2; ++replica) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run that is asked to end, and its resume.
+// A training run that is asked to stop, and resuming it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ class StopCommand : public ::testing::Test {
     return process.wait();
   }
 
-  /// The diagnosis of `lockstep doctor`, which the page shows, too.
+  /// The diagnosis of `lockstep doctor`, which the page shows as well.
   std::string diagnosis() { return lockstep({"doctor", "run", "--json"}, folder_.path()).out; }
 
   bool has_checkpoint() { return lockstep({"checkpoint", "verify", "run"}, folder_.path()).code == 0; }
@@ -59,7 +59,7 @@ TEST_F(StopCommand, SigtermToTheLauncherSavesAndEndsWith143) {
   const ProcessResult result = stop_with(SIGTERM, {"--nproc-per-node", "2"});
   EXPECT_EQ(result.code, 143) << result.err;
   EXPECT_THAT(result.out, HasSubstr("stopped by SIGTERM"));
-  EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto goes on from there"));
+  EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto continues from there"));
   EXPECT_THAT(result.err, Not(HasSubstr("error")));
   EXPECT_THAT(result.err, Not(HasSubstr("restart")));
   EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGTERM: it saved)"));
@@ -87,7 +87,7 @@ TEST_F(StopCommand, CtrlCSavesSaysHowToGoOnAndEndsWith130) {
     const ProcessResult result = stop_with(SIGINT, options);
     EXPECT_EQ(result.code, 130) << result.err;
     EXPECT_THAT(result.out, HasSubstr("stopped by SIGINT"));
-    EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto goes on from there"));
+    EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto continues from there"));
     EXPECT_THAT(result.err, Not(HasSubstr("error")));
     EXPECT_TRUE(has_checkpoint());
     std::filesystem::remove_all(folder_ / "run");
@@ -102,7 +102,7 @@ TEST_F(StopCommand, EndsWithZeroOnlyWhereSlurmTookTheJobAgain) {
       {"SLURM_JOB_ID", "4711"}, {"PATH", (folder_ / "bin").string() + ":" + std::getenv("PATH")}};
   const ProcessResult result = stop_with(SIGUSR1, {"--nproc-per-node", "2"}, slurm);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("Slurm will start job 4711 again"));
+  EXPECT_THAT(result.err, HasSubstr("Slurm will restart job 4711"));
   EXPECT_TRUE(has_checkpoint());
 }
 
@@ -121,14 +121,14 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is not a time"));
 }
 
-// `lockstep train --resume` from the command line, as far as the choice of the folder. The tests of the Trainer check
-// the resulting bits.
+// `lockstep train --resume` from the command line, as far as the choice of folder. The Trainer's tests check the
+// resulting bits.
 
 class ResumeCommand : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 16, 1).code, 0); }
 
-  // Runs in the folder, with the recipe after the options.
+  // Runs in the folder, with the recipe name after the options.
   ProcessResult train(const std::vector<std::string>& options, int max_steps) {
     std::vector<std::string> words = {"train"};
     words.insert(words.end(), options.begin(), options.end());
@@ -158,7 +158,7 @@ TEST_F(ResumeCommand, AutoBeginsARunAndThenGoesOnWithIt) {
 
   const ProcessResult earlier = train({"--resume", (checkpoints / "step-00000002").string()}, 4);
   EXPECT_EQ(earlier.code, 64);
-  EXPECT_THAT(earlier.err, HasSubstr("--run-dir DIR begins a new run from there"));
+  EXPECT_THAT(earlier.err, HasSubstr("--run-dir DIR starts a new run from there"));
   const ProcessResult path = train({"--resume", (checkpoints / "step-00000003").string()}, 4);
   ASSERT_EQ(path.code, 0) << path.err;
   EXPECT_THAT(runs(), SizeIs(1));

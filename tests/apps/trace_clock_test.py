@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Profiles a loop on two nodes, one with a clock moved by a time namespace, and merges the traces.
+"""Profiles a loop on two nodes, one with a clock shifted by a time namespace, and merges the traces.
 
 usage: trace_clock_test.py BIN_DIR PROGRAM
 
-The measured offset must equal the namespace's within its stated error. Without root that part is skipped. A missing or torn
-file is one error each.
+The measured offset must equal the namespace's within its stated error. Without root that part is skipped. A missing or truncated
+file is one clear error.
 """
 import json
 import os
@@ -84,7 +84,7 @@ def main() -> None:
                               stdout=subprocess.PIPE, text=True).stdout
         assert "2 ranks (2 hosts, whose clocks are off by" in said, said
         merged = json.loads((Path(folder) / "run/trace/merged.json").read_text())
-    # No rank leaves an all_reduce before the other has come: on one clock the two overlap.
+    # No rank leaves an all_reduce before the other has entered: on one clock the two overlap.
     by_sequence = sorted(events_named(merged, "all_reduce bucket 0"), key=lambda event: event["args"]["sequence"])
     first, second = ([event for event in by_sequence if event["pid"] == rank] for rank in (0, 1))
     assert len(first) == len(second) == 10, (len(first), len(second))

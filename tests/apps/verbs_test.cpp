@@ -35,7 +35,7 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-// The surroundings of the installed command.
+// The files around the installed command.
 
 void make_program(const fs::path& file) {
   fs::create_directories(file.parent_path());
@@ -175,9 +175,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The search of `lockstep tune` over made-up times.
+// The search of `lockstep tune` on made-up times.
 
-/// A machine whose steps take `seconds` of the values, disturbed by + and - noise in turn.
+/// A machine whose steps take `seconds`(values), plus and minus noise alternately.
 struct Machine {
   std::function<double(const TuneValues&)> seconds;
   double noise = 0;
@@ -236,7 +236,7 @@ TEST(TuneSearch, DoesNotComeBackToTheStartOfAKey) {
 }
 
 TEST(TuneSearch, DoesNotTimeWhatComputesTheSame) {
-  // The second run of the same work is faster by chance.
+  // The second run of the same work happens to be faster.
   Machine machine{.seconds = [](const TuneValues& values) { return values.at("threads") == "4" ? 0.5 : 1.0; },
                   .same =
                       [](const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
@@ -281,7 +281,7 @@ TEST(TuneSearch, TriesNothingNewOnceThereIsNoTimeAndSaysWhatItLeft) {
   Machine machine{.seconds = [](const TuneValues& values) { return values.at("layout") == "last" ? 0.95 : 1.0; },
                   .pairs_left = 2};
   const TuneResult found = machine.tune(kKeys, kStart);
-  EXPECT_EQ(found.best.at("layout"), "last");  // three pairs, the minimum, and not seven
+  EXPECT_EQ(found.best.at("layout"), "last");  // three pairs, the minimum, rather than seven
   EXPECT_EQ(machine.pairs, 3);
   EXPECT_THAT(found.untried, ElementsAre("threads=2", "threads=4", "workers=0", "workers=1"));
 }
@@ -340,8 +340,8 @@ TEST(TuneKeys, ThreadsFillTheCoresThatARankHas) {
 }
 
 TEST(TuneSearch, ItsFiguresAreThoseOfOnePair) {
-  // The machine was busy during some steps: the medians of the two sides come from different pairs, and their quotient
-  // was never measured.
+  // The machine was busy during some steps: the medians of the two sides come from different pairs, and their ratio was
+  // never measured.
   const TuneVerdict verdict = judge({{.best = 10, .candidate = 8},
                                      {.best = 30, .candidate = 27},
                                      {.best = 11, .candidate = 22},
@@ -539,7 +539,7 @@ TEST(InspectEnv, ShowsNoSecret) {
 std::set<std::string> names_read_in(const std::string& source) {
   static const std::regex direct(R"re((?:get|get_int|getenv|positive_seconds)\(\s*"([A-Z][A-Z0-9_]*)")re");
   static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])")re");
-  // Not variables: answers of CUDA's libraries, and an argument's name in a verb's help.
+  // Not variables: status codes of CUDA libraries, and an argument name in a verb's help.
   static const std::regex status(".*_STATUS_.*|RUN_DIR");
   static const std::regex reads(R"re(env::get|getenv\(|environment, ")re");
   std::set<std::string> names;

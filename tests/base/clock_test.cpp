@@ -138,7 +138,7 @@ TEST(WaitNotice, ComesOnceWhereTheProcessSlept) {
 namespace lockstep::trace {
 namespace clock_test {
 
-// Several listeners at once: the flight recorder, a profile, the figures of a report.
+// Several listeners at once: the flight recorder, a profile, a report's metrics.
 
 class Counter final : public Sink {
  public:

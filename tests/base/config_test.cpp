@@ -124,7 +124,7 @@ TEST(ConfigRange, SaysWhichNumbersItHas) {
 
 TEST(ConfigRange, AValueOutsideIsRefusedByKeyWithTheRange) {
   Ranged ranged;
-  // 2^32 + 2 became 2 in an int of 32 bits.
+  // 2^32 + 2 used to become 2 in a 32-bit int.
   EXPECT_EQ(ranged.error_of("replicas=4294967298"), "--set: replicas is 4294967298; it must be 0 .. 1,000,000");
   EXPECT_EQ(ranged.error_of("replicas=-1"), "--set: replicas is -1; it must be 0 .. 1,000,000");
   EXPECT_EQ(ranged.error_of("replicas=1180591620717411303424"),
@@ -384,7 +384,7 @@ TEST(Json, AFileIsNamedInItsErrors) {
   EXPECT_THROW((void)read_json_file(FileSystem::system(), folder / "a.json", {.bytes = 99}), DataError);
 }
 
-// Hostile YAML: each is refused with its line before a tree is built from it.
+// Hostile YAML: each is rejected with its line number before a tree is built from it.
 
 std::string refusal(const std::string& yaml) {
   try {
@@ -395,7 +395,7 @@ std::string refusal(const std::string& yaml) {
   return "no error";
 }
 
-/// Levels of a list or a map, each ten times as large as the one before.
+/// Nested lists or maps, each ten times as large as the one before.
 std::string bomb(int levels, bool maps) {
   std::string text = "a0: &a0 " + std::string(maps ? "{k: 1}" : "[1]") + "\n";
   for (int level = 1; level <= levels; ++level) {
@@ -482,7 +482,7 @@ TEST(Yaml, ASecondDocumentIsNotPassedOverInSilence) {
   EXPECT_EQ(refusal("---\nepochs: 1\n...\n"), "no error");
 }
 
-// The same texts as an option's value, and as a quoted text that is read again as a field's value.
+// The same strings as an option's value, and as a quoted string that is parsed again as a field's value.
 TEST(Yaml, ValuesAreReadWithTheSameBounds) {
   std::int64_t epochs = 1;
   std::vector<ConfigMap> groups;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of liblockstep-cuda.so, and the error if none can be loaded. Libraries and driver are stand-ins; each
-// place has its own program, since the search begins beside the program.
+// place has its own program, since the search starts in the program's folder.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -22,11 +22,11 @@ const std::string kDriver = kFolder + "/driver";
 
 struct Setting {
   std::string place;                     ///< the program's folder: "whole/bin"
-  std::string system = {};               ///< the folder of the system's libraries
+  std::string system = {};               ///< the folder of system libraries
   std::vector<std::string> loaded = {};  ///< libraries that the program has loaded
 };
 
-/// Returns the output of a program in this setting.
+/// Returns the output of a program in this setup.
 std::string found(const Setting& setting) {
   std::vector<std::string> command = {kFolder + "/" + setting.place + "/probe"};
   for (const std::string& file : setting.loaded) command.push_back(kFolder + "/" + file);
@@ -40,12 +40,12 @@ std::string loaded(const std::string& file) {
   return "path '" + kFolder + "/" + file + "' parts 'a word'\nforeseen '' found '' next ''\n";
 }
 
-/// Nothing was loaded, and both questions have this answer.
+/// Nothing was loaded, and both calls report `what`.
 auto lacks(const std::string& what) {
   return AllOf(StartsWith("path '' parts ''\n"), HasSubstr("foreseen '" + what), HasSubstr("found '" + what));
 }
 
-/// Empty: the build has none of its own.
+/// Empty if the build has no CUDA parts of its own.
 std::string why_not_alone() { return LOCKSTEP_BUILT_FOR_CUDA ? "this build has its own" : ""; }
 
 const std::string kTorch = "torch/libc10.so";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors: the effect of their type, their form in other programs' words, and one record of a failure.
+// Errors: the effect of their type, messages passed on from other programs, and the record of a failure.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TEST(Error, TheErrorFileOfWrongNumbersSaysWhichRankErred) {
   std::filesystem::remove(path);
 }
 
-// The same record of a failure from every writer and in every place.
+// The same record of a failure from every writer, everywhere it is written.
 
 FailureRecord through_json(const FailureRecord& record) { return parse_failure(to_json(record)).value(); }
 
@@ -149,7 +149,7 @@ namespace errors_test {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The texts are those of libtorch 1.13 and 2.x, line by line.
+// The messages are those of libtorch 1.13 and 2.x, line by line.
 
 constexpr const char* kAgain = "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1";
 
@@ -204,7 +204,7 @@ TEST(DeviceError, ErrorsOfTheCallItselfGetNoHint) {
   }
 }
 
-/// The launcher's record of a program that ends with `what`.
+/// The launcher's record of a program that fails with `what`.
 std::string reported(const char* what, const char* blocking) {
   const test::TempDir folder;
   ::setenv("LOCKSTEP_ERROR_FILE", (folder / "error.json").c_str(), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of programs that fail by themselves: the test executes itself as such a program.
+// How programs that fail on their own end: the test re-executes itself as such a program.
 #include "lockstep/base/fault.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-// Functions whose names the backtrace has to show.
+// Functions whose names the backtrace must show.
 [[gnu::noinline]] int the_users_forward(int value) {
   if (value > 0) throw std::out_of_range("no such label: \"7\"");
   return value;
@@ -40,7 +40,7 @@ struct End {
   std::string error_file;
 };
 
-/// Runs the program `what`, below, with a launcher's error file.
+/// Runs the program `what` (below) with a launcher's error file.
 End run(const std::string& what) {
   const test::TempDir folder;
   const std::string file = (folder / "error.json").string();
@@ -133,7 +133,7 @@ TEST(Fault, ASectionGivesWhatItsBodyGives) {
 [[gnu::noinline]] int overrun(int depth) {
   volatile char room[4096] = {};
   room[0] = static_cast<char>(depth);
-  if (depth < 0) return 0;  // never: the stack ends before
+  if (depth < 0) return 0;  // never: the stack overflows first
   return overrun(depth + 1) + room[0];
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by name, and names that must not leave a folder.
+// Files by name, and names that must not escape a folder.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(FileBelow, ReadsNoMoreThanItMay) {
 }  // namespace lockstep
 
 namespace {
-int fsync_error = 0;  // the error of fsync and flock; 0: they work
+int fsync_error = 0;  // the error that fsync and flock return; 0: they work
 int flock_error = 0;
 
 int fail_with(int code) {
@@ -88,7 +88,7 @@ int fail_with(int code) {
 }
 }  // namespace
 
-/// Replaces the C library's: a file system without these verbs.
+/// Replaces the C library's: a file system without these operations.
 extern "C" int fsync(int fd) {
   return fsync_error != 0 ? fail_with(fsync_error) : static_cast<int>(::syscall(SYS_fsync, fd));
 }
@@ -120,7 +120,7 @@ TEST(FileSystem, AMissingFileIsADataErrorThatNamesIt) {
   }
 }
 
-/// Everything that is not a regular file, with its kind in words. `listener` keeps the socket open.
+/// Everything that is not a regular file, with a description of its kind. `listener` keeps the socket open.
 std::vector<std::pair<std::string, std::string>> special_files(const test::TempDir& folder, UniqueFd& listener) {
   EXPECT_EQ(::mkfifo((folder / "fifo").c_str(), 0644), 0);
   sockaddr_un address{};
@@ -147,7 +147,7 @@ TEST(FileSystem, AHugeFileIsRefusedByItsSizeBeforeMemoryIsTaken) {
   const test::TempDir folder;
   const auto file = folder / "huge";
   write_file_atomically(FileSystem::system(), file, "x");
-  std::filesystem::resize_file(file, std::uintmax_t{8} << 40U);  // no memory holds it
+  std::filesystem::resize_file(file, std::uintmax_t{8} << 40U);  // larger than any memory
   EXPECT_EQ(refusal_of(file, kMostReadBytes),
             fmt::format("{} has 8.8 TB; the limit for such a file is 16.8 MB", file.string()));
   EXPECT_EQ(refusal_of(file, std::uint64_t{1} << 32U),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NCCL that a process takes. The libraries are stand-ins, and a separate program loads each.
+// Which NCCL a process picks. The libraries are stand-ins, and a separate program loads each.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -21,11 +21,11 @@ std::string stand_in(const std::string& kind) { return kFolder + "/" + kind + "/
 
 struct Setting {
   std::string named = {};                ///< LOCKSTEP_NCCL
-  std::string system = {};               ///< the folder of the system's libraries
+  std::string system = {};               ///< the folder of system libraries
   std::vector<std::string> loaded = {};  ///< libraries that the program has loaded
 };
 
-/// Returns the output of a program in this setting.
+/// Returns the output of a program in this setup.
 std::string found(const Setting& setting) {
   std::vector<std::string> command = {kFolder + "/probe"};
   command.insert(command.end(), setting.loaded.begin(), setting.loaded.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The things that a process has once: its standard streams and its signals.
+// What a process has only one of: its standard streams and signal handlers.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace process_test {
 
 using ::testing::HasSubstr;
 
-// Runs `body` in a child with its result as exit code; returns how the child ended.
+// Runs `body` in a child, whose exit code is the result; returns how the child ended.
 int end_of_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());

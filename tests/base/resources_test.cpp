@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resources that the machine allows a process: limits, control groups, the kernels of OpenBLAS.
+// The resources that the machine allows a process: limits, control groups, OpenBLAS kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts for people, and numbers as text: units, other alphabets, limits and locales.
+// Text for people, and numbers as text: units, non-Latin alphabets, limits and locales.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -180,7 +180,7 @@ TEST(WholeNumber, AnotherTextIsRefusedWithNameValueAndRange) {
             "--max-restarts is '4294967297'; it must be a whole number, 0 .. 1,000,000");
 }
 
-// A time beyond any clock became a meaningless number of milliseconds.
+// A time beyond any clock's range used to become a meaningless number of milliseconds.
 TEST(WholeNumber, ATimeOfTheEnvironmentHasARangeToo) {
   for (const char* wrong : {"0", "-1", "inf", "nan", "1e300", "10s"}) {
     ::setenv("LOCKSTEP_TIMEOUT", wrong, 1);

@@ -33,7 +33,7 @@ fs::path commit(FileSystem& files, const fs::path& folder, std::int64_t step, st
                            states_of(seed));
 }
 
-/// Without fsync: this does not test the real disk.
+/// Without fsync: the real disk is not under test.
 fs::path quick_commit(const fs::path& folder, std::int64_t step, std::int64_t seed) {
   FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
   return commit(files, folder, step, seed);
@@ -47,7 +47,7 @@ void expect_no_torn_folder(const fs::path& folder) {
   }
 }
 
-/// A kind of failure, with what it loses.
+/// A kind of failure, and what it loses.
 struct FaultMode {
   const char* name;
   FaultyFileSystem::Fault fault;
@@ -64,9 +64,9 @@ constexpr FaultMode kFaultModes[] = {
        files.forget_unsynced_names();
      }}};
 
-/// Runs `action` with the first, the second, ... verb failing, until one run meets no fault; `check` sees each outcome.
-/// Every fault comes as an error of one verb, as the process's death, and as a power cut. `prepare` fills a fresh
-/// folder.
+/// Runs `action` with the first, the second, ... operation failing, until a run completes without a fault; `check` sees
+/// each outcome. Every fault is tested as an error of one operation, as the process's death, and as a power cut.
+/// `prepare` fills a fresh folder.
 void with_every_fault(const std::function<void(const fs::path&)>& prepare,
                       const std::function<void(FileSystem&, const fs::path&)>& action,
                       const std::function<void(const fs::path&, bool threw)>& check) {
@@ -121,7 +121,7 @@ TEST(Commit, KeepsTheOlderCheckpointWhateverFails) {
 }
 
 TEST(Commit, WritesAllAgainToNewFilesAfterAnFsyncThatFailed) {
-  // As on Linux, after a failed fsync the pages count as clean, so the next fsync of that file succeeds.
+  // As on Linux, a failed fsync marks the pages clean, so the next fsync of that file succeeds.
   std::int64_t failed_syncs = 0;
   for (std::int64_t n = 0;; ++n) {
     SCOPED_TRACE(fmt::format("verb {} fails", n));
@@ -204,7 +204,7 @@ TEST(Commit, PutsTheOldFolderBackWhereTheNewOneCannotTakeItsPlace) {
     FaultyFileSystem files(n, FaultyFileSystem::Fault::kOnce);
     try {
       commit(files, run / "checkpoints", 10, 2);
-    } catch (const IoError&) {  // any verb may have failed
+    } catch (const IoError&) {  // any operation may have failed
     }
     ASSERT_TRUE(good().exists(run / "checkpoints/step-00000010")) << "verb " << n;
     EXPECT_TRUE(verify_checkpoint(good(), run / "checkpoints/step-00000010").ok()) << "verb " << n;
@@ -224,7 +224,7 @@ TEST(Commit, KeepsTheSameStepSavedTwiceOnce) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3));
 }
 
-/// Reasons why a folder of the same step may be no checkpoint.
+/// Reasons why a folder of the same step may not be a checkpoint.
 struct Damage {
   const char* name;
   void (*inflict)(const fs::path& step_folder);
@@ -356,7 +356,7 @@ TEST(Commit, KeepsTextsBesideTheStatesWhateverFails) {
                                threw && !fs::exists(run / "checkpoints/step-00000010"));
                      if (!has_step_folders(good(), run / "checkpoints")) return;
                      const Checkpoint checkpoint = load_checkpoint(run.string());
-                     EXPECT_TRUE(is_of(checkpoint, 1));  // also checks that the texts do not count as states
+                     EXPECT_TRUE(is_of(checkpoint, 1));  // also checks that the text files do not count as states
                      EXPECT_THAT(checkpoint.text_files(), ElementsAre("config.yml", "empty.txt"));
                      EXPECT_EQ(checkpoint.text("config.yml"), "seed: 1\n");
                      EXPECT_EQ(checkpoint.text("empty.txt"), "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of checkpoints: the differences of two, and the refusal to save values that are not finite.
+// Checkpoint values: the differences between two, and the refusal to save non-finite values.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -42,7 +42,7 @@ using ::testing::StartsWith;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Checkpoints in separate folders, without fsync: this does not test the real disk.
+/// Checkpoints in separate folders, without fsync: the real disk is not under test.
 class Diff : public ::testing::Test {
  protected:
   Checkpoint save(const CheckpointStates& states, const CheckpointMeta& meta = {}, const CheckpointTexts& texts = {}) {
@@ -55,7 +55,7 @@ class Diff : public ::testing::Test {
     return diff_checkpoints(save(a), save(b));
   }
   CheckpointDiff diff_entries(const StateDict& a, const StateDict& b) { return diff({{"model", a}}, {{"model", b}}); }
-  /// The one tensor that differs.
+  /// The difference of the only tensor that differs.
   TensorDifference diff_tensors(const at::Tensor& a, const at::Tensor& b) {
     const CheckpointDiff found = diff_entries({{"w", a}}, {{"w", b}});
     EXPECT_EQ(found.tensors.size(), 1U);
@@ -142,7 +142,7 @@ TEST_F(Diff, CountsStepsOfTheFloatingType) {
                                                 : 0x1p-52;
     EXPECT_EQ(diff_tensors(floats({1, 7}, type), floats({1 + 3 * step, 7}, type)).largest_ulps, 3U);
     EXPECT_EQ(diff_tensors(floats({-1}, type), floats({-1 - step}, type)).largest_ulps, 1U);
-    // 2 is a power of two: the steps below it are half as long.
+    // 2 is a power of two: the spacing below it is half as wide.
     EXPECT_EQ(diff_tensors(floats({2}, type), floats({2 - step}, type)).largest_ulps, 1U);
     EXPECT_THAT(diff_tensors(floats({1}, type), floats({1 + step}, type)).largest_absolute, DoubleEq(step));
   }
@@ -259,7 +259,7 @@ TEST_F(Diff, CutsLongValuesToWhereTheyDiffer) {
   const std::string text = to_text(diff_entries({{"config", text_a}}, {{"config", text_b}}));
   EXPECT_THAT(text, AllOf(HasSubstr("...xxxxxxxxxxseed: 1\\ny"), HasSubstr("...xxxxxxxxxxseed: 2\\ny")));
   EXPECT_LT(text.size(), 500U);
-  // It is never cut inside a character.
+  // A string is never cut in the middle of a character.
   std::string han;
   for (int i = 0; i < 100; ++i) han += "验";
   for (int shift = 0; shift < 3; ++shift) {
@@ -290,14 +290,14 @@ TEST_F(Diff, IsOneJsonObjectForAProgram) {
               "non_finite": 1, "largest_absolute": 1, "largest_relative": 0.5, "largest_ulps": 8388608})"));
 }
 
-// A checkpoint with values that are not finite is not saved; existing ones are neither pruned nor taken for good.
+// A checkpoint with non-finite values is not saved; existing ones are neither pruned nor treated as good.
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 FileSystem& disk() { return FileSystem::system(); }
 
-/// A model with an attention's mask, and Adam's moments for its trained parameters.
+/// A model with an attention mask, and Adam's moments for its trainable parameters.
 CheckpointStates good_states(std::int64_t seed = 1) {
   CheckpointStates states;
   states["model"] = {{"fc.weight", at::ones({8, 8}) * static_cast<double>(seed)},
@@ -325,7 +325,7 @@ std::map<std::string, StatePart> parts_of(const CheckpointStates& states) {
   return parts;
 }
 
-/// Commits without the check, as older versions did.
+/// Commits without the check, like older versions.
 void commit_anything(const fs::path& folder, std::int64_t step, const CheckpointStates& states) {
   ShardedContent content{.parts = parts_of(states), .texts = {}, .finite = {.required = false}};
   commit_sharded_checkpoint(disk(), *no_peers(), folder, {.step = step}, content);

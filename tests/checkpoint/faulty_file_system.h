@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A disk that fails at the n-th verb: once, like a full disk, or for good, like a machine without power. It then
-// forgets what such a disk would forget.
+// A disk that fails at the n-th operation: once, like a full disk, or for good, like a machine that lost power. It then
+// loses what such a disk would lose.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,24 +22,24 @@ class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault { kOnce, kForGood };
 
-  /// Counts the verbs that change the disk from 0; number `fail_at` fails.
+  /// Counts the operations that change the disk, from 0; number `fail_at` fails.
   FaultyFileSystem(std::int64_t fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
 
   [[nodiscard]] std::int64_t verbs() const { return verbs_; }
-  /// The first verb that failed ("fsync"); empty: none.
+  /// The first operation that failed ("fsync"); empty: none.
   [[nodiscard]] const std::string& failed_verb() const { return failed_verb_; }
-  /// Makes each verb of this name fail from now on.
+  /// Makes every operation of this name fail from now on.
   void fail_every(const std::string& verb) { fail_every_ = verb; }
 
-  /// Acts as a power cut: files that were not synced since their last change lose their content.
+  /// Acts as a power cut: files not synced since their last change lose their content.
   void drop_unsynced() {
     for (const auto& [path, synced] : synced_) {
       if (!synced && std::filesystem::exists(path)) std::filesystem::resize_file(path, 0);
     }
   }
 
-  /// Acts as a worse power cut: new files, new folders and renames in folders that were not synced never happened. All
-  /// removals did, the worst order that a disk may choose.
+  /// Acts as a worse power cut: new files, new folders and renames in unsynced folders never happened. All removals
+  /// did: the worst order a disk may choose.
   void forget_unsynced_names() {
     while (!changes_.empty()) {
       const Change last = changes_.back();
@@ -93,13 +93,13 @@ class FaultyFileSystem final : public FileSystem {
   }
 
  private:
-  /// A new name: created (`from` is empty) or moved there, over what was `replaced`.
+  /// A new name: created (`from` is empty) or renamed to, over what was `replaced`.
   struct Change {
     std::filesystem::path from;
     std::filesystem::path to;
     std::optional<std::string> replaced;
 
-    /// The place of `path` after `source` has become `target`.
+    /// Where `path` is after `source` was renamed to `target`.
     static std::filesystem::path moved(const std::filesystem::path& path, const std::filesystem::path& source,
                                        const std::filesystem::path& target) {
       const std::string text = path.string();
@@ -122,7 +122,7 @@ class FaultyFileSystem final : public FileSystem {
       file_->append(data, size);
     }
     void sync() override {
-      owner_.count("fsync", path_);  // a real one would only take time
+      owner_.count("fsync", path_);  // on a real disk it would only take time
       owner_.synced_[path_.string()] = true;
     }
 
@@ -158,7 +158,7 @@ class FaultyFileSystem final : public FileSystem {
   std::string failed_verb_;
   std::string fail_every_;
   std::map<std::string, bool> synced_;
-  std::vector<Change> changes_;  ///< not durable yet, the latest last
+  std::vector<Change> changes_;  ///< not yet durable, newest last
 };
 
 }  // namespace lockstep::test

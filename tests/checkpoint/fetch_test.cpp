@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by URL, from a server in this process that breaks off, changes its answer and falls silent.
+// Files by URL, from a server in this process that drops connections, changes its response and falls silent.
 #include "lockstep/checkpoint/fetch.h"
 
 #include <fcntl.h>
@@ -39,7 +39,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-std::string no_mounts;  // why this machine permits none
+std::string no_mounts;  // why this machine allows none
 
 const std::string kV1 = "ETag: \"v1\"\r\n";
 const std::string kV2 = "ETag: \"v2\"\r\n";
@@ -58,7 +58,7 @@ std::string sha256(const std::string& text) {
   return hash.hex();
 }
 
-/// Announces all of `body`, and closes after `count` bytes of it.
+/// Announces all of `body`, but closes the connection after `count` bytes.
 HttpAnswer cut_answer(const std::string& headers, const std::string& body, std::size_t count) {
   HttpAnswer answer = http_answer("200 OK", headers, body);
   answer.bytes.resize(answer.bytes.size() - (body.size() - count));
@@ -189,7 +189,7 @@ TEST(Fetch, NeverPutsPartsOfTwoContentsTogether) {
   const std::string new_body = content(1000, 'A');
   HttpServer server([&](const std::string& request, std::size_t number) {
     if (number == 0) return cut_answer(kV1, old_body, 400);
-    // It does not know If-Range.
+    // This server does not support If-Range.
     return header_of(request, "Range").empty() ? http_answer("200 OK", kV2, new_body) : rest_answer(kV2, new_body, 400);
   });
   EXPECT_EQ(read(fetch(server.url("/a"), options_of(cache.path()))), new_body);
@@ -267,7 +267,7 @@ TEST(Fetch, ComparesTheHashAtEveryUse) {
   EXPECT_THAT(server.requests(), SizeIs(2));
 }
 
-/// The error of a fetch whose file, or `suffix` of it, is prepared by `plant`.
+/// The error from a fetch whose file, with `suffix` appended, `plant` has prepared.
 std::string planted(const std::string& suffix, const std::function<void(const fs::path&)>& plant) {
   const test::TempDir cache;
   HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
@@ -381,7 +381,7 @@ TEST(Fetch, SaysTimeoutOfASilentServerAndIoErrorOfNone) {
   EXPECT_THAT(fault_of<IoError>([&] { (void)fetch(gone, options); }), HasSubstr("check the network"));
 }
 
-/// A server that sends one byte every 20 ms: of a body, or of endless headers.
+/// A server that sends a body, or endless headers, at one byte every 20 ms.
 class TricklingServer {
  public:
   explicit TricklingServer(std::string head) : head_(std::move(head)), thread_([this] { run(); }) {}

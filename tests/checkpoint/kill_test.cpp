@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kills a writer at random moments, again and again: all that it committed is whole. The writer is this program,
-// executed again: a fork after libtorch has threads can deadlock.
+// Kills a writer at random moments, over and over: everything it committed is intact. The writer is this program,
+// re-executed: a fork once libtorch has threads can deadlock.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ void say(std::int64_t step) {
   std::fflush(stdout);
 }
 
-/// The step that a writer continues from. The previous writer may have died before it could name its last step.
+/// The step that a writer continues from. The previous writer may have died before it named its last step "best".
 std::int64_t begin(const fs::path& folder) {
   const auto newest = find_newest_valid(files(), folder);
   if (newest) name_checkpoint(files(), folder, "best", *newest);
@@ -55,7 +55,7 @@ void name_and_prune(const fs::path& folder, std::int64_t step, const fs::path& p
   say(step);
 }
 
-/// Commits, names and prunes without end.
+/// Commits, names and prunes forever.
 int write_forever(const fs::path& folder) {
   std::int64_t step = begin(folder);
   say(0);
@@ -74,7 +74,7 @@ ShardedContent content_of(std::int64_t step, int rank, int world) {
   return content;
 }
 
-/// Commits in a thread while the copied state changes.
+/// Commits in a thread while the state that it copied is being changed.
 int write_beside(const fs::path& folder) {
   std::int64_t step = begin(folder);
   AsyncSaver saver;
@@ -92,7 +92,7 @@ int write_beside(const fs::path& folder) {
   }
 }
 
-/// Two ranks, each with its part, meet in the test's store.
+/// Two ranks, each with its part, rendezvous in the test's store.
 int write_together(const fs::path& folder, int rank, const StoreAddress& address) {
   const auto store = connect_store(address, std::chrono::seconds(20));
   const auto peers = store_peers(*store, {.rank = rank, .world_size = 2});
@@ -105,7 +105,7 @@ int write_together(const fs::path& folder, int rank, const StoreAddress& address
   }
 }
 
-/// A writer and the pipe of its output.
+/// A writer and the pipe that its output goes to.
 class Writer {
  public:
   explicit Writer(std::vector<std::string> words) {
@@ -146,7 +146,7 @@ class Writer {
       said_.append(buffer, static_cast<std::size_t>(got));
   }
 
-  /// The last step that it printed, after its end.
+  /// The last step that it printed; call it after the writer has ended.
   [[nodiscard]] std::int64_t last_step() const {
     const auto end = said_.rfind('\n');
     if (end == std::string::npos || end == 0) return 0;
@@ -160,7 +160,7 @@ class Writer {
   std::string said_;
 };
 
-/// Checks the folder after a kill: step `said` was committed, and the next start leaves nothing half written.
+/// Checks the folder after a kill: step `said` was committed, and the next start leaves nothing half-written behind.
 void check_survivors(const fs::path& run, std::int64_t said) {
   const fs::path folder = run / "checkpoints";
   remove_checkpoint_leftovers(files(), folder);
@@ -188,7 +188,7 @@ std::int64_t number_from(const char* variable, std::int64_t otherwise) {
   return value == nullptr ? otherwise : std::stoll(value);
 }
 
-/// The program executed again, once or twice.
+/// The program re-executed, once or twice.
 using Start = std::function<std::vector<std::unique_ptr<Writer>>(const fs::path& folder)>;
 
 void kill_again_and_again(const Start& start) {
@@ -198,14 +198,14 @@ void kill_again_and_again(const Start& start) {
   std::int64_t said = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    // Now and then a fresh folder: the first save must survive, too.
+    // Now and then start in a fresh folder: the first save must survive as well.
     if (!run || random() % 4 == 0) {
       run.emplace();
       said = 0;
     }
     auto writers = start(*run / "checkpoints");
     ASSERT_TRUE(writers.front()->wait_for_output());
-    // A random moment in the next commits.
+    // A random moment within the next commits.
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
     if (writers.size() == 2 && random() % 2 == 0) {
       std::swap(writers[0], writers[1]);
@@ -237,7 +237,7 @@ TEST(KilledWriter, AsynchronousSavesNeverLoseWhatWasCommitted) {
 }
 
 TEST(KilledWriter, TwoRanksNeverLoseWhatTheyCommitted) {
-  std::unique_ptr<StoreServer> server;  // a new one each time, without messages of the dead
+  std::unique_ptr<StoreServer> server;  // a new one each time, without messages from the dead
   kill_again_and_again([&server](const fs::path& folder) {
     const std::string token = make_token();
     server = std::make_unique<StoreServer>(StoreServer::Options{.token = token});

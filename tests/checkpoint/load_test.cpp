@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading: names of folders, all that a user may name, and every kind of damage.
+// Loading: folder names, everything a user may name, and every kind of damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,11 +24,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// All that a user may name, and every kind of damage to it.
+// Everything a user may name, and every kind of damage to it.
 
 FileSystem& files() { return FileSystem::system(); }
 
-/// Without fsync: this does not test the real disk.
+/// Without fsync: the real disk is not under test.
 FileSystem& quick() {
   static test::FaultyFileSystem instance(-1, test::FaultyFileSystem::Fault::kOnce);
   return instance;
@@ -60,7 +60,7 @@ class Load : public ::testing::Test {
   Load() {
     commit(folder_, 9);
     commit(folder_, 10);
-    commit(folder_, 100'000'000);  // nine digits: the newest, though not the last as text
+    commit(folder_, 100'000'000);  // nine digits: the newest, though not last in text order
     name_checkpoint(quick(), folder_, "best", folder_ / "step-00000009");
   }
 
@@ -247,7 +247,7 @@ std::string sealed_refusal(const std::string& body) {
   return manifest ? "taken" : manifest.error();
 }
 
-/// The refusal of a sealed manifest in which `key` has this value.
+/// The error for a sealed manifest in which `key` has this value.
 std::string refusal_of_value(const std::string& key, const std::string& value) {
   std::map<std::string, std::string> fields = {{"step", "1"},
                                                {"replicas", "1"},
@@ -284,7 +284,7 @@ TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
   EXPECT_THAT(refusal_of_value("instruction_set", '"' + std::string(300, 'A') + '"'), HasSubstr("has 300 bytes"));
 }
 
-// Each part names as many others: a search for all of all would take hours.
+// Each part names as many others: searching for each from each would take hours.
 TEST(Manifest, OfManyPartsIsReadAtOnce) {
   std::string files;
   for (int part = 1; part <= 50'000; ++part) {
@@ -306,7 +306,7 @@ TEST_F(Load, DoesNotWriteAManifestThatItWouldNotRead) {
 TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
   const auto verdict = [&](const std::string& name, const std::string& text) {
     const test::TempDir run;
-    // Sealed like a whole one, by an attacker.
+    // Sealed by an attacker like an intact one.
     const fs::path step = commit_checkpoint(quick(), run.path(), {.step = 1}, test::states_of(1), {{name, "{}"}});
     checkpoint::ContentHash hash;
     hash.add(text.data(), text.size());
@@ -382,8 +382,7 @@ TEST(Digest, DependsOnTheStateAndNothingElse) {
   EXPECT_EQ(checkpoint_digest(load_checkpoint(step.string())), one);
 }
 
-// A file read by two threads: the bytes, their hash and the failures are the same as with one thread from front to
-// back.
+// A file read by two threads: bytes, hash and failures are the same as with one thread reading from front to back.
 
 std::string content(std::size_t size) {
   std::string text(size, '\0');

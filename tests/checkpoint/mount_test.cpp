@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol on real disks that are full or read-only, mounted in a namespace of this process.
+// The commit protocol on real disks that are full or read-only, mounted in this process's own namespace.
 #include <ATen/ops/zeros.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string no_mounts;  // why this machine permits none
+std::string no_mounts;  // why this machine allows none
 
 FileSystem& files() { return FileSystem::system(); }
 
@@ -43,7 +43,7 @@ std::string io_error_of(const std::function<void()>& action) {
   return "";
 }
 
-/// Fills a disk except for `free` pieces, until it is destroyed.
+/// Fills a disk except for `free` pieces, for the object's lifetime.
 class Filler {
  public:
   explicit Filler(fs::path path) : path_(std::move(path)) {}
@@ -82,7 +82,7 @@ class EntryFiller final : public Filler {
 
 using MakeFiller = std::function<std::unique_ptr<Filler>(const fs::path&, int free)>;
 
-/// Tries with nothing free, one piece, two, ... until a commit succeeds. Returns the number of failures.
+/// Tries with no free piece, one, two, ... until a commit succeeds. Returns the number of failures.
 int commit_into_ever_more_room(const MakeFiller& make_filler) {
   for (int free = 0; free < 40; ++free) {
     SCOPED_TRACE("free: " + std::to_string(free));

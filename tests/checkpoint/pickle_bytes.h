@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pickles and zip files made by hand: no honest program writes them.
+// Pickles and zip files made by hand, such as no honest program writes.
 #pragma once
 
 #include <cstdint>

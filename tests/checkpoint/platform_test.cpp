@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint's record of the machine, and the choice of the same kernels in a replay.
+// A checkpoint's record of the machine, and choosing the same kernels in a replay.
 #include "lockstep/checkpoint/platform.h"
 
 #include <gmock/gmock.h>

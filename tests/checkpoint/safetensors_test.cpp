@@ -130,7 +130,7 @@ TEST(Safetensors, NamesTheEntryThatCannotBeSaved) {
   EXPECT_THAT(refusal(at::ones({1}), "__metadata__"), HasSubstr("'__metadata__' is taken"));
 }
 
-/// A foreign file: the JSON as it is, then the data.
+/// Reads a foreign file: the JSON as is, then the data.
 std::string reading(const std::string& json, const std::string& data) {
   const test::TempDir folder;
   std::string length(8, '\0');
@@ -176,7 +176,7 @@ namespace safetensors_test {
 
 using ::testing::HasSubstr;
 
-// Hostile headers: for any bytes, an answer in words and no access outside them.
+// Hostile headers: any bytes give a clear message and no out-of-bounds access.
 
 std::string with_length(std::uint64_t length, const std::string& rest) {
   std::string file(8, '\0');
@@ -287,7 +287,7 @@ TEST(SafetensorsHeader, AnswersToEveryMutationOfAGoodFile) {
     for (int variant = 0; variant < 20; ++variant) {
       std::string bad = good;
       bad[at] = static_cast<char>(random());
-      (void)parse_safetensors_header(bad);  // under the sanitizers this shows any read outside
+      (void)parse_safetensors_header(bad);  // the sanitizers catch any out-of-bounds read
     }
     EXPECT_FALSE(parse_safetensors_header(good.substr(0, at)).ok());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ways of saving: by several ranks together, with one call per save, and while the state changes.
+// Ways of saving: by several ranks together, with one call per save, and while the state is changing.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -35,7 +35,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Checkpoints that several ranks write together: here threads, each with its own disk that may fail.
+// Checkpoints that several ranks write together: threads here, each with its own disk that may fail.
 
 FileSystem& good() { return FileSystem::system(); }
 
@@ -141,7 +141,7 @@ TEST(Sharded, APartThatIsMissingMakesTheCheckpointTorn) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 3)) << "the one before is taken";
 }
 
-/// A checkpoint of two parts with right hashes; `slice`: the place that the first claims for its piece.
+/// A checkpoint in two parts with correct hashes; `slice`: the position that the first claims for its piece.
 fs::path step_with_slice(const fs::path& folder, const std::string& slice) {
   const fs::path step = folder / "step-00000001";
   good().make_folder(step);
@@ -189,7 +189,7 @@ TEST(Sharded, SaysWhoseEntryCannotBeSaved) {
   EXPECT_EQ(error, "rank 1: cannot save 'w': the tensor is undefined");
 }
 
-/// A save by one rank whose check() fails at its `failing`-th call. Returns: the error.
+/// The error from a save by one rank whose `failing`-th check() fails.
 std::string save_checked(const fs::path& folder, int failing) {
   ShardedContent content = content_of(1, 0, 1);
   int calls = 0;
@@ -215,7 +215,7 @@ TEST(Sharded, WhatFailsItsCheckAfterWritingOrBeforeTheNameIsNotThere) {
   EXPECT_TRUE(is_of(load_checkpoint(run.path().string()), 1));
 }
 
-// One call per save: it commits, then names, then prunes.
+// One call per save: it commits, then updates the names, then prunes.
 
 StateParts parts_of(std::int64_t seed) {
   StateParts parts;
@@ -255,7 +255,7 @@ TEST(CheckpointWriter, GivesTheNewestAFurtherName) {
   EXPECT_EQ(find_named_checkpoint(FileSystem::system(), run.path(), "best_stg1"), run / "step-00000001");
 }
 
-/// A vanished checkpoint is a fault of the disk, not of the data: a caller that then saves elsewhere expects IoError.
+/// A vanished checkpoint is a disk fault, not bad data: a caller that then saves elsewhere expects IoError.
 TEST(CheckpointWriter, CallsACheckpointThatVanishedADiskError) {
   const TempDir run;
   CheckpointWriter writer(FileSystem::system(), {.folder = run / "checkpoints"});
@@ -304,7 +304,7 @@ namespace async_saver_test {
 using test::same_state;
 using test::states_of;
 
-// A save continues while the state changes: it writes the state as it was.
+// A save continues while the state is changing, and writes the state as it was.
 
 StateParts parts_of(std::int64_t seed) {
   StateParts parts;
@@ -402,7 +402,7 @@ TEST(AsyncSaver, TheNextSaveThrowsTheErrorOfTheOneBefore) {
   EXPECT_THROW(saver.save(parts_of(2), [](const StateParts&) {}), IoError);
 }
 
-// The error that ended the run is on the console already.
+// The error that ended the run is already on the console.
 TEST(AsyncSaver, LeavesAnErrorThatOnlyFollowsAnotherAsAWarning) {
   const auto left_by = [](auto error) {
     ::testing::internal::CaptureStderr();
@@ -417,7 +417,7 @@ TEST(AsyncSaver, LeavesAnErrorThatOnlyFollowsAnotherAsAWarning) {
 
 TEST(AsyncSaver, CopiesLargeStatesBitForBit) {
   StateParts parts;
-  // Sizes above and below the limit for two threads, multiples of nothing, and a start between two cache lines.
+  // Sizes above and below the limit for two threads, odd sizes, and a start between two cache lines.
   for (const std::int64_t size : {1, 63, 1'000'003, 5'000'011}) {
     parts["model"].entries[std::to_string(size)] = at::arange(size, at::kFloat);
     parts["model"].entries[std::to_string(size) + ".moved"] = at::arange(size + 1, at::kFloat).narrow(0, 1, size);

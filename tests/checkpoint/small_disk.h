@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real small disk (tmpfs) in a mount namespace of this process: no other process sees it, and it always ends with the
-// process.
+// A real small disk (tmpfs) in a mount namespace of this process: no other process sees it, and it always disappears
+// with the process.
 #pragma once
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ inline bool write_proc(const char* path, const std::string& text) {
   return done;
 }
 
-/// Without privileges: becomes root in a new user namespace.
+/// Needs no privileges: becomes root in a new user namespace.
 inline bool unshare_as_user() {
   const std::string uid = fmt::format("0 {} 1", ::getuid());
   const std::string gid = fmt::format("0 {} 1", ::getgid());
@@ -39,12 +39,12 @@ inline bool unshare_as_user() {
 
 }  // namespace detail
 
-/// Call it once, before there are threads. Returns "" if disks can be mounted from now on, else the reason.
+/// Call it once, before any threads start. Returns "" if disks can be mounted from now on, else the reason why not.
 inline std::string enter_mount_namespace() {
   if (::unshare(CLONE_NEWNS) != 0 && !detail::unshare_as_user()) {
     return fmt::format("this machine permits no mount namespace: {}", std::strerror(errno));
   }
-  // Otherwise the mounts would also appear in the old namespace.
+  // Otherwise the mounts would show up in the old namespace too.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return fmt::format("mounts cannot be made private: {}", std::strerror(errno));
   }

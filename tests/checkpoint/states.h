@@ -49,7 +49,7 @@ inline bool same_state(const StateDict& a, const StateDict& b) {
   return true;
 }
 
-/// True if every entry of `checkpoint` is that of states_of(seed).
+/// True if every entry of `checkpoint` equals the one in states_of(seed).
 inline bool is_of(const Checkpoint& checkpoint, std::int64_t seed) {
   const CheckpointStates expected = states_of(seed);
   return checkpoint.names().size() == expected.size() && same_state(checkpoint.state("model"), expected.at("model")) &&

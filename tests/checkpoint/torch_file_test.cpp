@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's files, and the pickles and zip files in them.
+// PyTorch files, and the pickles and zip archives in them.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -30,7 +30,7 @@ using test::pickle_of;
 using test::pickled_tensor;
 using ::testing::HasSubstr;
 
-// Files written by PyTorch (golden/make_torch_files.py), files that it must read, and hostile files.
+// Files written by PyTorch (golden/make_torch_files.py), files that PyTorch must be able to read, and hostile files.
 
 TorchValue read(const std::filesystem::path& path) { return read_torch_file(FileSystem::system(), path); }
 
@@ -49,7 +49,7 @@ void write(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// The error of reading a torch file with this pickle and these storages.
+/// The error from reading a torch file with this pickle and these storages.
 std::string refusal(const std::string& pickle, const test::Members& storages = {}) {
   const test::TempDir folder;
   test::Members members = {{"x/data.pkl", pickle}};
@@ -349,7 +349,7 @@ TEST(Pickle, RefusesOneStorageOfTwoSizes) {
 TEST(Pickle, RefusesValuesWithoutEnd) {
   EXPECT_THAT(refusal(pickle_of(repeated("]", 1'000'000) + repeated("a", 999'999))), HasSubstr("nested more than 64"));
   EXPECT_THAT(refusal(pickle_of("]q\1h\1a")), HasSubstr("a value that contains itself"));
-  // Lists of two that hold the list before: 2^60 values in 400 bytes.
+  // Lists that each hold the previous one twice: 2^60 values in 400 bytes.
   std::string laughs = "]";
   for (char i = 0; i < 60; ++i) laughs += std::string("q") + i + "](h" + i + "h" + i + "e";
   EXPECT_THAT(refusal(pickle_of(laughs)), HasSubstr("the stack does not hold"));
@@ -402,7 +402,7 @@ std::string refusal(const std::string& file) {
   return members ? "taken" : members.error();
 }
 
-/// `file` with `bytes` written over those at `offset`.
+/// `file` with `bytes` written over it at `offset`.
 std::string changed(std::string file, std::size_t offset, const std::string& bytes) {
   return file.replace(offset, bytes.size(), bytes);
 }
@@ -423,7 +423,7 @@ std::string deflated(const std::string& content) {
   return packed;
 }
 
-/// A zip file with one member that claims `bytes` bytes unpacked, with the CRC of `content`.
+/// A zip file with one member that claims to unpack to `bytes` bytes, with the CRC of `content`.
 std::string deflated_zip(const std::string& content, std::uint64_t bytes) {
   const std::string packed = deflated(content);
   std::string file = zip_of({{"a", packed}});
@@ -472,7 +472,7 @@ TEST(Zip, EveryBitThatFlipsIsNoticed) {
 TEST(Zip, RefusesMembersThatShareBytes) {
   std::string file = zip_of({{"a", "hello"}, {"a", "there"}});
   EXPECT_THAT(refusal(file), HasSubstr("'a' occurs twice"));
-  // Both entries of the directory point to one header, as in a bomb of overlapping files.
+  // Both entries of the directory point to one header, as in a zip bomb of overlapping files.
   file = zip_of({{"a", "hello"}, {"b", "hello"}});
   const std::size_t second = file.find(little_endian(kZipEntry, 4), directory_of(file) + 4);
   file = changed(file, second + 42, little_endian(0, 4));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Foreign checkpoints: their names for weights, their files, and those of a server.
+// Foreign checkpoints: their weight names, their files, and checkpoints on a server.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -186,7 +186,7 @@ TEST(MatchWeights, NothingThatFitsIsAnErrorWithTheNearestNames) {
   EXPECT_THAT(fault({{"z", at::ones({2})}}), HasSubstr("the model begins with 'features.0.weight', the file with 'z'"));
 }
 
-// Conversion between checkpoints and the files of other programs, and the reports of inspect and verify on such files.
+// Conversion between checkpoints and the files of other programs, and what inspect and verify report on such files.
 
 FileSystem& files() { return FileSystem::system(); }
 
@@ -317,7 +317,7 @@ TEST(VerifyFile, NamesTheMemberThatIsTorn) {
   EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("cut short"));
 }
 
-/// The verdict of verify and inspect on a file with these bytes; both must accept it, or both refuse it.
+/// The verdict of verify and inspect on a file with these bytes; both must accept or both reject it.
 std::string verdict(const std::string& bytes, const std::string& name = "x.pth") {
   const test::TempDir folder;
   write(folder / name, bytes);
@@ -417,7 +417,7 @@ TEST(Describe, AFilesStatesAreTablesWithNorms) {
   EXPECT_THAT(flat, HasSubstr("complex64 [3]"));
 }
 
-// A checkpoint from a server in this process that shows a step folder's files.
+// A checkpoint from a server in this process that serves a step folder's files.
 
 class FetchCheckpoint : public ::testing::Test {
  protected:

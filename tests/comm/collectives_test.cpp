@@ -27,7 +27,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::RanksOptions;
 using ::lockstep::testing::run_ranks;
 
-/// The model's result. Rank 0 computes large ones for all ranks; broadcast has its own test.
+/// The expected result. Rank 0 computes large ones for all ranks; broadcast has its own test.
 at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, ReduceOp op) {
   at::Tensor expected = at::empty({count}, dtype);
   const bool share = count > 1000;
@@ -40,8 +40,8 @@ at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, R
   return expected;
 }
 
-/// The large size runs every op in one dtype and one op in the others, and only some of these in large worlds: all
-/// would take minutes.
+/// The large size runs every op in one dtype and one op in the others, and only some of these in large worlds: running
+/// all would take minutes.
 std::vector<ReduceOp> ops_to_run(const Job& job, at::ScalarType dtype, std::int64_t count) {
   if (count <= 1000) return ops_for(dtype);
   if (job.world_size() > 3 && dtype != at::kFloat && dtype != at::kBFloat16) return {};
@@ -138,7 +138,7 @@ void check_strided(Job& job) {
   EXPECT_EQ(channels_last.max().item<double>(), 0);
 }
 
-/// Many operations in flight, awaited from last to first: their results must not mix.
+/// Many operations in flight, awaited from last to first: their results must not get mixed up.
 void check_overlap(Job& job) {
   std::vector<at::Tensor> tensors;
   std::vector<Work> works;
@@ -304,8 +304,8 @@ using ::lockstep::testing::run_ranks;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The collectives other than all_reduce, broadcast and all_gather; messages, objects and groups of some ranks. All on
-// every backend, with sizes of one chunk, several and none.
+// The collectives other than all_reduce, broadcast and all_gather; messages, objects and subgroups. All on every
+// backend, with sizes of zero, one and several chunks.
 
 const std::vector<std::int64_t> kSizes = {0, 1, 3, 1000, 300'001};
 
@@ -423,8 +423,8 @@ void sweep_gather_and_scatter(Job& job) {
   }
 }
 
-/// Every rank sends to every other one at once, in another order than it receives, with some messages larger than any
-/// buffer: no circle of waits arises.
+/// Every rank sends to every other at once, in a different order than it receives, with some messages larger than any
+/// buffer: there is no deadlock.
 void check_messages(Job& job) {
   std::vector<Work> works;
   std::vector<at::Tensor> received;
@@ -464,7 +464,7 @@ void check_objects(Job& job) {
   EXPECT_EQ(broadcast_object(job.group(), std::string(100'000 * static_cast<std::size_t>(job.rank()), 'x'), 0), "");
 }
 
-/// Two halves reduce at the same time as the whole, each in its own order.
+/// Two half-sized groups reduce at the same time as the whole, each in its own order.
 void check_groups(Job& job) {
   const auto half = job.group().split(job.rank() % 2, -job.rank());
   const int members = (job.world_size() + (job.rank() % 2 == 0 ? 1 : 0)) / 2;

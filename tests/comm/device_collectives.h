@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of every collective of tensors on several GPUs, for real and for make-believe GPUs.
+// Checks of every tensor collective on several GPUs, real or make-believe.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -55,7 +55,7 @@ inline void check_reductions(Job& job) {
   }
 }
 
-/// Equal parts use NCCL's own collectives, others are sent one by one: `count` decides.
+/// Equal parts use NCCL's own collectives, uneven ones are sent one by one: `count` decides.
 inline void check_parts(Job& job, std::int64_t count, at::ScalarType dtype) {
   const int world = job.world_size();
   const ElementRange own = shard_of(count, world, job.rank());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's device, and the way of its tensors.
+// A rank's device, and the path its tensors take.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -27,16 +27,16 @@ namespace device_path_test {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// The way of device tensors with a make-believe device: its memory is the host's, and the test ends its work. Two ranks
-// are threads on one mapping of shared memory.
+// The path of device tensors with a make-believe device: its memory is the host's, and the test decides when its work
+// ends. Two ranks are threads sharing one mapping.
 
 /// The test's view of the make-believe device.
 struct Device {
   std::atomic<bool> done{true};
   std::atomic<bool> aborted{false};
-  std::atomic<bool> faulty{false};    ///< it is lost: every query ends in an error
+  std::atomic<bool> faulty{false};    ///< it is lost: every query returns an error
   std::atomic<bool> connects{false};  ///< a call waits for peers until it is aborted
-  std::atomic<bool> full{false};      ///< a call ends in an error
+  std::atomic<bool> full{false};      ///< a call returns an error
   std::atomic<int> holds{0};
   std::function<void()> on_abort = nullptr;  ///< called before anything ends
   std::vector<Collective> calls;
@@ -156,7 +156,7 @@ TEST(DevicePath, AHostThatReadsAResultThatAnAbortCutShortFindsTheFailure) {
   device.done = false;
   const auto group = group_on(device);
   const at::Tensor sum = at::full({3}, 2.0F);
-  group->all_reduce(sum).wait();  // holds the stream; the host goes on
+  group->all_reduce(sum).wait();  // blocks the stream; the host continues
   EXPECT_NO_THROW(check_group(*group));
   std::string found_at_abort;
   device.on_abort = [&] {
@@ -187,7 +187,7 @@ TEST(DevicePath, ADeviceThatFailedEndsInAnErrorAndNotTheProcess) {
     EXPECT_THAT(error.what(), HasSubstr("the GPU of rank 0 failed while all_reduce was under way"));
     EXPECT_THAT(error.what(), HasSubstr("unspecified launch failure"));
   }
-  group.reset();  // joins the watch
+  group.reset();  // joins the watch thread
   EXPECT_TRUE(device.aborted);
 }
 
@@ -219,7 +219,7 @@ struct Rank {
     return path->submit(all_reduce_of(tensor), tensor, tensor);
   }
 
-  /// The error of the rank's next collectives; tries until they fail.
+  /// The error of the rank's next collectives; retries until one fails.
   template <class Error>
   std::string failure() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -234,7 +234,7 @@ struct Rank {
     return "no failure";
   }
 
-  /// The watch aborts a moment after the error is known.
+  /// The watch thread aborts shortly after the error is known.
   bool is_aborted() const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!device.aborted && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -260,7 +260,7 @@ TEST(DevicePath, RanksThatCallDifferentCollectivesBothGetAnErrorThatNamesBoth) {
   EXPECT_TRUE(second.is_aborted());
 }
 
-/// The error for `rank` when it calls all_reduce() and waits.
+/// The error that `rank` gets when it calls all_reduce() and waits.
 std::string error_of_call(Rank& rank, std::int64_t elements) {
   try {
     rank.all_reduce(elements).wait();

@@ -21,7 +21,7 @@ struct FakeEvent final : DeviceEvent {
     return done;
   }
   bool done = false;
-  std::string fault;  ///< of the device, which is then lost
+  std::string fault;  ///< of the device, which is lost from then on
 };
 
 struct FakeMeeting final : Operation {
@@ -79,8 +79,8 @@ class DeviceWatchTest : public ::testing::Test {
   int asked = 0;
   int asked_before_death = -1;
   int failures = 0;
-  std::vector<std::pair<std::uint64_t, bool>> waits;  ///< the collective; true if it ended
-  bool stored_first = false;                          ///< at the time of the failure's hook
+  std::vector<std::pair<std::uint64_t, bool>> waits;  ///< the collective; true if it completed
+  bool stored_first = false;                          ///< when the failure hook runs
   DeviceWatch watch{World{.rank = 3, .size = 4, .hosts = {"a", "a", "b", "b"}}, hooks()};
 };
 
@@ -201,7 +201,7 @@ TEST_F(DeviceWatchTest, TheFailureIsKnownBeforeAnythingIsEnded) {
 TEST_F(DeviceWatchTest, AnErrorOfTheTransportBetweenTwoLooksIsFoundThoughTheOperationIsDoneByThen) {
   const auto event = enqueue();
   EXPECT_NO_THROW(watch.check(at(1)));
-  event->done = true;  // the transport ended it, unfinished
+  event->done = true;  // the transport aborted it before it finished
   problem = "unhandled cuda error";
   EXPECT_THROW(watch.check(at(2)), ResourceError);
   EXPECT_THROW(watch.check(at(3)), ResourceError) << "and for ever after";

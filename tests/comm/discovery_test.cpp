@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which a rank finds the others: the environment, an address, torchrun's store.
+// How a rank finds the others: the environment, an address, torchrun's store.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <gmock/gmock.h>
@@ -127,7 +127,7 @@ TEST(Discovery, RefusesValuesThatCannotBe) {
   EXPECT_THAT(usage_error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 2, outside of the world of 2"));
   EXPECT_THAT(usage_error({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK is 'x'"));
   EXPECT_THAT(usage_error({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("'-1'"));
-  // 2^32 + 2 ranks became 2 in a number of 32 bits.
+  // 2^32 + 2 ranks used to become 2 in a 32-bit number.
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "4294967298"}}),
               HasSubstr("WORLD_SIZE is '4294967298', which is not a whole number from 0 to 1000000"));
   EXPECT_THAT(usage_error({{"RANK", "0"}, {"WORLD_SIZE", "2.5"}}), HasSubstr("WORLD_SIZE is '2.5'"));
@@ -162,7 +162,7 @@ TEST(Discovery, TakesSlurmOnlyInsideAStepOfSeveralTasks) {
   EXPECT_EQ(discover_world(slurm).info.world_size, 1);
 }
 
-// As in `scontrol show hostnames` of Slurm 22.05, which allows no name after the last bracket.
+// As with `scontrol show hostnames` in Slurm 22.05, which allows no name after the last bracket.
 TEST(Slurm, ListsOfHostsAreExpanded) {
   const std::vector<std::pair<std::string, std::string>> lists = {
       {"login", "login"},
@@ -486,7 +486,7 @@ TEST_F(AddressFile, WithAnythingElseIsNoAddress) {
 }
 
 #if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
-// torchrun's own store used like ours, with every libtorch. A TCPStore in this process plays torchrun's.
+// torchrun's own store used like ours, with every libtorch. A TCPStore in this process stands in for torchrun's.
 
 class TorchStore : public ::testing::Test {
  protected:
@@ -521,7 +521,7 @@ TEST_F(TorchStore, IsAStoreLikeOurs) {
 TEST_F(TorchStore, KeepsItsKeysUnderTheAttempt) {
   const auto first = connect_torch_store(plan_, seconds(60));
   first->set("host", "a");
-  // torch's set() does not wait for an answer; an answer on the same connection shows that the server has it.
+  // torch's set() does not wait for a reply; a later reply on the same connection shows that the server has the value.
   ASSERT_EQ(first->get("host", seconds(60)), "a");
   EXPECT_TRUE(server_->check({"attempt_0/host"}));
   plan_.prefix = "attempt_1";
@@ -538,7 +538,7 @@ TEST_F(TorchStore, SaysWhichKeyDidNotComeInTime) {
   }
 }
 
-// The wait of PyTorch 1.13 itself leaves its answer in the connection if the key comes after all.
+// PyTorch 1.13's own wait leaves its reply in the connection if the key arrives after all.
 TEST_F(TorchStore, AWaitThatTimedOutSpoilsNoLaterQuestion) {
   const auto store = connect_torch_store(plan_, seconds(60));
   EXPECT_THROW((void)store->get("late", milliseconds(20)), TimeoutError);

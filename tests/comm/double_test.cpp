@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several make-believe GPUs and a make-believe NCCL, under comm's own path for device tensors.
+// Several make-believe GPUs and a make-believe NCCL, running comm's real path for device tensors.
 #include "support/host_waits.h"
 // then what needs torch
 #include <c10/core/Event.h>
@@ -68,14 +68,14 @@ TEST_P(DoubleWorlds, ComputeEveryCollectiveOfEveryDtype) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam()));
 }
 
-/// The tests of ranks on one real GPU (support/ranks_on_one_gpu.h), over the runtime of make-believe ones.
+/// The tests of ranks on one real GPU (support/ranks_on_one_gpu.h), on the make-believe runtime.
 TEST_P(DoubleWorlds, ComputeEveryCollectiveThroughTheDoubleForRealGpus) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam(), {{"LOCKSTEP_NCCL", LOCKSTEP_NCCL_DOUBLE_ON_CUDA}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, DoubleWorlds, ::testing::Values(2, 3, 4));
 
-/// The part between hosts goes over the wire. LOCKSTEP_HOST_ID makes the ranks believe that they are on two hosts.
+/// The inter-host part goes over the wire. LOCKSTEP_HOST_ID makes the ranks believe that they are on two hosts.
 TEST(Double, TwoHostsComputeEveryCollectiveOfEveryDtype) {
   RanksOptions options = ranks_on_gpus(3);
   options.host_sizes = {2, 1};
@@ -100,7 +100,7 @@ TEST(Double, EightGpusSum) {
       ranks_on_gpus(8));
 }
 
-/// Each rank has three of six replicas: two partial sums, in rows, which are combined first.
+/// Each rank has three of six replicas: two partial sums, in rows, which are combined beforehand.
 TEST(Double, RowsOfSeveralReplicasAreReducedWithThoseOfOthers) {
   run_ranks(
       current_test(),
@@ -117,7 +117,8 @@ TEST(Double, RowsOfSeveralReplicasAreReducedWithThoseOfOthers) {
       ranks_on_gpus(2));
 }
 
-/// The watch asks NCCL each millisecond while this thread calls. Two threads in the communicator would end the process.
+/// The watch polls NCCL every millisecond while this thread calls. Two threads in the communicator at once would end
+/// the process.
 TEST(Double, OneThreadAtATimeIsInTheCommunicator) {
   run_ranks(
       current_test(),
@@ -128,8 +129,8 @@ TEST(Double, OneThreadAtATimeIsInTheCommunicator) {
       ranks_on_gpus(2));
 }
 
-/// One thread calls all the time while another aborts. A nonblocking call returns before the abort: two threads in the
-/// communicator would end the process.
+/// One thread calls continuously while another aborts. A nonblocking call returns before the abort: two threads in the
+/// communicator at once would end the process.
 TEST(Double, AnAbortLetsACallThatIsUnderWayComeBack) {
   run_ranks(
       current_test(),
@@ -153,14 +154,14 @@ TEST(Double, AnAbortLetsACallThatIsUnderWayComeBack) {
       ranks_on_gpus(2));
 }
 
-/// The caller may drop its tensors; copies of strided ones have no other owner.
+/// The caller may drop its tensors; copies of strided ones have no owner otherwise.
 TEST(Double, TensorsOfACollectiveAreKeptUntilItIsOver) {
   run_ranks(
       current_test(),
       [](Job& job) {
         const at::Tensor part = at::empty({500}, at::TensorOptions(job.device()));
         Work work = job.group().reduce_scatter(at::full({1000, 2}, 1.0F, job.device()).select(1, 0), part);
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the watch looks meanwhile
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the watch polls meanwhile
         EXPECT_FALSE(work.is_done());
         EXPECT_THAT(found_races(), IsEmpty());
         work.wait();
@@ -209,7 +210,7 @@ class DoubleItself : public ::testing::Test {
  protected:
   void SetUp() override {
     LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
-    (void)found_races();  // of the memory of the test before
+    (void)found_races();  // in the previous test's memory
   }
 };
 
@@ -364,7 +365,7 @@ TEST(DoubleFailure, AnErrorOfNcclsOnOneRankIsNamedOnAllAtOnce) {
   expect_the_others_to_name_rank_1(ended);
 }
 
-/// The rank itself may wait for its GPU until the launcher kills it.
+/// The rank itself may keep waiting for its GPU until the launcher kills it.
 TEST(DoubleFailure, AnAbortThatHangsKeepsNoOtherRankWaiting) {
   RankProcesses ranks(
       current_test(), reduce_for_ever,
@@ -385,7 +386,7 @@ TEST(DoubleFailure, AHangInsideNcclEndsAllAtTheTimeLimit) {
   }
 }
 
-/// As with full queues of a GPU that waits for a peer: the thread returns when all is aborted.
+/// As when a GPU that waits for a peer has full queues: the thread returns once everything is aborted.
 TEST(DoubleFailure, ACallThatBlocksEndsAtTheTimeLimit) {
   const EndedRanks ended =
       loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=full"}, {"LOCKSTEP_TIMEOUT", "2"}});
@@ -411,7 +412,7 @@ TEST(DoubleFailure, AThreadThatWaitsForAFullQueueComesBack) {
   }
 }
 
-/// Runs ranks; rank 1 has a fault while the GPUs connect. Returns their ends and the time.
+/// Runs ranks; rank 1 has a fault while the GPUs are connecting. Returns how they ended and the time taken.
 EndedRanks connect_with(const std::string& fault) {
   return loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=init,fault=" + fault}});
 }

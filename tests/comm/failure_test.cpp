@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The errors of the other ranks when one dies, stops, throws, leaves or calls something else; nothing is left behind.
+// The errors on the other ranks when one dies, stops, throws, leaves or calls something else; nothing is left behind.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ using testing::RankEnd;
 using testing::RankProcesses;
 using ::testing::StartsWith;
 
-/// Reduces in a loop until something ends it. Prints a line when the loop runs.
+/// Reduces in a loop until something ends it. Prints a line once the loop is running.
 void reduce_for_ever(Job& job) {
   at::Tensor tensor = job.group().allocate_bucket(1 << 18, at::kFloat);
   for (int step = 0;; ++step) {

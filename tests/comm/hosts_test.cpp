@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several hosts, and the ways into a job on one and on two.
+// Several hosts, and the ways to join a job on one and on two.
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
@@ -45,13 +45,13 @@ using testing::run_ranks;
 using testing::run_shell;
 using testing::this_program;
 
-// Ranks of different hosts connect at their first message; until then only the hosts' first ranks are connected.
+// Ranks on different hosts connect on their first message; until then only the hosts' first ranks are connected.
 
 class Distant : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { SKIP_WITHOUT_UCX(GetParam()); }
 
-  /// `hosts`: the ranks of each; by default ranks 0 and 1 are on one, ranks 2 and 3 on another.
+  /// `hosts`: the ranks on each; by default ranks 0 and 1 are on one, 2 and 3 on another.
   static testing::RanksOptions options(const std::string& timeout, const std::vector<int>& hosts = {2, 2}) {
     auto variables = testing::backend_variables(GetParam());
     variables["LOCKSTEP_TIMEOUT"] = timeout;
@@ -132,7 +132,7 @@ TEST_P(Distant, RanksConnectWhenTheyHaveSomethingToSayToEachOther) {
   testing::run_ranks(current_test(), count_connections, options("60"));
 }
 
-// Each message needs an answer before the next one goes the same way.
+// Each message needs a reply before the next one goes in the same direction.
 void talk_both_ways(Job& job) {
   const int peer = job.rank() == 1 ? 3 : 1;
   auto values = at::full({4}, 0.0);
@@ -165,7 +165,7 @@ TEST_P(Distant, BroadcastsReachEveryRankFromEveryOther) {
   testing::run_ranks(current_test(), broadcast_from_each, options("60", {1, 3, 2}));
 }
 
-// The first of these calls needs a connection that cannot be made: the other host's ranks do not ask for it.
+// The first of these calls needs a connection that cannot be made: the other host's ranks never ask for one.
 void scatter_on_one_host(Job& job) {
   auto values = at::full({4}, 1.0);
   try {
@@ -213,7 +213,7 @@ void die_instead_of_sending(Job& job) {
 
 TEST_P(Distant, ARankThatDiesBeforeItSendsIsNamedAtOnce) {
   auto by_hand = options("200");
-  by_hand.by_hand = true;  // without a launcher, the ranks do not learn who died
+  by_hand.by_hand = true;  // without a launcher, the ranks cannot learn who died
   RankProcesses ranks(current_test(), die_instead_of_sending, by_hand);
   const auto ends = ranks.wait();  // within the deadline, far below the timeout
   EXPECT_EQ(ends[3].code, 128 + SIGKILL);
@@ -248,7 +248,7 @@ TEST_P(Distant, WhatTheLauncherSaysOfASenderEndsTheWait) {
   testing::run_ranks(current_test(), learn_of_a_death, options("200"));
 }
 
-// The ways into a job: our store, by hand, torchrun, and two hosts (network namespaces).
+// The ways to join a job: our store, by hand, torchrun, and two hosts (network namespaces).
 
 void check_sum(Job& job) {
   at::Tensor tensor = at::full({50'000}, job.rank() + 1.0);
@@ -350,7 +350,7 @@ TEST(Launch, WithAnotherWireOnOneRankNamesBoth) {
   EXPECT_THAT(output.text, HasSubstr("give every rank the same --wire"));
 }
 
-/// Two ranks that know each other only from the command line.
+/// Two ranks that know of each other only from the command line.
 void join_by_address(const std::string& url, const std::string& first_more) {
   if (env::get("LOCKSTEP_TEST_BODY") == current_test()) {
     const std::string rank = env::get("LOCKSTEP_TEST_RANK").value_or("");
@@ -420,7 +420,7 @@ TEST(Launch, UnderTorchrunJoinsItsStore) {
 }
 
 #if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
-// Plays torchrun's agent: it keeps a TCPStore, and the ranks find it by these variables.
+// Plays torchrun's agent, which runs a TCPStore that the ranks find through these variables.
 TEST(Launch, ThroughTorchrunsStoreTwoHostsConnectOverTcp) {
   if (env::get("LOCKSTEP_TEST_BODY") == current_test()) run_ranks(current_test(), check_sum, {});
   c10d::TCPStoreOptions options;
@@ -529,7 +529,8 @@ class TwoHosts {
 
   [[nodiscard]] const std::string& why_not() const { return why_not_; }
 
-  /// Runs the test's body on four ranks; `link`: options of link.py, `shape`: of tc on both ends, `more`: variables.
+  /// Runs the test's body on four ranks; `link`: options for link.py, `shape`: for tc on both ends, `more`: environment
+  /// variables.
   Output run(const std::string& link, const std::string& shape, const std::string& more) const {
     const std::string tc = shape.empty() ? "true"
                                          : fmt::format(
@@ -541,7 +542,7 @@ class TwoHosts {
         "LOCKSTEP_TOKEN=two-hosts-of-a-test "
         "LOCKSTEP_TIMEOUT=60 OMP_NUM_THREADS=1 {1} {2} --gtest_filter={0}",
         current_test(), more, this_program());
-    // The wire's input is a pipe that closes when the ranks have ended.
+    // link.py's input is a pipe that closes when the ranks have ended.
     return run_shell(fmt::format(
         "coproc wire {{ /usr/bin/python3 {0}/tests/support/link.py lwa{1} 10.78.0.1 lwb{1} 10.78.0.2 {2}; }}; "
         "read -r state <&${{wire[0]}} && {3} || exit 9; ranks=(); codes=0; "
@@ -584,7 +585,7 @@ TEST(Network, CarriesEachByteOncePerHostNotOncePerRank) {
   const Output flat = hosts.run("", narrow, "LOCKSTEP_BACKEND=tcp");
   EXPECT_EQ(flat.code, 0) << flat.text;
   EXPECT_THAT(flat.text, HasSubstr("[3]: the bits are right over tcp"));
-  // Three reductions of 2 MB: each host sends and receives 2 MB, and acknowledgements.
+  // Three reductions of 2 MB: each host sends and receives 2 MB for each, plus acknowledgements.
   EXPECT_GT(carried(together), 3 * 2 * kCount * 4);
   EXPECT_LT(carried(together), 3 * 2 * kCount * 4 * 1.15);
   EXPECT_GT(carried(flat), 1.8 * static_cast<double>(carried(together)));

@@ -48,7 +48,7 @@ double processor_time() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// KiB of memory, with shared pages divided among their users.
+// KiB of memory, with shared pages divided among the processes that map them.
 long proportional_memory() {
   std::ifstream file("/proc/self/smaps_rollup");
   for (std::string word; file >> word;) {
@@ -58,9 +58,9 @@ long proportional_memory() {
   return 0;
 }
 
-// A rank's figures, on its last line.
+// A rank's measurements, from its last output line.
 struct Figures {
-  double formed = 0;        // microseconds since boot at which its group was formed
+  double formed = 0;        // when its group was formed, in microseconds since boot
   double wall_us = 0;       // of an all-reduce of 4 KiB
   double processor_us = 0;  // the same in processor time
   long kib = 0;
@@ -84,7 +84,7 @@ void reduce_and_tell(Job& job) {
   const double world = job.world_size();
   std::vector<double> times;
   double before = 0;
-  for (int round = -2; round < kRounds; ++round) {  // two rounds warm up
+  for (int round = -2; round < kRounds; ++round) {  // two warm-up rounds
     if (round == 0) before = processor_time();
     auto values = at::full({kElements}, 1.0 + job.rank() + round);
     const auto begin = Clock::now();
@@ -98,7 +98,7 @@ void reduce_and_tell(Job& job) {
   std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
   own.wall_us = times[kRounds / 2];
   own.kib = proportional_memory();
-  job.barrier();  // memory is counted while all ranks live
+  job.barrier();  // memory is measured while all ranks are alive
   std::printf("%s", own.line().c_str());
 }
 
@@ -148,7 +148,7 @@ TEST(ManyRanks, FormAGroupAndSumExactly) {
   note(shape, all, start);
 }
 
-// Too many hosts to exchange everything in one round: 12 and 9, neither a power of two.
+// Too many hosts to exchange everything in one round: 12 and 9, neither of them a power of two.
 void reduce_all_dtypes(Job& job) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kInt}) {
     for (const std::int64_t count : {1, 1000, 50'000}) {
@@ -198,7 +198,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
 // Random programs of collectives: kind, operation, dtype, size, place, group, order of waiting and each rank's delays
-// are drawn; every result is compared with a serial model. LOCKSTEP_PROGRAMS is their number (scripts/trials/trial
+// are drawn; every result is compared with a serial model. LOCKSTEP_PROGRAMS sets how many (scripts/trials/trial
 // collective_programs runs many), LOCKSTEP_PROGRAMS_SEED the first seed.
 
 /// Draws the same on every rank.

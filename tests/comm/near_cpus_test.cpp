@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPUs that a rank keeps to for its GPU, with all of its threads.
+// The CPUs near its GPU that a rank binds all of its threads to.
 #include "comm/wiring/near_cpus.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ void write(const std::filesystem::path& file, const std::string& text) {
   std::ofstream(file) << text;
 }
 
-/// Restores the CPUs of all threads.
+/// Restores the CPU affinity of all threads.
 class Unbound {
  public:
   Unbound() { (void)::sched_getaffinity(0, sizeof cpus_, &cpus_); }
@@ -65,7 +65,7 @@ class Unbound {
   cpu_set_t cpus_{};
 };
 
-/// Also a thread that exists already.
+/// Threads that already exist, too.
 TEST(NearCpus, AllThreadsAreBound) {
   const Unbound unbound;
   const cpu_set_t& before = unbound.cpus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that a rank waits for others, and the rank that is blamed if one does not come.
+// How long a rank waits for others, and which rank is blamed if one does not come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -77,7 +77,7 @@ TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatDies) {
   const pid_t dies = ::fork();
   if (dies == 0) {
     const MeetingWatch watch(place(2), connect());
-    ::_exit(0);  // without a word, like a killed rank
+    ::_exit(0);  // silently, like a killed rank
   }
   const auto store = connect();
   const MeetingWatch watch(place(1), store);
@@ -122,7 +122,7 @@ TEST_F(MeetingWatchTest, LetsRanksLeaveThatAreConnected) {
   EXPECT_FALSE(watch.failure());
 }
 
-// The rank that is blamed after a failure over sockets: every rank that gives up breaks the others' connections, too.
+// Which rank is blamed after a failure over sockets: every rank that gives up also breaks the others' connections.
 
 World world_of(int size, std::vector<int> speakers = {}) {
   World world{.rank = 0, .size = size};

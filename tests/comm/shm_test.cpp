@@ -39,7 +39,7 @@ class ShmConnect : public ::testing::Test {
     return std::async(std::launch::async, [world = rank(number)] { return connect_shm(world, kLong); });
   }
 
-  // A stranger that connects and sends only `words`.
+  // A stranger that connects and sends only the bytes `words`.
   UniqueFd stranger(const std::string& words = "") const {
     const std::string told = store_->get("group/shm/address", kLong);
     socklen_t size = 0;
@@ -87,8 +87,8 @@ TEST_F(ShmConnect, AnAddressThatIsTornIsAnErrorOfEveryRank) {
   EXPECT_THAT(store_->get("group/shm/vote/1", kLong), HasSubstr("has 500 bytes"));
 }
 
-// The shared-memory protocol with ranks as threads on one mapping. Thread sanitizer sees races only between threads;
-// the code is the same that processes run, with its waits and wake-ups.
+// The shared-memory protocol with ranks as threads on one mapping. ThreadSanitizer sees races only between threads; the
+// code is the same as in processes, including its waits and wake-ups.
 
 class ThreadRanks {
  public:

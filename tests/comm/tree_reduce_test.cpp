@@ -30,7 +30,7 @@ TEST(TreeReduce, HasTheBitsOfTheModelForEveryDtypeOpAndWorld) {
   for (const auto dtype : kDtypes) {
     for (const ReduceOp op : ops_for(dtype)) {
       for (const int world : {1, 2, 3, 4, 5, 7, 8, 13}) {
-        const std::int64_t count = 4099;  // two blocks and an odd rest
+        const std::int64_t count = 4099;  // two blocks and an odd remainder
         std::vector<at::Tensor> inputs;
         std::vector<TreeLeaf> leaves;
         for (int rank = 0; rank < world; ++rank) {
@@ -64,7 +64,7 @@ TEST(TreeReduce, AddsAnyNumberOfRanks) {
   }
 }
 
-TEST(TreeReduce, AddsLeavesOfEverSmallerSubtrees) {  // each is one step deeper on the right
+TEST(TreeReduce, AddsLeavesOfEverSmallerSubtrees) {  // each right subtree is one level deeper
   const at::Tensor values = random_values(at::kFloat, 21, 0);
   std::vector<TreeLeaf> leaves;
   int begin = 0;
@@ -114,7 +114,7 @@ TEST(TreeReduce, LetsANotANumberWinMinAndMax) {
   }
 }
 
-// libtorch's operations in tree order against our kernel, on the CPU, which can run both.
+// libtorch's operations in tree order against our kernel, on the CPU, where both run.
 
 std::vector<PartialSum> one_part_per_replica(int replicas, c10::ScalarType dtype) {
   std::vector<PartialSum> parts;
@@ -164,7 +164,7 @@ TEST(TensorTree, RefusesBitwiseOperations) {
   EXPECT_THROW(tensor_tree_sum(parts, parts.front().value, {.op = ReduceOp::kBitAnd}), UsageError);
 }
 
-// The numbers that each of `size` ranks has after all rounds, if it begins with its own.
+// The numbers that each of `size` ranks holds after all rounds, starting with its own.
 std::vector<std::vector<int>> gathered(int size) {
   std::vector<std::vector<int>> has(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) has[static_cast<std::size_t>(rank)] = {rank};

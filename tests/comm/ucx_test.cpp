@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of UCX alone; the tests of collectives, hosts and failures run over it, too.
+// Tests of UCX only; the tests of collectives, hosts and failures run over it as well.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class Ucx : public ::testing::Test {
   }
 };
 
-/// The library whose function handles a signal; empty: the system's default, or a function of this program.
+/// The library whose function handles a signal; empty for the system's default or a function of this program.
 std::string handler_of(int signal) {
   struct sigaction action {};
   sigaction(signal, nullptr, &action);
@@ -78,7 +78,7 @@ TEST_F(Ucx, PrintsNothingWhereARankDiesInTheMiddleOfAMessage) {
   EXPECT_THAT(ends[0].log, Not(HasSubstr("UCX  ")));
 }
 
-/// Sums of all sizes: some sent at once, some in parts that the receiver asks for.
+/// Sums of all sizes: some sent eagerly, some in parts that the receiver requests.
 void tell_digest(Job& job) {
   std::size_t digest = 0;
   for (const std::int64_t count : {1, 3000, 70'001, 2'000'003}) {
@@ -155,7 +155,7 @@ TEST_F(Ucx, LeavesNoConnectionToProgramsThatARankStarts) {
       two());
 }
 
-/// Shuts this process's connections, except the one with the store.
+/// Shuts down this process's connections, except the one with the store.
 void shut_connections() {
   const std::string store = env::get("LOCKSTEP_STORE").value_or("");
   const int port = std::stoi(store.substr(store.rfind(':') + 1));

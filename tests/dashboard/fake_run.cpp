@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes runs for the tests of the page.
+// Creates runs for the tests of the page.
 //   fake_run folder FOLDER RANKS POINTS LR   a run folder: log.jsonl with POINTS steps, the rings of RANKS ranks
 //   fake_run rank                            a rank under `lockstep run` that stays in the section "forward"
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ void write_step(Writer& writer, std::int64_t step) {
   writer.leave("optimizer");
 }
 
-// The writer uses the present time: this spreads the events over two seconds.
+// The writer uses the current time; this spreads the events over two seconds.
 void spread(Ring& ring) {
   const auto events = std::min<std::uint64_t>(ring.next.load(), lockstep::flight::kEvents);
   const std::int64_t end = lockstep::flight::now_ns();
@@ -81,7 +81,7 @@ void write_log(const fs::path& file, int points) {
       << "\n";
 }
 
-/// Digests of 60 steps: from step 31 on they depend on the learning rate.
+/// Digests of 60 steps: from step 31 they depend on the learning rate.
 void write_digests(const fs::path& folder, double lr) {
   lockstep::view::DigestWriter chain(folder, {});
   for (int step = 1; step <= 60; ++step) {

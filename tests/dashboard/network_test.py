@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Drops pictures on demo.html and on the live page in a browser, and compares the answers with `lockstep predict`.
+"""Drops images on demo.html and on the live page in a browser, and compares the results with `lockstep predict`.
 
-Trains a network of each recipe for some seconds. Skips (exit code 77) with the reason if Node.js, Chromium or the packages of
+Trains a network of each recipe for a few seconds. Skips (exit code 77) with the reason if Node.js, Chromium or the packages of
 npm are missing.
 Example: tests/dashboard/network_test.py --bin build/test/bin --modules build/test/web/node_modules
 """
@@ -17,8 +17,8 @@ import tempfile
 from page_test import address, end, skip, start
 
 HERE = pathlib.Path(__file__).resolve().parent
-MOST = 100  # boxes of a picture
-LEAST = 0.05  # a score; after some seconds of training no box has 0.5
+MOST = 100  # maximum number of boxes in an image
+LEAST = 0.05  # a score; after a few seconds of training no box reaches 0.5
 
 
 class Trial:
@@ -42,7 +42,7 @@ class Trial:
         return [json.loads(line) for line in lines.splitlines()]
 
     def demo(self, pictures, *more, **facts):
-        """Answers of demo.html, opened without a server."""
+        """Results of demo.html, opened without a server."""
         self.lockstep("checkpoint", "export", "run:best", "--to", "demo.html", "--no-check", *more)
         return self.browse((self.folder / "demo.html").as_uri(), pictures, **facts)
 
@@ -70,9 +70,9 @@ def expect(holds, what):
 def expect_same_words(answers, expected):
     for answer, right in zip(answers, expected, strict=True):
         said = answer["answer"]
-        expect(said and said["text"] == right["text"], f"{answer} and not {right}")
+        expect(said and said["text"] == right["text"], f"{answer} instead of {right}")
         expect(abs(said["confidence"] - right["confidence"]) < 1e-3, f"{said} is as sure as {right}")
-    expect(len({right["text"] for right in expected}) > 1, "the network says one thing of all pictures")
+    expect(len({right["text"] for right in expected}) > 1, "the network predicts the same for all images")
 
 
 def captcha(trial):
@@ -91,11 +91,11 @@ def captcha(trial):
 def refuses_other_sizes(trial):
     other = HERE.parents[1] / "docs/images/detection_found.png"
     answer = trial.browse((trial.folder / "demo.html").as_uri(), [other])[0]
-    expect(answer["answer"] is None and "reads 96 x 36" in answer["status"], f"a picture of another size: {answer}")
+    expect(answer["answer"] is None and "reads 96 x 36" in answer["status"], f"an image of another size: {answer}")
 
 
 def has_nothing_of_this_machine(trial):
-    """The page is for others; an ONNX file has the settings."""
+    """The page is meant for others, so it must not contain the settings; an ONNX file does."""
     text = (trial.folder / "demo.html").read_text()
     model = base64.b64decode(text.split('id="model">')[1].split("<")[0])
     expect(b"page.json" in model and b"config.yml" not in model and b"data/train" not in model, "settings in demo.html")
@@ -123,7 +123,7 @@ def detection(trial):
 
 
 def published_detection(trial):
-    """DEIM of size N as published, except for the pictures' size: after so few steps all boxes have small scores."""
+    """DEIM of size N as published, except for the image size: after so few steps all boxes have low scores."""
     settings = ["data.train=scenes:400:1:few", "data.test=scenes:4:2:few", "image_size=256", "total_batch_size=4", "max_steps=30", "epochs=1",
                 "stop_epoch=0", "augment.policy=[0,0,0]", "schedule.warmup_steps=5", "optimizer.lr=0.001", "ema.decay=0.9", "ema.warmups=4"]
     trial.train("detection:deim_n", *(word for setting in settings for word in ("--set", setting)))
@@ -135,7 +135,7 @@ def published_detection(trial):
 
 
 def expect_same_boxes(said, right):
-    """Boxes with equal scores may change places, and predict gives at most MOST boxes."""
+    """Boxes with equal scores may swap places, and predict prints at most MOST boxes."""
     same_count = len(said["boxes"]) == len(right["boxes"]) or len(said["boxes"]) > MOST == len(right["boxes"])
     expect(same_count, f"{said} has as many boxes as {right}")
     left = list(zip(said["boxes"], said["labels"], said["scores"]))
@@ -155,9 +155,9 @@ def segmentation(trial):
     drawn = [str(trial.folder / "drawn" / picture.name) for picture in pictures]
     answers = trial.demo(pictures, *looks, drawn=drawn)
     for answer in answers:
-        expect(answer["answer"] and answer["equal"] > 0.999, f"{answer} has the mask of predict")
-    print(f"   at least {100 * min(answer['equal'] for answer in answers):.3f} % of the pixels are those of predict", flush=True)
-    expect(any("," in answer["answer"]["text"] for answer in answers), "each picture is of one class")
+        expect(answer["answer"] and answer["equal"] > 0.999, f"{answer} has predict's mask")
+    print(f"   at least {100 * min(answer['equal'] for answer in answers):.3f} % of the pixels match predict's", flush=True)
+    expect(any("," in answer["answer"]["text"] for answer in answers), "each image is of a single class")
 
 
 def captioning(trial):
@@ -172,16 +172,16 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--modules", type=pathlib.Path, required=True)
     parser.add_argument("--only", default="", help="one recipe")
-    parser.add_argument("--shot", default="", help="a file for a picture of the live page")
+    parser.add_argument("--shot", default="", help="a file for a screenshot of the live page")
     parser.add_argument("--chromium", default=shutil.which("chromium") or "")
     parser.add_argument("--node", default=shutil.which("node") or "")
     arguments = parser.parse_args()
     if not arguments.node:
-        skip("there is no node (Debian: nodejs)")
+        skip("node is not installed (Debian: nodejs)")
     if not arguments.chromium:
-        skip("there is no chromium (Debian: chromium)")
+        skip("chromium is not installed (Debian: chromium)")
     if not (arguments.bin.parent / "share/lockstep/network/demo.html").exists():
-        skip("there is no share/lockstep/network: the build had no npm or no network")
+        skip("share/lockstep/network is missing: the build had no npm or no network")
     for recipe in (captcha, detection, published_detection, segmentation, captioning):
         if arguments.only not in ("", recipe.__name__):
             continue

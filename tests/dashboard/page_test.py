@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the page of lockstep dashboard in a browser: this file prepares runs, browser/page_test.mjs looks at the page.
+"""Tests the page of lockstep dashboard in a browser: this file prepares runs, browser/page_test.mjs checks the page.
 
 Skips (exit code 77) with the reason if Node.js, Chromium or the packages of npm are missing.
 Example: tests/dashboard/page_test.py --bin build/test/bin --modules build/test/web/node_modules --fake-run fake_run
@@ -57,14 +57,14 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--modules", type=pathlib.Path, required=True)
     parser.add_argument("--fake-run", type=pathlib.Path, required=True)
-    parser.add_argument("--pictures", default="", help="a folder for pictures of the page")
+    parser.add_argument("--pictures", default="", help="a folder for screenshots of the page")
     parser.add_argument("--chromium", default=shutil.which("chromium") or "")
     parser.add_argument("--node", default=shutil.which("node") or "")
     arguments = parser.parse_args()
     if not arguments.node:
-        skip("there is no node (Debian: nodejs)")
+        skip("node is not installed (Debian: nodejs)")
     if not arguments.chromium:
-        skip("there is no chromium (Debian: chromium)")
+        skip("chromium is not installed (Debian: chromium)")
     if not (arguments.modules / "playwright-core").is_dir():
         skip(f"{arguments.modules} has no playwright-core: the build had no npm or no network")
     command = str((arguments.bin / "lockstep").resolve())
@@ -111,7 +111,7 @@ def write_detector(folder):
 
 
 def try_three_times(name, passes):
-    """The page has the lowest priority: if other programs use all processors, one success in three tries is enough."""
+    """The page has the lowest priority: if other programs keep all processors busy, one success in three attempts is enough."""
     if not any(passes(count) for count in range(3)):
         sys.exit(f"error: {name} has failed three times")
 

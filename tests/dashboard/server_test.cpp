@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server without a browser: who is served, with what, and at what cost.
+// The server without a browser: which requests are served, with what, and at what cost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ class Server : public testing::Test {
     dashboard_.emplace(DashboardOptions{.runs = {run, other}, .token = "right"});
   }
 
-  /// Steps 1 to `steps`; those from `odd` on have other weights.
+  /// Steps 1 to `steps`; from `odd` they have other weights.
   static void write_chain(const std::filesystem::path& run, int steps, int odd) {
     std::filesystem::remove(run / view::kDigestFile);
     view::DigestWriter chain(run, {});
@@ -69,8 +69,8 @@ TEST_F(Server, ComparesTheDigestsOfTwoRuns) {
   EXPECT_EQ(digests("/api/run/0/state")["digests"], nlohmann::json({{"steps", 4}, {"first", 1}, {"last", 4}}));
   nlohmann::json expected = {{"equal", false}, {"steps", 4}, {"step", 3}, {"differs", "weights"}};
   EXPECT_EQ(digests("/api/run/1/digests?with=0"), expected);
-  write_chain(folder_.path() / "run", 8, 5);    // longer, with other steps than before
-  write_chain(folder_.path() / "other", 7, 5);  // cut, and longer again
+  write_chain(folder_.path() / "run", 8, 5);    // longer, with different steps than before
+  write_chain(folder_.path() / "other", 7, 5);  // truncated, then longer again
   expected = {{"equal", true}, {"steps", 7}, {"step", nullptr}, {"differs", nullptr}};
   EXPECT_EQ(digests("/api/run/1/digests?with=0"), expected);
   EXPECT_EQ(digests("/api/run/0/digests?with=0"), nullptr);
@@ -181,7 +181,7 @@ TEST_F(Server, LeavesTheRunFolderForNoFile) {
   EXPECT_EQ(ask("/api/run/0/verify?name=../../..", with(), "POST").status, 404);
 }
 
-// A run folder made by another user must not show files that only this user may read.
+// A run folder made by another user must not expose files that only this user may read.
 TEST_F(Server, FollowsNoLinkOutOfTheRunFolder) {
   const auto run = folder_.path() / "run";
   const auto text_of_log = [&](int attempt, int rank) {

@@ -22,8 +22,8 @@
 namespace lockstep {
 namespace augment_golden_test {
 
-// Augmentations with given parameters against torchvision (golden/make_augmented.py): most have its bits; rotations and
-// blurs are near.
+// Augmentations with given parameters against torchvision (golden/make_augmented.py): most match to the bit; rotations
+// and blurs are close.
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -91,8 +91,8 @@ TEST(Augmentations, GiveTorchvisionsBits) {
   EXPECT_GT(compared, 30);
 }
 
-// OpenCV interpolates in steps of 1/32 of a pixel, Pillow exactly; at the border of a turned picture Pillow does not
-// blend.
+// OpenCV interpolates in steps of 1/32 of a pixel, Pillow exactly; Pillow does not blend at the border of a rotated
+// image.
 TEST(Augmentations, ThatInterpolateAreNearTorchvisions) {
   const std::map<std::string, double> most{{"rotate", 1.5}, {"affine", 1.5}, {"blur", 0.5}};
   for (const auto& expected : entries()) {
@@ -234,7 +234,7 @@ TEST(PixelKernel, TurnsRowsAround) {
   });
 }
 
-/// By the PNG standard.
+/// As the PNG standard defines it.
 int nearest_of(int left, int up, int corner) {
   const int estimate = left + up - corner;
   const int to_left = std::abs(estimate - left);

@@ -56,7 +56,7 @@ Box bounds(const Image& mask) {
   return box;
 }
 
-/// 20 x 10, one object with box (2, 3) - (8, 7), a mask of just that box, a point in its corner, and a map like the
+/// 20 x 10, one object with box (2, 3) - (8, 7), a mask of exactly that box, a point in its corner, and a map like the
 /// mask.
 AnnotatedImage picture() {
   const ImageSize size{20, 10};
@@ -282,7 +282,7 @@ TEST(Mosaic, PutsFourPicturesIntoQuarters) {
   }
 }
 
-/// The same, with every picture except the last torn.
+/// The same, with every image except the last truncated.
 class TornPictures final : public ImageSource {
  public:
   [[nodiscard]] std::int64_t size() const override { return whole_.size(); }
@@ -428,7 +428,7 @@ namespace augmentations_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The chain chosen by name.
+// The chain selected by name.
 
 std::string fault_of(std::string_view text) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of whole pictures and of parts, against Pillow.
+// Decoding whole images and parts of them, against Pillow.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spng.h>
@@ -25,7 +25,7 @@ namespace decode_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Pictures decoded as Pillow does (golden/make_images.py); files that are cut, empty or not images.
+// Images decoded as Pillow does (golden/make_images.py); files that are truncated, empty or not images.
 
 std::filesystem::path golden(const std::string& name) {
   return std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -119,7 +119,7 @@ TEST(Decode, RefusesAPngWhoseHeaderClaimsMoreThanItsBytesCanHold) {
   EXPECT_NE(image.error().find("its header claims 61"), std::string::npos) << image.error();
 }
 
-/// Restores the limit at the end of a test.
+/// Restores the limit when a test ends.
 struct PixelLimit {
   explicit PixelLimit(std::int64_t pixels) { set_max_pixels(pixels); }
   ~PixelLimit() { set_max_pixels(kDefaultMaxPixels); }
@@ -219,7 +219,7 @@ TEST(Decode, ResizesToTheWantedSize) {
 
 namespace jpeg_region_test {
 
-// Parts of a JPEG against the same parts of the whole picture, for each kind of subsampling (golden/make_jpegs.py).
+// Parts of a JPEG against the same parts of the whole image, for each kind of subsampling (golden/make_jpegs.py).
 
 std::string bytes_of(const std::string& name) {
   return FileSystem::system().read(std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name);
@@ -303,7 +303,7 @@ TEST_P(JpegPart, ComesOutSmallerWhereThatLeavesEnough) {
     const Image small = averaged(*whole, factor);
     const Region same{11 / factor, 6 / factor, part->image.size};
     EXPECT_LT(mean_difference(part->image, cut(small, same)), 6.0)
-        << factor;  // chroma is averaged in another order; a pixel off gives 20
+        << factor;  // chroma is averaged in another order; being a pixel off gives 20
   }
 }
 

@@ -26,7 +26,7 @@ TEST(DeviceCopy, BringsTheBatchesOfAProcessorsLoader) {
     for (auto& batch : loader.epoch(1)) {
       ASSERT_TRUE(batch.data.is_cuda());
       ASSERT_TRUE(batch.target.is_cuda());
-      // The GPU computes during the next copies.
+      // The GPU computes while the next copies run.
       const at::Tensor wrong = batch.data.amax({1, 2, 3}).sub(batch.target).abs().sum();
       sum = sum.defined() ? sum.add(wrong) : wrong;
       for (const std::int64_t index : batch.indices) seen += index;

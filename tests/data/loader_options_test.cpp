@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs of a loader other than a map-style set in its own order.
+// Loader inputs other than a map-style dataset in its own order.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -136,7 +136,7 @@ TEST(DataLoader, TakesAnyClassWithSizeAndGet) {
   EXPECT_THAT(values_of(loader, 0), ElementsAre(0, 1, 4, 9));
 }
 
-// Asks the context for the sample's tensors, like a transform.
+// Gets the sample's tensors from the context, like a transform.
 Sample placed(std::int64_t i, SampleContext& context) {
   Sample sample{context.empty_data({2}), context.empty_target({}), {}};
   sample.data.fill_(static_cast<double>(i));
@@ -284,7 +284,7 @@ TEST(DataLoader, NamesTheSampleThatIsTooSlowAndLeavesItsThreadBehind) {
     }
   }
   door->count_down();
-  while (threads() > before) std::this_thread::yield();  // the next tests count threads, too
+  while (threads() > before) std::this_thread::yield();  // the next tests count threads as well
 }
 
 TEST(DataLoader, SaysWhatToDoAboutTooFewSamples) {
@@ -339,9 +339,9 @@ TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
       ::testing::ExitedWithCode(69), "of address space is allowed .ulimit -v");
 }
 
-// Streams from shards and commands: all loaders together yield each sample once, with any number of workers.
+// Streams from shards and commands: together, all loaders yield each sample once, with any number of workers.
 
-/// Five shards of three pictures; picture n has brightness n.
+/// Five shards of three images; image n has brightness n.
 std::vector<std::string> write_shards(const std::filesystem::path& folder) {
   std::vector<std::string> files;
   for (int shard = 0; shard < 5; ++shard) {

@@ -236,7 +236,7 @@ TEST(DataLoader, TellsTheTraceSinkWhileTheLoopWaits) {
   EXPECT_EQ(counter.ended, 3);
 }
 
-// The loader with faults and early ends: errors travel to their batch, nothing hangs, no thread is left.
+// The loader with faults and early ends: errors reach their batch, nothing hangs, no thread is left behind.
 
 Sample number(std::int64_t i) { return {at::full({1}, i, at::kLong), {}}; }
 
@@ -378,7 +378,7 @@ namespace loader_resume_test {
 using ::testing::HasSubstr;
 using Seen = std::map<std::int64_t, int>;
 
-// A loop that is killed at any batch and resumes with other workers and other numbers of shards: the samples it sees,
+// A loop that is killed at any batch and resumes with a different number of workers and shards: which samples it sees,
 // and how often.
 
 constexpr std::int64_t kSize = 53;
@@ -392,7 +392,7 @@ DataLoaderOptions options(std::int64_t shards, std::int64_t shard, std::int64_t 
   return {.batch_size = 4, .workers = workers, .shuffle = true, .seed = 8, .shard = {shard, shards}, .elastic = true};
 }
 
-/// Every shard takes at most `steps` batches, from the position `from`; `seen` counts their samples.
+/// Every shard takes at most `steps` batches, starting at `from`; `seen` counts their samples.
 LoaderState run(std::int64_t shards, std::optional<LoaderState> from, std::int64_t steps, Seen& seen) {
   LoaderState reached;
   for (std::int64_t shard = 0; shard < shards; ++shard) {

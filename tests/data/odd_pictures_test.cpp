@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Odd pictures: chunks, orientations, and damage.
+// Odd images: chunks, orientations, and damage.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ using test::with_exif_orientation;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Odd pictures that other programs read: warnings of libjpeg, shapes in transparency, chunks that no reader needs.
-// Damage that loses pixels stays a fault.
+// Odd images that other programs read: libjpeg warnings, shapes in the alpha channel, chunks that no reader needs.
+// Damage that loses pixels is still an error.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 
@@ -143,7 +143,7 @@ std::string chunk(const std::string& type, const std::string& content) {
   return number(static_cast<std::uint32_t>(content.size())) + both + number(static_cast<std::uint32_t>(crc));
 }
 
-// Other programs warn of such chunks or ignore them; no chunk changes a pixel.
+// Other programs warn about such chunks or ignore them; no chunk changes a pixel.
 TEST(OddPictures, APngWithChunksThatNoReaderNeedsIsRead) {
   constexpr std::size_t kAfterHeader = 33;
   std::string torn_text = chunk("tEXt", "a\0b");
@@ -177,8 +177,8 @@ TEST(OddPictures, TransparencyOfAPictureWithColoursIsPassedOver) {
       << "nothing is to be seen in it";
 }
 
-// Pictures that a camera stored on their side: each is read as a viewer shows it, unless its annotations refer to the
-// stored pixels.
+// Images that a camera stored sideways: each is read as a viewer shows it, unless its annotations refer to the stored
+// pixels.
 
 constexpr ImageSize kStored{93, 75};
 constexpr ImageSize kUpright{75, 93};
@@ -220,7 +220,7 @@ Image part_of(const Image& image, const Region& region) {
   return part;
 }
 
-// By EXIF 2.3, 4.6.4 A: the corner of the stored picture (0 upper left .. 3 lower right) for each corner of the upright
+// From EXIF 2.3, 4.6.4 A: the corner of the stored image (0 upper left .. 3 lower right) for each corner of the upright
 // one.
 TEST(Exif, EachOrientationPutsTheCornersWhereTheStandardSays) {
   constexpr std::array<std::array<std::size_t, 4>, 8> kCorners{
@@ -264,7 +264,7 @@ TEST(Exif, ACropIsThatOfTheUprightPictureWithItsBits) {
   }
 }
 
-/// The difference between a crop decoded four times smaller and the means of the whole picture there.
+/// The difference between a crop decoded four times smaller and the means of the whole image there.
 double difference(const Image& small, const Box& where, const Image& whole, const Region& region) {
   double off = 0;
   for (std::int64_t y = 0; y < region.size.height / 4; ++y) {
@@ -301,14 +301,14 @@ TEST(Exif, ATagThatSaysNothingLeavesThePictureAsItIs) {
   for (const int number : {0, 1, 9, 255}) EXPECT_EQ(decoded(with_exif_orientation(plain, number)).pixels, pixels);
   const std::string good = lying();
   const std::size_t tag = good.find("Exif");
-  for (std::size_t length = 0; length < 28; ++length) {  // at any cut, nothing is read beyond its end
+  for (std::size_t length = 0; length < 28; ++length) {  // wherever it is cut, nothing is read past the end
     std::string torn = good.substr(0, tag + length) + good.substr(tag + 32);
     torn[5] = static_cast<char>(2 + length);
     EXPECT_EQ(decoded(torn).pixels, pixels) << length;
   }
 }
 
-/// A folder with a picture on its side, and annotations with a size.
+/// A folder with a sideways image, and annotations with a size.
 class LyingSet : public ::testing::Test {
  protected:
   void masks_of(ImageSize size) {
@@ -403,10 +403,10 @@ TEST_F(LyingSet, IsPackedAsItWasRead) {
   }
 }
 
-// 2,000 damaged pictures: each is an error that names its file, or decodes; none crashes or takes endless memory.
+// 2,000 damaged images: each decodes or is an error that names its file; none crashes or takes unbounded memory.
 
 constexpr int kPictures = 2000;
-constexpr long kMostGrowth = 1 << 20;  // KiB: one picture of the largest decoded size, 16,384 x 16,384 x 3
+constexpr long kMostGrowth = 1 << 20;  // KiB: one image of the largest decoded size, 16,384 x 16,384 x 3
 
 std::vector<std::string> golden_pictures() {
   std::vector<std::string> pictures;
@@ -422,7 +422,7 @@ void put_big_endian(std::string& bytes, std::size_t at, std::uint32_t value, int
     bytes[at + static_cast<std::size_t>(i)] = static_cast<char>(value >> (8 * (count - 1 - i)));
 }
 
-// Writes a header that claims an enormous picture, with the right checksum if the format has one.
+// Writes a header that claims an enormous image, with a correct checksum if the format has one.
 void make_huge(std::string& bytes, SampleRandom& random) {
   const auto side = [&] { return static_cast<std::uint32_t>(random.between(10'000, 60'000)); };
   if (bytes.starts_with("\x89PNG")) {
@@ -470,7 +470,7 @@ std::string damaged(std::string bytes, int kind, SampleRandom& random) {
   }
 }
 
-// True if it decoded; an error has to name the file.
+// True if it decoded; an error must name the file.
 bool decodes(const std::string& bytes, const std::string& name, SampleRandom& random) {
   const auto fresh = [&] { return Pixels(EncodedImage{nullptr, bytes, name}); };
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of a set: as pixels, in a folder, through a chain of steps, and on a sheet for people.
+// Images of a dataset: as pixels, in a folder, through a chain of steps, and on a contact sheet.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 
-// Pixels in their three states: encoded, decoded, and a view on foreign memory.
+// Pixels in their three states: encoded, decoded, and a view of foreign memory.
 
 EncodedImage golden(const std::string& name) {
   const auto path = std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;
@@ -167,7 +167,7 @@ TEST(ImageFolder, ResizesOnlyWhenAsked) {
   EXPECT_EQ(images.get(0, context).data.sizes(), (at::IntArrayRef{1, 34, 46}));
 }
 
-// Compose takes every kind of step; image_dataset() makes samples in the batch's own memory.
+// Compose takes every kind of step; image_dataset() builds samples in the batch's own memory.
 
 class Ramps final : public ImageSource {
  public:
@@ -287,7 +287,7 @@ TEST(ToTensor, TakesTheTargetThatItIsTold) {
   EXPECT_THROW((void)ToTensor{.target = ClassTarget{}}(image, context), DataError);
 }
 
-// The display of a set: the grid with marks, and the counts.
+// How a dataset is shown: the grid with marks, and the counts.
 
 data::Ink pixel(const Image& image, std::int64_t x, std::int64_t y) {
   const auto at = static_cast<std::size_t>((y * image.size.width + x) * 3);
@@ -332,7 +332,7 @@ TEST(ContactSheet, WritesClassNamesWhereThereIsAFont) {
   EXPECT_NE(named.pixels, other.pixels);
 }
 
-/// Words on a picture would cover it.
+/// Text on an image would cover it.
 TEST(ContactSheet, NamesClassesInALegendAndNotOnThePicture) {
   if (data::Pen(12).width("RBC") == 0) GTEST_SKIP() << "fonts-dejavu-core is not installed";
   AnnotatedImage marked = gray(0);

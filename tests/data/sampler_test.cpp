@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samplers against PyTorch's, and at their edges.
+// Samplers against PyTorch's, and in edge cases.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Indices = std::vector<std::int64_t>;
 
-// The sampler against PyTorch's indices (golden/make_sampler.py) and at its edges.
+// The sampler against PyTorch's indices (golden/make_sampler.py) and in edge cases.
 
 TEST(DistributedSampler, GivesPyTorchsIndicesIn200Settings) {
   std::ifstream file(LOCKSTEP_TEST_SOURCE_DIR "/tests/data/golden/sampler.json");
@@ -91,7 +91,7 @@ TEST(EvaluationSampler, GivesEachIndexToExactlyOneShard) {
   }
 }
 
-// Orders of a whole set against PyTorch's (golden/make_samplers.py), batch samplers, and the rest of an epoch.
+// Orders of a whole dataset against PyTorch's (golden/make_samplers.py), batch samplers, and the rest of an epoch.
 
 Indices numbers(std::int64_t from, std::int64_t to) {
   Indices all(static_cast<std::size_t>(to - from));

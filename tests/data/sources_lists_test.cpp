@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures in files: the choice of files, their labels and texts, and the meaning of their names.
+// Image files: which are chosen, their labels and captions, and the meaning of their names.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(CsvList, NamesTheLineOfWhatDoesNotFit) {
   EXPECT_THAT(data::parse_csv_list("path,label\n,1\n").error(), HasSubstr("line 2: the path is empty"));
 }
 
-/// The labels of a column, or the reason why it is refused.
+/// The labels of a column, or the reason why it is rejected.
 std::vector<std::int64_t> labels_of(const std::vector<std::string>& column) {
   std::string text = "path, label\n";
   for (const std::string& label : column) text += "a.png," + label + "\n";
@@ -269,7 +269,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Texts beside pictures: names with spaces, and the encodings of common tools.
+// Captions of images: names with spaces, and the encodings of common tools.
 
 // U+72D7, a dog, and "caf\u00e9".
 const std::string kDog = "\xe7\x8b\x97";
@@ -282,7 +282,7 @@ void put(const fs::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary) << text;
 }
 
-/// ASCII in Windows' "Unicode": with a mark, low byte first.
+/// ASCII in Windows' "Unicode": with a byte order mark, low byte first.
 std::string in_utf16(const std::string& ascii) {
   std::string bytes = "\xff\xfe";
   for (const char letter : ascii) bytes += std::string{letter, '\0'};
@@ -294,7 +294,7 @@ std::string box_of(const std::string& name) {
          "</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>";
 }
 
-/// Pictures whose names differ only after a space.
+/// Images whose names differ only after a space.
 class SpacedNames : public ::testing::Test {
  protected:
   SpacedNames() {

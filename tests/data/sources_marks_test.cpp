@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO, Pascal VOC and folders of masks: the marks and their places, and every error with its place.
+// COCO, Pascal VOC and folders of masks: the marks and their positions, and every error with its location.
 #include <fmt/format.h>
 
 #include <array>
@@ -49,8 +49,8 @@ Image drawn(const std::vector<double>& polygon, ImageSize size) {
   return mask;
 }
 
-// Computed by hand from COCO's rule: five steps per pixel, columns at their middle, rows from the first at or below the
-// border.
+// Computed by hand from COCO's rule: five steps per pixel, columns at their middle, rows starting with the first at or
+// below the border.
 TEST(Polygon, CoversThePixelsThatCocoGivesIt) {
   EXPECT_THAT(drawn({1, 1, 3, 1, 3, 3, 1, 3}, {4, 4}).pixels,
               ElementsAre(0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0));
@@ -136,7 +136,7 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
             "images[1]: not an object");
 }
 
-/// A file of one picture, one class and one annotation, in which one text is replaced.
+/// A file with one image, one class and one annotation, in which one string is replaced.
 Result<data::Coco> coco_with(const std::string& from, const std::string& to) {
   std::string text = R"({"categories": [{"id": 1, "name": "x"}],
     "images": [{"id": 7, "file_name": "a", "width": 4, "height": 5}],
@@ -232,7 +232,7 @@ TEST(Voc, NamesTheByteOrObjectThatIsWrong) {
   EXPECT_THAT(data::parse_voc(voc("<object/>")).error(), HasSubstr("has no name"));
 }
 
-/// Two pictures: one with a cat and an empty box, one with a difficult dog; a third without XML.
+/// Two images, one with a cat and an empty box, one with a difficult dog; a third without XML.
 class VocFolder : public ::testing::Test {
  protected:
   VocFolder() {
@@ -266,7 +266,7 @@ TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
               AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
 }
 
-/// As written by labelling tools: no lists, other folder names, and paths of the tool's machine.
+/// As written by labelling tools: no lists, other folder names, and paths from the tool's machine.
 void write_plain_voc(const std::filesystem::path& root) {
   for (const char* name : {"one.png", "two.JPG", "3.jpeg"}) put(root / "images" / name, "unused");
   const std::string elsewhere =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets in one file: packed ones and IDX.
+// Datasets in one file: packed ones and IDX.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ void expect_marked(AnnotatedImage& got) {
   EXPECT_EQ(got.name, want.name);
 }
 
-/// Two golden pictures and a marked one, packed.
+/// Two golden images and an annotated one, packed.
 class Packed : public ::testing::Test {
  protected:
   fs::path write(PackedOptions options = {.class_names = {"cat", "dog"}}) {
@@ -213,7 +213,7 @@ TEST_F(Packed, MarksOfTheWrongSizeAreRefused) {
   }
 }
 
-/// Pictures whose first is ready only after other threads have taken the next five.
+/// Images of which the first is ready only after other threads have taken the next five.
 class LateFirst : public ImageSource {
  public:
   explicit LateFirst(ImageFiles files) : files_(std::move(files)) {}
@@ -260,7 +260,7 @@ TEST_F(Packed, ABadPictureEndsItOrIsListed) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(only_bad, options); }), HasSubstr("none of 1 images"));
 }
 
-// IDX files: every type, gzipped or not, and wrong headers.
+// IDX files: every type, gzipped or not, and bad headers.
 
 std::string idx(char type, const std::vector<std::uint32_t>& shape, const std::string& content) {
   std::string bytes = {'\0', '\0', type, static_cast<char>(shape.size())};

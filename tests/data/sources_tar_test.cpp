@@ -39,7 +39,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Tar shards: names and headers of other programs, samples in WebDataset's groups, and commands.
+// Tar shards: names and headers from other programs, samples in WebDataset's groups, and commands.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 const std::string kEnd(1024, '\0');
@@ -48,7 +48,7 @@ std::string golden(const char* name) { return FileSystem::system().read(kGolden 
 void put(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
 int shell(const std::string& command) { return std::system(command.c_str()); }  // NOLINT(cert-env33-c)
 
-/// A tar header of any type, with its checksum.
+/// A tar header of the given type, with its checksum.
 std::string header(char type, const std::string& name, std::uint64_t size) {
   std::string block = data::tar_member(name, "").substr(0, 512);
   block[156] = type;
@@ -156,7 +156,7 @@ TEST(Braces, ExpandToAllCombinations) {
   }
 }
 
-/// Shards with pictures and all marks.
+/// Shards with images and all kinds of marks.
 class Shards : public ::testing::Test {
  protected:
   Shards() {
@@ -313,7 +313,7 @@ TEST_F(Shards, AreSplitBySizeAndReadBackByTheirFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "out/half.tar"));
 }
 
-/// A shard of one picture with these classes.
+/// A shard with one image of these classes.
 void put_shard(const fs::path& file, const std::vector<std::string>& classes) {
   fs::create_directories(file.parent_path());
   TarWriter writer(file, {.class_names = classes});
@@ -380,7 +380,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Hostile data: names that lead out of the folder, special files, numbers that no picture has.
+// Hostile data: names that lead out of the folder, special files, numbers that no image has.
 
 const fs::path kTests = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data";
 const fs::path kSeeds = test::fuzz_seeds();
@@ -412,7 +412,7 @@ TEST(NameInside, RefusesWhatLeadsOutUnlessItMay) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", beside, "list.csv", false); }), HasSubstr("outside"));
 }
 
-// open(2) would end the name there.
+// open(2) would cut the name there.
 TEST(NameInside, RefusesAZeroByte) {
   const std::string name("../x\0/../data/b.png", 19);
   EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", name, "list.csv", true); }), HasSubstr("zero byte"));
@@ -426,7 +426,7 @@ TEST(NameInside, TakesTheRealNameOfAFolderThatWasNamedByALink) {
   EXPECT_EQ(name_inside(root / "link", file, "list.csv", false), file);
 }
 
-/// A folder "data" with a picture, and a secret beside it.
+/// A folder "data" with an image, and a secret next to it.
 class HostileNames : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -437,7 +437,7 @@ class HostileNames : public ::testing::Test {
     put(root_ / "secret.xml", "<annotation></annotation>");
   }
 
-  /// The error of opening it; "open" if there is none.
+  /// The error from opening it; "open" if there is none.
   std::string opened(const fs::path& path, SourceKind kind, bool allow_outside = false) const {
     try {
       const auto source = open_source({.path = (root_ / path).string(), .kind = kind, .allow_outside = allow_outside});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The late rank: limits of sections, and the verdict.
+// The late rank: section limits, and the verdict.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -21,7 +21,7 @@ using testing::IsEmpty;
 using testing::Not;
 using Time = std::chrono::steady_clock;
 
-// The server on loopback, among unknown clients.
+// The server on loopback, facing unknown clients.
 
 constexpr std::chrono::seconds kAtOnce{1};
 
@@ -67,7 +67,7 @@ TEST(HttpServer, ServesNoRanges) {
   EXPECT_THAT(reply.head, Not(HasSubstr("Content-Range")));
 }
 
-// The server may read it for a while; then it ends the connection, however much is sent.
+// The server may read for a while, then closes the connection, however much is sent.
 void expect_end_of(const Server& server, const std::string& begin, const std::string& more) {
   const UniqueFd fd = test::connect_to(server.port());
   ASSERT_TRUE(test::send_all(fd, begin));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Installs Lockstep into a fresh folder and builds projects that use it, each in a user's way.
+"""Installs Lockstep into a fresh folder and builds projects that use it, each the way a user would.
 
-Exit code: 0 all well, 1 not, 77 skipped: it names the missing tool."""
+Exit code: 0 passed, 1 failed, 77 skipped: it names the missing tool."""
 import argparse
 import os
 import pathlib
@@ -23,7 +23,7 @@ def run(*words, ok=True, **more):
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200, **more)
     print(done.stdout, flush=True)
     if ok:
-        assert done.returncode == 0, f"exit code {done.returncode} of {words[0]}"
+        assert done.returncode == 0, f"{words[0]} exited with {done.returncode}"
     return done
 
 
@@ -82,7 +82,7 @@ def shared(case):
 
 
 def pkg_config(case):
-    """A compiler's command line with pkg-config, against the shared and the static library."""
+    """A compiler command line with pkg-config, against the shared and the static library."""
     if shutil.which("pkg-config") is None:
         print("pkg-config is not installed")
         sys.exit(77)
@@ -106,7 +106,7 @@ def pkg_config(case):
 
 
 def subdirectory(case):
-    """add_subdirectory, without recipes, command and tests: the targets link from the project above."""
+    """add_subdirectory, without recipes, command and tests: the parent project can link the targets."""
     case.configure("core;train", "-D", f"LOCKSTEP_SOURCE={SOURCE}")
     targets = run("cmake", "--build", case.folder / "build", "--target", "help").stdout
     assert "lockstep_recipe_" not in targets and "lockstep_command" not in targets, "recipes or apps are built"
@@ -115,14 +115,14 @@ def subdirectory(case):
 
 
 def subdirectory_whole(case):
-    """add_subdirectory, all of the library: minutes."""
+    """add_subdirectory, the whole library: takes minutes."""
     subdirectory(case)
     case.make("train")
     run(case.program("train"))
 
 
 def exported(case):
-    """The shared libraries export only names that the headers of include and internal declare, and nothing of other
+    """The shared libraries export only names that the headers in include and internal declare, and nothing of other
     libraries."""
     case.install()
     words = set()
@@ -142,7 +142,7 @@ def exported(case):
         for line in names:
             name = re.sub(r"^(non-virtual thunk to|(virtual thunk|vtable|VTT|typeinfo name|typeinfo|guard variable) for"
                           r"|reference temporary #\d+ for) ", "", line.split(" ", 2)[2])
-            name = re.sub(r"^.* (?=lockstep::[\w:]+(<.*>)?\()", "", name)  # the type that a template returns
+            name = re.sub(r"^.* (?=lockstep::[\w:]+(<.*>)?\()", "", name)  # a template's return type
             entity = re.match(r"lockstep::((?:\w+::)*~?\w+)", name)
             if name.startswith("lockstep_"):
                 continue
@@ -220,7 +220,7 @@ def gpu_of_python(case):
 
     said, cache = configured()
     assert "LOCKSTEP_CUDA:BOOL=ON" in cache and "CMake Warning" not in said, said
-    (site / "nvidia/cu13/include/crt/host_defines.h").unlink()  # `pip install torch` does not bring it
+    (site / "nvidia/cu13/include/crt/host_defines.h").unlink()  # `pip install torch` does not include it
     said, cache = configured()
     assert "LOCKSTEP_CUDA:BOOL=OFF" in cache, cache
     assert "will not: crt/host_defines.h is not found" in re.sub(r"\s+", " ", said), said
@@ -250,11 +250,11 @@ def refused(case):
     assert "old C++ ABI" in said and said.count("CMake Error") == 1, said
     shutil.rmtree(case.folder / "build")
     said = case.configure("train", "-D", f"LOCKSTEP_TORCH={case.folder}", ok=False).stdout
-    assert "is no torch package" in re.sub(r"\s+", " ", said), said
+    assert "is not a torch package" in re.sub(r"\s+", " ", said), said
 
 
 def new_project(case, kind):
-    """lockstep new: the project builds, its tests pass, and a changed line runs within 15 s."""
+    """lockstep new: the project builds, its tests pass, and a one-line change runs within 15 s."""
     case.install()
     environment = dict(os.environ, CMAKE_PREFIX_PATH=str(case.prefix), PATH=f"{case.prefix}/bin:{os.environ['PATH']}")
     project = case.folder / "shapes"
@@ -264,7 +264,7 @@ def new_project(case, kind):
     run("cmake", "--build", "--preset", "release", "-j2", **more)
     said = run("ctest", "--preset", "release", **more).stdout
     assert "two_ranks" in said and "100% tests passed" in said, said
-    if kind == "trainer":  # the others need data, or read no arguments
+    if kind == "trainer":  # the others need data or take no arguments
         run(sys.executable, SOURCE / "tests/apps/debugger_test.py", project, project / "build/release/shapes", env=environment)
     file = project / "src/main.cpp"
     file.write_text(file.read_text().replace("return 0;\n}", 'job.print("changed");\n  return 0;\n}'))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The build's files for the shell: man pages that groff reads without a warning, and completion for bash and zsh.
+"""The build's files for the shell: man pages that groff reads without warnings, and completion for bash and zsh.
 
-Exit code: 0 all well, 1 not, 77 skipped: it names the missing tool."""
+Exit code: 0 passed, 1 failed, 77 skipped: it names the missing tool."""
 import argparse
 import json
 import os
@@ -16,7 +16,7 @@ import tempfile
 import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-# The words on the line, as readline cuts them, and those that must (or with "!" must not) be offered.
+# The words on the line, as readline splits them, and those that must (or with "!" must not) be offered.
 CASES = [
     ("tr", "train"),
     ("", "run train generate tune"),
@@ -68,7 +68,7 @@ def made(build, name):
 
 
 def man_pages(build):
-    """Each verb has a page with the text of --help, and groff reads all without a warning."""
+    """Each verb has a page with its --help text, and groff reads all of them without warnings."""
     if shutil.which("groff") is None:
         print("groff is not installed")
         sys.exit(77)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The libtorch that CMake takes among several, and the errors for one that does not fit: made-up folders.
+"""Which of several libtorches CMake picks, and the errors for one that does not fit: made-up folders.
 
-Exit code: 0 all well, 1 not."""
+Exit code: 0 passed, 1 failed."""
 import argparse
 import os
 import pathlib
@@ -39,7 +39,7 @@ def write_version(header: pathlib.Path, version: str) -> None:
 
 
 def make_torch(folder: pathlib.Path, version: str, flags: str = "") -> pathlib.Path:
-    """The files that Python's package and an archive of pytorch.org share."""
+    """The files common to Python's package and an archive from pytorch.org."""
     write_version(folder / "include/torch/headeronly/version.h", version)
     write(folder / "include/torch/csrc/api/include/torch/version.h", "#include <torch/headeronly/version.h>\n")
     for name in ("torch", "torch_cpu", "torch_cuda", "c10", "c10_cuda"):
@@ -55,7 +55,7 @@ def make_python_torch(environment: pathlib.Path, version: str, python: str = "py
 
 
 class Case:
-    """A project beside an environment, an archive and the system's libtorch, each with its own version."""
+    """A project next to an environment, an archive and the system's libtorch, each with its own version."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder.resolve()
@@ -119,7 +119,7 @@ def environment(case: Case) -> None:
 
 
 def kept(case: Case) -> None:
-    """A build folder keeps its libtorch when the environment is no longer active, until an option says otherwise."""
+    """A build folder keeps its libtorch when the environment is no longer active, until an option overrides it."""
     case.finds("2.14.1", VIRTUAL_ENV=case.venv)
     case.finds("2.14.1", fresh=False)
     case.finds("2.14.1", fresh=False, VIRTUAL_ENV=case.conda)
@@ -130,15 +130,15 @@ def kept(case: Case) -> None:
 
 
 def installed(case: Case) -> None:
-    """An installed Lockstep skips an environment with another libtorch than it was built with."""
+    """An installed Lockstep skips an environment whose libtorch differs from the one it was built with."""
     said = case.finds("2.11.0", "-DWANTED=2.11.1", VIRTUAL_ENV=case.venv, CONDA_PREFIX=case.conda)
-    assert f"libtorch 2.14.1 of the active environment ({case.in_venv}) is passed over" in said
+    assert f"libtorch 2.14.1 of the active environment ({case.in_venv}) is ignored" in said
     case.finds("2.14.1", "-DWANTED=2.14.0", VIRTUAL_ENV=case.venv, CONDA_PREFIX=case.conda)
     case.finds("2.6.0", "-DWANTED=2.14.0", f"-DLOCKSTEP_TORCH={case.archive}")  # LockstepConfig.cmake says that it does not fit
 
 
 def refused(case: Case) -> None:
-    """The old C++ ABI, an old version, no headers, no libraries, the folder above: one error each, with the folder."""
+    """The old C++ ABI, an old version, no headers, no libraries, the folder above: one error each, naming the folder."""
     old_abi = make_torch(case.folder / "old_abi", "2.4.0", "-D_GLIBCXX_USE_CXX11_ABI=0")
     old = case.folder / "old"
     make_python_torch(old, "1.12.1")
@@ -150,10 +150,10 @@ def refused(case: Case) -> None:
             (case.refuses(f"-DLOCKSTEP_TORCH={old_abi}"), (str(old_abi), "old C++ ABI")),
             (case.refuses(f"-DCMAKE_PREFIX_PATH={old_abi}"), (str(old_abi), "CMAKE_PREFIX_PATH", "old C++ ABI")),
             (case.refuses(VIRTUAL_ENV=old), (str(old), "VIRTUAL_ENV", "1.13 or later, found 1.12.1")),
-            (case.refuses(VIRTUAL_ENV=bare), (str(bare), "VIRTUAL_ENV", "no torch package with C++ headers")),
-            (case.refuses(f"-DLOCKSTEP_TORCH={case.folder}"), (f"{case.folder}/libtorch is one", "no torch package with C++ headers")),
+            (case.refuses(VIRTUAL_ENV=bare), (str(bare), "VIRTUAL_ENV", "not a torch package with C++ headers")),
+            (case.refuses(f"-DLOCKSTEP_TORCH={case.folder}"), (f"{case.folder}/libtorch is one", "not a torch package with C++ headers")),
             (case.refuses(f"-DLOCKSTEP_TORCH={case.archive}/lib"), (f"{case.archive}/ is one",)),
-            (case.refuses("-DLOCKSTEP_TORCH=/nowhere"), ("LOCKSTEP_TORCH=/nowhere", "no torch package with C++ headers")),
+            (case.refuses("-DLOCKSTEP_TORCH=/nowhere"), ("LOCKSTEP_TORCH=/nowhere", "not a torch package with C++ headers")),
             (case.refuses(f"-DLOCKSTEP_TORCH={no_libraries}"), (str(no_libraries), "no lib/libtorch_cpu.so"))):
         for word in (*words, "apt install libtorch-dev", "-D LOCKSTEP_TORCH=/path/to/libtorch"):
             assert word in said, f"missing: {word}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Python wheel as a file: its records, and the way to its programs. scripts/platforms/test_wheel tries a built one.
+"""The Python wheel as a file: its records, and how its programs are found. scripts/platforms/test_wheel tests a built one.
 
 usage: wheel_test.py"""
 import base64
@@ -26,7 +26,7 @@ PROGRAM = '#!/bin/sh\necho "$0|$PYTHON_EXEC|$LD_LIBRARY_PATH|$*"\n'
 
 
 class Wheel(unittest.TestCase):
-    """A wheel of programs that print how they were called, unpacked in pip's way."""
+    """A wheel of programs that print how they were called, unpacked as pip does."""
 
     @classmethod
     def setUpClass(cls):
@@ -78,7 +78,7 @@ class Wheel(unittest.TestCase):
         self.assertIn(f"Name: lockstep-ddp\nVersion: {VERSION}\n", metadata)
 
     def test_every_system_has_its_own_glibc_and_runtime_of_the_compiler(self):
-        """A part of another glibc would not load beside this one's."""
+        """A part from another glibc would not load alongside this one's."""
         for name in ("libc.so.6", "libresolv.so.2", "libutil.so.1", "libnss_dns.so.2", "libstdc++.so.6", "libgomp.so.1"):
             self.assertTrue(gather.NOT_COPIED.match(name), name)
         for name in ("libcurl.so.4", "libcrypto.so.3", "libutil_of_others.so.1", "librtmp.so.1", "libmd.so.0"):

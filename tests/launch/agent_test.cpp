@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_agent as `lockstep train` calls it: rank 0 has the console to itself. The test executes itself as that agent,
+// run_agent as `lockstep train` calls it: rank 0 has the console to itself. The test re-executes itself as that agent,
 // under script(1) if it needs a terminal.
 #include "lockstep/launch/agent.h"
 
@@ -66,7 +66,7 @@ TEST_F(RawAgent, GivesRankZeroATerminalOfTheSameWidth) {
 }
 
 TEST_F(RawAgent, KeepsTheBarBelowTheLinesOfOthers) {
-  // The agent writes a log before it shows the same bytes, so the ranks know what is on the screen.
+  // The agent writes a log before it shows the same bytes, so the ranks can tell what is on the screen.
   const auto result = test::run_process(
       agent_on_terminal("cd $LOGS/attempt_0; if [ $RANK = 0 ]; then printf '\\r10%%'; "
                         "until [ -s rank-1/stderr.log ]; do sleep 0.01; done; printf '\\r20%%\\n'; "
@@ -92,7 +92,7 @@ TEST_F(RawAgent, ShowsTheLastLinesOfRankZero) {
   EXPECT_THAT(result.out, HasSubstr("  | the reason\r\n"));
 }
 
-/// The script of a rank with an error in its call or its input.
+/// The script of a rank with a usage or input error.
 std::string fails_at_once(int rank, int code, const std::string& type) {
   return "if [ $RANK = " + std::to_string(rank) + " ]; then printf '{\"message\": {\"message\": \"" + type +
          ": folder x is empty\\\\n  next  another\", \"extraInfo\": {\"type\": \"" + type +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that answers lines.
+// A child program that answers line by line.
 #include "lockstep/launch/child.h"
 
 #include <gtest/gtest.h>

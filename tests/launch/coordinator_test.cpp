@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between agents and the coordinator, and their effects: a node that lies or is lost, a restart.
+// The messages between agents and the coordinator, and their effects: a node that lies or is lost, restarts.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ Order first_order_of_a_new_coordinator() {
   return parse_order(store->get(order_queue("a") + "1", seconds(10))).value_or(Order{});
 }
 
-// Node 0's launcher was started again, and an agent that was stopped starts ranks by an order of the old one.
+// Node 0's launcher was restarted, and an agent that had been suspended starts ranks on the old one's orders.
 TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
   const Order old = first_order_of_a_new_coordinator();
   const Order present = first_order_of_a_new_coordinator();
@@ -117,7 +117,7 @@ TEST(Coordinator, LeavesNothingOfTheRoundBeforeInTheStore) {
   EXPECT_NE(store->try_get(order_queue("a") + "3"), std::nullopt);
 }
 
-// Node 0's machine is gone while an agent begins to ask whether others are at work: it has to stop its ranks.
+// Node 0's machine disappears just as an agent asks whether others are at work: it must stop its ranks.
 TEST(LongWorkLink, IsMadeAtOnceAlsoWhereTheStoreDoesNotAnswer) {
   const UniqueFd deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -135,7 +135,7 @@ TEST(LongWorkLink, IsMadeAtOnceAlsoWhereTheStoreDoesNotAnswer) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(8)) << "it ends";
 }
 
-// A group of nodes, one of which has the token and is hostile.
+// A group of nodes, one of which is hostile but has the token.
 
 class GroupWithALiar : public ::testing::Test {
  protected:
@@ -161,7 +161,7 @@ class GroupWithALiar : public ::testing::Test {
     return decision;
   }
 
-  // The group's verdict after node b has failed with a failure of this rank.
+  // The group's verdict after node b has reported a failure of this rank.
   std::string verdict_on(int rank) {
     end("b", rank);
     EXPECT_EQ(next().kind, Kind::kStop);
@@ -182,7 +182,7 @@ class GroupWithALiar : public ::testing::Test {
 };
 
 TEST_F(GroupWithALiar, AWordAboutARankOfAnotherNodeHasItsName) {
-  EXPECT_EQ(verdict_on(0), "torn (so says node 1 on host-b)");
+  EXPECT_EQ(verdict_on(0), "torn (according to node 1 on host-b)");
 }
 
 TEST_F(GroupWithALiar, AWordAboutItsOwnRankIsLeftAsItIs) { EXPECT_EQ(verdict_on(1), "torn"); }
@@ -195,7 +195,7 @@ class GroupThatLosesANode : public GroupWithALiar {
     apply(state_, event, now_, options_);
   }
 
-  // Joins like an agent that lost the store and found it again.
+  // Rejoins like an agent that lost the store and found it again.
   void join_again(const std::string& host) {
     Event event{.kind = Event::Kind::kJoined};
     event.node = {.id = host + "-again", .host = host, .wish = 1, .min_nodes = 2, .max_nodes = 2, .last_round = 0};
@@ -221,7 +221,7 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
               HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which is back"));
 }
 
-// Its words came late and out of order: the store was stopped, and the agent had given up meanwhile.
+// Its messages came late and out of order: the store was suspended, and the agent gave up meanwhile.
 TEST_F(GroupThatLosesANode, TakesNoneInThatIsLostAlready) {
   const auto count = state_.nodes.size();
   lose("c", "closed");
@@ -264,7 +264,7 @@ TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   EXPECT_EQ(words_of(end.cause.value()), "DataError: torn");
 }
 
-// An agent heard nothing from the store for a while and stopped its ranks. All other ranks left with them.
+// An agent heard nothing from the store for a while and stopped its ranks. All other ranks exited because of that.
 TEST_F(GroupThatLosesANode, StartsAgainWhereANodeHasLostTheStore) {
   options_.max_restarts = 1;
   const FailureRecord left{.message = "exit code 143", .rank = 0};
@@ -403,7 +403,7 @@ TEST(LostNode, IsSilentForHalfOfTheTimeoutAtMost) {
   EXPECT_EQ(node_silence(std::chrono::milliseconds(300)), seconds(1));
 }
 
-// Its ranks 2 and 3 were lost at 100 s.
+// The lost node's ranks 2 and 3 were lost at 100 s.
 bool is_the_node(const std::optional<FailureRecord>& claim) {
   FailureRecord lost = lost_node(kSecondNode, "silent", seconds(6));
   lost.time_ns = 100 * kSecond;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of `lockstep doctor` and `lockstep plan` from a run.
+// What `lockstep doctor` and `lockstep plan` read from a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -206,10 +206,10 @@ TEST(Machine, TheDiskIsMeasuredAndNothingIsLeft) {
   EXPECT_NE(read_disk(folder / "missing", true, std::chrono::milliseconds(50)).problem + "none", "");
 }
 
-/// The configuration of a bridge: one capability, then access control with this word.
+/// A bridge's configuration space: one capability, then access control with this control byte.
 std::string bridge_with(char control) {
   std::string bytes(0x200, '\0');
-  bytes[0x100] = 0x01;         // errors (AER); the next capability
+  bytes[0x100] = 0x01;         // error reporting (AER); the next capability
   bytes[0x102] = 0x01 | 0x40;  // is at 0x144
   bytes[0x103] = 0x14;
   bytes[0x144] = 0x0d;  // access control
@@ -226,12 +226,12 @@ TEST(Pci, ABridgeRedirectsPeersByItsAccessControl) {
   EXPECT_EQ(redirects_peers(std::string(64, '\0')), std::nullopt) << "what others than root read";
   std::string endless = bridge_with(0x1d);
   endless[0x102] = 0x01;
-  endless[0x103] = 0x10;  // its next one is itself
+  endless[0x103] = 0x10;  // its next capability is itself
   EXPECT_EQ(redirects_peers(endless), false);
   EXPECT_EQ(redirects_peers(bridge_with(0x1d).substr(0, 0x146)), false) << "torn";
 }
 
-/// A /sys with a switch over GPU 0 and a card, GPU 1 beside it, and GPU 2 at the other socket.
+/// A /sys with a switch above GPU 0 and a network card, GPU 1 beside the switch, and GPU 2 on the other socket.
 class Sys : public ::testing::Test {
  protected:
   Sys() {
@@ -309,8 +309,8 @@ class Ring {
  public:
   Ring() { ring_.world_size = 2; }
 
-  /// Backward runs from 30 to 60 ms. Two buckets come at 40 and 60 ms and end at 50 and 80 ms; the rank waits from 60
-  /// ms on. The optimizer takes 5 ms from 1 ms on; meanwhile an all_reduce of 8 bytes runs without a wait.
+  /// Backward runs from 30 to 60 ms. Two buckets start at 40 and 60 ms and finish at 50 and 80 ms; the rank waits from
+  /// 60 ms. The optimizer takes 5 ms starting at 1 ms; an 8-byte all_reduce that nobody waits for overlaps it.
   void step(std::int64_t bytes = 1000) {
     const std::int64_t at = (++steps_) * 100;
     section(EventType::kSectionBegin, "optimizer", at + 1);
@@ -324,7 +324,7 @@ class Ring {
     section(EventType::kSectionEnd, "backward", at + 100);
   }
   /// The same, but the thread had no core for 6 ms of the 30 before backward, for 5 of the next 30 and for 1 of the
-  /// last 40, which include 20 of waiting.
+  /// last 40, 20 of which are waiting.
   void crowded_step() {
     const std::size_t first = ring_.events.size();
     step();
@@ -429,7 +429,7 @@ TEST(WorkloadOf, LeavesOutTheFirstStepsWhereThereAreEnough) {
 
 TEST(WorkloadOf, LeavesOutAStepWhoseBeginWasOverwritten) {
   Snapshot ring = ring_of(4).ring();
-  // The end of the first backward is there, but a call of the step after it is missing.
+  // The end of the first backward is there, but a call of the next step is missing.
   const auto end = std::find_if(ring.events.begin(), ring.events.end(),
                                 [](const Event& event) { return event.time_ns == 200 * kMs; });
   std::erase_if(ring.events, [&](const Event& event) { return event.time_ns < end->time_ns; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The members of a group after a round: hosts that come back, nodes that are asked to leave, hosts that err.
+// The members of a group after a round: hosts that come back, nodes that are asked to leave, hosts with errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -88,7 +88,7 @@ TEST_F(GroupTest, OfARangeGoesOnWithoutTheHostThatComputedWrongNumbers) {
   EXPECT_EQ(refusal.kind, Kind::kRefuse);
   EXPECT_THAT(refusal.ids, ElementsAre("c"));
   EXPECT_EQ(refusal.cause->type, "CorruptionError");
-  EXPECT_EQ(refusal.reason, "host-c is left out: its rank 2 computed wrong numbers");
+  EXPECT_EQ(refusal.reason, "host-c is excluded: its rank 2 computed wrong numbers");
   EXPECT_THAT(next().ids, ElementsAre("a", "b", "d"));
   join("c2");  // as if a supervisor had restarted its agent
   EXPECT_EQ(next().kind, Kind::kRefuse);

@@ -25,7 +25,7 @@ class GroupTest : public ::testing::Test {
     options_.max_nodes = most;
   }
 
-  /// Nodes that join from now on have `processes` ranks.
+  /// Makes nodes that join from now on have `processes` ranks.
   void have_ranks(int processes) { processes_ = processes; }
 
   void join(const std::string& name, int wish = -1, const std::vector<std::string>& peers = {}) {
@@ -61,7 +61,7 @@ class GroupTest : public ::testing::Test {
     apply(state_, event, now_, options_);
   }
 
-  // The nodes end because a peer is gone.
+  // The nodes end because a peer disappeared.
   void end_as_consequence(const std::vector<std::string>& names) {
     for (const auto& name : names) {
       end(name, {.is_consequence = true,
@@ -77,7 +77,7 @@ class GroupTest : public ::testing::Test {
     return -1;
   }
 
-  // Keeps the answers to waiting nodes in held_.
+  // Keeps the replies to waiting nodes in held_.
   Decision next() {
     for (;;) {
       Decision decision = decide(now_, state_, options_);
@@ -94,7 +94,7 @@ class GroupTest : public ::testing::Test {
     }
   }
 
-  // The nodes end with the guard's error, as every rank reports it.
+  // The nodes end with the guard's error, which every rank reports.
   void end_as_corrupt(const std::vector<std::string>& names, int erred) {
     for (const auto& name : names) {
       FailureRecord cause = failure(rank_of(name), "CorruptionError");

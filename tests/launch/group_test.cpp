@@ -84,7 +84,7 @@ TEST_F(GroupTest, RefusesANodeRankThatIsTakenAndANodeWithAnotherSize) {
   options_.max_nodes = options_.min_nodes = 3;
   join("c", 1);
   options_.max_nodes = options_.min_nodes = 2;
-  EXPECT_EQ(next().reason, "node 1 was started with --nnodes 3, node 0 with 2");
+  EXPECT_EQ(next().reason, "node 1 was started with --nnodes 3, but node 0 with 2");
 }
 
 TEST_F(GroupTest, EndsWithZeroWhenEveryNodeDid) {
@@ -228,7 +228,7 @@ TEST_F(GroupTest, EndsWithAnErrorThatWouldComeAgain) {
   const Decision last = next();
   EXPECT_EQ(last.kind, Kind::kEnd);
   EXPECT_EQ(last.code, 64);
-  EXPECT_EQ(last.reason, "no restart: a UsageError would come again");
+  EXPECT_EQ(last.reason, "no restart: a UsageError would occur again");
 }
 
 TEST_F(GroupTest, BelievesTheRanksClaimBeforeTheOrderOfTheEnds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that hang: their stacks in words, the verdict, and silence.
+// Ranks that hang: their stacks as text, the verdict, and silence.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(StackWords, AThreadOfTheProgramThatWaitsAloneIsShown) {
 TEST(StackWords, ThreadsThatComputeAtOnePlaceAreShownOnce) {
   const auto lines = words_of(process({{.thread = 11, .name = "a", .state = 'R', .frames = {kLoader}},
                                        {.thread = 12, .name = "b", .state = 'R', .frames = {kLoader}}}));
-  EXPECT_THAT(lines, ElementsAre("thread 11 a, and 1 more at the same place",
+  EXPECT_THAT(lines, ElementsAre("thread 11 a, and 1 more in the same place",
                                  "  #0 lockstep::WorkerPool::work()+0x20 (train)"));
 }
 
@@ -127,7 +127,7 @@ TEST(StackWords, SayWhyAThreadHasNoFramesAndThatTimeWasUp) {
   stacks.is_cut = true;
   EXPECT_THAT(words_of(stacks),
               ElementsAre("thread 10 train (main)", "  no frames: it cannot be interrupted in nfs_wait",
-                          "the time for more threads was over"));
+                          "the time for more threads ran out"));
 }
 
 TEST(StackWords, OfAPythonProgramNameTheToolForItsFrames) {
@@ -152,7 +152,7 @@ TEST(LateStacks, WherePtraceIsRefusedTheRankWritesOneThreadItself) {
       stacks_of({.pid = 10, .state = 'R'}, refused(EPERM, {.frames = {{"Net::forward()", "train", 0x1c}}}));
   EXPECT_THAT(
       lines,
-      ElementsAre("ptrace is not permitted here, so this is the stack that the rank itself wrote, of one thread only",
+      ElementsAre("ptrace is not permitted here, so this is the stack written by the rank itself, for only one thread",
                   "thread 10 (main)", "  #0 Net::forward()+0x1c (train)"));
 }
 
@@ -171,8 +171,9 @@ TEST(LateStacks, AProcessThatCannotRunIsNotAsked) {
 }
 
 TEST(LateStacks, WhoeverDoesNotAnswerIsNamedWithTheReason) {
-  EXPECT_THAT(stacks_of({.pid = 10, .state = 'S'}, refused(EPERM, {.problem = "it did not answer"})),
-              ElementsAre("none: ptrace is not permitted here, and the rank did not write its own: it did not answer"));
+  EXPECT_THAT(
+      stacks_of({.pid = 10, .state = 'S'}, refused(EPERM, {.problem = "it did not respond"})),
+      ElementsAre("none: ptrace is not permitted here, and the rank did not write its own: it did not respond"));
   EXPECT_THAT(stacks_of({.pid = 10, .state = 'S'}, refused(ESRCH, {})), ElementsAre("none: No such process"));
 }
 
@@ -254,7 +255,7 @@ TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
 
 // The launcher's note that ranks without Lockstep neither write nor compute: no test sleeps.
 
-/// Ranks seen from outside: the watch looks once a second, like the launcher's.
+/// Ranks seen from outside: the watch polls once a second, like the launcher's.
 struct Ranks {
   SilenceWatch watch;
   TimePoint now{seconds(1000)};
@@ -328,7 +329,7 @@ TEST(Silence, AProcessThatEndsIsNews) {
   Ranks ranks;
   ranks.cpu_s = 100;
   ranks.go_on(50);
-  ranks.cpu_s = 40;  // its time vanished with it
+  ranks.cpu_s = 40;  // its CPU time vanished with it
   ranks.go_on(50);
   EXPECT_EQ(ranks.said, 0);
 }
@@ -347,16 +348,17 @@ TEST(Silence, ProcessorTimeIsAskedSeldomWhereRanksWrite) {
 }
 
 TEST(Silence, TheLineNamesRanksHostSecondsAndWhatToType) {
+  EXPECT_EQ(silence_text({{0, 4711}, {1, 4712}}, "gpu-a", seconds(61)),
+            "ranks 0, 1 on gpu-a have written nothing and used no processor time for 61 s: they may be hanging; "
+            "lockstep doctor "
+            "4711 shows where rank 0 is");
   EXPECT_EQ(
-      silence_text({{0, 4711}, {1, 4712}}, "gpu-a", seconds(61)),
-      "ranks 0, 1 on gpu-a have written nothing and used no processor time for 61 s: they may hang; lockstep doctor "
-      "4711 shows where rank 0 is");
-  EXPECT_EQ(silence_text({{3, 99}}, "gpu-b", seconds(60)),
-            "rank 3 on gpu-b has written nothing and used no processor time for 60 s: it may hang; lockstep doctor 99 "
-            "shows where it is");
+      silence_text({{3, 99}}, "gpu-b", seconds(60)),
+      "rank 3 on gpu-b has written nothing and used no processor time for 60 s: it may be hanging; lockstep doctor 99 "
+      "shows where it is");
 }
 
-/// The words of the launcher's own watch on two ranks, after looking once a second for `time`.
+/// What the launcher's own watch prints about two ranks after polling once a second for `time`.
 std::string said_of(const std::vector<WatchedRank>& ranks, seconds time, std::uint64_t output_each_second = 0) {
   HangWatch watch([](const char*) { return nullptr; });
   ::testing::internal::CaptureStderr();

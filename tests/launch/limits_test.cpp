@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher under limits of the system, and ranks that the kernel killed for memory.
+// The launcher under system limits, and ranks that the kernel killed for running out of memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,7 +41,7 @@ TEST(FileLimit, BelowTheNeedIsAnErrorWithBothNumbers) {
     (void)choose_file_limit({.soft = 20, .hard = 24}, 61);
     FAIL();
   } catch (const ResourceError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("24 open files are allowed here, and this launcher needs 61"));
+    EXPECT_THAT(error.what(), HasSubstr("24 open files are allowed here, but this launcher needs 61"));
     EXPECT_THAT(error.what(), HasSubstr("ulimit -Hn"));
   }
 }
@@ -58,7 +58,7 @@ TEST(FileLimit, TheNodeThatServesTheStoreNeedsSomeForEveryRankOfTheJob) {
 
 class Limits : public ::testing::Test {
  protected:
-  // `setting`: shell words before the launcher starts, such as "ulimit -n 20".
+  // `setting`: a shell command to run before the launcher starts, such as "ulimit -n 20".
   [[nodiscard]] test::ProcessOptions under(const std::string& setting, const std::string& script,
                                            const std::string& before = "") const {
     const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";
@@ -79,11 +79,11 @@ class Limits : public ::testing::Test {
     return test::eventually([&] { return test::processes_with("MARK=" + mark_).empty(); }, std::chrono::seconds(10));
   }
 
-  // Runs two ranks that end by themselves, and two that are asked to.
+  // Runs two ranks that end on their own, and two that are asked to.
   void expect_an_end(const std::string& setting, const std::string& before = "") const {
     SCOPED_TRACE(setting);
     // 2, 127, 137 and 139: a rank whose shell could not start a program, that could not be loaded, or that the kernel
-    // killed for memory. 75 and 76: the store's thread had no memory for a request, or for any.
+    // killed for running out of memory. 75 and 76: the store's thread had no memory for a request, or for any.
     const auto is_documented = AnyOf(0, 2, 69, 75, 76, 127, 137, 139);
     const auto ended = test::run_process(under(setting, "exit 0", before), kHang);
     EXPECT_FALSE(ended.timed_out) << ended.err;
@@ -143,12 +143,12 @@ TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
 // The kernel does not limit root's processes: as root, the test runs the launcher as another user.
 TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
   const bool is_root = ::geteuid() == 0;
-  const std::string user = std::to_string(100'000 + ::getpid());  // no other user's
+  const std::string user = std::to_string(100'000 + ::getpid());  // no other user has it
   const std::string before =
       is_root ? "setpriv --reuid " + user + " --regid " + user + " --clear-groups --inh-caps=-all" : "";
   std::filesystem::permissions(folder_.path(), std::filesystem::perms::all);
   for (int more = 1; more <= 9; ++more) {
-    // For our own user, other programs' threads count: the limit is a little above their present number.
+    // For our own user, other programs' threads count too: the limit is a little above their current number.
     const std::string there =
         is_root ? "0" : "$(find /proc -maxdepth 3 -path '/proc/[0-9]*/task/*' -user $(id -u) 2>/dev/null | wc -l)";
     expect_an_end("ulimit -u $((" + there + " + " + std::to_string(more) + "))", before);
@@ -166,7 +166,7 @@ TEST_F(Limits, ALimitThatIsLoweredUnderTheLauncherDoesNotMakeItDeaf) {
   EXPECT_TRUE(all_gone());
 }
 
-// Its output goes into a full pipe without a reader.
+// Its output goes to a full pipe that nobody reads.
 TEST_F(Limits, APagerThatDoesNotReadDoesNotMakeItDeaf) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -219,7 +219,7 @@ TEST_F(MemoryKillsTest, AreReadFromTheCountersOfBothVersionsOfCgroups) {
     set(4);
     EXPECT_THAT(
         kills.why(7),
-        StartsWith("the kernel killed it: it used up the memory that this container or job may use (2.0 GB)\nnext  "));
+        StartsWith("the kernel killed it: it exceeded the memory limit of this container or job (2.0 GB)\nnext  "));
     EXPECT_EQ(kills.why(7), "") << "the next one may have another reason";
   }
 }
@@ -252,7 +252,7 @@ TEST_F(MemoryKillsTest, OfARankAreItsCauseInTheReport) {
   EXPECT_EQ(result.code, 137);
   EXPECT_THAT(result.err, HasSubstr("lockstep: rank 1 failed first: killed by signal 9 (SIGKILL)"));
   EXPECT_THAT(result.err,
-              HasSubstr("error   the kernel killed it: it used up the memory that this container or job may use (67"));
+              HasSubstr("error   the kernel killed it: it exceeded the memory limit of this container or job (67"));
   EXPECT_THAT(result.err, HasSubstr("next  use less memory"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measurements of `lockstep doctor` between hosts: the pairs, and both sides of a link, on the loopback.
+// The measurements of `lockstep doctor` between hosts: the pairs, and both sides of a link, on loopback.
 #include "launch/doctor/links.h"
 
 #include <arpa/inet.h>
@@ -62,7 +62,7 @@ class MeasuredLinks : public ::testing::TestWithParam<bool> {
                            .timeout = seconds(60)});
   }
 
-  /// A stranger that connects to host 0 and sends `words`.
+  /// A stranger that connects to host 0 and sends the bytes `words`.
   [[nodiscard]] UniqueFd stranger(const std::string& words) const {
     std::istringstream place(store_->get("links/at/0", seconds(1)));
     std::string address;

@@ -116,7 +116,7 @@ TEST_F(TwoNodes, ANodeWhoseAgentIsKilledIsNamedAtOnce) {
   EXPECT_TRUE(all_gone());
 }
 
-// Rank 0, with another library, notices first and fails with its own exit code.
+// Rank 0, using another library, notices first and fails with its own exit code.
 TEST_F(TwoNodes, ANodeThatIsKilledIsNamedAndNotTheRankThatNoticed) {
   auto first = node(
       0,
@@ -216,7 +216,7 @@ TEST_F(TwoNodes, WithoutATokenAreRefusedWithTheCommandsThatHaveOne) {
   const auto result = test::run_process(options);
   EXPECT_EQ(result.code, 64);
   EXPECT_THAT(result.err,
-              HasSubstr("a run over 2 nodes needs a secret: without one, anybody who reaches 10.0.0.1:29500"));
+              HasSubstr("a run over 2 nodes needs a secret: without one, anybody who can reach 10.0.0.1:29500"));
   EXPECT_THAT(result.err, HasSubstr("lockstep run --new-token job.token\n"));
   EXPECT_THAT(result.err,
               HasSubstr("if you trust everybody on that network, add --trust-network 10.0.0.0/24 on every"));
@@ -267,7 +267,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   EXPECT_THAT(test::run_process(elsewhere).err,
               HasSubstr("--trust-network is 192.168.1.0/24, but the nodes meet at 10.0.0.1, which is outside it"));
   elsewhere.environment.back().second = make_token();
-  EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network beside a secret"));
+  EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network is given together with a secret"));
 }
 
 TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
@@ -291,7 +291,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
   EXPECT_THAT(open.err, HasSubstr("next  name the network that you trust: --trust-network 10.0.0.0/24"));
 }
 
-// A stranger could join a job of several nodes by its name, which the process list shows.
+// A stranger could join a multi-node job by its name, which the process list shows.
 TEST_F(TwoNodes, AreNotOpenToWhoKnowsTheJobsName) {
   auto options = command({"--nnodes", "2", "--node-rank", "0", "--rdzv-id", "job-7", "--master-port",
                           std::to_string(port_), "sh", "-c", "true"});
@@ -394,7 +394,7 @@ TEST_F(TwoNodes, ARangeWithoutAPlaceIsAJobOfItsOwnWhereThePortIsTaken) {
   EXPECT_THAT(alone.err, AllOf(HasSubstr("port 29500 is taken"), HasSubstr("--rdzv-endpoint 127.0.0.1:29500")));
 }
 
-// A job whose second life waits for the file "go", so that the test can see its members.
+// A job in which each attempt N waits for the file "go-N", so that the test can see its members.
 class SomeNodes : public TwoNodes {
  protected:
   static std::string script() {
@@ -453,8 +453,9 @@ TEST_F(SomeNodes, GoOnWithoutOneThatIsKilled) {
   EXPECT_EQ(of_c.code, 0) << of_c.err;
   EXPECT_THAT(of_a.out, HasSubstr("0 of 2 in 1, 3\n"));
   for (const auto& each : {of_a, of_c}) {
-    EXPECT_THAT(each.err,
-                HasSubstr(") is lost: its launcher was killed, or its machine went down: the remaining nodes go on"));
+    EXPECT_THAT(
+        each.err,
+        HasSubstr(") is lost: its launcher was killed, or its machine went down: the remaining nodes continue"));
     EXPECT_THAT(each.err, AllOf(HasSubstr("(b, rank "), Not(HasSubstr("(a, ")), Not(HasSubstr("(c, "))));
   }
   EXPECT_TRUE(all_gone());

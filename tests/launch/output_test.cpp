@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output of ranks: lines, log folders, and the failure that is reported first.
+// The output of ranks: lines, log folders, and which failure is reported first.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@
 namespace lockstep::launch {
 namespace output_test {
 
-// A console whose two streams end up in one text, as on a terminal.
+// A console whose two streams end up in one string, as on a terminal.
 class Screen {
  public:
   explicit Screen(const MuxOptions& options) : mux(options, [this](int, std::string_view bytes) { text += bytes; }) {}
@@ -305,7 +305,7 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
             "            next  look\n");
 }
 
-// It was slow to leave after its error; only the launcher killed it.
+// It was slow to exit after its error, and the launcher killed it.
 TEST(Failure, TheLaunchersOwnKillIsNoHeadline) {
   const WorkerEnd killed{.rank = 1, .pid = 42, .wait_status = SIGKILL, .signal_sent = SIGKILL};
   const auto headline = [&](const std::string& type, const std::string& message) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of ranks: their hosts, GPUs, number and environment.
+// How ranks are started: their hosts, GPUs, number and environment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -290,7 +290,7 @@ namespace placement_test {
 
 using ::testing::HasSubstr;
 
-// Uses a management library of make-believe GPUs (fake_nvml.c).
+// Uses the management library of make-believe GPUs (fake_nvml.c).
 
 class Gpus : public ::testing::Test {
  protected:
@@ -353,7 +353,7 @@ TEST_F(Gpus, AProcessIsShownWithTheRankOfItsEnvironment) {
   ASSERT_EQ(posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment), 0);
   setenv("FAKE_NVML_PID", std::to_string(child).c_str(), 1);
   GpuReport report = read_gpus(LOCKSTEP_FAKE_NVML);
-  // The environment can be read only after the kernel has set up the new program.
+  // The environment is readable only after the kernel has set up the new program.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!report.gpus.front().processes.front().rank && std::chrono::steady_clock::now() < end) {
     report = read_gpus(LOCKSTEP_FAKE_NVML);

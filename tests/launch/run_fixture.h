@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep run` with real processes and shell scripts as workers. Every test marks its processes with an environment
-// variable, to show that none is left.
+// variable, to show that none is left behind.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class Run : public ::testing::Test {
     for (const pid_t pid : all) ::kill(pid, SIGCONT);
   }
 
-  // Waits until `count` ranks have made their file "ready-<rank>" in DIR.
+  // Waits until `count` ranks have created their file "ready-<rank>" in DIR.
   bool ready(int count) const {
     return test::eventually([&] {
       int found = 0;
@@ -80,7 +80,7 @@ class Run : public ::testing::Test {
   const std::string mark_ = folder_.path().filename().string();
 };
 
-// Reports a rank's readiness and process; the rename makes the file appear together with its text.
+// Reports a rank's readiness and process; the rename makes the file appear with its contents.
 inline constexpr const char* kReady = "echo $$ > $DIR/tmp-$RANK; mv $DIR/tmp-$RANK $DIR/ready-$RANK; ";
 
 }  // namespace lockstep::run_test

@@ -168,7 +168,7 @@ TEST_F(Run, ASecondCtrlCDoesNotWaitForTheGrace) {
                          std::string("trap '' INT TERM; ") + kReady + "while :; do sleep 1000; done"}));
   ASSERT_TRUE(ready(2));
   agent.signal(SIGINT);
-  ASSERT_TRUE(agent.wait_for_output("once more"));
+  ASSERT_TRUE(agent.wait_for_output("repeat to kill them"));
   agent.signal(SIGINT);
   EXPECT_EQ(agent.wait().code, 130);
   EXPECT_TRUE(alive().empty());
@@ -239,7 +239,7 @@ TEST_F(Run, AnErrorFileIsShownAndVetoesARestart) {
                            "echo '{\"message\": {\"message\": \"DataError: torn image\", \"extraInfo\": {\"type\": "
                            "\"DataError\"}}}' > $LOCKSTEP_ERROR_FILE; exit 65"});
   EXPECT_EQ(result.code, 65);
-  EXPECT_THAT(result.err, HasSubstr("no restart: a DataError would come again"));
+  EXPECT_THAT(result.err, HasSubstr("no restart: a DataError would occur again"));
   EXPECT_THAT(result.err, HasSubstr("  error   DataError: torn image\n"));
 }
 
@@ -393,7 +393,7 @@ TEST_F(Run, AGivenPortIsTheWorkersPort) {
   EXPECT_EQ(result.out, "[0]: port " + std::to_string(port) + "\n");
 }
 
-// A rank of the previous round that hangs in the kernel still listens there.
+// A rank of the previous round, stuck in the kernel, still listens there.
 TEST_F(Run, AGivenPortThatIsStillHeldAfterARestartIsReplacedByAFreeOne) {
   std::uint16_t port = 0;
   { port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spawn() inside a program: the test executes itself as that program.
+// spawn() inside a program: the test re-executes itself as that program.
 #include "lockstep/launch/spawn.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ std::string own_path;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// `what` as in run() below; of a launcher's variables only `more`.
+// `what` as in run() below; of a launcher's variables it gets only `more`.
 test::ProcessOptions program(const std::string& processes, const std::string& what, const Variables& more = {}) {
   Variables variables = {{"OMP_NUM_THREADS", "1"}};
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCKSTEP_STORE", "LOGS", "SLURM_STEP_ID",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of real processes: the test executes itself as a process that hangs, and looks at it from outside and inside.
+// Stacks of real processes: the test re-executes itself as a hanging process, and inspects it from outside and inside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +26,7 @@
 
 namespace lockstep {
 
-// The function that the stacks have to show.
+// The function that the stacks must show.
 [[gnu::noinline]] void loops_for_ever() {
   volatile bool for_ever = true;
   while (for_ever) continue;
@@ -79,7 +79,7 @@ class Hanging {
   test::Process process_;
 };
 
-// A process that has reported to be ready may still be on its way into the loop.
+// A process that has reported ready may not have reached the loop yet.
 template <class Read>
 bool eventually_has(Read read, const std::string& words) {
   return test::eventually([&] {
@@ -121,7 +121,7 @@ TEST(Stacks, AreNotWaitedForBeyondTheLimit) {
   const ProcessStacks stacks = read_stacks(rank.process().pid(), std::chrono::milliseconds(0));
   EXPECT_TRUE(stacks.is_cut);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
-  // The reading thread detaches by itself.
+  // The reading thread detaches on its own.
   EXPECT_TRUE(test::eventually([&] { return !rank.is_traced() && rank.state() == 'S'; }));
 }
 

@@ -27,7 +27,7 @@ const TimePoint kStart = TimePoint() + seconds(1000);
 
 AgentOptions restarting(int processes = 1) { return {.processes = processes, .max_restarts = 1}; }
 
-// A standby of a shell script: it reads from its descriptor, like a Lockstep program before main.
+// A standby that is a shell script: it reads from its descriptor, like a Lockstep program before main.
 WorkerSpec script(const std::string& text) {
   return {.path = "/bin/sh", .arguments = {"sh", "-c", text}, .environment = {"PATH=/usr/bin:/bin"}};
 }

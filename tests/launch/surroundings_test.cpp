@@ -24,12 +24,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// `lockstep run` in unusual surroundings: closed descriptors, output without a reader, a limit on file sizes, a
+// `lockstep run` in unusual surroundings: closed descriptors, output that nobody reads, a limit on file sizes, a
 // separate network or pid namespace.
 
 class Surroundings : public run_test::Run {
  protected:
-  // Runs a line of bash with $L for the command, for at most `limit`.
+  // Runs a bash command line in which $L is the command, for at most `limit`.
   [[nodiscard]] ProcessResult bash(const std::string& line,
                                    std::chrono::milliseconds limit = std::chrono::seconds(30)) const {
     auto options = command({});
@@ -58,7 +58,7 @@ TEST_F(Surroundings, WordsThatNobodyTakesLeaveTheExitCodeAsItIs) {
   EXPECT_EQ(bash("$L run -- sh -c 'exit 3' 2>/dev/full").code, 3);
   const auto full = bash("$L run -- sh -c 'echo hi; exit 3' >/dev/full");
   EXPECT_EQ(full.code, 3);
-  EXPECT_THAT(full.err, HasSubstr("standard output accepts no more output (No space left on device)"));
+  EXPECT_THAT(full.err, HasSubstr("standard output no longer accepts output (No space left on device)"));
   EXPECT_EQ(bash("$L run -- sh -c 'seq 1 20000; exit 3' >/dev/full 2>&1").code, 3);
   EXPECT_EQ(bash("$L run -- sh -c 'seq 1 20000; exit 3' | true; exit ${PIPESTATUS[0]}").code, 3);
   EXPECT_EQ(bash("$L run --help >/dev/full").code, 0);
@@ -70,8 +70,9 @@ TEST_F(Surroundings, WordsThatNobodyTakesLeaveTheExitCodeAsItIs) {
 TEST_F(Surroundings, AFileThatGrowsTooLargeIsToldAndEndsNothing) {
   const auto result = bash("ulimit -f 8; $L run --log-dir $DIR/logs -- sh -c 'seq 1 20000; exit 3' > $DIR/out");
   EXPECT_EQ(result.code, 3) << result.err;
-  EXPECT_THAT(result.err,
-              HasSubstr("is no longer written (File too large: the limit of this shell is 8,192 bytes (ulimit -f))"));
+  EXPECT_THAT(
+      result.err,
+      HasSubstr("is no longer being written (File too large: the limit of this shell is 8,192 bytes (ulimit -f))"));
 }
 
 // The ranks' programs decide for themselves what to do at the limit.
@@ -103,7 +104,7 @@ TEST_F(Surroundings, AProcessIsFoundUnderAProcOfOtherPids) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::unshare(CLONE_NEWPID) != 0) ::_exit(2);
-    const pid_t inner = ::fork();  // number 1 there; in /proc that is the system's first process
+    const pid_t inner = ::fork();  // it has PID 1 there; in /proc that is the system's init
     if (inner == 0) {
       const auto self = launch::read_process(::getpid());
       ::_exit(self && self->state == 'R' && launch::number_in_proc() > 1 && !launch::read_process(4711) ? 0 : 3);
@@ -126,7 +127,7 @@ TEST_F(Surroundings, ATakenPortIsNamedWithItsHolder) {
   EXPECT_THAT(test::run_process(options).err, HasSubstr("(pid " + pid + ")"));
 }
 
-// torchrun's options of `lockstep run`, and each launcher with the other's programs.
+// torchrun's options of `lockstep run`, and each launcher running the other's programs.
 
 class Torchrun : public Run {
  protected:
@@ -179,8 +180,8 @@ TEST_F(Torchrun, WrongValuesAreErrorsThatSayTheForm) {
       {{"--tee", "4"}, "--tee is '4'"},
       {{"--redirects", "0:1,x"}, "--redirects is '0:1,x'"},
       {{"--local-ranks-filter", "a"}, "--local-ranks-filter is 'a'"},
-      {{"--signals-to-handle", "SIGTERM,SIGFOO"}, "--signals-to-handle has 'SIGFOO'"},
-      {{"--log-line-prefix-template", "${host}: "}, "--log-line-prefix-template has '${host}'"},
+      {{"--signals-to-handle", "SIGTERM,SIGFOO"}, "--signals-to-handle contains 'SIGFOO'"},
+      {{"--log-line-prefix-template", "${host}: "}, "--log-line-prefix-template contains '${host}'"},
       {{"--rdzv-backend", "etcd"}, "--rdzv-backend is 'etcd'"}};
   for (const auto& [words, said] : wrong) {
     const auto result = talk(words);

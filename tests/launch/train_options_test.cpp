@@ -77,7 +77,7 @@ TEST(RecipeWord, IsTheFirstWordThatIsNoOptionAndNoOptionsValue) {
   }
 }
 
-/// Only the recipe knows its settings, but they can be typed as options before it.
+/// Only the recipe knows its settings, but they can be given as options before it.
 TEST(RecipeWord, IsFoundBehindSettingsThatAreTypedAsOptions) {
   for (const Typed& typed : {Typed{"--batch-size 4 detection:smoke --nproc-per-node 2", "detection:smoke"},
                              Typed{"--distributed detection:smoke", "detection:smoke"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of a transformer.
+// Transformer layers.
 #include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/matmul.h>
@@ -40,7 +40,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
-/// Rows as in a network: query, key and value side by side in one tensor [B, N, heads * d].
+/// Strided rows as in a network: query, key and value side by side in one tensor [B, N, heads * d].
 struct Arguments {
   at::Tensor queries, keys, values;
   AttentionOptions options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm, alone and with the operations after it.
+// Batch norm, by itself and with the operations after it.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/batch_norm.h>
@@ -54,7 +54,7 @@ at::Tensor images(std::uint64_t seed, std::int64_t count, std::int64_t channels 
   return at::randn({count, channels, 6, 7}, generator) * 3 + 2;
 }
 
-/// Sets the parameters of `norm` to other values than ones and zeros.
+/// Sets the parameters of `norm` to values other than ones and zeros.
 template <class Norm>
 void randomize(Norm& norm) {
   seed_all(11);
@@ -141,10 +141,10 @@ class Others final : public StatisticsSync {
   std::size_t calls_ = 0;
 };
 
-/// The contribution of a replica with `input` to each call of a forward and the backward of a sum of cubes (a sum of
+/// What a replica with `input` contributes to each call in a forward and the backward of a sum of cubes (a sum of
 /// squares has no gradient here).
 std::vector<at::Tensor> brought_by(const at::Tensor& input, const at::Tensor& other) {
-  // Two rounds: the first finds the contributions to forward, the second those to backward.
+  // Two rounds: the first finds the forward contributions, the second the backward ones.
   const auto round = [](const at::Tensor& own, std::vector<at::Tensor> others) {
     BatchNorm2d norm(own.size(1));
     randomize(norm);
@@ -194,7 +194,7 @@ void expect_like_both(const at::Tensor& own, const at::Tensor& others, double to
 TEST(SyncedBatchNorm, IsBatchNormOverTheBatchesPutTogether) {
   expect_like_both(images(1, 4), images(2, 4), 1e-5);
   expect_like_both(images(1, 3), images(2, 8) * 2 - 5, 1e-5);
-  expect_like_both(images(1, 1), images(2, 2) + 1000, 1e-3);  // float32 rounds a mean of 1000
+  expect_like_both(images(1, 1), images(2, 2) + 1000, 1e-3);  // float32 rounding around a mean of 1000
   expect_like_both(images(1, 4).contiguous(at::MemoryFormat::ChannelsLast), images(2, 5), 1e-5);
 }
 
@@ -276,7 +276,7 @@ TEST(SyncedBatchNorm, ASecondDerivativeIsAnError) {
 TEST(SyncedBatchNorm, WithoutWeightOrRunningStatisticsNormalisesTheSame) {
   const at::Tensor own = images(1, 4);
   BatchNorm2d synced(BatchNormOptions(5).affine(false).track_running_stats(false));
-  auto sync = std::make_shared<Others>(std::vector<at::Tensor>{});  // alone: both replicas' sums are its own
+  auto sync = std::make_shared<Others>(std::vector<at::Tensor>{});  // on its own: both replicas' sums are its own
   synced->set_statistics_sync(sync);
   torch::nn::BatchNorm2d plain(BatchNormOptions(5).affine(false).track_running_stats(false));
   at::Tensor left = own.detach().requires_grad_(true);
@@ -321,7 +321,7 @@ Data data_of(const Case& c, double mean = 0.3) {
           channels_last(rounded(at::randn({c.images, c.channels, height, width})))};
 }
 
-/// The results of a step of the layer.
+/// The results of one step of the layer.
 struct Outcome {
   at::Tensor out, x_grad, weight_grad, bias_grad, running_mean, running_var;
 };
@@ -556,7 +556,7 @@ TEST(NormActLayer, ASecondDerivativeIsRefused) {
 
 TEST(DropoutBits, AreThoseOfPhilox) {
   std::uint32_t words[4];
-  philox_block(0, 0, words);  // the known answer from the authors' Random123
+  philox_block(0, 0, words);  // the known-answer vector from the authors' Random123
   EXPECT_THAT(words, testing::ElementsAre(0x6627e8d5U, 0xe169c58dU, 0xbc57ac4cU, 0x9b00dbd8U));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions, and the choice of their kernel.
+// Convolutions, and which kernel is chosen.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
@@ -144,8 +144,8 @@ TEST_P(WinogradTest, InBfloat16TheErrorIsThatOfItsRounding) {
   expect_near(found, exact_pass_of(layer, images.to(at::kBFloat16), grad.to(at::kBFloat16)), 1.0 / 128);
 }
 
-// Odd and even sizes, tiles that end a block in the middle of a row, channels that fill no block of 64, and one image
-// with more tiles in a row than a block has.
+// Odd and even sizes, tiles that end a block in the middle of a row, channels that do not fill a block of 64, and one
+// image with more tiles in a row than a block has.
 INSTANTIATE_TEST_SUITE_P(Shapes, WinogradTest,
                          testing::Values(Case{8, 32, 32, 16, 16}, Case{9, 48, 32, 15, 17}, Case{3, 32, 80, 27, 26},
                                          Case{70, 64, 96, 5, 6}, Case{1, 32, 64, 31, 70}, Case{1, 32, 32, 7, 300}));
@@ -162,13 +162,13 @@ TEST_P(LargeTilesTest, ForwardAndGradientsAreLibtorchsInDouble) {
   expect_near(found, exact_pass_of(layer, images, grad), 4e-6);
 }
 
-// Cases that do not suit tiles of 2x2 results: few channels, few pixels, many channels. Sizes that leave 1, 2 and 3
+// Shapes that do not suit tiles of 2x2 results: few channels, few pixels, many channels. Sizes that leave 1, 2 and 3
 // rows and columns to the last tiles.
 INSTANTIATE_TEST_SUITE_P(Shapes, LargeTilesTest,
                          testing::Values(Case{8, 16, 32, 13, 18}, Case{4, 32, 16, 15, 13}, Case{4, 48, 64, 16, 16},
                                          Case{4, 320, 272, 14, 15}, Case{1, 16, 16, 7, 300}));
 
-/// libtorch's direct convolution of the same numbers in bfloat16.
+/// libtorch's direct convolution on the same numbers in bfloat16.
 Pass direct_pass_of(const Conv2d& layer, const at::Tensor& images, const at::Tensor& grad) {
   const at::Tensor x = images.detach().clone().requires_grad_();
   const at::Tensor weight = layer->weight.detach().to(at::kBFloat16).requires_grad_();
@@ -183,11 +183,11 @@ double error_of(const at::Tensor& found, const at::Tensor& exact) {
   return ((found.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
 }
 
-/// A convolution whose inputs have this mean (their deviation is 1) and whose weights are numbers of bfloat16: the
-/// direct kernel rounds only its results.
+/// A convolution whose inputs have this mean (their deviation is 1) and whose weights are bfloat16 numbers: the direct
+/// kernel rounds only its results.
 struct Means {
   double input, grad;
-  double limit;            ///< of the error of forward and of the weights' gradient, relative to the direct kernel's
+  double limit;            ///< for the error of forward and of the weight gradient, relative to the direct kernel's
   bool zero_sums = false;  ///< filters with sum 0, which remove the mean from the results
 };
 
@@ -364,7 +364,7 @@ TEST(Conv, WhatHasNoKernelIsLibtorchsBitForBit) {
 }
 
 /// The result's type is bfloat16 and its error is bfloat16's rounding, on every processor. On processors without
-/// products of bfloat16, libtorch's own take thirty times as long as float32's.
+/// bfloat16 products, libtorch's own take thirty times as long as in float32.
 TEST(Conv, InBfloat16IsNotManyTimesSlowerThanInFloat32) {
   const Case shape{.images = 4, .in = 64, .out = 64, .height = 24, .width = 40};
   Conv2d layer = layer_of(shape);

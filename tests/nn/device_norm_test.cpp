@@ -60,7 +60,7 @@ at::Tensor channels_last(const at::Tensor& tensor) {
 
 at::Tensor rounded(const at::Tensor& tensor) { return channels_last(tensor.to(at::kBFloat16).to(at::kFloat)); }
 
-/// The inputs of a step, in float32 values that bfloat16 has too.
+/// The inputs of a step, in float32 values that bfloat16 can also represent.
 struct Data {
   explicit Data(const Case& c) {
     seed_all(11);
@@ -84,7 +84,7 @@ at::Tensor leaf(const at::Tensor& values, at::ScalarType type) {
   return values.defined() ? values.detach().to(values.options().dtype(type), false, true).requires_grad_() : values;
 }
 
-/// A layer's tensors in training.
+/// A layer's tensors during training.
 struct Layer {
   Layer(const Case& c, const Data& data)
       : options(c.channels),
@@ -141,7 +141,7 @@ TEST_P(DeviceNorm, InFloat32EqualsTheSeparateLayersInDouble) {
   const Data data(GetParam());
   const Outcome found = on_device(GetParam(), data, at::kFloat);
   const Outcome expected = exact(GetParam(), data);
-  const double far = GetParam().mean > 100 ? 5 : 1;  // y = a x + b is a difference of large numbers
+  const double far = GetParam().mean > 100 ? 5 : 1;  // y = a x + b subtracts large numbers
   EXPECT_LT(difference(found.out, expected.out), far * 3e-6);
   EXPECT_LT(difference(found.x_grad, expected.x_grad), 1e-5);
   EXPECT_LT(difference(found.weight_grad, expected.weight_grad), 1e-5);

@@ -39,7 +39,7 @@ struct Outcome {
   std::string node;
 };
 
-/// A step of the layer with the same numbers for each device and type.
+/// One step of the layer, with the same numbers on every device and type.
 Outcome step(const Case& c, const at::TensorOptions& where) {
   seed_all(11);
   const std::int64_t factor = c.pool ? 2 : 1;
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, NormOnAGpu,
                                            Case{16, 256, 14, 14, false, true}, Case{4, 2056, 7, 7},
                                            Case{1, 24, 5, 4, true}));
 
-/// Convolution, batch norm, ReLU and pooling, made of libtorch's layers.
+/// Convolution, batch norm, ReLU and pooling, built from libtorch's layers.
 torch::nn::Sequential chain() {
   seed_all(3);
   return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 16, 3).padding(1)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own kernels beside libtorch's.
+// Our own kernels next to libtorch's.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/upsample_bilinear2d.h>
@@ -26,7 +26,7 @@ namespace kernels_test {
 using ::testing::HasSubstr;
 using Options = torch::nn::Conv2dOptions;
 
-// Convolutions by products of matrices (nn/conv/direct.h): any kernel, stride, padding and dilation.
+// Convolutions as matrix products (nn/conv/direct.h): any kernel, stride, padding and dilation.
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
@@ -43,7 +43,7 @@ void PrintTo(const Case& c, std::ostream* out) {
        << testing::PrintToString(c.padding) << ", dilation " << testing::PrintToString(c.dilation);
 }
 
-/// Weights, images and gradients are numbers of bfloat16, so that bfloat16 rounds only results.
+/// Weights, images and gradients are bfloat16 numbers, so only results are rounded.
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
 Conv2d layer_of(const Case& c, bool last = true) {
@@ -103,7 +103,7 @@ class DirectConvTest : public testing::TestWithParam<Case> {};
 
 TEST_P(DirectConvTest, ForwardAndGradientsAreLibtorchsInDouble) {
   for (const bool last : {true, false}) {
-    if (!last && GetParam().in == 1) continue;  // such a layer has the other layout, too
+    if (!last && GetParam().in == 1) continue;  // such a layer has the other layout as well
     Conv2d layer = layer_of(GetParam(), last);
     expect_near(pass_of(layer, GetParam(), at::kFloat), exact_pass_of(layer, GetParam()), 2e-6);
   }
@@ -125,8 +125,8 @@ TEST_P(DirectConvTest, HasTheSameBitsOnAnyNumberOfThreads) {
   EXPECT_TRUE(same_on_any_threads([&] { return pass_of(layer, GetParam(), at::kFloat); }));
 }
 
-// Channels: odd numbers, fewer than a vector, more than a block. Taps outside on all sides; strides that skip pixels;
-// the pyramid's dilations, which reach over the whole image; one pixel; a kernel larger than the image.
+// Channels: odd numbers, fewer than a vector, more than a block. Taps outside the image on all sides; strides that skip
+// pixels; the pyramid's dilations, which span the whole image; one pixel; a kernel larger than the image.
 INSTANTIATE_TEST_SUITE_P(Shapes, DirectConvTest,
                          testing::Values(Case{2, 32, 64, 9, 11, {1, 1}, {1, 1}, {0, 0}, {1, 1}, true},
                                          Case{2, 48, 24, 9, 7, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
@@ -225,7 +225,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.channels << " channels, " << testing::PrintToString(c.from) << " to " << testing::PrintToString(c.to);
 }
 
-/// Images of bfloat16 numbers, so that bfloat16 rounds only results.
+/// Images of bfloat16 numbers, so only results are rounded.
 at::Tensor images_of(const Case& c, at::ScalarType type) {
   seed_all(2);
   return at::randn({3, c.channels, c.from[0], c.from[1]})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for the tests of our layers: comparison with libtorch's, on several numbers of threads.
+// Helpers for the tests of our layers: comparison with libtorch's, on various numbers of threads.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -59,7 +59,7 @@ class Autocasting {
   tensor::AutocastState before_;
 };
 
-/// Dropout's factors, in memory order, if the layer takes the first random number after `seed_all(seed)`.
+/// Dropout's factors, in memory order, given that the layer takes the first random number after `seed_all(seed)`.
 inline at::Tensor dropout_factors(std::int64_t numel, double dropout, std::uint64_t seed) {
   at::Generator generator = make_generator(seed);
   const auto of_layer = at::check_generator<at::CPUGeneratorImpl>(generator)->random64();

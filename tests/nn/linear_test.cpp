@@ -37,7 +37,7 @@ void PrintTo(const Case& c, std::ostream* to) { *to << testing::PrintToString(c.
 
 at::Tensor drawn(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16).to(at::kFloat); }
 
-/// A product's arguments, and the incoming gradient.
+/// The arguments of a linear layer, and the incoming gradient.
 struct Arguments {
   at::Tensor input, weight, bias, grad;
 };
@@ -197,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(Types, ActivationOfType, testing::Values(at::kFloat, at
 
 TEST(Activation, DropoutFollowsTheMemoryOrderOfItsInputAndTakesAnyOfTheGradient) {
   const at::Tensor x = values({2, 48, 20, 30}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
-  const at::Tensor grad = at::randn(x.sizes());  // the other layout
+  const at::Tensor grad = at::randn(x.sizes());  // the other memory layout
   const at::Tensor out = Dropout(0.5)(x);
   ASSERT_THAT(out.grad_fn()->name(), HasSubstr("DropoutFunction"));
   out.backward(grad);
@@ -323,7 +323,7 @@ TEST_P(LinearReLUTest, UnderAutocastTheyAreToTheRoundingOfBfloat16) {
   const Outcome expected = reference(GetParam());
   EXPECT_EQ(found[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(found[2].scalar_type(), at::kFloat);
-  // Rounding may move elements near 0 to the other side of ReLU: their gradients come or go.
+  // Rounding may move elements near 0 to the other side of ReLU: their gradients appear or vanish.
   EXPECT_LT(difference(found[0], expected[0]), 1e-2);
   for (std::size_t i = 1; i < found.size(); ++i) {
     EXPECT_LT((found[i].to(at::kDouble) - expected[i]).norm().item<double>() / expected[i].norm().item<double>(), 5e-2)
@@ -331,8 +331,8 @@ TEST_P(LinearReLUTest, UnderAutocastTheyAreToTheRoundingOfBfloat16) {
   }
 }
 
-/// Small whole numbers: their product is exact in any order of the sum. The products are libtorch's, and some kernels
-/// of OpenBLAS (Haswell's) sum in another order on another number of threads.
+/// Small whole numbers: their products are exact in any order of summation. The products are libtorch's, and some
+/// OpenBLAS kernels (Haswell's) sum in another order on another number of threads.
 at::Tensor whole(const at::Tensor& numbers) { return (numbers * 4).round().clamp(-16, 16); }
 
 TEST_P(LinearReLUTest, BiasDropoutAndMaskHaveTheSameBitsOnAnyNumberOfThreads) {

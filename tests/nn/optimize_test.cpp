@@ -173,7 +173,7 @@ MATCHER_P2(IsChain, name, what, "") { return arg.name == name && arg.what == wha
 
 torch::nn::Linear linear(std::int64_t in, std::int64_t out) { return torch::nn::Linear(in, out); }
 
-/// A head like the captcha recogniser's, after layers that are not fused.
+/// A head like the captcha recogniser's, after unfused layers.
 torch::nn::Sequential head(double dropout) {
   seed_all(5);
   return torch::nn::Sequential(torch::nn::LayerNorm(torch::nn::LayerNormOptions({64})), torch::nn::Dropout(dropout),
@@ -234,7 +234,7 @@ TEST(Replace, DoesNotTakeTheReLUOfABatchNormTwice) {
   EXPECT_THAT(optimize(*net).fused, ElementsAre(IsChain("0", "BatchNorm2d + Dropout + ReLU"), IsChain("3", "Dropout")));
 }
 
-/// A user's own class: its forward is not Linear's.
+/// A user's own class: its forward differs from Linear's.
 struct DoubledImpl : torch::nn::LinearImpl {
   using torch::nn::LinearImpl::LinearImpl;
   at::Tensor forward(const at::Tensor& x) { return 2 * torch::nn::LinearImpl::forward(x); }
@@ -275,7 +275,7 @@ TEST(Replace, SaysWhatStandsOutsideOfASequential) {
                                               IsChain("dropout", "Dropout: it is not inside a torch::nn::Sequential")));
 }
 
-/// Convolution, norm, a table that is made once, a layer with its own kernel, and reshapes that need the batch.
+/// Convolution, norm, a table that is built once, a layer with its own kernel, and reshapes that need the batch.
 class Net final : public torch::nn::Module {
  public:
   Net() {
@@ -352,7 +352,7 @@ TEST_F(TorchScript, ComputesTheSameForAnyBatchAndHoldsItsTensorsByName) {
   std::vector<std::string> buffers;
   for (const auto& item : loaded.named_buffers()) buffers.push_back(item.name);
   EXPECT_THAT(buffers, UnorderedElementsAre("features.1.running_mean", "features.1.running_var", "constant_0"));
-  loaded.eval();  // libtorch wants an attribute for it
+  loaded.eval();  // libtorch needs an attribute for it
   for (const std::int64_t batch : {1, 2, 3, 7}) {
     const auto arguments = function.example(batch);
     const auto wanted = function.run(arguments);
@@ -426,7 +426,7 @@ std::vector<at::Tensor> step(const std::function<at::Tensor(const at::Tensor&)>&
   return {out, x.grad()};
 }
 
-/// Runs the layer's kernel, then libtorch's operators; each must really run, and both must agree.
+/// Runs the layer's kernel, then libtorch's operators; each must actually run, and both must agree.
 void expect_both(const char* kernel, const std::function<at::Tensor(const at::Tensor&)>& layer,
                  const at::Tensor& input) {
   const std::vector<at::Tensor> ours = step(layer, input);

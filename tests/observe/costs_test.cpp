@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The computations of a profile: costs of operators, and the offset between clocks.
+// What a profile computes: operator costs, and the offset between clocks.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ OperatorCost cost(const char* name, const Values& inputs) {
 double flops(const char* name, const Values& inputs) { return cost(name, inputs).flops; }
 std::int64_t bytes(const char* name, const Values& inputs) { return cost(name, inputs).bytes; }
 
-/// convolution_backward's arguments, with the wanted gradients of input and weight.
+/// convolution_backward's arguments, with the requested gradients of input and weight.
 Values backward_of(const c10::IValue& input, const c10::IValue& weight, bool input_wanted, bool weight_wanted) {
   return {tensor({1}),
           input,
@@ -145,7 +145,7 @@ TEST(ClockOffset, IsAsGoodAsItsBestRounds) {
 }
 
 TEST(ClockOffset, TakesTheBoundFromEachRankThatCameLate) {
-  // In one round rank 0 comes late, in the other this rank: together they enclose the offset.
+  // In one round rank 0 comes late, in the other this rank does: together they bracket the offset.
   const ClockOffset found = offset_of({{1000, 100, 10}, {2000, 2900, 10}});
   EXPECT_EQ(found.offset_ns, kOffset);
   EXPECT_EQ(found.error_ns, 10);

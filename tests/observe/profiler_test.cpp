@@ -74,7 +74,7 @@ TEST(Profiler, CountsTheTensorsThatLiveAtThePeakAndNamesWhoMadeThem) {
   }
   profiler.finish();
   const view::MemoryPeak peak = memory_peak(profiler.profile());
-  constexpr std::int64_t kActivation = 1024 * 512 * 4;  // of the linear layer, and of the ReLU
+  constexpr std::int64_t kActivation = 1024 * 512 * 4;  // for the linear layer and for the ReLU
   EXPECT_GE(peak.bytes, 2 * kActivation);
   EXPECT_LT(peak.bytes, 4 * kActivation);
   const auto linear =
@@ -95,7 +95,7 @@ TEST(Profiler, NamesForwardAndBackwardByLayer) {
     EXPECT_GT(layer.forward_ns, 0);
     EXPECT_GT(layer.backward_ns, 0);
   }
-  // Forward and two gradients; the input of the first layer needs none.
+  // Forward and two gradients; the first layer's input needs none.
   EXPECT_EQ(layers[0].flops, 2 * (2.0 * 16 * 4 * 8) * 2);
   EXPECT_EQ(layers[1].flops, 2 * (2.0 * 16 * 8 * 2) * 3);
 }
@@ -123,7 +123,7 @@ TEST(Profiler, RecordsInputsAndWhatMadeANodeOnRequest) {
   ASSERT_GE(product.inputs.size(), 3U);
   EXPECT_EQ(product.inputs[1].type, "float32");
   EXPECT_EQ(product.inputs[1].sizes, (std::vector<std::int64_t>{16, 4}));
-  // The node belongs to the whole layer, not to the product inside it. The last layer's runs first.
+  // The node belongs to the whole layer, not to the product inside it. The last layer's node runs first.
   const bool has_linear = calls_of(profile, "aten::linear") > 0;  // not in every version of libtorch
   std::int64_t last_layer = 0;
   for (const auto& call : profile.calls) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clipping and averaging on a device: the host never waits, and a list of tensors is one launch.
+// Clipping and averaging on a device: the host never waits, and a list of tensors takes one launch.
 #include "support/host_waits.h"
 
 #include <ATen/core/grad_mode.h>

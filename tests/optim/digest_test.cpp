@@ -75,7 +75,7 @@ TEST(Digest, SeesEveryBit) {
 
 TEST(Digest, SeesAnyTwoElementsInEachOthersPlace) {
   std::vector<std::uint32_t> words = random_words(300);
-  for (std::size_t i = 0; i < words.size(); i += 3) words[i] = words[0] ^ static_cast<std::uint32_t>(i);  // near ones
+  for (std::size_t i = 0; i < words.size(); i += 3) words[i] = words[0] ^ static_cast<std::uint32_t>(i);  // nearby ones
   const std::uint64_t whole = digest_of(words);
   for (std::size_t i = 0; i < words.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {

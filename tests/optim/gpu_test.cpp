@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each optimizer's steps on a GPU, with libtorch's operators, against those of its kernel on the CPU.
+// Each optimizer's steps on a GPU, with libtorch's operators, against its kernel's steps on the CPU.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/randn.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed precision: the scaler of losses, and autocast.
+// Mixed precision: the loss scaler, and autocast.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
@@ -36,7 +36,7 @@ using Json = nlohmann::json;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// One weight of one element, with the steps of a training loop.
+/// A single one-element weight, with the steps of a training loop.
 struct Loop {
   at::Tensor weight = at::ones({1}).requires_grad_();
   AdamW optimizer = AdamW(NamedTensors{{"weight", weight}}, {.lr = 0.1});
@@ -133,7 +133,7 @@ struct Golden {
   }
 };
 
-/// The addresses of the factors in a call's multiplications: a recorded graph reads them there.
+/// The addresses of the factors that a call multiplies by: a recorded graph reads them there.
 template <class Call>
 std::vector<const void*> factors_of(const Call& call) {
   static std::vector<const void*> found;
@@ -236,7 +236,7 @@ TEST(GradScaler, NeverGrowsToAScaleThatFloatCannotHold) {
 }
 
 TEST(GradScaler, PassesTheClippingFactorOn) {
-  // AdamW forgets the scale of its gradients, except for eps: a large eps shows it.
+  // AdamW is invariant to the scale of its gradients, except for eps: a large eps exposes it.
   const auto weight_after = [](double grad_scale) {
     const at::Tensor weight = at::ones({1}).requires_grad_();
     AdamW optimizer(NamedTensors{{"weight", weight}}, {.lr = 0.1, .eps = 1});
@@ -345,7 +345,7 @@ TEST(GradScaler, LoadsNothingOfAStateThatCannotBe) {
   EXPECT_EQ(tracker_of(loop.scaler), 7);
 }
 
-/// Gradients of any dtype and layout, unscaled by a scaler of scale 4.
+/// Gradients of any dtype and layout, unscaled by a scaler with scale 4.
 bool unscales(const at::Tensor& gradient) {
   AdamW optimizer(NamedTensors{{"weight", at::zeros({1}).requires_grad_()}});
   GradScaler scaler({.init_scale = 4});

@@ -21,7 +21,7 @@ namespace optimizers_test {
 
 using Json = nlohmann::json;
 
-// All optimizers against 100 steps of PyTorch or of the papers' formulas, and their common promises.
+// All optimizers against 100 steps of PyTorch or of the papers' formulas, and the guarantees they share.
 
 template <class T>
 void take(const Json& from, const char* key, std::optional<T>& into) {
@@ -115,7 +115,7 @@ double worst_difference(const std::string& name, const std::string& against, con
 
 class OptimizerCase : public ::testing::TestWithParam<std::string> {};
 
-/// Against PyTorch's float32 steps, or the papers' in float64: from these, a hundred roundings of float32 lead away.
+/// Against PyTorch's float32 steps, or the papers' in float64: a hundred float32 roundings move away from the latter.
 double worst_of_kernel(const std::string& name, Way way) {
   if (golden().at("cases").at(name).contains("float32")) return worst_difference(name, "float32", way);
   way.floor = 0.5;
@@ -222,7 +222,7 @@ TEST(Optimizers, AreMadeByTheNamesThatAreListed) {
     optimizer->step();
     EXPECT_LT(w[0].item<double>(), 1) << type;
   }
-  EXPECT_EQ(make_optimizer("adamw", {}, {})->steps(), 0);  // a setting's lower case is enough
+  EXPECT_EQ(make_optimizer("adamw", {}, {})->steps(), 0);  // a setting may be in lower case
 }
 
 TEST(Optimizers, RefuseTypesAndOptionsThatTheyDoNotHave) {

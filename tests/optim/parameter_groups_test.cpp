@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps over groups of parameters: clipping, and the ways of the steps.
+// Steps over parameter groups: clipping, and the ways to take a step.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/core/grad_mode.h>
@@ -256,7 +256,7 @@ TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
   EXPECT_EQ(norm_of({{"without", at::zeros({3})}}), 0);
 }
 
-/// On a device, operations on lists give the same as on their tensors one by one, in each version of libtorch.
+/// On a device, operations on lists give the same results as on their tensors one by one, in each version of libtorch.
 TEST(Lists, AreScaledLimitedAveragedAndCopiedAsTheirTensors) {
   seed_all(6);
   const auto values = [] { return optim::Tensors{at::randn({3}), at::randn({2, 5})}; };
@@ -286,7 +286,8 @@ TEST(Lists, AreScaledLimitedAveragedAndCopiedAsTheirTensors) {
   optim::copy_all({}, {});
 }
 
-// All ways of a step give the same: kernels, multi-tensor operators, and fused ones if this libtorch has them.
+// All ways to take a step give the same results: kernels, multi-tensor operators, and fused ones if this libtorch has
+// them.
 
 constexpr int kSteps = 10;
 
@@ -332,7 +333,7 @@ TensorLists updated(const Rule& rule, Path path, double weight_decay) {
   return lists;
 }
 
-/// Relative to values of at least 1: float32 sums that cancel keep no more digits.
+/// Relative to values of at least 1: float32 sums that cancel keep no more digits than that.
 double difference(const TensorLists& a, const TensorLists& b) {
   double worst = 0;
   for (std::size_t i = 0; i < a.parameters.size(); ++i) {

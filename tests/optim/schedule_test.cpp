@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates and moving averages, which follow the steps.
+// Learning rates and moving averages, which follow the step count.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -22,7 +22,7 @@ namespace schedule_test {
 
 using Json = nlohmann::json;
 
-// Learning rates against those of torch.optim.lr_scheduler, and their behaviour at the ends.
+// Learning rates against those of torch.optim.lr_scheduler, and their behaviour at either end.
 
 const Json& golden() {
   static const Json kGolden = test::read_golden("optim/golden/schedules.json");
@@ -61,7 +61,7 @@ std::vector<GoldenCase> golden_cases() {
   };
 }
 
-/// PyTorch derives some learning rates from the step before, so small numbers may differ.
+/// PyTorch derives some learning rates from the previous step's, so small numbers may differ.
 TEST(Schedule, HasTheLearningRatesOfPyTorch) {
   const auto cases = golden_cases();
   EXPECT_EQ(cases.size(), golden().at("schedules").size());
@@ -192,7 +192,7 @@ NamedTensors model_of(const Json& values, at::ScalarType dtype, bool channels_la
 
 at::Tensor entry(const EMA& ema, const std::string& name) { return std::get<at::Tensor>(ema.state_dict().at(name)); }
 
-/// The average after all dumped updates.
+/// The moving average after all dumped updates.
 EMA trained(const Json& one, const NamedTensors& model) {
   const at::NoGradGuard no_grad;
   const Json& options = one.at("options");

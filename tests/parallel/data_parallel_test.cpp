@@ -93,14 +93,14 @@ RANKS_TEST(DataParallel, TrainsAsDistributedDataParallelOnAsManyRanks, 4) {
     threads_optimizer.zero_grad();
     ranks_optimizer.zero_grad();
   }
-  if (!job.is_main()) return;  // the threads keep the batch norm of replica 0 (rank 0)
+  if (!job.is_main()) return;  // the threads keep the batch-norm statistics of replica 0 (rank 0)
   for (const auto& item : ranks.named_buffers()) {
     EXPECT_TRUE(at::allclose(threads.named_buffers()[item.key()].to(at::kFloat), item.value().to(at::kFloat), 1e-5))
         << item.key();
   }
 }
 
-/// The gradients of sum(net(part) * weight) over the parts, each from a separate net, added in tree order.
+/// The gradients of sum(net(part) * weight) over the parts, each computed by a separate net, added in tree order.
 std::vector<at::Tensor> expected_gradients(const std::vector<at::Tensor>& parts) {
   std::vector<std::vector<at::Tensor>> by_parameter(6);
   for (const at::Tensor& part : parts) {
@@ -211,7 +211,7 @@ TEST_P(BothWays, FollowsWhatTheModuleBecomes) {
   EXPECT_FALSE(model.module().last->weight.grad().defined()) << "it needs none any more";
 }
 
-/// Counts its instances.
+/// Counts its own instances.
 struct CountedImpl : torch::nn::Cloneable<CountedImpl> {
   explicit CountedImpl(int* made) : made_(made) { reset(); }
   void reset() override {
@@ -267,7 +267,7 @@ TEST(DataParallel, TakesPlainArgumentsAndGivesTuplesAndScalars) {
 }
 
 TEST(DataParallel, ReplicasRunAtTheSameTimeForwardAndBackward) {
-  std::barrier together(3);  // would never open if the replicas ran one by one
+  std::barrier together(3);  // would never open if the replicas ran one at a time
   DataParallel model(std::make_shared<CustomImpl>([&](const at::Tensor& x, double) {
                        together.arrive_and_wait();
                        at::Tensor y = x * 1;

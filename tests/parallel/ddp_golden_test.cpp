@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel against PyTorch's, with every option.
+// DistributedDataParallel against PyTorch's, with each option.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/core/grad_mode.h>
@@ -29,7 +29,7 @@ namespace ddp_golden_test {
 using test::to_tensor;
 using Json = nlohmann::json;
 
-// Repeats five steps of PyTorch's DistributedDataParallel from its weights and data (golden/make_ddp.py).
+// Repeats five steps of PyTorch's DistributedDataParallel with its weights and data (golden/make_ddp.py).
 
 struct Net : torch::nn::Module {
   Net() {
@@ -95,7 +95,7 @@ namespace ddp_options_golden_test {
 
 using Json = nlohmann::json;
 
-// Every option, compared with PyTorch's DistributedDataParallel on two ranks (golden/make_ddp_options.py).
+// Each option, compared with PyTorch's DistributedDataParallel on two ranks (golden/make_ddp_options.py).
 
 /// The same as wave() in the script.
 at::Tensor wave(int seed, at::IntArrayRef shape) {
@@ -282,7 +282,7 @@ RANKS_TEST(DdpGolden, PowerSgdHook, 2) {
     DistributedDataParallel model(filled<Wide>(), job, {.hook = hooks::power_sgd(state)});
     const Json steps = golden("power_sgd_" + std::to_string(rank), job);
     for (int step = 0; step < 5; ++step) {
-      if (step == 2) {  // the script replaced PyTorch's random first Q
+      if (step == 2) {  // the script replaced PyTorch's random initial Q
         EXPECT_EQ(state->iterations(), 2);
         state->load_state_dict({{"iterations", std::int64_t{2}},
                                 {"q.head.weight", wave(7, {16, rank})},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three training steps of ranks with a part of the samples each, and the same steps of one process on the CPU: for real
-// and for make-believe GPUs.
+// Three training steps on ranks that each have a part of the samples, and the same steps in one process on the CPU: for
+// real and make-believe GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -36,7 +36,7 @@ TORCH_MODULE(Net);
 
 constexpr int kSteps = 3;
 
-/// Divisible among 2, 3, 4 or 8 ranks.
+/// Divisible by 2, 3, 4 or 8 ranks.
 inline at::Tensor samples() {
   seed_all(7);
   return at::randn({24, 8});
@@ -60,7 +60,7 @@ std::vector<at::Tensor> weights_of(Net& net) {
   return weights;
 }
 
-/// `max_norm`: clips the gradients; 0: no clipping.
+/// `max_norm`: the norm to clip gradients to; 0: no clipping.
 template <class Model>
 void train(Model& model, Optimizer& optimizer, const at::Tensor& rows, double max_norm = 0) {
   for (int step = 0; step < kSteps; ++step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks and layers of several replicas on a device: they never wait for it, and give the host's results.
+// Hooks and layers of several replicas on a device: they never wait for it, and give the same results as on the host.
 #include "support/host_waits.h"
 
 #include <ATen/core/grad_mode.h>
@@ -116,7 +116,7 @@ TEST(DeviceSyncBatchNorm, IsTheHostsAndWaitsForNoCount) {
   }
 }
 
-/// The norm of sharded gradients: one wait for the value, for any number of parameters.
+/// The norm of sharded gradients: a single wait for the value, however many parameters there are.
 TEST(DeviceZero, ReadsItsNormOnce) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   std::vector<double> norms;
@@ -139,7 +139,7 @@ TEST(DeviceZero, ReadsItsNormOnce) {
   EXPECT_NEAR(norms[0], norms[1], 1e-6);
 }
 
-/// A whole state would not fit into the GPU of one rank.
+/// A whole state would not fit on one rank's GPU.
 TEST(DeviceZero, GathersItsStateInHostMemory) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const char* program = "test";

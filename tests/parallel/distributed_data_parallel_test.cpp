@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel: its results, refusals and comparisons, in every world.
+// DistributedDataParallel: its results, errors and comparisons, at every world size.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/cat.h>
@@ -43,7 +43,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Strides = std::vector<std::int64_t>;
 
-/// Layers are used in the order of registration or in reverse; `unused` is used only on demand.
+/// Layers are used in the order of registration or in reverse; `unused` is used only on request.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t inner = 4, bool with_unused = false) : inner_layer(3, inner), outer_layer(inner, 2) {
     register_module("fc", inner_layer);
@@ -89,7 +89,7 @@ bool equal_on_all_ranks(const at::Tensor& tensor, Job& job) {
   return equal;
 }
 
-/// Gradients of the mean loss over all ranks' batches, computed here alone.
+/// Gradients of the mean loss over all ranks' batches, computed locally.
 NamedTensors reference_gradients(NetImpl& net, int world) {
   NetImpl copy;
   load_model_state_dict(copy, model_state_dict(net));
@@ -125,7 +125,7 @@ void train_against_the_whole_batch(Job& job) {
   seed_all(static_cast<std::uint64_t>(job.rank()));
   DistributedDataParallel model(Net(), job, kTinyBuckets);
   for (const auto& item : named_parameters_of(model)) EXPECT_TRUE(equal_on_all_ranks(item.second, job)) << item.first;
-  for (int step = 0; step < 3; ++step) {  // before and after the rebuild
+  for (int step = 0; step < 3; ++step) {  // before and after the buckets are rebuilt
     const NamedTensors expected = reference_gradients(model.module(), job.world_size());
     model(batch_of(job.rank())).square().mean().backward();
     expect_gradients(model.module(), expected);
@@ -141,7 +141,7 @@ TEST(DistributedDataParallel, GradientsAreThoseOfTheWholeBatch) {
 }
 
 RANKS_TEST(DistributedDataParallel, RebuildsItsBucketsOnceInOrderOfArrival, 2) {
-  struct Reversed : NetImpl {  // the first registered layer is the last used: its gradients come first
+  struct Reversed : NetImpl {  // the layer registered first is used last: its gradients come first
     at::Tensor forward(const at::Tensor& x) {
       return inner_layer(outer_layer->forward(x.matmul(at::ones({3, 4}))).matmul(at::ones({2, 3})));
     }
@@ -160,7 +160,7 @@ RANKS_TEST(DistributedDataParallel, RebuildsItsBucketsOnceInOrderOfArrival, 2) {
     model(batch_of(job.rank())).square().mean().backward();
     if (step == 0) after_first = members();
     EXPECT_EQ(members(), after_first);
-    EXPECT_LT(buckets.all().front().members.front(), 2U);  // now one of fc
+    EXPECT_LT(buckets.all().front().members.front(), 2U);  // now a parameter of fc
     for (const auto& value : model.parameters()) EXPECT_TRUE(equal_on_all_ranks(value.grad(), job));
     if (step == 0) first = model.module().outer_layer->weight.grad().clone();
     EXPECT_TRUE(model.module().outer_layer->weight.grad().equal(first));  // no gradient is lost in the rebuild
@@ -177,7 +177,7 @@ RANKS_TEST(DistributedDataParallel, GradIsTheBucketsViewWhateverTheUserDid, 2) {
   const at::Tensor weight = model.module().inner_layer->weight;
   const void* place = weight.grad().data_ptr();
   EXPECT_EQ(place, model.reducer().step().gradients().buckets().view(0).data_ptr());
-  weight.mutable_grad() = at::zeros({4, 3});  // the user's own tensor
+  weight.mutable_grad() = at::zeros({4, 3});  // a tensor that the user set
   model.module().outer_layer->weight.mutable_grad() = at::Tensor();
   for (const auto& value : {model.module().inner_layer->bias, model.module().outer_layer->bias}) value.grad().zero_();
   backward();
@@ -209,7 +209,7 @@ RANKS_TEST(DistributedDataParallel, NoSyncAccumulatesUntilTheNextSyncedBackward,
   }
 }
 
-/// Counts the ends of all_reduce and can wait for the first.
+/// Counts finished all_reduces and can wait for the first.
 class ReduceSink : public trace::Sink {
  public:
   void begin(const trace::Event&) noexcept override {}
@@ -352,7 +352,7 @@ RANKS_TEST(DistributedDataParallel, RefusesBucketsOfNoSize, 1) {
 
 // In the first step the wrapper compares the ranks' samples.
 
-/// The output of rank 0 in two steps, the first on `indices`.
+/// What rank 0 prints in two steps, the first on `indices`.
 std::string said(Job& job, const std::vector<std::int64_t>& indices, std::int64_t shards) {
   DistributedDataParallel model{torch::nn::Linear(2, 1), job};
   ::testing::internal::CaptureStderr();
@@ -391,13 +391,13 @@ RANKS_TEST(FirstBatches, ThatNoLoaderMadeAreNotTalkedAbout, 2) {
 
 namespace worlds_test {
 
-// The same bits for four replicas on one, two, three and four ranks, with every option: each world prints a digest of
+// The same bits for four replicas on one, two, three and four ranks, with each option: each world prints a digest of
 // each case's gradients, and the lines are compared.
 
 constexpr int kReplicas = 4;
 constexpr int kSteps = 3;
 
-/// With `by_replica` only every second replica uses `branch`; with `recompute` `fc` is used twice.
+/// With `by_replica`, only every other replica uses `branch`; with `recompute`, `fc` is used twice.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("fc", fc);
@@ -445,7 +445,7 @@ std::map<std::string, Case> cases() {
   return all;
 }
 
-/// FNV-1a over the bytes of all gradients; an undefined one counts, too.
+/// FNV-1a over the bytes of all gradients; an undefined one counts as well.
 void digest(const NetImpl& net, std::uint64_t& value) {
   const auto add = [&](const void* data, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; ++i)

@@ -47,7 +47,7 @@ void expect_like_one_process(Job& job, Net& found, Net& expected) {
   expect_close(weights, weights_of(*expected));
 }
 
-/// Trains on all samples in one process, and on the rank's part with `options`.
+/// Trains on all samples in one process, and on the rank's part of them with `options`.
 void expect_to_train_as_one_with(Job& job, const DdpOptions& options) {
   Net net = make_net(job.device());
   DistributedDataParallel model{net, job, options};
@@ -103,7 +103,7 @@ TEST_P(DoubleWorlds, ExchangeGradientsOf16Bits) {
   });
 }
 
-/// A layer that is used twice, one that odd ranks use in even steps, and one that no rank uses.
+/// A layer that is used twice, one that odd ranks use on even steps, and one that no rank uses.
 struct BranchedImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, bool branch) {
     at::Tensor y = shared(shared(x).tanh());
@@ -125,7 +125,7 @@ Branched make_branched(const c10::Device& device) {
 
 using Branch = std::function<bool(int step, int rank)>;
 
-/// The ranks' steps with these options against the same in one process: the mean over the ranks' samples.
+/// The ranks' steps with these options against the same steps in one process: the mean over the ranks' samples.
 void expect_branches_to_train_as_one(Job& job, const DdpOptions& options, const Branch& branch) {
   const int world = job.world_size();
   Branched net = make_branched(job.device());
@@ -225,7 +225,7 @@ TEST_P(DoubleWorlds, JoinWhereSomeHaveFewerBatches) {
 
 constexpr int kBadStep = 1;
 
-/// Three steps with a scaled loss. The second one's is infinite: on rank `bad_rank`, or in the one process.
+/// Three steps with a scaled loss. The second step's loss is infinite: on rank `bad_rank`, or in the single process.
 template <class Model>
 std::vector<bool> train_scaled(Model& model, Optimizer& optimizer, GradScaler& scaler, const at::Tensor& rows,
                                bool is_bad) {

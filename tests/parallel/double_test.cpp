@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on several make-believe GPUs against one process on the CPU; no stream reads what another still writes.
+// Training on several make-believe GPUs against one process on the CPU; no stream reads what another is still writing.
 #include "support/host_waits.h"
 // then what needs torch
 #include <c10/core/StreamGuard.h>
@@ -154,7 +154,7 @@ TEST(Double, EightGpusTrainAsOneProcess) {
       ranks_on_gpus(8));
 }
 
-/// Two hosts with two GPUs each, or with one and two: tensors in host memory go over Lockstep's own wire.
+/// Two hosts with two GPUs each, or one and two: tensors in host memory go over Lockstep's own wire.
 TEST(Double, TwoHostsTrainAsOneProcess) {
   for (const std::vector<int>& hosts : {std::vector<int>{2, 2}, std::vector<int>{1, 2}}) {
     RanksOptions options = ranks_on_gpus(hosts[0] + hosts[1], {{"LOCKSTEP_DOUBLE_DELAY_US", "500"}});
@@ -174,7 +174,7 @@ TEST(Double, TwoHostsTrainAsOneProcess) {
   }
 }
 
-/// One process with two GPUs; its caller computes on a separate stream.
+/// One process with two GPUs; the caller computes on a separate stream.
 TEST(Double, TheReplicasOfDataParallelTakeTheStreamsOfTheirCaller) {
   run_ranks(
       current_test(),

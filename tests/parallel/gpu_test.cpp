@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps on a GPU against the same on the CPU: one rank, and several that share the GPU.
+// Training steps on a GPU against the same steps on the CPU: one rank, and several that share the GPU.
 #include "parallel/device_training.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients: their norm, sparse ones, and those of ranks without further batches.
+// Gradients: their norm, sparse ones, and those of ranks that have run out of batches.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
@@ -36,9 +36,10 @@ namespace gradients_test {
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
-// The gradient norm that reductions compute has the bits of a pass over all gradients.
+// The gradient norm that reductions compute matches a pass over all gradients bit for bit.
 
-/// Parameters of many blocks, of one, and in channels-last memory; their blocks cross the limits of the ranks' shares.
+/// Parameters of many blocks, of one, and in channels-last memory; their blocks straddle the boundaries of the ranks'
+/// shares.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("conv", conv);
@@ -193,7 +194,7 @@ Net make_net(bool sparse) {
   return Net(sparse);
 }
 
-/// Replica 2 has no words at all; the others have as many as their number allows, some of them twice.
+/// Replica 2 has no words at all; replica r has 3 + 4 r, some of them twice.
 at::Tensor input(int replica, int part = 0) {
   if (replica == 2) return at::zeros({0}, at::kLong);
   auto generator = make_generator(static_cast<std::uint64_t>(10 * replica + part));
@@ -236,7 +237,7 @@ TEST_P(SparseWorlds, SparseGradientsHaveTheBitsOfDenseOnes) {
                 EXPECT_LT(gradient._nnz(), kWords);
                 const at::Tensor expected = comm::model(dense, ReduceOp::kMean);
                 EXPECT_TRUE(at::allclose(gradient.to_dense(), expected, 1e-5, 1e-7));
-                // With several parts, autograd adds a word's rows in another order.
+                // With several parts, autograd adds a word's rows in a different order.
                 if (parts == 1) {
                   EXPECT_TRUE(comm::same_bits(gradient.to_dense(), expected));
                 }
@@ -478,7 +479,7 @@ RANKS_TEST(Join, TakesAClassOfOnesOwn, 3) {
     if (job.rank() == 1) return;
     EXPECT_EQ(sums.add(job.rank() + 1), 4);
   });
-  EXPECT_EQ(sums.source(), 2);  // the highest of the last ranks
+  EXPECT_EQ(sums.source(), 2);  // the highest of the ranks that finish last
 }
 
 RANKS_TEST(Join, WorksAlone, 1) { expect_an_equal_end(job, {}, {}); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel over graphs other than one forward and one backward through every parameter: unused
-// parameters, recomputed segments, several forwards, backwards that bypass the wrapper.
+// parameters, recomputed segments, several forwards, and backwards that bypass the wrapper.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -29,7 +29,7 @@ using ::lockstep::testing::alone;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// `fc` is used `repeats` times, recomputed or not; `branch` on demand; `never` never.
+/// `fc` is used `repeats` times, recomputed or not; `branch` on request; `never` never.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     register_module("fc", fc);
@@ -62,7 +62,7 @@ at::Tensor batch_of(int rank) {
   return at::randn({5, 3}, make_generator(static_cast<std::uint64_t>(rank) + 50)).requires_grad_();
 }
 
-/// The mean gradient over `world` ranks, each with its loss on a separate net; undefined if no rank has one.
+/// The mean gradient over `world` ranks, each computing its loss on a separate net; undefined if no rank has one.
 std::map<std::string, at::Tensor> expected_gradients(int world,
                                                      const std::function<void(NetImpl&, int rank)>& backward) {
   std::map<std::string, at::Tensor> means;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's messages equal those of comm: the two modules do not know each other.
+// The plan's messages must equal comm's, since the two modules do not depend on each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using simulate::CallKind;
 using simulate::Cluster;
 using simulate::Phase;
 
-/// Exchanges in order: the distance of a message around the ring (0: one to each rank), and its bytes.
+/// Exchanges in order: the distance of a message around the ring (0: one message to each rank), and its bytes.
 using Exchanges = std::vector<std::pair<int, std::int64_t>>;
 
 /// Rank 0 of `ranks` with equal data: it receives what it sends.

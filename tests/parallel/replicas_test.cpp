@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replicas that share a rank compute the same as alone: compared bit for bit with a plain loop over them.
+// Replicas that share a rank compute the same as on ranks of their own: compared bit for bit with a plain loop over
+// them.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
@@ -113,8 +114,8 @@ struct Model {
 void compare_steps(Job& job, int replicas) {
   Model model(job, replicas);
   const std::vector<at::Tensor> expected = expected_gradients(replicas);
-  // Batch norm's statistics do not reach the gradients, so every step has the same ones; the second has rebuilt
-  // buckets.
+  // Batch norm's running statistics do not affect the gradients, so they are the same in every step; the second step
+  // has rebuilt buckets.
   for (int step = 0; step < 3; ++step) {
     model.step();
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -295,7 +296,7 @@ TEST(ReplicaTeam, EveryReplicasThreadComputesOnTheStreamsOfItsCaller) {
   }
 }
 
-// The threads that have started are ended, and the error names the exhausted limit.
+// The threads already started are stopped, and the error names the exhausted limit.
 TEST(ReplicaTeam, ThatFindsNoRoomForItsThreadsIsOneErrorWithTheLimit) {
   const Job job = alone();
   if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm over all replicas: against torch's over the concatenated batches, and with the same bits on any number of
+// Batch norm over all replicas: against torch's over the concatenated batches, and the same to the bit on any number of
 // ranks.
 #include "lockstep/parallel/sync_batch_norm.h"
 
@@ -108,7 +108,7 @@ void expect_same_gradients(const Module& a, const Module& b, const std::string& 
 }
 
 void compare_with_one_rank(Job& job, int batches, Amp amp) {
-  const auto local = job.group().split(job.rank());  // of this rank alone
+  const auto local = job.group().split(job.rank());  // only this rank
   Model here(job.group());
   Model alone(*local);
   for (int step = 0; step < 3; ++step) {  // the second step has rebuilt buckets

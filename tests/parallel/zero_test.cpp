@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sharded AdamW against the whole one: the same bits in parameters, norm and checkpoints, with a part of the memory.
+// A sharded AdamW against an unsharded one: the same bits in parameters, norm and checkpoints, with a fraction of the
+// memory.
 #include "lockstep/parallel/zero.h"
 
 #include <ATen/core/grad_mode.h>
@@ -43,15 +44,15 @@ NamedTensors make_parameters() {
   return items;
 }
 
-/// The same on every rank, as after a backward of DistributedDataParallel.
+/// The same on every rank, as after DistributedDataParallel's backward.
 void set_gradients(const NamedTensors& parameters, int step) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, value] = parameters[i];
     if (name == "unused") continue;
-    if (name == "conv.bias" && step < 2) continue;  // fewer steps than the optimizer
+    if (name == "conv.bias" && step < 2) continue;  // it takes fewer steps than the optimizer
     auto generator = make_generator(static_cast<std::uint64_t>(1000 * step) + i);
     const at::Tensor grad = at::randn(value.sizes(), generator).to(value.scalar_type());
-    // In the parameter's strides, like the buckets' views; one in another layout, as a user may set it.
+    // With the parameter's strides, like the buckets' views; one in another layout, as a user may set.
     const at::NoGradGuard no_grad;
     value.mutable_grad() = name == "head.weight" ? grad : at::empty_like(value).copy_(grad);
   }
@@ -115,7 +116,7 @@ void compare_steps(Job& job) {
   if (job.is_main()) expect_same_state(zero.state_dict(), whole.optimizer.state_dict());
 }
 
-/// Continues with shards from the whole optimizer's state, and with a whole optimizer from the shards' state.
+/// Continues sharded from the unsharded optimizer's state, and unsharded from the shards' state.
 void compare_states(Job& job) {
   Whole whole(make_parameters());
   for (int number = 0; number < 3; ++number) step(whole.optimizer, whole.parameters, number);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles misspelt or misordered options, and looks for the messages of g++ that docs/guide/own_loop.md quotes.
+"""Compiles misspelt or misordered options, and checks for the g++ messages that docs/guide/own_loop.md quotes.
 
 usage: option_messages_test.py SOURCE_DIR COMPILER [FLAG...]
 

@@ -11,7 +11,7 @@ import sys
 import torch
 
 TOLERANCE = 1e-5
-torch._C._jit_set_texpr_fuser_enabled(False)  # a PyTorch with LLVM would compile for minutes at the second call
+torch._C._jit_set_texpr_fuser_enabled(False)  # a PyTorch with LLVM would compile for minutes on the second call
 
 
 def results_of(module, arguments):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with the recipes on several make-believe GPUs: they save the same as one process with one GPU.
+// The Trainer with the recipes on several make-believe GPUs: they save the same weights as one process with one GPU.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/full.h>
@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "LOCKSTEP_TEST_FOLDER";
 
-/// A few steps of the smoke preset. Adam's first steps are signs, which a last bit may flip.
+/// A few steps of the smoke preset. Adam's first steps are signs, which the last bit may flip.
 template <class Config>
 Config few_steps_of(const std::map<std::string, std::string>& presets) {
   Config config;
@@ -79,7 +79,7 @@ void expect_same_state(const StateDict& found, const StateDict& expected) {
   }
 }
 
-/// Expects the same weights, statistics and averages in the newest checkpoints of two runs.
+/// Expects the same weights, statistics and moving averages in the newest checkpoints of two runs.
 void expect_same_runs(const fs::path& found, const fs::path& expected) {
   const auto one = load_checkpoint(found.string());
   const auto other = load_checkpoint(expected.string());
@@ -88,7 +88,7 @@ void expect_same_runs(const fs::path& found, const fs::path& expected) {
   if (one.has("ema")) expect_same_state(one.state("ema"), other.state("ema"));
 }
 
-/// The run of one process with one GPU, once for all worlds.
+/// The run of one process with one GPU, done once for all worlds.
 template <class TheTask, class Config>
 const fs::path& run_of_one(const Config& config) {
   static const test::TempDir folder;
@@ -112,7 +112,7 @@ void expect_to_train_as_one(int world, const Config& config) {
 
 class DoubleWorlds : public ::testing::TestWithParam<int> {};
 
-/// Three steps of four replicas on the pictures in `folder`.
+/// Three steps of four replicas on the images in `folder`.
 captcha::CaptchaConfig captcha_config(const fs::path& folder) {
   captcha::CaptchaConfig config;
   config.labels.charset = "0123456789";
@@ -135,7 +135,7 @@ void make_captchas(const fs::path& folder) {
       {.out = folder / "set", .count = 24, .seed = 1, .charset = "0123456789", .width = 48, .height = 32});
 }
 
-/// Compares the ranks' run, with settings from `change`, with that of one process.
+/// Compares the ranks' run, with settings from `change`, with a single-process run.
 template <class Change>
 void expect_captcha_to_train_as_one(int world, const Change& change) {
   const test::TempDir folder;
@@ -165,11 +165,11 @@ TEST_P(DoubleWorlds, SkipTheCaptchasFirstStepWhereItOverflows) {
   expect_captcha_to_train_as_one(GetParam(), [](captcha::CaptchaConfig& config) {
     config.grad_scaler = {.enabled = "true", .init_scale = 3e38, .backoff_factor = 1e-30};
     config.optimizer.zero = true;
-    config.clip_norm = 0;  // the host would wait for the norm, and so for all before it
+    config.clip_norm = 0;  // the host would wait for the norm, and so for everything before it
   });
 }
 
-/// A run resumes from a checkpoint in its middle; each rank wrote a part of it.
+/// A run resumes from a mid-run checkpoint, of which each rank wrote a part.
 TEST_P(DoubleWorlds, GoOnFromTheMiddleOfARun) {
   const test::TempDir folder;
   make_captchas(folder.path());

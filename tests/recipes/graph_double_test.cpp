@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with a recipe on several make-believe GPUs, with recorded steps: they give the weights of plain steps.
+// The Trainer with a recipe on several make-believe GPUs: recorded steps give the same weights as plain steps.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/equal.h>
@@ -29,7 +29,7 @@ using testing::ranks_on_gpus;
 using testing::run_ranks;
 namespace fs = std::filesystem;
 
-/// Keeps its network for the test.
+/// Exposes its network to the test.
 class KeptTask final : public captcha::CaptchaTask {
  public:
   using CaptchaTask::CaptchaTask;
@@ -47,7 +47,7 @@ class KeptTask final : public captcha::CaptchaTask {
 constexpr const char* kFolder = "LOCKSTEP_TEST_FOLDER";
 constexpr int kStepsOfAnEpoch = 10;
 
-/// Fifty steps of `replicas` replicas with two pictures each.
+/// Fifty steps of `replicas` replicas with two images each.
 captcha::CaptchaConfig config_of(int replicas, const fs::path& folder) {
   captcha::CaptchaConfig config;
   config.labels.charset = "0123456789";
@@ -129,7 +129,7 @@ TEST(GraphRuns, AccumulateAndShardAsTheyDoWithoutGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(Of, GraphWorlds, ::testing::Values(2, 3, 4));
 
-/// The waits in `lockstep bench step`, without its own reading of the loss.
+/// The waits in `lockstep bench step`, except for its own reading of the loss.
 TEST(StepWaits, AreNamedByATimer) {
   const test::TempDir folder;
   make_set(folder.path(), 1);

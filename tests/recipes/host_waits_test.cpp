@@ -91,7 +91,7 @@ TEST(HostWaits, XLinearCaptioningHasNone) {
   EXPECT_THAT(waits_of_run<captioning::CaptioningTask>(config), IsEmpty());
 }
 
-/// Scheduled sampling. On the device it draws the same as libtorch's own multinomial.
+/// Scheduled sampling. On the device it draws the same words as libtorch's own multinomial.
 TEST(HostWaits, WordsOfTheNetworksOwnHaveNone) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const at::Tensor logits = at::randn({3, 5, 9});
@@ -130,7 +130,7 @@ TEST(HostWaits, NorHaveOtherNetworksOfSegmentation) {
   }
 }
 
-/// The host reads the words to compute the reward; with the greedy baseline it reads those of two searches.
+/// The host reads the words to compute the reward; with the greedy baseline it reads the words of two searches.
 TEST(HostWaits, CaptioningsSecondStageHasOneForEachReward) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   captioning::CaptioningConfig config = captioning_config();
@@ -152,7 +152,7 @@ std::pair<double, at::Tensor> found_by(const Loss& loss, const at::Tensor& logit
   return {value.item<double>(), x.grad().cpu()};
 }
 
-/// Targets with -1 for places that do not count, in two of the three rows.
+/// Targets with -1 for positions that do not count, in two of the three rows.
 at::Tensor some_targets() { return at::tensor({4, 0, -1, -1, 2, 2, 1, 0, 3, 0, -1, -1}, at::kLong).view({3, 4}); }
 
 TEST(DeviceLosses, OfWordsAreTheHosts) {
@@ -206,7 +206,7 @@ TEST(DeviceLosses, OfThePlacesThatAreRectifiedAreTheHosts) {
   }
 }
 
-/// The answer of a model with fresh weights about a picture, on this device.
+/// What a model with fresh weights predicts for an image on this device.
 std::string read_on(const c10::Device& device, const Recipe& recipe, const TrainConfig& config,
                     const std::filesystem::path& file) {
   const auto task = recipe.make_task(config);

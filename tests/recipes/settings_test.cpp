@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of every recipe has an effect: settings_changes.txt has a changed value for each, and a run with it ends
-// differently. A run is small, on one process and without a GPU; the table marks keys without an effect there.
+// Every key of every recipe has an effect: settings_changes.txt has a changed value for each, and a run with it has a
+// different outcome. Runs are small, in one process and without a GPU; the table marks keys without an effect there.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -98,7 +98,7 @@ void make_captchas(const fs::path& folder, std::int64_t count, std::uint64_t see
                               .threads = 1});
 }
 
-/// Just enough that the reader of a setting looks at it: the run may well end with an error.
+/// Just enough for whatever reads a setting to look at it: the run may well end with an error.
 void make_files(const fs::path& folder) {
   make_captchas(folder / "train", 13, 1);
   make_captchas(folder / "test", 6, 2);
@@ -143,7 +143,7 @@ std::string filled_in(std::string text) {
   return text;
 }
 
-/// A log without the parts that differ between runs: fields of time and memory, and the report's event. (A regular
+/// A log without the parts that differ between runs: time and memory fields, and the report's event. (A regular
 /// expression would take as long as the runs.)
 std::string without_times(const std::string& log) {
   std::string kept;
@@ -181,14 +181,14 @@ class Runs {
     for (const std::string& set : common_) tree.set(filled_in(set), "common");
     for (const std::string& set : sets) tree.set(filled_in(set), "set");
     fields.bind(tree);
-    config->validate();  // an error here would not show an effect
+    config->validate();  // an error here would not demonstrate an effect
     return config;
   }
 
   std::string run(const Words& sets) {
     const test::TempDir folder;
     const auto config = config_of(sets);
-    at::globalContext().setAllowTF32CuBLAS(false);  // as at a program's start: tf32=default leaves it alone
+    at::globalContext().setAllowTF32CuBLAS(false);  // as when a program starts: tf32=default leaves it alone
     at::globalContext().setAllowTF32CuDNN(true);
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
@@ -245,7 +245,7 @@ TEST_P(Settings, EveryKeyStandsInTheTable) {
   const auto config = GetParam().make()->make_config();
   const TrainConfig base;
   std::set<std::string> of_all;
-  if (std::string(GetParam().name) != "captcha") {  // its runs show the settings of all recipes
+  if (std::string(GetParam().name) != "captcha") {  // its runs cover the settings that all recipes have
     const ConfigFields rows = base.rows();
     for (const auto& field : rows.fields()) of_all.insert(field.key);
     of_all.erase("data.allow_outside");  // read by the recipe
@@ -266,7 +266,7 @@ TEST_P(Settings, EveryWholeNumberHasARange) {
         std::holds_alternative<std::int64_t*>(field.target) || std::holds_alternative<AutoInt*>(field.target);
     if (!whole || field.key == "seed") continue;
     ASSERT_TRUE(field.range.has_value()) << field.key;
-    // A layer can be counted from the end.
+    // A layer index may count from the end.
     EXPECT_GE(field.range->least, field.key == "dfine.eval_idx" ? -100 : -1) << field.key;
     EXPECT_LE(field.range->most, 1e15) << field.key;
   }

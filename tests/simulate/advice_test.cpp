@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Possible changes to a run: bucket plans, variants, advice.
+// Changes a run could make: bucket plans, variants, advice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(MakePlan, NamesWhatHoldsAStepUp) {
 TEST(MakePlan, FindsFewerBucketsBestWhereMessagesAreDear) {
   const Plan late = make_plan(workload(), {.cluster = {.machines = 4, .network = {.latency_s = 0.02}}});
   EXPECT_GT(late.best_bucket_bytes, 8 * kMiB);
-  // One bucket for everything is tried last.
+  // A single bucket for everything is tried last.
   EXPECT_THAT(late.buckets, Not(Contains(Field(&Alternative::name, "buckets of 100 MiB"))));
 }
 
@@ -108,7 +108,7 @@ TEST(BucketPlan, KeepsKindsApartAndOrdersBucketsByTheirLastArrival) {
                                     {.bytes = 10, .kind = "double"},
                                     {.bytes = 10, .kind = "float"},
                                     {.bytes = 10, .kind = "double"}};
-  // float's bucket waits for parameter 0, the very last; double's is full before.
+  // float's bucket waits for parameter 0, the very last; double's is full earlier.
   EXPECT_EQ(plan_buckets(items, {3, 2, 1, 0}, {.first_bytes = 20, .bytes = 20}), (Buckets{{3, 1}, {2, 0}}));
   EXPECT_EQ(plan_buckets(items, {3, 2, 1, 0}, {.first_bytes = 100, .bytes = 100}), (Buckets{{3, 1}, {2, 0}}));
 }
@@ -191,7 +191,7 @@ TEST(WithBuckets, AParameterIsNotDivided) {
 }
 
 TEST(WithBuckets, AParameterAtTheBeginningIsNotDividedEither) {
-  // The first bucket is closed with at most 1 MiB.
+  // The first bucket is closed at no more than 1 MiB.
   EXPECT_THAT(kib_after({36416, 224}, 4096), ElementsAre(36416, 224));
 }
 

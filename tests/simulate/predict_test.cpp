@@ -21,7 +21,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// 100 ms of computation; buckets at 60 and 90 ms; the rank waits for them at 90 ms.
+/// 100 ms of computation, with buckets at 60 and 90 ms; the rank waits for them at 90 ms.
 MeasuredStep step_of(double scale = 1) {
   return {.compute_s = 0.1 * scale,
           .backward_s = 0.03 * scale,
@@ -190,7 +190,7 @@ TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
   const auto found = messages({.bytes = 400'000}, {.gpus = 3, .machines = 2});
   EXPECT_EQ(found.at(3), (std::pair{Among::kLeaders, std::int64_t{400'000}}));
   EXPECT_EQ(found.at(4), (std::pair{Among::kLeaders, std::int64_t{200'000}}));
-  // The machine with most subtrees counts: of five ranks, 0 to 3 and 4 are two subtrees; 5, (6, 7) and (8, 9) are
+  // The machine with the most subtrees counts: of five ranks, 0 to 3 and 4 are two subtrees; 5, (6, 7) and (8, 9) are
   // three.
   EXPECT_EQ(messages({.bytes = 400'000}, {.gpus = 5, .machines = 2}).at(3),
             (std::pair{Among::kLeaders, std::int64_t{600'000}}));
@@ -222,7 +222,7 @@ TEST(Phases, OfManyMachinesDoSoAmongTheirLeaders) {
   const Cluster sixteen{.gpus = 8, .machines = 16};
   EXPECT_THAT(distances({.bytes = 1000}, sixteen), ElementsAre(0, 1, 2, 4, 8, 0, 1, 2, 4, 8, 0));
   EXPECT_EQ(messages({.bytes = 1000}, sixteen).at(9), (std::pair{Among::kLeaders, std::int64_t{8000}}));
-  // With other numbers of rows, machines send them to each at once.
+  // With other numbers of rows, each machine sends to all others at once.
   EXPECT_THAT(distances({.bytes = 1000}, {.gpus = 5, .machines = 16}), ElementsAre(0, 1, 2, 4, 8, 0, 0, 0));
 }
 
@@ -244,13 +244,13 @@ TEST(Wire, LetsWhoComesLastWaitForNobodyAndTheOthersForOneWay) {
 TEST(Wire, LetsRanksThatComeTogetherWaitForOneWay) {
   const Cluster three{.machines = 3, .network = {.latency_s = 0.01}};
   EXPECT_THAT(after(three, {.bytes = 48}, {5, 5, 5}), Each(DoubleNear(5.01, 1e-9)));
-  // Rank 1's message is halfway when rank 0 comes last.
+  // Rank 1's message is halfway there when rank 0 arrives last.
   EXPECT_THAT(after(three, {.bytes = 48}, {5.005, 5, 0}),
               ElementsAre(DoubleNear(5.01, 1e-9), DoubleNear(5.015, 1e-9), DoubleNear(5.015, 1e-9)));
 }
 
 TEST(Wire, SharesAMachinesLinkAmongItsRanks) {
-  // Each of two ranks sends 100 bytes to each of two ranks elsewhere.
+  // Each of two ranks sends 100 bytes to each of two ranks on another machine.
   const Cluster cluster{.gpus = 2, .machines = 2, .network = {.bytes_per_s = 100}};
   EXPECT_THAT(after(cluster, {.bytes = 100}, {0, 0, 0, 0}), Each(DoubleNear(4, 1e-9)));
   EXPECT_THAT(after(cluster, {.among = Among::kLeaders, .bytes = 100}, {0, 0, 0, 0}),
@@ -263,7 +263,7 @@ TEST(Wire, AddsTheProcessorsTimeOfEachMessage) {
 }
 
 TEST(Wire, GivesANewConnectionASmallWindowThatDoubles) {
-  // 14,480 bytes in the first of the round trips of 0.2 s, then 28,960, then the rest at the link's rate.
+  // 14,480 bytes in the first 0.2 s round trip, then 28,960, then the rest at the link's rate.
   const Cluster two{.machines = 2, .network = {.bytes_per_s = 1e6, .latency_s = 0.1}};
   Wire wire(two);
   std::vector<double> times = {0, 0};
@@ -280,14 +280,15 @@ TEST(Wire, GivesANewConnectionASmallWindowThatDoubles) {
 }
 
 TEST(Wire, LetsARoundWaitForOneNeighbourOnly) {
-  // Rank 3 comes late: only rank 2 receives from it. Rank 0 sends to it and need not wait for its read.
+  // Rank 3 is late: only rank 2 receives from it. Rank 0 sends to it and need not wait until it reads.
   const Cluster four{.machines = 4, .network = {.latency_s = 0.01}};
   EXPECT_THAT(after(four, {.bytes = 48, .distance = 1}, {0, 0, 0, 5}),
               ElementsAre(DoubleNear(0.01, 1e-9), DoubleNear(0.01, 1e-9), DoubleNear(5.01, 1e-9), DoubleNear(5, 1e-9)));
 }
 
 TEST(Wire, SharesALinkInARoundAmongTheMessagesThatLeave) {
-  // Of two machines with three ranks, one message leaves each machine at a distance of one and of five, all at three.
+  // Of two machines with three ranks, one message leaves each machine at distances of one and five, all of them at
+  // three.
   const Cluster cluster{.gpus = 3, .machines = 2, .network = {.bytes_per_s = 100}};
   const auto round = [&](int distance) {
     return after(cluster, {.bytes = 100, .distance = distance}, std::vector<double>(6, 0));
@@ -302,7 +303,7 @@ TEST(Wire, PaysForOneMessageARound) {
   const std::vector<double> begin(64, 0);
   EXPECT_THAT(after(many, {.bytes = 48, .distance = 4}, begin), Each(DoubleNear(0.001, 1e-9)));
   EXPECT_THAT(after(many, {.bytes = 48}, begin), Each(DoubleNear(0.063, 1e-9)));
-  // The machines' other ranks take no part.
+  // The other ranks of each machine take no part.
   const Cluster led{.gpus = 2, .machines = 2, .network = {.latency_s = 1}};
   EXPECT_THAT(after(led, {.among = Among::kLeaders, .bytes = 48, .distance = 1}, {0, 0, 0, 0}),
               ElementsAre(1, 0, 1, 0));
@@ -391,17 +392,17 @@ TEST(Cluster, ChoosesWhatCommWouldChoose) {
 
 namespace published_test {
 
-// Simulated steps against the published figures of PyTorch's DistributedDataParallel (Li et al., "PyTorch Distributed:
+// Simulated steps against the published numbers for PyTorch's DistributedDataParallel (Li et al., "PyTorch Distributed:
 // Experiences on Accelerating Data Parallel Training", VLDB 2020): overlap makes a step with NCCL 38.0 % (ResNet50) and
 // 35.2 % (BERT) faster, scaling is near-linear up to 256 GPUs, and ResNet50 is fastest with buckets of 10 to 25 MB.
 //
 // The paper gives no times, so these are assumptions: backward takes twice as long as forward; each part of a network
-// takes its share of the multiplications, and its gradients arrive evenly meanwhile; a machine has 8 GPUs on one line
-// of 100 Gb/s with 5 us each way and 100 GB/s inside; one V100 computes 360 images of ResNet50 a second in float32, in
-// batches of 32. Parameters and multiplications are those of the architectures.
+// takes its share of the multiplications, with its gradients arriving evenly over that time; a machine has 8 GPUs, a
+// 100 Gb/s line with 5 us each way, and 100 GB/s inside; one V100 computes 360 images of ResNet50 a second in float32,
+// in batches of 32. Parameters and multiplications are those of the architectures.
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-/// A part of a network, in the order of backward.
+/// A part of a network, in backward order.
 struct Part {
   double parameters;       ///< in millions
   double multiplications;  ///< in any unit
@@ -414,7 +415,7 @@ const std::vector<Part> kBert = {{85.1, 1}, {23.8, 0}};
 constexpr double kBatch = 32;
 constexpr double kStep = kBatch / 360;
 
-/// The step with a bucket for each MiB of each part.
+/// A step with one bucket per MiB of each part.
 Workload model(const std::vector<Part>& parts, double step_s) {
   double all = 0;
   for (const Part& part : parts) all += part.multiplications;
@@ -453,7 +454,7 @@ Cluster machines(int count, double line_bits_per_s) {
           .backend = Backend::kNccl};
 }
 
-/// The largest saving by overlap on any line: there, sending takes about as long as backward.
+/// The largest saving by overlap on any line: the best is where sending takes about as long as backward.
 double best_overlap(const Workload& model) {
   const Workload overlapped = in_buckets(model, 25 * kMiB);
   const Workload after = without_overlap(overlapped);
@@ -480,8 +481,7 @@ TEST(Published, ScalingIsNearLinearUpTo256Gpus) {
 }
 
 TEST(Published, BucketsOfTenToTwentyFiveMegabytesAreBest) {
-  // Here NCCL starts a kernel for each bucket, which takes 50 us, and a line of 25 Gb/s makes sending as long as
-  // backward.
+  // Here NCCL starts a kernel for each bucket, which takes 50 us, and a 25 Gb/s line makes sending as long as backward.
   Cluster cluster = machines(2, 25e9);
   cluster.host.message_s = 50e-6;
   const Workload resnet = model(kResNet50, kStep);

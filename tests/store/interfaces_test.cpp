@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface that the ranks take, and the ports of fabrics.
+// Which interface the ranks use, and fabric ports.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Present clients, and the timer that knows how long they have been silent.
+// Present clients, and the timer that measures how long they have been silent.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using store::Verb;
 constexpr auto kLong = std::chrono::seconds(60);
 
 // A store with a crowd at its door: it closes the first connections, like a server with too many strangers, and passes
-// a later one to the server.
+// a later one on to the server.
 class CrowdedDoor {
  public:
   CrowdedDoor(int closed, std::uint16_t server) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -251,7 +251,7 @@ TEST(SteppedTimer, DoesNotCallWhenItWasStartedAnewOrCancelled) {
   EXPECT_EQ(first, 0);
 }
 
-// The process sleeps for several times the limit; its timer thread does nothing, either.
+// The process is stopped for several times the limit, and its timer thread with it.
 TEST(SteppedTimer, OutlastsATimeInWhichItsProcessWasStopped) {
   asio::io_context io;
   SteppedTimer timer(io.get_executor());

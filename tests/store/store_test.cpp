@@ -52,7 +52,7 @@ class Server {
       std::make_unique<StoreServer>(StoreServer::Options{.host = "127.0.0.1", .port = 0, .token = token_});
 };
 
-// A raw connection: of a stranger, or of a test that performs the handshake itself.
+// A raw connection: a stranger's, or that of a test that performs the handshake itself.
 class RawClient {
  public:
   explicit RawClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -64,7 +64,7 @@ class RawClient {
   }
   explicit RawClient(UniqueFd fd) : fd_(std::move(fd)) {}
   void send(const std::string& bytes) const { (void)!::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // Reads everything until the server closes.
+  // Reads everything until the server closes the connection.
   std::string read_all() const {
     std::string all;
     char chunk[256];
@@ -84,7 +84,7 @@ class RawClient {
     char byte;
     return ::poll(&entry, 1, static_cast<int>(limit.count())) == 1 && ::recv(fd_.get(), &byte, 1, 0) <= 0;
   }
-  // Performs a rank's handshake; true if the server knows the token, too.
+  // Performs a rank's handshake; true if the server knows the token as well.
   bool shake_hands(const std::string& token) const {
     store::Nonces both{.client = store::make_nonce(), .server = {}};
     send(hello(both.client));
@@ -99,7 +99,7 @@ class RawClient {
   static std::string proof(const std::string& bytes) {
     return store::FrameWriter(store::Verb::kProve).string(bytes).take();
   }
-  // The one field of an answer.
+  // A response's single field.
   static std::string answer(const std::string& body) {
     store::FrameReader reader(body);
     return reader.byte() == static_cast<std::uint8_t>(store::Status::kOk) ? reader.string() : "";
@@ -138,7 +138,7 @@ std::size_t count_of(const std::string& text, const std::string& word) {
   return count;
 }
 
-// Both kinds of store keep the same promises.
+// Both kinds of store give the same guarantees.
 class AnyStore : public ::testing::TestWithParam<bool> {
  protected:
   std::shared_ptr<Store> store() { return GetParam() ? server_.client() : local_; }

@@ -98,7 +98,7 @@ TEST(RareWarning, ComesAtOnceAndThenOnceASecondWithTheCount) {
   EXPECT_EQ(rare.next(), std::nullopt);
 }
 
-// The values of RFC 4231 would test only HMAC; these come from Python's hmac over the words of docs/formats/store.md:
+// The values of RFC 4231 would test only HMAC; these come from Python's hmac over the strings in docs/formats/store.md:
 // hmac.digest(b"key", b"lockstep-store/3 client " + b"c" * 32 + b"s" * 32, "sha256").hex()
 std::string hex_of(const std::string& bytes) {
   std::string hex;
@@ -154,11 +154,11 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// A store with a certificate under a flood of strangers: it signs for none of them, and keeps no client out.
+// A store with a certificate under a flood of strangers: it signs nothing for them, and keeps no client out.
 
 constexpr auto kLong = seconds(60);
 
-// A stranger's client hello: it needs no token.
+// A stranger's client hello, which needs no token.
 std::string client_hello(const std::string& trust) {
   store::TlsClient client(store::client_tls(trust));
   (void)client.shake_hands();
@@ -181,7 +181,7 @@ UniqueFd connect_from(int host, std::uint16_t port) {
   return fd;
 }
 
-// Sends the same words from 50 addresses, and drops the oldest connection when a hundred are open.
+// Sends the same bytes from 50 addresses, dropping the oldest connection when a hundred are open.
 class Flood {
  public:
   Flood(std::uint16_t port, std::string words) {
@@ -235,7 +235,7 @@ TEST_F(FloodedStore, LetsEveryClientInBesideThousandsOfHellos) {
   }
 }
 
-// Clients in the store's own process, and their rights beyond those of clients from outside.
+// Clients in the store's own process, and what they may do that outside clients may not.
 
 constexpr auto kNow = milliseconds(0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access: certificates, the secret and its proof.
+// Access: certificates, the secret and the proof of knowing it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -34,8 +34,8 @@ using test::make_certificate;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The store with TLS: the bytes that a listener sees, the servers that a client trusts, and no way for a program in
-// between.
+// The store with TLS: the bytes that an eavesdropper sees, the servers that a client trusts, and no chance for a man in
+// the middle.
 
 constexpr auto kLong = seconds(60);
 
@@ -51,7 +51,7 @@ std::string said_by(const std::function<void()>& body) {
 
 tcp::endpoint loopback(std::uint16_t port) { return {asio::ip::address_v4::loopback(), port}; }
 
-// Relays the bytes of one connection, and keeps them.
+// Relays the bytes of one connection, and records them.
 class Listener {
  public:
   explicit Listener(std::uint16_t target) : acceptor_(io_, loopback(0)), here_(io_), there_(io_) {
@@ -99,7 +99,7 @@ class Listener {
   std::thread down_;
 };
 
-// Has a certificate that the client trusts, and relays the handshake of a client to the store.
+// Has a certificate that the client trusts, and relays a client's handshake to the store.
 class Interceptor {
  public:
   Interceptor(const Certificate& files, std::uint16_t target) : acceptor_(io_, loopback(0)) {
@@ -357,7 +357,7 @@ using Kind = Entry::Step::Kind;
 const std::string kToken = "a token of some length";
 const std::string kPlain;
 
-// A client's words, without the frame's header.
+// A client's request, without the frame header.
 std::string words(FrameWriter& frame) { return frame.take().substr(kHeaderBytes); }
 std::string hello(const std::string& nonce, std::string_view magic = kMagic) {
   return words(FrameWriter(Verb::kHello).string(magic).string(nonce));

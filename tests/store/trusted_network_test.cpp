@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs without a secret: the addresses of a network, and a store that is closed to all others.
+// Runs without a secret: the addresses of a network, and a store closed to all others.
 #include "lockstep/store/trusted_network.h"
 
 #include <gmock/gmock.h>

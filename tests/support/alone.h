@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of one rank, for tests that need no others.
+// A job of one rank, for tests that need no other ranks.
 #pragma once
 
 #include "lockstep/comm/job.h"

@@ -16,7 +16,7 @@
 namespace lockstep::test {
 
 struct Certificate {
-  std::string certificate;  ///< PEM files
+  std::string certificate;  ///< both are paths of PEM files
   std::string key;
 };
 

@@ -24,7 +24,7 @@ class CommaLocale {
   CommaLocale(const CommaLocale&) = delete;
   CommaLocale& operator=(const CommaLocale&) = delete;
 
-  /// True if the C library has the locale; false without localedef: strtod() then still reads a point.
+  /// True if the C library has the locale; false without localedef: strtod() then still expects a point.
   [[nodiscard]] bool has_c() const { return has_c_; }
 
  private:

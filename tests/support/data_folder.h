@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of real data for tests. It is outside the project, so a test must skip if it is missing.
+// The folder with real data for tests. It is outside the project, so a test must skip if it is missing.
 #pragma once
 
 #include <cstdlib>

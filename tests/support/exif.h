@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEG files with an EXIF orientation, as cameras write it.
+// JPEG files with an EXIF orientation, as cameras write them.
 #pragma once
 
 #include <string>
 
 namespace lockstep::test {
 
-/// Returns `jpeg` with an EXIF segment after its first two bytes, whose only entry is the orientation.
+/// Returns `jpeg` with an EXIF segment, whose only entry is the orientation, after its first two bytes.
 inline std::string with_exif_orientation(const std::string& jpeg, int orientation, bool big_endian = false) {
   const auto number = [big_endian](unsigned value, int bytes) {
     std::string text;

@@ -12,8 +12,7 @@
 
 namespace lockstep::testing {
 
-/// During its lifetime the process has make-believe GPUs and computes on `gpu`. One object at a time, without real
-/// GPUs.
+/// While it exists, the process has make-believe GPUs and computes on `gpu`. One object at a time, and no real GPUs.
 class FakeCuda {
  public:
   using Guard = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
@@ -35,7 +34,7 @@ class FakeCuda {
   static std::int64_t stream_of(int gpu) { return Guard::getCurrentStreamIdFor(static_cast<c10::DeviceIndex>(gpu)); }
 };
 
-/// During its lifetime the calling thread computes on a stream of `gpu`.
+/// While it exists, the calling thread computes on a stream of `gpu`.
 class OnStream {
  public:
   OnStream(int gpu, int stream)

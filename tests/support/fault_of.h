@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// Returns the message of the Fault that `call` throws; "not thrown" if it does not throw. Other errors pass through.
+/// Returns the message of the Fault that `call` throws; "not thrown" if it does not throw. Other errors propagate.
 template <class Fault, class F>
 [[nodiscard]] std::string fault_of(F&& call) {
   try {

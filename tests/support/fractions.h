@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that the scripts of tests/recipes/golden compute in the same way.
+// Numbers that the scripts in tests/recipes/golden compute in the same way.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -11,7 +11,7 @@
 
 namespace lockstep::test {
 
-/// Numbers in [0, 1) of 24 bits, float64: a multiplicative hash of index and name (FNV-1a of 32 bits).
+/// Numbers in [0, 1) with 24 bits, as float64: a multiplicative hash of index and name (FNV-1a of 32 bits).
 inline at::Tensor fractions(const std::string& name, at::IntArrayRef shape) {
   constexpr std::int64_t kWord = 0xFFFFFFFF;
   std::uint32_t salt = 2166136261U;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of the fuzzer's seeds, into which CMake unpacks fuzz/seeds.tar.xz. Other tests also read some of them.
+// The folder of fuzzer seeds, into which CMake unpacks fuzz/seeds.tar.xz. Other tests also read some of them.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The make-believe GPUs report here each wait that a real GPU would cause, and each operator. HostWaits counts them.
+// The make-believe GPUs report here every wait that a real GPU would cause, and every operator. HostWaits counts them.
 #pragma once
 
 #include <functional>

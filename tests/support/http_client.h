@@ -36,7 +36,7 @@ inline bool send_all(const UniqueFd& fd, std::string_view bytes) {
   return true;
 }
 
-/// The bytes received until the other end closes, `end` is in them, or nothing arrives for `patience`.
+/// The bytes received until the peer closes the connection, they contain `end`, or nothing arrives for `patience`.
 inline std::string receive(const UniqueFd& fd, std::string_view end = {},
                            std::chrono::milliseconds patience = std::chrono::seconds(20)) {
   std::string text;
@@ -51,7 +51,7 @@ inline std::string receive(const UniqueFd& fd, std::string_view end = {},
 }
 
 struct HttpReply {
-  int status = 0;  ///< HTTP status; 0: there was no answer
+  int status = 0;  ///< HTTP status; 0: there was no response
   std::string head;
   std::string body;
 };

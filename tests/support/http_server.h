@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server on loopback that gives a test's answers, one request per connection.
+// A server on loopback that sends a test's responses, one request per connection.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,11 +16,11 @@
 namespace lockstep::test {
 
 struct HttpAnswer {
-  std::string bytes;        ///< head and body, as sent
-  bool stays_open = false;  ///< true: the connection stays open until the server ends, without more bytes
+  std::string bytes;        ///< headers and body, as sent
+  bool stays_open = false;  ///< true: the connection stays open, without further bytes, until the server ends
 };
 
-/// The value of a request's header; "" if it is missing.
+/// The value of a request header; "" if it is missing.
 inline std::string header_of(const std::string& request, const std::string& name) {
   const std::size_t begin = request.find("\r\n" + name + ": ");
   if (begin == std::string::npos) return "";
@@ -28,7 +28,7 @@ inline std::string header_of(const std::string& request, const std::string& name
   return request.substr(value, request.find("\r\n", value) - value);
 }
 
-/// Makes an answer. `headers`: each with its line end.
+/// Builds a response. `headers`: each with its line end.
 inline HttpAnswer http_answer(const std::string& status, const std::string& headers, const std::string& body) {
   return {fmt::format("HTTP/1.1 {}\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n{}", status, headers,
                       body.size(), body)};
@@ -36,7 +36,7 @@ inline HttpAnswer http_answer(const std::string& status, const std::string& head
 
 class HttpServer {
  public:
-  /// Called in the server's thread for each request (the lines up to the empty one), with its number from 0 on.
+  /// Called in the server's thread for each request (the lines up to the empty one), numbered from 0.
   using Handler = std::function<HttpAnswer(const std::string& request, std::size_t number)>;
 
   explicit HttpServer(Handler handler) : handler_(std::move(handler)), thread_([this] { run(); }) {}
@@ -61,7 +61,7 @@ class HttpServer {
     while (true) {
       asio::ip::tcp::socket socket = acceptor_.accept();
       if (ending_) return;
-      asio::error_code gone;  // a client may disconnect early
+      asio::error_code gone;  // the client may disconnect early
       std::string request;
       asio::read_until(socket, asio::dynamic_buffer(request), "\r\n\r\n", gone);
       if (gone) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs GPU kernels on the CPU, one block after the other, with a host thread for each thread of a block. Include it,
-// then the kernels' source. It has only the parts of CUDA that these kernels use.
+// Runs GPU kernels on the CPU, one block after another, with a host thread for each thread of a block. Include it
+// before the kernels' source. It has only the parts of CUDA that these kernels use.
 #pragma once
 
 #include <barrier>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A slow, late or lossy wire between two network namespaces: two tun devices with this process between them.
+"""A slow, high-latency or lossy wire between two network namespaces: two tun devices with this process between them.
 
-Prints "up" once both ends have their addresses, forwards until its input ends, then prints the number of carried bytes.
+Prints "up" once both ends have their addresses, forwards until its input ends, then prints the number of bytes carried.
 
 example:
   link.py lsa 10.78.0.1 lsb 10.78.0.2 --delay-ms 2 --loss 0.01
@@ -24,7 +24,7 @@ TUNSETIFF = 0x400454CA
 IFF_TUN_NO_PI = 0x0001 | 0x1000
 CLONE_NEWNET = 0x40000000
 LIMIT = 1000  # packets in flight; more are dropped, as by a router
-FRAME = 38  # bytes of Ethernet around a packet: preamble, head, check sum, gap
+FRAME = 38  # bytes of Ethernet around a packet: preamble, header, checksum, gap
 
 
 def open_tun(namespace: str, address: str) -> int:
@@ -84,11 +84,11 @@ def main() -> None:
     parser.add_argument("ends", nargs=4, metavar="NAMESPACE ADDRESS")
     parser.add_argument("--delay-ms", type=float, default=0)
     parser.add_argument("--loss", type=float, default=0, help="share of packets")
-    parser.add_argument("--mbit", type=float, default=0, help="line rate of each direction; 0: as fast as it goes")
+    parser.add_argument("--mbit", type=float, default=0, help="line rate in each direction; 0: unlimited")
     given = parser.parse_args()
     if given.mbit:
         with contextlib.suppress(PermissionError):
-            os.nice(-10)  # a line keeps its rate on a busy machine
+            os.nice(-10)  # a line keeps its rate even on a busy machine
     ends = [open_tun(*given.ends[:2]), open_tun(*given.ends[2:])]
     by_kernel = given.mbit > 0 and all([limit(name, given.mbit) for name in given.ends[::2]])
     print("up", flush=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program may hold the tests of several files: --file=zero_test.cpp runs the tests of one file, and may be
+// One program may contain the tests of several files: --file=zero_test.cpp runs the tests of one file, and may be
 // repeated. gtest's own filter takes precedence, so a test that starts its program again, as a rank, can name itself. A
 // filter that only excludes tests ("-A.b:C.*" in GTEST_FILTER) excludes them from the files.
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace {
 
-/// The files that `--file=` names, without repetitions.
+/// The files that `--file=` names, without duplicates.
 std::set<std::string> wanted_files(int argc, char** argv) {
   constexpr std::string_view kFlag = "--file=";
   std::set<std::string> files;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a test program with OPENBLAS_CORETYPE set; ends with 77 (skipped) if the processor cannot run those kernels.
+"""Runs a test program with OPENBLAS_CORETYPE set; exits with 77 (skipped) if the processor cannot run those kernels.
 
 usage: on_core_type.py CORE PROGRAM [ARGUMENT...]
 """

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks of tests/recipes/golden/origin_names.json: an origin's state dict with the script's weights, and its
-// outputs.
+// The networks of tests/recipes/golden/origin_names.json: an original implementation's state dict with the script's
+// weights, and its outputs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -43,7 +43,7 @@ class OriginGolden {
     facts_ = nlohmann::json::parse(file).at(name);
   }
 
-  /// The weights; entries whose names end with one of `computed` are 0: the origin computes and saves them itself.
+  /// The weights; entries whose names end with one of `computed` are 0: the original computes and saves them itself.
   [[nodiscard]] StateDict weights(const std::vector<std::string>& computed = {}) const {
     StateDict weights;
     for (const auto& [name, shape] : facts_.at("shapes").items()) {
@@ -62,7 +62,7 @@ class OriginGolden {
     const at::Tensor difference = found.detach().to(at::kDouble).flatten() - expected;
     return difference.abs().max().item<double>() / expected.abs().max().item<double>();
   }
-  /// Expects that the origin's network loads the file strictly in PyTorch, if installed, and gives its outputs.
+  /// Expects the original's network to load the file strictly in PyTorch, if installed, and to give its outputs.
   void expect_read_in_python(const std::string& file) const {
     if (lockstep::testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) return;
     const auto done = lockstep::testing::run_shell(

@@ -29,11 +29,11 @@ extern char** environ;
 
 namespace lockstep::test {
 
-// Long enough for a loaded machine; a passing test does not wait that long.
+// Long enough for a loaded machine; a passing test never waits that long.
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct ProcessOptions {
-  std::vector<std::string> command;                                   // [0] is looked up in PATH
+  std::vector<std::string> command;                                   // command[0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> environment = {};  // added to this process's; "" removes a variable
   std::string folder = {};                                            // working directory; empty: this process's
 };
@@ -169,7 +169,7 @@ class Process {
     return got > 0;
   }
 
-  // Reads the present content of the pipes.
+  // Reads what is in the pipes now.
   void drain() {
     for (auto& stream : streams_) {
       pollfd entry{stream.fd, POLLIN, 0};
@@ -203,7 +203,7 @@ inline std::vector<pid_t> processes_with(const std::string& variable) {
   return found;
 }
 
-// Waits until `condition` is true. For changes without an event, such as the end of another process.
+// Waits until `condition` is true. For changes that come without an event, such as the end of another process.
 inline bool eventually(const std::function<bool()>& condition, std::chrono::milliseconds limit = kPatience) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {

@@ -33,7 +33,8 @@ using Env = std::map<std::string, std::string>;
 
 bool is_served = false;  // main() has called serve_as_template()
 
-/// This process's environment with `changes`, without gtest's variables, because its sharding does not concern a rank.
+/// This process's environment with `changes`, without gtest's variables, because gtest's sharding must not affect a
+/// rank.
 Env environment_with(const Env& changes) {
   Env env = changes;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -129,7 +130,7 @@ int start_template(Env env) {
   return -1;
 }
 
-/// Reads the template's answers: the rank's process id, then the end of its first parent. Returns the id, or -1.
+/// Reads the template's replies: the rank's process id, then that its first parent has ended. Returns the id, or -1.
 pid_t ask(int socket, const std::string& text) {
   pid_t pid = -1;
   pid_t done = -1;
@@ -161,7 +162,7 @@ pid_t start_from_template(const RankStart& rank) {
   static const int socket = start_template(first);
   const std::string text = packed(rank, env);
   if (socket < 0 || text.size() > kLongest || read_at_load(env) != read_at_load(first)) return -1;
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // the rank's first parent ends at once: this process adopts the rank
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // the rank's first parent ends immediately: this process adopts the rank
   const pid_t pid = ask(socket, text);
   prctl(PR_SET_CHILD_SUBREAPER, 0);
   return pid;

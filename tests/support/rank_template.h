@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that has loaded libtorch (0.9 s of CPU time) and forks before any of its threads starts: the ranks of tests
-// start from it in milliseconds. A test program starts itself as this process; its main() calls serve_as_template().
+// start from it in milliseconds. A test program re-executes itself as this process; its main() calls
+// serve_as_template().
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@ struct RankStart {
 };
 
 /// For main(), before RUN_ALL_TESTS(). In a template process: serves until its program has ended, and returns the
-/// test's name in each forked rank. In other processes it returns nothing, at once.
+/// test's name in each forked rank. In other processes it returns nothing right away.
 [[nodiscard]] std::optional<std::string> serve_as_template();
 
 /// Starts a rank, as a child of this process, from this program's template process, which it starts if needed. Returns

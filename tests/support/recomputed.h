@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpointed segment as in torch.utils.checkpoint: it keeps its input and is recomputed in backward.
+// A checkpointed segment as in torch.utils.checkpoint: it saves its input and is recomputed in backward.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -31,7 +31,8 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-/// Runs the segment. `segment` outlives backward. Shapes: x must require a gradient, as with torch.utils.checkpoint.
+/// Runs the segment. `segment` must outlive backward. Shapes: x must require a gradient, as with
+/// torch.utils.checkpoint.
 inline at::Tensor recomputed(const Segment& segment, const at::Tensor& x) { return Recomputed::apply(x, &segment); }
 
 }  // namespace lockstep::testing

@@ -31,7 +31,7 @@ namespace lockstep::testing {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(5);
-constexpr int kSlower = lockstep::test::kAnySanitizer ? 5 : 1;  // 10 s took 50 s under AddressSanitizer
+constexpr int kSlower = lockstep::test::kAnySanitizer ? 5 : 1;  // what took 10 s takes 50 s under AddressSanitizer
 constexpr const char* kBodyVariable = "LOCKSTEP_TEST_BODY";
 
 [[noreturn]] void run_as_rank(const std::function<void(Job&)>& body) {
@@ -174,7 +174,7 @@ class RankProcesses::Impl {
     return all;
   }
 
-  /// Executes this program again, for ranks that cannot start from a template.
+  /// Re-executes this program, for ranks that cannot start from a template.
   pid_t spawn(const std::string& name, int rank, const std::map<std::string, std::string>& env) {
     std::vector<std::string> variables;
     for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -226,7 +226,7 @@ std::vector<RankEnd> RankProcesses::wait() { return impl_->wait(); }
 void run_ranks(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options) {
   RankProcesses ranks(name, body, options);
   const auto ends = ranks.wait();
-  // Prefers a rank whose own expectation failed; a rank that only reports another rank's end (75) is last.
+  // Prefers a rank whose own expectation failed; a rank that only reports another rank's end (75) comes last.
   const auto weight = [](const RankEnd& end) {
     if (end.code == 0) return 0;
     if (end.log.find(": Failure\n") != std::string::npos) return 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several ranks: each is a fork of a template process (rank_template.h), or if that is impossible, the test
-// binary executed again (a fork after libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
+// Tests of several ranks: each is a fork of a template process (rank_template.h), or, if that is impossible, the test
+// binary re-executed (a fork once libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
 // adds ../support/run_ranks.cpp to its SOURCES:
 //
 //   RANKS_TEST(AllReduce, SumsOverTwoRanks, 2) {          // job: lockstep::Job&, on every rank
@@ -31,21 +31,21 @@ struct RanksOptions {
   std::map<std::string, std::string> env = {};  ///< variables of every rank, added to this process's own
   std::chrono::seconds deadline{60};            ///< deadline, which is several times longer under a sanitizer
   bool by_hand = false;  ///< true: only MASTER_ADDR and MASTER_PORT are set, and rank 0 serves the store
-  /// Not empty: the ranks claim to be on several hosts, of these numbers of ranks, and share memory within a host.
+  /// If not empty, the ranks claim to be on several hosts with these numbers of ranks, and share memory within a host.
   std::vector<int> host_sizes = {};
 };
 
 /// The end of one rank.
 struct RankEnd {
-  int code = -1;  ///< exit code, 128 + n for signal n; -1: killed at the deadline
+  int code = -1;  ///< exit code; 128 + n for signal n; -1: killed at the deadline
   std::string log;
 };
 
-/// The running ranks of one test. Its destructor kills ranks that still run and removes the logs.
+/// The running ranks of one test. Its destructor kills ranks that are still running and removes the logs.
 class RankProcesses {
  public:
-  /// Starts the ranks of `body`. In a rank it runs the body and ends the process with its exit code, so a rank does not
-  /// reach the code after it. `name` is the running test, "Suite.Name".
+  /// Starts the ranks of `body`. In a rank it runs the body and ends the process with its exit code, so a rank never
+  /// reaches the code after it. `name` is the running test, "Suite.Name".
   RankProcesses(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options);
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
@@ -56,7 +56,7 @@ class RankProcesses {
   [[nodiscard]] bool wait_for_log(int rank, const std::string& text);
   /// The folder for the ranks' TMPDIR and XDG_RUNTIME_DIR.
   [[nodiscard]] std::string temporary_folder() const;
-  /// Waits for all ranks; kills ranks that still run at the deadline.
+  /// Waits for all ranks; kills ranks still running at the deadline.
   [[nodiscard]] std::vector<RankEnd> wait();
 
  private:
@@ -70,7 +70,7 @@ void run_ranks(const std::string& name, const std::function<void(Job&)>& body, c
 /// A port of 127.0.0.1 that was free a moment ago.
 [[nodiscard]] int free_port();
 
-/// The name of the test that is running, "Suite.Name".
+/// The name of the running test, "Suite.Name".
 [[nodiscard]] std::string current_test();
 
 }  // namespace lockstep::testing

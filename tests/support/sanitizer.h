@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// True if a test runs under a sanitizer, which replaces malloc and the signal handlers.
+// True if the tests run under a sanitizer, which replaces malloc and the signal handlers.
 #pragma once
 
 namespace lockstep::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a process run out of a resource. Only for a child that ends soon, because a limit cannot be raised.
+// Makes a process run out of a resource. Only for a short-lived child, because a limit cannot be raised again.
 #pragma once
 
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ inline bool keeps_address_space() {
   return now.rlim_cur == lower.rlim_cur;
 }
 
-/// Limits this process to mapping this many more bytes.
+/// Limits this process to mapping this many more bytes of memory.
 inline void leave_address_space(std::size_t bytes) {
   const rlim_t most = resource_limits().mapped.value_or(0) + bytes;
   const rlimit limit{most, most};

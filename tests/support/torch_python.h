@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Python whose PyTorch has the version of this build's libtorch: a client of 2.x cannot join the store of torchrun
-// 1.13.
+// A Python whose PyTorch version matches this build's libtorch: a 2.x client cannot join the store of torchrun 1.13.
 #pragma once
 
 #include <fmt/format.h>

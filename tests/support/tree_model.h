@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree order of a reduction on plain tensors: every backend's result equals it bit for bit.
+// A reduction in tree order on plain tensors: every backend's result equals it bit for bit.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -16,7 +16,7 @@
 
 namespace lockstep::testing {
 
-/// Thrown to end the run when the steps have been counted.
+/// Thrown to end the run once the steps have been counted.
 struct CountedEnough {};
 
 /// Counts the waits of later steps; the first steps allocate memory and build tables.

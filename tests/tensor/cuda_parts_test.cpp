@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts for CUDA are loaded before main() if possible, and each function asks them. Libraries and driver are
-// stand-ins; a preloaded libc10.so marks the folder that counts as libtorch's.
+// The CUDA parts are loaded before main() if possible, and each function dispatches to them. Libraries and driver are
+// stand-ins; a preloaded libc10.so determines which folder is treated as libtorch's.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 

@@ -22,8 +22,8 @@ namespace device_test {
 
 using FakeCuda = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
 
-/// Uses a make-believe CUDA that knows only the current device of each thread. It replaces a real one, which exists
-/// before main().
+/// Uses a make-believe CUDA that knows only the current device of each thread. It replaces the real one, which is
+/// registered before main().
 class Device : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { static const c10::impl::DeviceGuardImplRegistrar kFake(c10::kCUDA, new FakeCuda()); }
@@ -92,7 +92,7 @@ constexpr std::size_t kLarge = std::size_t{64} << 20;
 
 TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
-  const std::size_t mapped = mallinfo2().hblks;  // the libraries have some, too
+  const std::size_t mapped = mallinfo2().hblks;  // the libraries have some as well
   void* before = std::malloc(kLarge);
   ASSERT_NE(before, nullptr);
   EXPECT_EQ(mallinfo2().hblks, mapped + 1) << "glibc maps large blocks unless an option says otherwise";
@@ -126,7 +126,7 @@ std::int64_t faults_of_second_use() {
 
 TEST(KeepFreedMemory, ALaterThreadFindsThePagesAgainThatItHasFreed) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process without earlier threads
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has had no threads yet
   EXPECT_EXIT(
       {
         keep_freed_memory();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads dumps from PyTorch by the scripts in golden/ folders: JSON, a tensor as {"shape": [...], "data": [...]}.
+// Reads dumps that the scripts in golden/ folders made with PyTorch: JSON, a tensor as {"shape": [...], "data": [...]}.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise

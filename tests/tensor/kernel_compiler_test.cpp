@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC itself, if it can be loaded: LD_LIBRARY_PATH may name the folder of Python's nvidia-cuda-nvrtc. No GPU is
-// needed.
+// NVRTC itself, if it can be loaded: LD_LIBRARY_PATH may name the folder of Python's nvidia-cuda-nvrtc package. No GPU
+// is needed.
 #include "tensor/kernel_compiler.h"
 
 #include <gmock/gmock.h>

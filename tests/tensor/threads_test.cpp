@@ -46,7 +46,7 @@ TEST(SetThreads, SetsThoseOfLibtorch) {
 }
 
 // Less than a stack is left, and threads that ended before the fork left too few stacks. libtorch's own pool would wait
-// forever for a thread that never began.
+// forever for a thread that never started.
 TEST(SetThreads, ThatTheSystemDoesNotGiveAreAnErrorAndNoHang) {
   if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
   EXPECT_EXIT(
@@ -61,7 +61,7 @@ TEST(SetThreads, ThatTheSystemDoesNotGiveAreAnErrorAndNoHang) {
       ::testing::ExitedWithCode(69), "cannot start a thread for libtorch .*ulimit -v");
 }
 
-// After a fork, libtorch rebuilds its pool at the first call; other callers found none at that moment.
+// After a fork, libtorch rebuilds its pool on the first call; other callers used to find none at that moment.
 TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
   const int before = at::get_num_threads();
   tensor::set_threads(4);
@@ -80,7 +80,7 @@ TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
   tensor::set_threads(before);
 }
 
-/// Sets libtorch's number of threads for its lifetime.
+/// Sets libtorch's number of threads for the object's lifetime.
 struct Threads {
   explicit Threads(int count) : before(at::get_num_threads()) { tensor::set_threads(count); }
   ~Threads() { tensor::set_threads(before); }
@@ -119,7 +119,7 @@ TEST(ParallelFor, TakesEachNumberOnceInRangesOfTheGrainAtLeast) {
   for (const auto& [begin, end] : ranges) {
     EXPECT_EQ(begin, next);
     if (end != 47) {
-      EXPECT_GE(end - begin, 14);  // libtorch's: 42 numbers on three threads
+      EXPECT_GE(end - begin, 14);  // libtorch's own: 42 numbers on three threads
     }
     next = end;
   }
@@ -138,7 +138,7 @@ TEST(ParallelFor, GivesTheErrorOfARangeToItsCaller) {
   EXPECT_EQ(calls, 0);
 }
 
-// These tests start their program again with another OPENBLAS_CORETYPE: OpenBLAS reads it before main.
+// These tests restart their program with another OPENBLAS_CORETYPE: OpenBLAS reads it before main.
 
 /// A product that wide and narrow kernels round differently: 700 terms per sum.
 std::uint64_t digest_of_a_product() {
@@ -180,7 +180,7 @@ TEST(BlasKernels, AreThoseThatTheProcessorCanRunWithoutBeingAsked) {
 TEST(BlasKernels, OfAProgramThatChangedThemHaveTheBitsOfOneThatBeganWithThem) {
   const auto library = tensor::product_library();
   if (!library || library->core.empty()) GTEST_SKIP() << "this libtorch multiplies without OpenBLAS";
-  // Both are new programs: threads and memory of earlier tests change the partition of a product.
+  // Both are new programs: threads and memory of earlier tests affect how a product is split.
   const std::string changed = printed_with("env -u OPENBLAS_CORETYPE");
   const std::size_t digest = changed.find("digest [");
   ASSERT_NE(digest, std::string::npos) << changed;

@@ -147,7 +147,7 @@ TEST(OptionWords, NameOptionsThatProgramsHave) {
   }
 }
 
-/// The error of a second run in the folder of the first.
+/// The error from a second run in the folder of the first.
 std::string told(const TrainerOptions& more) {
   const test::TempDir folder;
   for (int run = 0; run < 2; ++run) {

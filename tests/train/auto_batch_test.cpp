@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `batch_size: auto` with simulated memory: a task runs out of memory above a number of samples.
+// `batch_size: auto` with simulated memory: a task runs out of memory above some number of samples.
 #include "train/setup/auto_batch.h"
 
 #include <ATen/ops/ones.h>
@@ -34,7 +34,8 @@ using train::TaskNet;
 
 constexpr std::int64_t kNoLimit = 1'000'000;
 
-/// A task with memory for `limit` samples in training; on request, for half of that after a forward of each network.
+/// A task with memory for `limit` samples in training; on request, for half of that from a given forward of each
+/// network.
 class LimitedTask final : public Task {
  public:
   explicit LimitedTask(std::int64_t limit, std::int64_t size = 67) : noisy_(size), limit_(limit) {}
@@ -131,7 +132,7 @@ TEST(AutoBatch, OnTheCpuItIsAUsageErrorThatSaysWhatToSet) {
     train_run(alone(), LimitedTask(3), auto_config(), folder / "run");
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("measures the memory of a GPU, but the device is the CPU"));
+    EXPECT_THAT(error.message(), HasSubstr("measures GPU memory, but the device is the CPU"));
     EXPECT_THAT(error.hint(), HasSubstr("TrainConfig::batch_size = 64"));
   }
   EXPECT_FALSE(FileSystem::system().exists(folder / "run/config.yml"));
@@ -200,7 +201,7 @@ TEST(AutoBatch, WhereNothingFitsItIsAResourceErrorAboutABatchOfOne) {
     train_run(alone(), LimitedTask(0), auto_config(), folder / "run");
     FAIL() << "no error";
   } catch (const ResourceError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("not even a batch of 1 fits into memory on cpu: std::bad_alloc"));
+    EXPECT_THAT(error.message(), HasSubstr("not even a batch of 1 fits in memory on cpu: std::bad_alloc"));
     EXPECT_THAT(error.hint(), HasSubstr("a smaller model"));
   }
 }
@@ -268,7 +269,7 @@ TEST(BatchProbe, BucketsAreACopyOfTheGradientsForEachUnfinishedSum) {
   EXPECT_EQ(train::gradient_copies(0, 1, 1), 0);
   EXPECT_EQ(train::gradient_copies(1, 4, 4), 1);
   EXPECT_EQ(train::gradient_copies(0, 1, 2), 1);
-  EXPECT_EQ(train::gradient_copies(0, 1, 4), 2);  // the sum of 0 and 1, then 2 beside it
+  EXPECT_EQ(train::gradient_copies(0, 1, 4), 2);  // the sum of 0 and 1, then 2 next to it
   EXPECT_EQ(train::gradient_copies(0, 1, 8), 3);
   EXPECT_EQ(train::gradient_copies(1, 2, 4), 1);
 }
@@ -290,7 +291,7 @@ TEST(BatchProbe, AShareOfTheParametersHoldsAtLeastItsPart) {
   const auto parameter = [](std::int64_t size) { return at::ones({size}); };
   const NamedTensors all = {{"a", parameter(10)}, {"b", parameter(30)}, {"c", parameter(60)}};
   EXPECT_EQ(train::share_of(all, 1).size(), 3U);
-  EXPECT_EQ(train::share_of(all, 2).size(), 3U);   // 40 of 100 are less than a half
+  EXPECT_EQ(train::share_of(all, 2).size(), 3U);   // 40 of 100 are less than half
   EXPECT_EQ(train::share_of(all, 3).size(), 2U);   // 40 of 100
   EXPECT_EQ(train::share_of(all, 10).size(), 1U);  // 10 of 100
 }

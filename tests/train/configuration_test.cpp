@@ -166,7 +166,7 @@ TEST(RunState, EqualEvaluationsAreJudgedByTheirLossAndThenTheLaterIsTheBest) {
   EXPECT_FALSE(replaces_best(run, {"accuracy", std::nan("")}, 0.1));
   run.best->value = std::nan("");
   EXPECT_TRUE(replaces_best(run, {"accuracy", std::nan("")}, 0.4));
-  run.best_loss = std::nullopt;  // like a checkpoint of an older version
+  run.best_loss = std::nullopt;  // as in a checkpoint from an older version
   EXPECT_TRUE(replaces_best(run, {"accuracy", std::nan("")}, 0.9));
   EXPECT_TRUE(replaces_best(RunState{}, {"accuracy", 0.0}, std::nullopt));
 }
@@ -288,7 +288,7 @@ TEST(TrainConfig, EveryIntegerHasARangeThatItsConsumerCanHold) {
   }
 }
 
-// A former fault: 4294967298 replicas became 2, and 2^40 became 0.
+// A former bug: 4294967298 replicas became 2, and 2^40 became 0.
 TEST(TrainConfig, AnIntegerThatA32BitNumberWouldCutIsRefused) {
   for (const char* value : {"4294967298", "1099511627776", "1180591620717411303424", "-4294967294"}) {
     try {
@@ -351,7 +351,7 @@ TEST(TrainConfig, ClippingIsByNormOrByValue) {
 
 TEST(TrainConfig, SchedulesSayWhatTheyNeed) {
   EXPECT_EQ(message_of(with("schedule.type=plateau")), "schedule.type is plateau, which needs evaluations");
-  EXPECT_EQ(message_of(with("schedule.type=noam")), "schedule.type is noam, which needs a warm-up");
+  EXPECT_EQ(message_of(with("schedule.type=noam")), "schedule.type is noam, which requires a warm-up");
   EXPECT_EQ(message_of(with("schedule.type=multi_step")), "schedule.milestones is empty");
   TrainConfig config = with("schedule.type=one_cycle");
   EXPECT_EQ(message_of(config), "no error");
@@ -374,7 +374,7 @@ TEST(TrainConfig, TheBatchMayBeFoundOut) {
 
 TEST(TrainConfig, AnUnknownPrecisionIsNoChoice) { EXPECT_THROW(with("amp=fp8"), UsageError); }
 
-// Settings under the names of another program: the one that takes precedence, and the notes about it.
+// Settings under the names of another program: which one takes precedence, and the notes about it.
 
 const std::vector<ConfigAlias>& known() {
   static const std::vector<ConfigAlias> kKnown = {
@@ -500,7 +500,7 @@ TEST(SectionTimeout, OfEachSettingStandsInTheRingOfTheRank) {
   (void)trainer.fit();
   std::map<std::string, std::int64_t> limits;
   for (const auto& name : flight::read_ring_file(ring).names) {
-    // A name that occurs in several source files is in the ring several times.
+    // A name that occurs in several source files appears in the ring several times.
     if (name.limit_ns != 0) limits[name.name] = name.limit_ns;
   }
   EXPECT_THAT(limits, Contains(Pair("setup", 101 * kSecond)));

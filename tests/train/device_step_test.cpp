@@ -71,7 +71,7 @@ TrainConfig clipped_config() {
 
 struct Ended {
   std::string error = "no error";
-  std::int64_t saved = 0;  ///< number of the last saved step
+  std::int64_t saved = 0;  ///< the last saved step
 };
 
 Ended run_with(std::int64_t bad_step, TrainConfig config) {
@@ -111,7 +111,7 @@ TEST(DeviceStep, WeightsOfSuchAStepAreNotSaved) {
   EXPECT_EQ(ended.saved, 6);
 }
 
-/// The host must know if the gradients are finite before it can enqueue the rest of the step.
+/// The host must know whether the gradients are finite before it can enqueue the rest of the step.
 TEST(DeviceStep, AScaledLossCostsOneWaitAStep) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   TrainConfig config = clipped_config();

@@ -63,7 +63,7 @@ struct World {
 
 class DigestWorlds : public ::testing::TestWithParam<World> {};
 
-/// The tests' folder is the same on every rank: the test process has made it.
+/// The tests' folder is the same on every rank: the test process created it.
 TEST_P(DigestWorlds, HaveOneChain) {
   const TempDir folder;
   const char* told = std::getenv("LOCKSTEP_TEST_SHARED");

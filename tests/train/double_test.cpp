@@ -56,7 +56,7 @@ using testing::current_stream;
 using testing::kGpu;
 using testing::put_behind;
 
-/// The error when `work` is recorded.
+/// The error from recording `work`.
 std::string refusal(const std::function<void()>& work) {
   const auto graph = tensor::make_device_graph();
   std::string words = fault_of<std::runtime_error>([&] { graph->record(work); });
@@ -228,7 +228,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// The variants of a training.
+/// The variants of a training run.
 struct Plan {
   bool records = true;
   bool automatic = false;
@@ -239,7 +239,7 @@ struct Plan {
   std::function<std::int64_t(int step)> rows = [](int /*step*/) { return 4; };
 };
 
-/// A rank's training, with its model on the recorded stream.
+/// A rank's training run, with its model on the recorded stream.
 class Training {
  public:
   Training(Job& job, Plan plan) : job_(job), plan_(std::move(plan)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Task from functions, alone and under the Trainer.
+// A Task built from functions, on its own and under the Trainer.
 #include "lockstep/train/function_task.h"
 
 #include <ATen/ops/full.h>
@@ -58,7 +58,7 @@ Batch batch_of(std::vector<float> data, std::vector<float> target) {
   return {.data = at::tensor(data).view({size, 1}), .target = at::tensor(target).view({size, 1}), .size = size};
 }
 
-// F1 is not a mean over samples: it is computed from counts that are summed over batches and ranks.
+// F1 is not a mean over samples: it is computed from counts summed over batches and ranks.
 class F1Task : public lockstep::FunctionTask {
  public:
   using FunctionTask::FunctionTask;

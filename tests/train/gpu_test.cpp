@@ -38,7 +38,8 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-/// A task with 32 MB of weights and about 50 MB of activations per sample: some hundreds or thousands fill any GPU.
+/// A task with 32 MB of weights and about 50 MB of activations per sample: a few hundred or thousand samples fill any
+/// GPU.
 class WideTask final : public Task {
  public:
   static constexpr std::int64_t kSamples = 100'000;
@@ -80,7 +81,7 @@ TrainConfig wide_config() {
   return config;
 }
 
-/// Trains in a separate folder. Returns the batch size at the end.
+/// Trains in a separate folder. Returns the final batch size.
 std::int64_t train_wide(TrainConfig config) {
   const TempDir folder;
   WideTask task;
@@ -116,7 +117,7 @@ TEST(TrainGpu, TheSearchLeavesNoMemoryBehindAndNoPeak) {
 
 // StepGraph on a real GPU.
 
-/// A network with statistics and dropout, its optimizer, and a step that can read its loss back.
+/// A network with batch-norm statistics and dropout, its optimizer, and a step that can read its loss back.
 class Side {
  public:
   explicit Side(int reads_back_from = 1000) : reads_back_from_(reads_back_from) {
@@ -196,7 +197,7 @@ class Side {
     return loss.detach();
   }
 
-  int reads_back_from_;  ///< number of calls to compute() before the first that reads back
+  int reads_back_from_;  ///< number of calls to compute() before the first one that reads back
   int calls_ = 0;
   torch::nn::Sequential net_;
   std::optional<AdamW> optimizer_;

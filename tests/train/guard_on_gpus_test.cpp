@@ -27,8 +27,8 @@ NoisyRun guarded() {
 }
 
 struct Flip {
-  std::string order;  ///< order for an error; empty: no error
-  std::string named;  ///< text in the error of every rank
+  std::string order;  ///< order to inject an error; empty: no error
+  std::string named;  ///< string in every rank's error
 };
 
 class FlipsOnGpus : public ::testing::TestWithParam<Flip> {};

@@ -88,7 +88,7 @@ TEST(Guard, ChangesNoBitAndSaysNothingWhereNothingErrs) {
 struct Flip {
   std::string order;
   int world = 4;
-  std::string named;  ///< text in the error of every rank
+  std::string named;  ///< string in every rank's error
 };
 
 class GuardedFlips : public ::testing::TestWithParam<Flip> {};
@@ -131,7 +131,7 @@ TEST(Guard, NamesEveryRankThatDiffers) {
                        run.config.replicas = 5;
                        EXPECT_THAT(test::fault_of<CorruptionError>([&] { test::train(job, shared, run); }),
                                    AllOf(HasSubstr("step 4: rank 1 on host"), HasSubstr(", rank 3 on host"),
-                                         HasSubstr("have other weights than the others")));
+                                         HasSubstr("have different weights from the others")));
                        ::unsetenv("LOCKSTEP_FAULT");
                      },
                      {.world = 5, .env = {{"LOCKSTEP_TEST_SHARED", shared}}});
@@ -148,7 +148,7 @@ TEST(Guard, PutsAsideWhatIsNotProved) {
         run.config.guard = 4;
         run.config.checkpoint.async = false;  // else step 5 may be unfinished, and dropped
         EXPECT_THAT(test::fault_of<CorruptionError>([&] { test::train(job, shared, run); }),
-                    AllOf(HasSubstr("step 6: rank 1 "), HasSubstr("checkpoints after step 3 are put aside")));
+                    AllOf(HasSubstr("step 6: rank 1 "), HasSubstr("checkpoints after step 3 are set aside")));
       },
       {.world = 3, .env = {{"LOCKSTEP_TEST_SHARED", shared}, {"LOCKSTEP_FAULT", "flip:weight:rank=1:step=6:bit=3"}}});
   EXPECT_EQ(load_checkpoint(shared).step(), 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled losses, and gradients that are not finite.
+// Scaled losses, and non-finite gradients.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
@@ -41,15 +41,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// Runs with a scaled loss, which is forced on in float32 on CPUs: all ranks skip the same steps, and a checkpoint has
-// their number.
+// Runs with a scaled loss, which is forced on in float32 on the CPU: all ranks skip the same steps, and a checkpoint
+// records how many.
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// The values that are not finite in the first step of each epoch (in its second batch), on one replica.
+/// Which values are non-finite in the first step of each epoch (in its second batch), on one replica.
 enum class Poison { kNothing, kOneGradient, kLoss, kAllLosses };
 
-/// A NoisyTask in which one replica has values that are not finite.
+/// A NoisyTask in which one replica has non-finite values.
 class PoisonedTask final : public Task {
  public:
   explicit PoisonedTask(Poison poison) : poison_(poison) {}
@@ -260,7 +260,7 @@ TEST(LossScale, AFactorOutOfRangeIsAUsageError) {
 }  // namespace loss_scale_test
 }  // namespace lockstep
 
-// Messages about gradients and losses that are not finite, or unusual.
+// Messages about non-finite or unusual gradients and losses.
 
 namespace lockstep::train {
 namespace not_finite_test {
@@ -358,7 +358,7 @@ RANKS_TEST(Training, NamesTheRankWhoseLossIsNotFinite, 2) {
 }  // namespace not_finite_test
 }  // namespace lockstep::train
 
-// A gradient that is not finite, with a finite loss: checkpoints do not store the result, and the run can be resumed.
+// A non-finite gradient with a finite loss: checkpoints do not store the result, and the run can be resumed.
 namespace lockstep {
 namespace finite_saves_test {
 
@@ -380,7 +380,8 @@ struct LineNet : torch::nn::Module {
   at::Tensor mask;  // like an attention mask
 };
 
-/// A task in which the gradient of a square root is infinite at 0 and, times 0, NaN, but the loss is finite. In step 6.
+/// A task in which, at step 6, the gradient of a square root is infinite at 0 and, times 0, NaN, while the loss is
+/// finite.
 TaskOptions root_task(bool spoils) {
   return {.model = [] { return LineNet(); },
           .dataset =
@@ -476,7 +477,7 @@ TEST_P(ByAllRanks, EachEndsWithTheErrorAndNoCheckpointIsSpoilt) {
 INSTANTIATE_TEST_SUITE_P(ZeroAndNotInTheBackgroundAndNot, ByAllRanks,
                          ::testing::Combine(::testing::Bool(), ::testing::Bool()));
 
-/// Makes a run whose checkpoint has values that are not finite, as made by an older version or a curious user.
+/// Creates a run whose checkpoint has non-finite values, as an older version or a curious user might.
 void run_into_spoilt_checkpoint(const fs::path& run) {
   TrainConfig config = config_of(6);
   config.checkpoint.require_finite = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small problem with everything that could make two runs differ: dropout, batch norm, a buffer that training reads.
+// A small problem with everything that could make two runs differ: dropout, batch norm, and a buffer that training
+// reads.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -82,7 +83,7 @@ class NoisyTask final : public Task {
   }
   [[nodiscard]] std::string model_name() const override { return "noisy"; }
 
-  std::function<void(std::int64_t number)> on_forward;  ///< called before each forward, with its number from 1
+  std::function<void(std::int64_t number)> on_forward;  ///< called before each forward, with its number, starting at 1
 
  private:
   std::int64_t size_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.* and clip_value in runs: each type trains and resumes, and each key has its effect.
+// optimizer.* and clip_value in runs: each type trains and resumes, and each key has an effect.
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"

@@ -38,7 +38,7 @@ Search search(std::int64_t most, std::int64_t limit) {
   return search;
 }
 
-/// The expected result, found by counting.
+/// The expected result, found by counting up.
 std::int64_t expected(std::int64_t most, std::int64_t limit) {
   if (limit >= most) return most;
   return limit < 8 ? limit : limit / 8 * 8;
@@ -112,9 +112,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using train::OutOfMemory;
 
-constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: machines do not have 256 TiB
+constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: no machine has 256 TiB
 
-/// A task that requests too much memory in training or in evaluation, from the n-th forward on.
+/// A task that requests too much memory in training or in evaluation, from the n-th forward.
 class GreedyTask final : public Task {
  public:
   GreedyTask(bool training, int from) : training_(training), from_(from) {}
@@ -214,7 +214,7 @@ TEST(OutOfMemory, NamesNoBatchWhereNoneIsKnown) {
 TEST(OutOfMemory, BeforeTheFirstBatchASmallerOneIsNoAdvice) {
   const ResourceError error =
       train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB", .setting_up = true, .batch_size = 64});
-  EXPECT_THAT(error.hint(), AllOf(HasSubstr("a smaller one does not help"), HasSubstr("lockstep inspect gpu"),
+  EXPECT_THAT(error.hint(), AllOf(HasSubstr("a smaller one would not help"), HasSubstr("lockstep inspect gpu"),
                                   HasSubstr("ema.decay=0"), Not(HasSubstr("batch_size="))));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a user's own loop: evaluation, state of one rank, accumulation, and a forgotten wrapper.
+// The parts of a user's own loop: evaluation, per-rank state, accumulation, and a forgotten wrapper.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -110,7 +110,7 @@ struct Normed : torch::nn::Module {
 
 RANKS_TEST(EvaluateSharded, TheWrappersBuffersAreThoseOfRankZero, 2) {
   DistributedDataParallel model{Normed(), job};
-  model->norm->running_mean.fill_(job.rank());  // as after a step in which each rank reads different samples
+  model->norm->running_mean.fill_(job.rank());  // as after a step in which each rank read different samples
   const auto found = evaluate_sharded(job, model, numbers(8), {.batch_size = 4},
                                       [&](const Batch& batch) { return model(batch.data.to(at::kFloat)).sum(); });
   EXPECT_EQ(model->norm->running_mean.item<float>(), 0);
@@ -277,7 +277,7 @@ RANKS_TEST(SeparateTraining, NorWhereGradientsAreAveragedByHand, 2) {
   EXPECT_THAT(said(job, net, step), IsEmpty());
 }
 
-// accumulate_steps: several batches give the gradients of one batch with all samples, up to float32's rounding.
+// accumulate_steps: several batches give the gradients of one batch with all their samples, up to float32 rounding.
 
 /// A network without batch norm, whose statistics depend on the batch, and without dropout.
 class PlainNet final : public torch::nn::Module {

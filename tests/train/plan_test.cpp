@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decisions before a run, and their record.
+// The decisions made before a run, and their record.
 #include <ATen/Context.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
@@ -53,7 +53,8 @@ TEST(Plan, TheLearningRateIsScaledAsAsked) {
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.1 * 512 / 256);
 }
 
-/// The launch document of the segmentation recipe's origin: 16 images per step on one, two and four GPUs, --lr 1e-3.
+/// The launch instructions of the segmentation recipe's original implementation: 16 images per step on one, two and
+/// four GPUs, --lr 1e-3.
 TEST(Plan, ScaledByReplicasItHasTheRowsOfTheDocument) {
   struct Row {
     std::int64_t batch_size;
@@ -95,7 +96,7 @@ TEST(Plan, TheDefaultIsTheCosineAfterAWarmUpInStepsOfTheEpoch) {
   EXPECT_DOUBLE_EQ(plan.schedule.lr(200), 1e-6);
 }
 
-/// Runs of earlier versions continue with the same bits.
+/// Runs from earlier versions continue with the same bits.
 TEST(Plan, TheDefaultHasTheBitsThatItAlwaysHad) {
   TrainConfig config;
   config.schedule.warmup_epochs = 0.5;
@@ -140,7 +141,8 @@ TEST(Plan, TheBannerSaysWhichScheduleItIs) {
   EXPECT_EQ(schedule_text({.type = "none"}), "constant");
   EXPECT_EQ(schedule_text({.type = "multi_step", .warmup_steps = 500, .milestones = {"30", "60"}}),
             "500 steps of warm-up, then x 0.1 at epochs 30, 60");
-  EXPECT_EQ(schedule_text({.type = "plateau", .patience = 2}), "x 0.1 after 3 evaluations without a better metric");
+  EXPECT_EQ(schedule_text({.type = "plateau", .patience = 2}),
+            "x 0.1 after 3 evaluations without improvement in metric");
   EXPECT_EQ(schedule_text({.type = "flat_cosine"}), "flat cosine");
 }
 
@@ -276,7 +278,7 @@ TEST(Precision, ThatEveryKernelIsWaitedForIsSaidOfAGpuOnly) {
   EXPECT_EQ(train::launch_blocking_text(kCuda), "");
   ::setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
   EXPECT_EQ(train::launch_blocking_text(kCuda),
-            "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; for finding errors, slow");
+            "CUDA_LAUNCH_BLOCKING=1: the host waits for every kernel; slow, for debugging");
   EXPECT_EQ(train::launch_blocking_text(kCpu), "");
   ::setenv("CUDA_LAUNCH_BLOCKING", "0", 1);
   EXPECT_EQ(train::launch_blocking_text(kCuda), "");

@@ -36,7 +36,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// The digest of the whole run on one process, computed once.
+/// The digest of the whole run in one process, computed once.
 const std::string& expected_digest() {
   static const std::string digest = [] {
     const TempDir folder;
@@ -66,7 +66,7 @@ std::set<double> learning_rates(const fs::path& run) {
   return rates;
 }
 
-/// A linear model of two inputs.
+/// A linear model with two inputs.
 class PlainTask final : public Task {
  public:
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
@@ -90,7 +90,7 @@ class PlainTask final : public Task {
 
 class ResumeWorlds : public ::testing::TestWithParam<int> {};
 
-/// The tests' folder is the same on every rank: the test process has made it.
+/// The tests' folder is the same on every rank: the test process created it.
 TEST_P(ResumeWorlds, FourReplicasGiveOneDigest) {
   const TempDir folder;
   const std::string shared =
@@ -233,7 +233,7 @@ TEST(Resume, OtherSettingsAreAnErrorThatNamesThem) {
   NoisyRun run{.resume = "auto"};
   run.config.batch_size = 5;
   run.config.optimizer.lr = 0.5;
-  run.config.workers = 0;  // may change at resume
+  run.config.workers = 0;  // may change on resume
   const std::string message = message_of([&] { train(alone(), folder / "run", run); });
   EXPECT_THAT(message, HasSubstr("batch_size is 5, but was 3, optimizer.lr is 0.5, but was 0.01"));
   EXPECT_THAT(message, ::testing::Not(HasSubstr("workers")));
@@ -328,7 +328,7 @@ TEST(Resume, WithMoreReplicasTheSameBatchesAreDividedIntoMoreParts) {
   EXPECT_EQ(learning_rates(folder / "unbroken"), learning_rates(folder / "run"));
 }
 
-/// Uses a task without dropout and batch norm: a step then depends only on its samples and the order of additions.
+/// Uses a task without dropout and batch norm: then a step depends only on its samples and the order of additions.
 TEST(Resume, AStepOfMoreReplicasHasTheSamplesThatItWouldHaveHad) {
   const TempDir folder;
   PlainTask task;
@@ -453,7 +453,7 @@ TEST(Resume, AGroupThatIsStartedAgainWhileTheOneBeforeHoldsTheFolderFailsInAWayT
   const bool is_rank = std::getenv("LOCKSTEP_TEST_SHARED") != nullptr;
   const std::string shared = is_rank ? std::getenv("LOCKSTEP_TEST_SHARED") : (folder / "run").string();
   std::optional<RunFolder> before;
-  if (!is_rank) before.emplace(shared);  // the previous rank 0 hangs in the kernel
+  if (!is_rank) before.emplace(shared);  // the previous rank 0 is stuck in the kernel
   run_ranks(
       current_test(),
       [&](Job& job) {
@@ -462,7 +462,7 @@ TEST(Resume, AGroupThatIsStartedAgainWhileTheOneBeforeHoldsTheFolderFailsInAWayT
           ADD_FAILURE() << "two runs in one folder";
         } catch (const Error& error) {
           EXPECT_EQ(error.type(), std::string("TimeoutError")) << error.what();
-          EXPECT_THAT(error.message(), HasSubstr("a process of the group before (pid "));
+          EXPECT_THAT(error.message(), HasSubstr("a process of the previous group (pid "));
         }
       },
       {.world = 2,
@@ -482,7 +482,7 @@ RANKS_TEST(Resume, MoreRanksThanReplicasIsAUsageErrorOnAll, 3) {
   }
 }
 
-/// Settings that are set from text, as by --set.
+/// Settings set from text, as with --set.
 TrainConfig typed_config(std::int64_t steps) {
   TrainConfig config = noisy_config();
   ConfigTree tree;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run folders on disks, including full and read-only disks, and run folders with a killed holder: the test executes
-// itself as that holder.
+// Run folders on disk, including full and read-only disks, and run folders whose holder was killed: the test
+// re-executes itself as that holder.
 #include "lockstep/train/run_folder.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ std::string read(const fs::path& path) { return FileSystem::system().read(path);
 
 void write(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
-// The error of opening the folder, with its type first.
+// The error from opening the folder, with its type first.
 std::string error_of(const fs::path& path, const RunFolderOptions& options = {}) {
   try {
     const RunFolder folder(path, options);
@@ -43,7 +43,7 @@ std::string error_of(const fs::path& path, const RunFolderOptions& options = {})
   }
 }
 
-// A small disk in memory, in a mount namespace of this thread: it is invisible outside and leaves nothing.
+// A small disk in memory, in a mount namespace of this thread: it is invisible outside and leaves nothing behind.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& path) : path_(path) {
@@ -103,7 +103,7 @@ TEST(RunFolder, AGroupThatWasStartedAgainWaitsForTheOneBeforeAndThenFailsInAWayT
   const RunFolderOptions again{.resume = true, .wait_for_lock = std::chrono::milliseconds(100)};
   EXPECT_THAT(
       error_of(root / "run", again),
-      AllOf(StartsWith("TimeoutError: a process of the group before (pid " + std::to_string(::getpid())),
+      AllOf(StartsWith("TimeoutError: a process of the previous group (pid " + std::to_string(::getpid())),
             HasSubstr("still holds " + (root / "run").string() + " after 0.1 s"), HasSubstr("LOCKSTEP_TIMEOUT")));
   EXPECT_TRUE(decide_restart({.error_type = "TimeoutError", .restarts_done = 1, .max_restarts = 3}).restart);
   auto opened = std::async(std::launch::async, [&] {
@@ -128,7 +128,7 @@ TEST(RunFolder, AFolderWithAnEarlierRunIsRefusedUnlessItGoesOn) {
   RunFolder(root / "run").write("config.yml", "epochs: 1\n");
   EXPECT_EQ(error_of(root / "run"), "UsageError: " + (root / "run").string() +
                                         " holds an earlier run\n"
-                                        "  next  --resume auto goes on with it; or choose another --run-dir");
+                                        "  next  --resume auto continues it; or choose another --run-dir");
   EXPECT_EQ(error_of(root / "run", {.resume = true}), "no error");
 }
 
@@ -237,7 +237,7 @@ TEST(RunFolder, AFullDiskIsOneClearErrorAndTheLogKeepsWholeLines) {
   folder.log({{"step", "0"}});
   disk.fill();
   constexpr const char* kNoSpace =
-      "No space left on device\n  next  free space on that disk; --resume auto then goes on with the run";
+      "No space left on device\n  next  free space on that disk; --resume auto then continues the run";
   EXPECT_THAT(error_of(root / "disk/other"), EndsWith(kNoSpace));
   std::optional<std::string> error;
   for (int step = 1; !error && step < 10000; ++step) {  // the first lines still fit into the log's block

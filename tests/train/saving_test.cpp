@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modes of saving, which do not change the result: in a thread, by all ranks, and with a sharded optimizer.
+// Ways of saving, which do not change the result: in a thread, by all ranks, and with a sharded optimizer.
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@
 #include "train/loop/run_saver.h"
 #include "train/noisy_task.h"
 
-/// Replaces the C library's fsync: simulates a disk that takes LOCKSTEP_TEST_FSYNC_MS for each fsync.
+/// Replaces the C library's fsync: simulates a disk that takes LOCKSTEP_TEST_FSYNC_MS per fsync.
 extern "C" int fsync(int fd) {
   static const char* const slow = std::getenv("LOCKSTEP_TEST_FSYNC_MS");
   if (slow != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
@@ -81,7 +81,7 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
 
-/// Ranks 0 and 1 wait for a save that rank 2 never makes: it reports its position twice, as they do, and dies.
+/// Ranks 0 and 1 wait for a save that rank 2 never performs: it reports its position twice, as they do, and dies.
 void save_with_a_dead_rank(Job& job, bool asynchronous) {
   train::RunSaver saver(job, {.async = asynchronous, .sharded = true}, variable("LOCKSTEP_TEST_RUN"));
   job.barrier();
@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
 /// Saves by one rank, and sharded saves.
 class SlowDisk : public ::testing::TestWithParam<bool> {};
 
-/// A checkpoint takes seven times 0.6 s, with a limit of 3 s for a collective. The first checkpoint is written in the
+/// A checkpoint takes seven times 0.6 s, and the limit for a collective is 3 s. The first checkpoint is written in the
 /// background, the last one is not.
 TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
   const TempDir folder;
@@ -182,10 +182,10 @@ TEST(AsyncSave, LeavesTheSameCheckpointsAsOneThatTrainingWaitsFor) {
 TEST(AsyncSave, AnErrorOfTheWriterEndsTheRun) {
   const TempDir folder;
   NoisyRun run;
-  // Replaces the checkpoints' folder with a file in the middle of the run.
+  // Replaces the checkpoints folder with a file in the middle of the run.
   run.task.on_forward = [&](std::int64_t number) {
     if (number != 40) return;
-    while (fs::exists(folder / "run/checkpoints/.")) {  // the writer may be writing into it
+    while (fs::exists(folder / "run/checkpoints/.")) {  // the writer may still be writing into it
       std::error_code ignored;
       fs::rename(folder / "run/checkpoints", folder / "gone", ignored);
     }
@@ -209,7 +209,7 @@ void slow_down_writers() {
                         }).scopes({at::RecordScope::USER_SCOPE}));
 }
 
-/// Runs with a disk that fails in the middle of the run. Returns the error with which the run ends.
+/// Runs with a disk that fails in the middle of the run. Returns the error that the run ends with.
 std::string end_of_failing_run(Job& job, const fs::path& folder, bool sharded, const std::string& when_busy) {
   NoisyRun run;
   run.config.checkpoint.sharded = sharded;
@@ -251,7 +251,7 @@ TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) 
 }
 INSTANTIATE_TEST_SUITE_P(ByRankAndByAll, FailedSave, ::testing::Combine(::testing::Bool(), ::testing::Values(0, 1)));
 
-/// A rank's model, large enough that a save takes a while.
+/// A rank's model, large enough for a save to take a while.
 StateParts large_model() {
   StateParts parts;
   parts["model"] = part_of({{"weight", at::full({32 << 20}, 1.0F)}}, 0, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reports of a run for users and programs.
+// What a run reports to users and programs.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TrainResult train(const Job& job, const std::filesystem::path& run_dir, std::vec
   NoisyTask task;
   TrainConfig config = noisy_config();
   config.max_steps = steps;
-  config.schedule.type = "none";  // else a run with another length is another run
+  config.schedule.type = "none";  // otherwise a run of another length is another run
   Trainer trainer(job, task, config,
                   {.recipe = "noisy", .run_dir = run_dir, .resume = resume, .sinks = std::move(sinks)});
   return trainer.fit();
@@ -183,7 +183,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// The reports of a running training for users and Prometheus: TensorBoard's event files and the page /metrics.
+// What a training run reports to users and Prometheus while it runs: TensorBoard's event files and the page /metrics.
 
 struct Wanted {
   std::int64_t steps = 4;
@@ -198,7 +198,7 @@ TrainResult train(const Job& job, const fs::path& run_dir, const Wanted& wanted)
   test::NoisyTask task;
   TrainConfig config = test::noisy_config();
   config.max_steps = wanted.steps;
-  config.schedule.type = "none";  // else a run with another length is another run
+  config.schedule.type = "none";  // otherwise a run of another length is another run
   config.tensorboard = wanted.tensorboard;
   config.tensorboard_histograms = wanted.histograms;
   config.metrics_address = wanted.metrics_address;
@@ -207,7 +207,7 @@ TrainResult train(const Job& job, const fs::path& run_dir, const Wanted& wanted)
   return trainer.fit();
 }
 
-/// The steps of the scalar `tag`, in their displayed order.
+/// The steps of the scalar `tag`, in the order displayed.
 std::vector<std::int64_t> steps_of(const std::vector<Json>& values, const std::string& tag) {
   std::vector<std::int64_t> steps;
   for (const Json& value : values) {
@@ -395,7 +395,7 @@ class SetClock final : public Clock {
   TimePoint now_ = {};
 };
 
-/// A rank of the previous group that hangs in the kernel still holds the port.
+/// A rank of the previous group, stuck in the kernel, still holds the port.
 TEST(MetricsSink, OfAGroupThatWasStartedAgainTakesItsPortWhenThatIsFree) {
   std::optional<train::MetricsServer> before(std::in_place, train::ServerAddress{}, [] { return "page"; });
   const std::string url = before->url();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// data.skip_samples: other samples replace the skipped ones. A run without some samples has the same bits, even if it
-// was interrupted or ran on another number of ranks.
+// data.skip_samples: other samples replace the skipped ones. A run that skips samples has the same bits even if it was
+// interrupted or ran on a different number of ranks.
 #include "train/plan/skipped_samples.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ TEST(SkippedSamples, LeaveTheOrderAsItIsElsewhere) {
 TEST(SkippedSamples, AreLeftOutFromTheirBatchOn) {
   const Order whole = order_without({}, 2);
   SkippedSamples skipped;
-  skipped.add(whole[23], {.epoch = 2, .batch = 2});  // position before that batch
+  skipped.add(whole[23], {.epoch = 2, .batch = 2});  // the position before that batch
   skipped.add(whole[24], {.epoch = 2, .batch = 2});
   EXPECT_EQ(order_without(skipped, 1), order_without({}, 1));
   const Order order = order_without(skipped, 2);
@@ -252,7 +252,7 @@ TEST(SkippingRuns, NeedSamplesThatAreLeft) {
   for (int index = 0; index < 64; ++index) skipped.add(index, {});
   run.config.data.skipped_samples = skipped.to_maps();
   EXPECT_THAT(test::fault_of<DataError>([&] { test::train(testing::alone(), folder / "run", run); }),
-              HasSubstr("64 of 67 samples are left out"));
+              HasSubstr("64 of 67 samples are skipped"));
 }
 
 }  // namespace skipped_samples_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that start from weights, and runs in two stages.
+// Runs that start from existing weights, and runs in two stages.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
@@ -178,7 +178,7 @@ TEST(StageDecisions, OneStageHasNoNamesButBestAndNoStateOfStages) {
   EXPECT_THAT(saved, IsEmpty());
 }
 
-/// 3 steps per epoch; with the high rate some epochs do not improve the metric.
+/// 3 steps per epoch; with its high learning rate, some epochs do not improve the metric.
 NoisyRun staged_run() {
   NoisyRun run;
   run.config.max_steps = 0;
@@ -421,7 +421,7 @@ TEST(StagedConfig, SettingsOfASecondStageWithoutOneAreAnError) {
 
 // Fresh runs that start from the weights of another run or file, on one process and on two.
 
-/// Settings of one step that hardly changes the parameters, so that the run saves its start.
+/// Settings for a single step that hardly changes the parameters, so that the run saves its start.
 TrainConfig still_config() {
   TrainConfig config = noisy_config();
   config.max_steps = 1;
@@ -444,7 +444,7 @@ at::Tensor entry_of(const fs::path& run, const std::string& state, const std::st
   return std::get<at::Tensor>(load_checkpoint(run.string()).state(state).at(name));
 }
 
-/// The tests' folder is the same on every rank: the test process has made it.
+/// The tests' folder is the same on every rank: the test process created it.
 class InitFromWorlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(InitFromWorlds, EveryRankAndTheAverageStartFromTheWeights) {
@@ -514,7 +514,7 @@ TEST(InitFrom, APartThatHasAnotherNameThereIsAnErrorUnlessItMayStartAtRandom) {
         .fit();
   };
   EXPECT_THAT(fault_of<DataError>(start),
-              AllOf(HasSubstr("parameters of the model at random, and have 1 entries that the model does not have"),
+              AllOf(HasSubstr("parameters of the model random, and have 1 entries that the model does not have"),
                     HasSubstr("last.weight"), HasSubstr("head.weight"), HasSubstr("init_from_partial")));
   train_from(alone(), folder / "b", folder / "other.safetensors");
 }
@@ -562,14 +562,14 @@ TEST(InitFrom, ToGoOnFromAPathAndToStartFromWeightsIsAUsageError) {
   const TempDir folder;
   EXPECT_THAT(
       fault_of<UsageError>([&] { train_from(alone(), folder / "run", folder / "a.safetensors", folder / "old"); }),
-      HasSubstr("cannot both go on from"));
+      HasSubstr("cannot both resume from"));
 }
 
 TEST(InitFrom, ToResumeFromAFileOfWeightsPointsToTheOptionForWeights) {
   const TempDir folder;
   write_safetensors(FileSystem::system(), folder / "last.safetensors", {{"first.weight", at::ones({16, 2})}});
   EXPECT_THAT(fault_of<DataError>([&] { train_from(alone(), folder / "run", "", folder / "last.safetensors"); }),
-              AllOf(HasSubstr("last.safetensors is a file of weights: it lacks the rest of a run's state"),
+              AllOf(HasSubstr("last.safetensors is a weights file: it lacks the rest of a run's state"),
                     HasSubstr("TrainerOptions::init_from"), HasSubstr("last.safetensors")));
 }
 

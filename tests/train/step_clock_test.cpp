@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a step by activity, and the resources that the process uses during the step.
+// A step's time by activity, and the resources that the process uses during the step.
 #include "train/step/step_clock.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(StepClock, CountsASpanWithoutThoseInsideIt) {
   const ClockReading reading = clock.take();
   EXPECT_GE(ms_of(reading, StepPart::kBackward), 2);
   EXPECT_GE(ms_of(reading, StepPart::kExposed), 6);
-  EXPECT_LT(1e3 * reading.compute_cpu, 6);  // waiting does not count
+  EXPECT_LT(1e3 * reading.compute_cpu, 6);  // waiting is not counted
   EXPECT_GE(1e3 * reading.compute_cpu, 1.9);
 }
 
@@ -80,12 +80,12 @@ TEST(StepClock, CountsReplicasThatTakeTurnsAsOne) {
   std::thread other([&] {
     const Span span({.name = "forward"});
     compute_for_ms(4);
-    clock.turn_to(0);  // as the end of backward does
+    clock.turn_to(0);  // as happens at the end of backward
   });
   other.join();
   const ClockReading reading = clock.take();
   EXPECT_GE(ms_of(reading, StepPart::kForward), 4);
-  // The other replica's 4 ms do not count for this one.
+  // The other replica's 4 ms are not counted for this one.
   EXPECT_LE(ms_of(reading, StepPart::kBackward), 1e3 * reading.seconds - 4);
   EXPECT_GE(1e3 * reading.compute_cpu, 3.9);
   EXPECT_EQ(reading.training_threads.size(), 2U);

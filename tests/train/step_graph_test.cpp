@@ -113,7 +113,7 @@ class BrokenGraph final : public tensor::DeviceGraph {
   void replay() override { throw std::logic_error("nothing was recorded"); }
 };
 
-/// A network with dropout, its weights and its step. Batches of 3 also use a second layer.
+/// A network with dropout, its weights and its step. Batches of 3 use a second layer as well.
 struct Small {
   torch::nn::Linear net{6, 2};
   torch::nn::Linear more{6, 2};
@@ -134,7 +134,7 @@ struct Small {
       at::Tensor loss = at::dropout(net(batch.data), 0.5, true).pow(2).sum() * share;
       if (batch.size == 3) loss = loss + more(batch.data).pow(2).sum() * share;
       (scaler == nullptr ? loss : scaler->scale(loss)).backward();
-      return loss_.copy_(loss.detach());  // the loss of a recording is always in this tensor
+      return loss_.copy_(loss.detach());  // a recording's loss is always in this tensor
     };
   }
   void update() {
@@ -372,7 +372,7 @@ TEST(StepGraph, BatchesWithAKeyOfTheirOwnHaveARecordingOfTheirOwn) {
   EXPECT_EQ(calls.replays, 2);
 }
 
-/// A graph of a device that waits within steps, or refuses to record.
+/// A graph of a device that waits within steps, or cannot record.
 class HardGraph final : public tensor::DeviceGraph {
  public:
   HardGraph(std::string wait, int& records, NamedTensors parameters)
@@ -434,7 +434,7 @@ TEST(StepGraph, ARecordingThatFailsWithinAStepLeavesTheGradientsOfItsEarlierBatc
   options.automatic = true;
   StepGraph graph(failing.parameters(), failing.compute(), options);
   const std::vector<std::int64_t> sizes = {5, 4, 5, 4,
-                                           6, 4, 6, 4};  // the second batch of a step comes three times first
+                                           6, 4, 6, 4};  // the second batch is the first size to come three times
   EXPECT_EQ(accumulate(plain, plainly, sizes, 2), accumulate(failing, graph, sizes, 2));
   EXPECT_EQ(records, 1);
   EXPECT_TRUE(failing.has_weights_of(plain));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are asked to end, and runs whose folder is lost.
+// Runs that are asked to stop, and runs whose folder disappears.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ using train::StopReason;
 using train::StopSignals;
 using train::StopWish;
 
-// A run that is asked to end saves and ends with all ranks at the same step, and resumes without a difference.
+// A run that is asked to stop saves and ends with all ranks at the same step, and resumes as if never interrupted.
 
 class ManualClock final : public Clock {
  public:
@@ -120,7 +120,7 @@ TEST(StopSignalsDeathTest, ASigtermASecondAfterTheFirstEndsTheProcess) {
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
-/// A signal that rank `rank` gets at its `number`-th forward.
+/// A signal sent to rank `rank` at its `number`-th forward.
 struct Kick {
   int signal = SIGTERM;
   std::int64_t number = 1;
@@ -148,8 +148,8 @@ TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
   const TempDir folder;
   train(alone(), folder / "whole");
   const std::string expected = digest_of(folder / "whole");
-  // 4 replicas of 2 batches per step, 3 steps per epoch (the last of one batch): the numbers are before, in and after
-  // epochs.
+  // 4 replicas of 2 batches per step, 3 steps per epoch (the last of one batch): the numbers fall before, within and
+  // after epochs.
   for (const std::int64_t number : {1, 7, 9, 15, 20, 22, 31, 40, 55}) {
     SCOPED_TRACE(number);
     const fs::path run = folder / fmt::format("stopped-{}", number);
@@ -206,7 +206,7 @@ TEST(Stop, AtAStepThatIsSavedAnywayWorksWithAShardedOptimizer) {
 TEST(Stop, WhenTheTimeIsOver) {
   const TempDir folder;
   NoisyRun run;
-  run.config.checkpoint.every_steps = 0;  // a save would reduce the loss at once
+  run.config.checkpoint.every_steps = 0;  // a save would reduce the loss immediately
   Trainer trainer(alone(), run.task, run.config,
                   {.recipe = "noisy", .run_dir = folder / "run", .max_time = std::chrono::nanoseconds(1)});
   const TrainResult result = trainer.fit();
@@ -284,9 +284,9 @@ using test::noisy_config;
 using test::NoisyTask;
 using ::testing::HasSubstr;
 
-// A run folder that is removed during training, for example by an "rm -rf" in the wrong terminal.
+// A run folder that is removed during training, for example by "rm -rf" in the wrong terminal.
 
-/// A run whose rank 0 does `harm` after step 4.
+/// A run in which rank 0 does `harm` after step 4.
 struct Harmed {
   fs::path run_dir;
   fs::path rescue = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks with several output tensors, with a loss in parts, and with an evaluation that needs all samples at once; and
-// the record of a batch that ends a run.
+// Tasks with several output tensors, with a multi-part loss, and with an evaluation that needs all samples at once; and
+// the record of the batch that ended a run.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -80,7 +80,7 @@ class TwoLines final : public torch::nn::Module {
   torch::nn::Linear b;
 };
 
-/// 61 points of 3 x + 1 as the sum of two lines. `poisoned`: the sample whose target is not a number.
+/// 61 points of 3 x + 1 as the sum of two lines. `poisoned`: the sample whose target is NaN.
 class TwoLinesTask final : public Task {
  public:
   explicit TwoLinesTask(std::int64_t poisoned = -1) : poisoned_(poisoned) {}
@@ -294,7 +294,7 @@ TEST(TotalBatchSize, IsDividedOverTheReplicas) {
 
 std::string read(const fs::path& path) { return FileSystem::system().read(path); }
 
-/// A task whose metric is `value` called with the number of the evaluation, from 1 on.
+/// A task whose metric is `value`(n) for the n-th evaluation, starting at 1.
 class GivenMetric final : public Task {
  public:
   explicit GivenMetric(std::function<double(int)> value) : value_(std::move(value)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer on a problem of one layer, with which its files and decisions can be checked in a second.
+// The Trainer on a one-layer problem, small enough to check its files and decisions in a second.
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/step_timer.h"
 
@@ -27,7 +27,7 @@ class LineNet final : public torch::nn::Module {
   torch::nn::Linear line;
 };
 
-// A task that learns y = 2 x + 1 from 32 points; `poison` makes the loss of every batch not finite.
+// A task that learns y = 2 x + 1 from 32 points; `poison` makes the loss of every batch non-finite.
 class LineTask : public Task {
  public:
   explicit LineTask(bool poison = false) : poison_(poison) {}
@@ -121,7 +121,7 @@ TEST(Trainer, AccumulatingGivesTheWeightsOfTheLargerBatch) {
     return std::get<at::Tensor>(state.at("line.weight")).item<float>();
   };
   EXPECT_NEAR(weight("whole"), weight("halves"), 1e-5);
-  // AdamW does not depend on the scale of the gradients; the loss, which has the same scale, shows a wrong scale.
+  // AdamW does not depend on the scale of the gradients; the loss, which has the same scale, exposes a wrong scale.
   EXPECT_NEAR(last_epoch_loss(folder / "whole"), last_epoch_loss(folder / "halves"), 1e-5);
 }
 
@@ -204,7 +204,7 @@ TEST(Trainer, ALossThatIsNotFiniteIsADataErrorThatNamesTheStep) {
   }
 }
 
-/// A LineTask whose samples 5 and 20 are torn files.
+/// A LineTask whose samples 5 and 20 are truncated files.
 class TornTask final : public LineTask {
  public:
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override {
@@ -314,8 +314,8 @@ RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
     (void)timer.run(1);
     return timer.bucket_bytes();
   };
-  // Three layers of 1.6 MB: the first closes the bucket of 1 MiB; each later layer closes a bucket of 1 MiB but not a
-  // bucket of 25 MiB.
+  // Three layers of 1.6 MB: the first closes the 1 MiB bucket; each later layer closes a 1 MiB bucket but not a 25 MiB
+  // one.
   EXPECT_EQ(buckets(1).size(), 4U);
   EXPECT_EQ(buckets(3).size(), 3U);
   EXPECT_EQ(buckets(25).size(), 2U);
@@ -324,7 +324,7 @@ RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
 
 // ---- an exception in the user's code ----
 
-/// Throws in the given place.
+/// Throws at the given point.
 class ThrowingTask final : public LineTask {
  public:
   explicit ThrowingTask(std::string where) : where_(std::move(where)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs with a schedule of learning rates, a moving average, or a sharded optimizer.
+// Runs with a learning-rate schedule, a moving average, or a sharded optimizer.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::HasSubstr;
 
-// Runs with a schedule, especially a schedule that depends on the evaluations.
+// Runs with a schedule, especially one that depends on the evaluations.
 
 /// Three steps per epoch. With this threshold almost no evaluation counts as an improvement.
 NoisyRun plateau_run(std::int64_t steps = 24) {
@@ -129,7 +129,7 @@ NoisyRun run_with(const std::string& type) {
 
 class ScheduleOnRanks : public ::testing::TestWithParam<const char*> {};
 
-/// Two ranks with different rates would not end with the weights of a single rank.
+/// Two ranks with different rates would not end with a single rank's weights.
 TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
   const TempDir folder;
   const std::string shared =
@@ -145,8 +145,8 @@ TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
 INSTANTIATE_TEST_SUITE_P(OfEachType, ScheduleOnRanks,
                          ::testing::Values("constant", "step", "multi_step", "noam", "plateau"));
 
-// Runs with a moving average: the same bits on any number of ranks and after any number of resumes, and the evaluated
-// weights.
+// Runs with a moving average: the same bits on any number of ranks and after any number of resumes, and which weights
+// are evaluated.
 
 NoisyRun averaged_run() {
   NoisyRun run;
@@ -317,7 +317,7 @@ using ::lockstep::testing::run_ranks;
 
 // Runs with sharded optimizer state and synced batch norm: they have the same digest as one process without shards.
 
-/// A run with a constant learning rate: the number of steps then does not affect the steps before.
+/// A run with a constant learning rate: then the number of steps does not affect earlier steps.
 NoisyRun run_with(std::int64_t steps, bool zero) {
   NoisyRun run{.resume = "auto"};
   run.config.max_steps = steps;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of scripts/trials/trial hangs: steps of three sections and an all-reduce each; one rank has a fault at one
-// step. The variables FAULT, FAULT_RANK and FAULT_STEP give the fault, the rank and the step; the moment
-// (CLOCK_MONOTONIC, seconds) goes into the file FAULT_TIME. A second program made from this file has make-believe GPUs.
+// step. The variables FAULT, FAULT_RANK and FAULT_STEP give the fault, the rank and the step; the time of the fault
+// (CLOCK_MONOTONIC, seconds) is written to the file FAULT_TIME. A second program built from this file has make-believe
+// GPUs.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -59,7 +60,7 @@ void do_wrong(const std::string& kind) {
   while (for_ever) continue;
 }
 
-// Stops or kills this process once, soon: a separate thread does it, wherever the main thread is then.
+// Stops or kills this process once, soon: from a separate thread, wherever the main thread is by then.
 void signal_within(std::chrono::microseconds longest, int number, int seed) {
   std::minstd_rand random(static_cast<unsigned>(seed) * 7919U + 1U);
   const auto delay = std::chrono::microseconds(random() % static_cast<unsigned>(longest.count()));
@@ -75,7 +76,7 @@ at::Tensor ones_of(const lockstep::Job& job, std::int64_t count) {
   return at::ones({count}, at::TensorOptions(job.device()));
 }
 
-// Waits for a GPU, like a program that looks at its loss.
+// Waits for a GPU, like a program that reads its loss.
 void sum(const lockstep::Job& job, std::int64_t count) {
   const at::Tensor values = ones_of(job, count);
   job.group().all_reduce(values).wait();
@@ -84,7 +85,7 @@ void sum(const lockstep::Job& job, std::int64_t count) {
   lockstep::check_group(job.group());
 }
 
-constexpr std::int64_t kMany = 4'000'000;  // 16 MB: long enough to be stopped inside
+constexpr std::int64_t kMany = 4'000'000;  // 16 MB: takes long enough to be stopped inside
 
 // Each rank sends to the next one.
 void pass_on(const lockstep::Job& job) {
@@ -96,8 +97,8 @@ void pass_on(const lockstep::Job& job) {
   sent.wait();
 }
 
-// The work of all ranks at the step of the fault. `is_wrong`: this one is stopped or killed meanwhile; if it has to be
-// asleep then, the others come later.
+// The work of all ranks at the step of the fault. `is_wrong`: this one is stopped or killed meanwhile; if it must be
+// asleep at that moment, the others come later.
 void end_inside(const lockstep::Job& job, const Fault& fault, bool is_wrong) {
   const bool sleeps = fault.kind == "stop_barrier" || fault.kind == "stop_wait";
   const auto longest = sleeps ? std::chrono::milliseconds(120) : std::chrono::milliseconds(12);
@@ -133,7 +134,7 @@ int train(lockstep::Job& job) {
     if (fault.kind == "long" && step == fault.step + 5) return 0;
     in_section("backward", [&] {
       if (is_wrong) do_wrong(fault.kind);
-      // One rank skips a collective and is ahead of the others after that.
+      // One rank skips a collective and is one ahead of the others from then on.
       if (!is_wrong || fault.kind != "skip") sum(job, 1000);
     });
     if (step % 10 == 0) job.barrier();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of scripts/trials/trial provoke: a small training with the costs of samples, forward and buckets in
-// variables, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
+// The ranks of scripts/trials/trial provoke: a small training run in which variables set the cost of samples, forward
+// and buckets, on all ranks or on one (PROVOKE_RANK), so that the step report has a cause to find.
 //   PROVOKE_SAMPLE_MS   CPU time of a sample          PROVOKE_READ      a file that each sample reads
 //   PROVOKE_FORWARD_MS  CPU time of a forward         PROVOKE_LAYERS    layers of 1 MiB
-//   PROVOKE_FREE_MB     the first steps take all but this much of the memory
+//   PROVOKE_FREE_MB     the first steps use up all but this much of the memory
 //   PROVOKE_CORES       the core of each rank: "0,1"
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/zeros.h>
@@ -29,7 +29,7 @@
 
 namespace {
 
-constexpr std::int64_t kWidth = 512;  // a layer of 512 x 512 floats has 1 MiB
+constexpr std::int64_t kWidth = 512;  // a layer of 512 x 512 floats takes 1 MiB
 constexpr std::int64_t kSamples = 1024;
 
 double number(const char* name, double otherwise = 0) {
@@ -65,7 +65,7 @@ void read_whole(const std::string& file) {
   ::close(fd);
 }
 
-/// Leaves PROVOKE_FREE_MB of the control group's memory.
+/// Leaves PROVOKE_FREE_MB of the control group's memory free.
 std::vector<char> take_memory() {
   const double left = number("PROVOKE_FREE_MB") * 1e6;
   const auto group = lockstep::read_control_group();
@@ -83,7 +83,7 @@ class Net final : public torch::nn::Module {
   }
   at::Tensor forward(at::Tensor x) {
     compute_for(ms_);
-    constexpr int kStarted = 10;  // by then training has taken its own memory
+    constexpr int kStarted = 10;  // by then training has allocated its own memory
     if (++forwards_ == kStarted) ballast_ = take_memory();
     for (torch::nn::Linear& layer : layers_) x = layer(x);
     return x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of a run, as curves and for Prometheus.
+// Metrics of a run, as curves and for Prometheus.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -129,7 +129,7 @@ TEST(DigestChain, IsReadOnAsItGrows) {
   EXPECT_EQ(chain.records().size(), 2U);
   chain.read_on(std::string_view(bytes).substr(chain.whole_bytes()));
   EXPECT_EQ(chain.records(), DigestChain::parse(bytes, "x").records());
-  chain.read_on(std::string_view(bytes).substr(32));  // steps that it has already
+  chain.read_on(std::string_view(bytes).substr(32));  // steps it already has
   EXPECT_EQ(chain.records().size(), 5U);
 }
 

@@ -200,7 +200,7 @@ TEST(EventFile, WithAChangedByteIsNoticedByItsChecksum) {
   EXPECT_THAT(output.text, HasSubstr("checksum of the record"));
 }
 
-/// A disk that is full after its first writes.
+/// A disk that fills up after its first writes.
 class FullDisk final : public FileSystem {
  public:
   class File final : public WritableFile {
@@ -261,7 +261,7 @@ TEST(Histogram, OfNothingHasABucketAllTheSame) {
   EXPECT_THAT(histogram.counts, ElementsAre(0));
 }
 
-/// A limit that holds on a loaded machine; docs/benchmarks.md has bench figures.
+/// A limit that holds on a loaded machine; docs/benchmarks.md has measured numbers.
 TEST(EventFile, CostsAStepSomeMicroseconds) {
   const test::TempDir folder;
   EventFile file(folder.path());

@@ -70,7 +70,7 @@ Profile profile_of(std::vector<ProfiledCall> calls, std::int64_t steps = 1) {
 const std::vector<std::int64_t> kImages = {4, 64, 30, 80};
 const std::vector<std::int64_t> kFilters = {128, 64, 3, 3};
 
-/// The first row of a profile whose forward has these calls, from 1 ms on.
+/// The first row of a profile whose forward has these calls, starting at 1 ms.
 KernelRow row_of(std::vector<ProfiledCall> calls, const KernelMachine& used_machine = machine()) {
   calls.insert(calls.begin(), section("forward", 0, 50));
   const std::vector<KernelRow> rows = kernel_table(profile_of(std::move(calls)), used_machine);
@@ -189,7 +189,7 @@ TEST(KernelTable, KnowsNoBoundOfAnOperatorThatItDoesNotKnow) {
   EXPECT_EQ(row.lost_ns(), kMs);
 }
 
-/// A report of one row that takes half of a step.
+/// A report with one row that takes half of a step.
 KernelReport report_of(KernelRow row, KernelSettings settings, const KernelMachine& used_machine = machine()) {
   row.forward.ns = 50;
   settings.network = "net";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings about a machine and the links between machines.
+// Findings about a machine and the links between machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -224,7 +224,7 @@ DeviceCall kernel(const char* name, std::int64_t begin_ms, std::int64_t end_ms) 
   return {.name = name, .begin_ns = begin_ms * kMs, .end_ns = end_ms * kMs};
 }
 
-/// Two kernels one after the other, one beside the second, and one after a pause.
+/// Two kernels one after another, one alongside the second, and one after a pause.
 Profile profile_of_gpu() {
   Profile profile = profile_of({});
   profile.device = {kernel("void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::Add<"

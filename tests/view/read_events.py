@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads TensorBoard's event files without Lockstep's code: framing, checksums and protocol buffers are implemented anew from
+"""Reads TensorBoard's event files without Lockstep's code: framing, checksums and protocol buffers are reimplemented from
 their specifications. Prints a JSON object for each value, in the order in which TensorBoard reads the files.
 
 usage: read_events.py FOLDER [--shown]
 
---shown: only the values that TensorBoard still shows: SessionLog START at a step voids earlier values from that step on. A torn
-record at the end of a file ends it, as for TensorBoard; any other damage ends the program with code 1."""
+--shown: only the values that TensorBoard still shows: SessionLog START at a step voids earlier values from that step. A truncated
+record at the end of a file ends it, as for TensorBoard; any other damage makes the program exit with code 1."""
 import json
 import pathlib
 import struct
@@ -53,7 +53,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """Field number -> list of raw values: numbers of varints, bytes of everything else."""
+    """Field number -> list of raw values: numbers for varints, bytes for everything else."""
     found, at = {}, 0
     while at < len(data):
         key, at = varint(data, at)
@@ -125,7 +125,7 @@ def value_of(raw):
             found |= hparams(plugin[2][0])
     if 8 in value:
         tensor = fields(value[8][0])
-        assert tensor[1] == [7], "a text is a tensor of strings"
+        assert tensor[1] == [7], "a text value is a tensor of strings"
         found["text"] = text(tensor[8][0])
     return found
 

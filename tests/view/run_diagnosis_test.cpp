@@ -106,10 +106,10 @@ TEST(RunDiagnosis, TheHintOfTheVerdictComesFirstAndStacksAreShown) {
   EXPECT_THAT(diagnosis_text(diagnosis, false), HasSubstr("  stacks\n    #0 read\n    #1 main\n"));
 }
 
-/// Every rank ends with the guard's error, which names the rank that erred; the verdict may name another rank as the
+/// Every rank ends with the guard's error, which names the rank at fault; the verdict may name another rank as the
 /// first.
 TEST(RunDiagnosis, AWrongNumberIsThatOfTheRankThatErred) {
-  const std::string words = "step 7: rank 1 on host gpu-b (node 0) computed another loss";
+  const std::string words = "step 7: rank 1 on host gpu-b (node 0) computed a different loss";
   RunFacts facts = run_folder();
   facts.attempts = {failed(0, "rank 0 on gpu-a failed first: CorruptionError: " + words, 77)};
   for (const int rank : {0, 1}) {
@@ -119,7 +119,7 @@ TEST(RunDiagnosis, AWrongNumberIsThatOfTheRankThatErred) {
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.text, "the guard found a wrong number: " + words + " (exit code 77)");
   EXPECT_THAT(diagnosis.details,
-              Contains("put aside   step-00000006.suspect and 1 more: the guard has not verified them"));
+              Contains("set aside   step-00000006.suspect and 1 more: the guard has not verified them"));
   EXPECT_THAT(diagnosis.details, Each(Not(HasSubstr("CorruptionError"))));
   facts.attempts[0].errors.clear();  // the ranks of another host
   EXPECT_EQ(diagnose(facts).text, diagnosis.text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules on figures. scripts/trials/trial provoke checks that they find real causes.
+// The report's rules on made-up measurements. scripts/trials/trial provoke checks that they find real causes.
 #include "lockstep/view/step_report.h"
 
 #include <gmock/gmock.h>
@@ -57,7 +57,7 @@ std::vector<RankFigures> healthy(int world = 2) {
   return ranks;
 }
 
-/// The steps wait long for data, and the workers are always busy.
+/// The steps wait a long time for data, and the workers are always busy.
 void wait_for_data(RankFigures& rank) {
   set(rank, StepPart::kData, 6.1);
   set(rank, StepPart::kForward, 1.2);
@@ -180,7 +180,7 @@ TEST(StepReport, BlamesNoCoreThatARankSharesWithItsOwnWorkers) {
   EXPECT_EQ(only(ranks).cause, Cause::kUnbalancedLoader);
 }
 
-/// Makes every step `factor` times longer, from stretch `from` on; the rank is on its core or waits for one.
+/// Makes every step `factor` times longer, starting at stretch `from`; the rank is on its core or waits for one.
 void slow_down(RankFigures& rank, double factor, std::size_t from, bool computes) {
   for (std::size_t i = from; i < rank.stretches.size(); ++i) {
     rank.stretches[i].compute *= factor;
@@ -259,7 +259,7 @@ TEST(StepReport, NamesTinyBucketsByTheRankThatWaitsLeast) {
     rank.buckets = 7;
     rank.bucket_bytes = 7 << 20;
   }
-  EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());  // so few do not cost anything
+  EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());  // so few cost nothing
   for (RankFigures& rank : ranks) {
     rank.buckets = 60;
     rank.bucket_bytes = 60 << 20;
@@ -341,7 +341,7 @@ TEST(StepReport, HasALineForEachRankIn80Columns) {
   }
 }
 
-/// The shares of a rank must add up for a reader.
+/// A rank's shares must add up for the reader.
 TEST(StepReport, LeavesOutNoPartThatExplainsASlowStep) {
   StepReport report{.ranks = healthy()};
   for (RankFigures& rank : report.ranks) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing on a terminal: lines that fit, tables, the banner, progress.
+// Drawing in a terminal: lines that fit, tables, the banner, progress.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -365,7 +365,7 @@ TEST_F(ProgressBarTest, ThePlainLinesOfALoopDoNotEndInItsMiddle) {
 }
 
 TEST_F(ProgressBarTest, TheLastLineHasAllOfALongLabel) {
-  // Too long for a string's own buffer: a freed label then shows here, and in the address sanitizer.
+  // Too long for a string's inline buffer: a freed label then shows up here, and in AddressSanitizer.
   const std::string label = "evaluating the held-out pictures of the second stage";
   {
     ProgressBar bar(options(false), clock_);

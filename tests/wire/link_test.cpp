@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The link to a rank, also if a stranger answers in its place.
+// The link to a rank, even if a stranger answers in its place.
 #include "wire/link.h"
 
 #include <fmt/format.h>
@@ -42,7 +42,7 @@ HubOptions rank_one(const Endpoint& zero, bool is_encrypted, std::chrono::millis
 
 class Calling : public ::testing::TestWithParam<bool> {
  protected:
-  /// The next call of the link, which goes on with each connect().
+  /// The link's next call; each connect() advances the link.
   UniqueFd next_call() {
     for (int tries = 0; tries < 5000; ++tries) {
       (void)link_.connect();
@@ -62,7 +62,7 @@ class Calling : public ::testing::TestWithParam<bool> {
     return words;
   }
 
-  /// True once the link is open; rank 0 answers it at `fd`.
+  /// True once the link is open; rank 0 answers at `fd`.
   bool answers(UniqueFd fd) {
     const std::string words = hello_from(fd);
     const auto hello = read_hello(words, kKey, kNonceOfZero);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections between ranks: their opening, their refusals, and messages in pieces of every size.
+// Connections between ranks: how they are opened or rejected, and messages in pieces of every size.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -76,7 +76,7 @@ Ends ends_with(const std::string& key_of_caller, const std::string& key_of_calle
   return {std::move(caller), Opening::answer({key_of_called, kListener, route_of_called}, hello, words)};
 }
 
-/// Hands over `words` in pieces; the bits of `cuts` give their ends.
+/// Hands over `words` in pieces; the bits of `cuts` say where each ends.
 void hand_over(Opening& to, const std::string& words, std::uint64_t cuts) {
   std::size_t begin = 0;
   for (std::size_t at = 1; at <= words.size(); ++at) {
@@ -299,7 +299,7 @@ class Listening : public ::testing::Test {
     return fd;
   }
 
-  /// True once the other end has closed the connection.
+  /// True once the peer has closed the connection.
   [[nodiscard]] static bool is_closed(const UniqueFd& fd) {
     pollfd ready{fd.get(), POLLIN, 0};
     if (::poll(&ready, 1, 5000) != 1) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoints of the chosen run; a button has the server read one whole and compare its digests.
+// The checkpoints of the chosen run; a button makes the server read all of one and compare its digests.
 import { byId, empty, make, show, table } from './dom.js';
 import * as format from './format.js';
 import * as server from './server.js';
@@ -43,7 +43,7 @@ function draw() {
   if (!list) return;
   show(
     byId('checkpoint-table'),
-    list.length ? table('Checkpoints, newest first', kColumns, list.map((each) => row(run, each))) : empty('None has been saved yet.'),
+    list.length ? table('Checkpoints, newest first', kColumns, list.map((each) => row(run, each))) : empty('No checkpoint has been saved yet.'),
   );
 }
 

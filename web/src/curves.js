@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Curves of all shown runs over each other. The server sends at most a few thousand points of what is in view, smoothed
-// over all points; zooming asks it again.
+// Curves of all shown runs on top of each other. The server sends at most a few thousand points of the visible range,
+// smoothed over all points; zooming requests them again.
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { byId, empty, make } from './dom.js';
@@ -11,13 +11,13 @@ import { colorOf, css, on, page, shown, tell } from './state.js';
 const kPoints = 1600;
 const kRefreshEvery = 2000;
 const kLabels = {
-  loss: 'loss', lr: 'learning rate', images_per_s: 'images/s', 'epoch.loss': 'loss of an epoch',
-  'epoch.data_wait': 'share of time that waits for data', 'epoch.memory_peak': 'peak of memory',
+  loss: 'loss', lr: 'learning rate', images_per_s: 'images/s', 'epoch.loss': 'epoch loss',
+  'epoch.data_wait': 'share of time waiting for data', 'epoch.memory_peak': 'peak memory',
 };
-// Of these the step's own curve says the same.
+// For these the step's own curve shows the same.
 const kHidden = new Set(['epoch.lr', 'epoch.images_per_s']);
 
-// Distances of ticks: there is no step 2.5.
+// Tick distances: there is no step 2.5.
 const kWholeSteps = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((factor) => factor * 10 ** power)).flat();
 
 const charts = new Map(); // name -> {box, plot, value, data, busy, again}
@@ -27,7 +27,7 @@ let drawnPoints = '';
 
 const axis = () => byId('axis').value;
 const weight = () => Number(byId('smooth').value);
-// Of the others each point counts.
+// For the others each point counts.
 const isSmoothed = (name) => name === 'loss' || name === 'images_per_s' || isPart(name);
 const isBytes = (name) => name.endsWith('memory_peak');
 const isPart = (name) => name.startsWith('losses.');
@@ -41,8 +41,8 @@ function names() {
   return [...all];
 }
 
-// A window in steps for the server, wider than the view, so that panning has something to show. Time is zoomed in the
-// page alone: the server's pieces are of steps.
+// A window in steps for the server, wider than the view, so that panning has something to show. Time is zoomed only in
+// the page: the server's chunks are ranges of steps.
 function windowOf() {
   if (view.low == null || axis() === 'time') return {};
   const margin = (view.high - view.low) / 4;
@@ -68,7 +68,7 @@ function options(name, series) {
   };
 }
 
-// A curve that does not change lies in the middle; one that has not yet left 0 at the bottom.
+// A curve that does not change is drawn in the middle; one that has not yet left 0 at the bottom.
 function rangeOf(_, low, high) {
   if (low == null || (low === 0 && high === 0)) return [0, 1];
   if (low === high) return [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
@@ -79,7 +79,7 @@ function logRangeOf(_, low, high) {
   return low > 0 ? uPlot.rangeLog(low, high, 10, false) : [0.1, 1];
 }
 
-// A logarithmic scale has no place for the others.
+// A logarithmic scale has no room for other values.
 const positive = (values) => values.map((value) => (value > 0 ? value : null));
 
 function compact(value) {
@@ -126,7 +126,7 @@ export function zoom(low, high) {
 function setScale(chart) {
   if (!chart.plot) return;
   const [low, high] = view.low == null ? [chart.plot.data[0][0], chart.plot.data[0].at(-1)] : [view.low, view.high];
-  // A single point is shown from the start on.
+  // A single point is shown from the start.
   if (low != null) chart.plot.setScale('x', high > low ? { min: low, max: high } : { min: Math.min(0, low), max: Math.max(low, 1) });
 }
 
@@ -199,7 +199,7 @@ async function fetchChart(chart) {
     );
     draw(chart, runs, parts);
   } catch {
-    // the link says that the server does not answer
+    // the link status shows that the server does not respond
   } finally {
     chart.busy = false;
     if (chart.again) {
@@ -271,8 +271,8 @@ export function fetchAll() {
   for (const name of order) fetchChart(charts.get(name));
 }
 
-// Metrics have their place before what was there when the first evaluation came. What stands right is not moved: it may
-// have the focus.
+// Metrics are inserted before the charts that existed when the first evaluation arrived. A chart already in position is
+// not moved: it may have the focus.
 function place(chart, order) {
   const before = order.slice(order.indexOf(chart.name) + 1).map((name) => charts.get(name)?.box);
   const holder = holderOf(chart.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the shown runs have the same bits, by the digests of their steps, and what the guard has proved.
+// How far the shown runs have the same bits, by their step digests, and what the guard has verified.
 import { byId, empty, make, show, table } from './dom.js';
 import * as format from './format.js';
 import * as server from './server.js';
@@ -22,8 +22,8 @@ function guardOf(run) {
   const every = Number(setting(run, 'guard') ?? 0);
   if (!(every > 0)) return make('span', { class: 'faint' }, 'off');
   const proved = run.state.proved;
-  if (proved == null) return make('span', { class: 'faint' }, 'nothing proved yet, or it cannot serve');
-  return `every ${format.number(every)} steps; proved up to step ${format.number(proved)}`;
+  if (proved == null) return make('span', { class: 'faint' }, 'nothing verified yet, or not possible here');
+  return `every ${format.number(every)} steps; verified up to step ${format.number(proved)}`;
 }
 
 // Asks again only when one of the chains has grown.
@@ -50,7 +50,7 @@ function comparison(run, other) {
   if (!answer) return '…';
   if (answer.steps === 0) return make('span', { class: 'faint' }, 'no step in common');
   if (answer.equal) return make('span', { class: 'good' }, `equal: ${format.number(answer.steps)} steps`);
-  return make('span', { class: 'bad' }, `differs first at step ${format.number(answer.step)} (${answer.differs})`);
+  return make('span', { class: 'bad' }, `first differ at step ${format.number(answer.step)} (${answer.differs})`);
 }
 
 function draw() {

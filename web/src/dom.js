@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements without markup in strings: whatever a run wrote stays text.
+// Elements without markup in strings: anything a run wrote stays text.
 
 export const byId = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/// A table with a caption for screen readers; cells are texts or elements. Columns: {name, number}.
+/// A table with a caption for screen readers; cells are strings or elements. Columns: {name, number}.
 export function table(caption, columns, rows) {
   const head = make('tr', {}, ...columns.map((c) => make('th', { scope: 'col', class: c.number ? 'n' : null }, c.name)));
   const body = rows.map((row) => {
@@ -29,7 +29,7 @@ export function table(caption, columns, rows) {
   return make('table', {}, make('caption', { class: 'hidden' }, caption), make('thead', {}, head), make('tbody', {}, ...body));
 }
 
-/// Replaces what is in `element` only where it would look different, so that focus and selection stay.
+/// Replaces the content of `element` only if it would look different, so that focus and selection stay.
 export function show(element, ...children) {
   const holder = document.createElement('div');
   holder.append(...children.filter((child) => child != null));

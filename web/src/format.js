@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures for people.
+// Human-readable numbers.
 
 export function number(value, digits = 4) {
   if (value == null || Number.isNaN(value)) return '–';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a rank's log file, followed while it grows.
+// The end of a rank's log file, followed as it grows.
 import { byId, make, show } from './dom.js';
 import * as server from './server.js';
 import { chosen, on } from './state.js';
@@ -32,7 +32,7 @@ function fill() {
   ask();
 }
 
-// Carriage returns are those of a progress bar: only the last state of a line counts. Colours are left out.
+// Carriage returns come from progress bars: only the last state of a line counts. Colours are removed.
 function clean(text) {
   return text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, '').replace(/[^\n]*\r(?!\n)/g, '').replace(/\r/g, '');
 }
@@ -56,7 +56,7 @@ async function ask() {
     next = part.next;
     if (byId('follow').checked && (part.text || isNew)) box.scrollTop = box.scrollHeight;
   } catch {
-    // the link says that the server does not answer
+    // the link status shows that the server does not respond
   } finally {
     isBusy = false;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine of this server does, and the memory of the ranks on it, with the last minutes as a line.
+// The activity of this server's machine, and its ranks' memory, with the last minutes as a line.
 import { byId, make, show } from './dom.js';
 import * as format from './format.js';
 import { chosen, on, page } from './state.js';
@@ -48,7 +48,7 @@ function draw() {
   const rows = [
     row('processors', cpu, `${format.percent(cpu)} of ${machine.cores}`, history.cpu),
     row('memory', used / (machine.memory || 1), `${format.bytes(used)} of ${format.bytes(machine.memory)}`, history.memory),
-    row('of the ranks', resident / (machine.memory || 1), resident ? format.bytes(resident) : 'none runs', history.ranks),
+    row('of the ranks', resident / (machine.memory || 1), resident ? format.bytes(resident) : 'none running', history.ranks),
   ];
   for (const gpu of machine.gpus) {
     const share = (gpu.percent ?? 0) / 100;

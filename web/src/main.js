@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page of runs: wires the parts together. Each part listens for what it shows:
-//   moment   several times a second: ranks, machine, how far the logs are
-//   state    when something else changed: verdicts, checkpoints, settings, names of curves
+// The live page of runs: wires the parts together. Each part listens for the events it needs:
+//   moment   several times a second: ranks, machine, progress of the logs
+//   state    when something else changed: verdicts, checkpoints, settings, curve names
 //   runs     which runs are shown, or which one is chosen
 import './style.css';
 import { byId, make, show } from './dom.js';
@@ -32,13 +32,13 @@ async function refresh(run) {
     tell('state', run);
     showRuns();
   } catch {
-    // the link says that the server does not answer
+    // the link status shows that the server does not respond
   } finally {
     run.asking = false;
   }
 }
 
-// What tells that the slower part of a run has changed: an attempt, a rank that ended, a log that grew.
+// Changes when the slower part of a run has changed: an attempt, a rank that ended, a log that grew.
 function fingerprint(live) {
   return JSON.stringify([live.attempt, live.log.size, live.log.read, live.ranks.map((rank) => [rank.alive, rank.launched])]);
 }
@@ -104,7 +104,7 @@ function choose(run) {
 const kWords = {
   live: 'live',
   lost: 'connection lost: trying again',
-  ended: 'the server refuses this page: open the address that lockstep printed',
+  ended: 'the server rejects this page: open the address that lockstep printed',
 };
 
 function say(link) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page on which the chosen run's model.onnx answers, in a frame: it may compile WebAssembly, and this page may not.
+// The page that runs the chosen run's model.onnx, in a frame: it may compile WebAssembly, and this page may not.
 import { byId } from './dom.js';
 import { chosen, on } from './state.js';
 

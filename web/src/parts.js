@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a step on each rank as bars, from the run's last report, and which rank the others wait for.
+// The parts of a step on each rank as bars, from the run's last report, and the rank that the others wait for.
 import { byId, empty, make, show } from './dom.js';
 import * as format from './format.js';
 import { chosen, on } from './state.js';
@@ -46,7 +46,7 @@ function straggler(ranks) {
   const more = busy(slowest) / median - 1;
   return more < 0.1
     ? 'No rank is much slower than the others.'
-    : `Rank ${slowest.rank} computes ${format.percent(more)} longer a step than the median of the others, which wait for it.`;
+    : `Rank ${slowest.rank} computes ${format.percent(more)} longer per step than the median of the others, which wait for it.`;
 }
 
 function finding(each) {
@@ -63,7 +63,7 @@ function draw() {
   const legend = kParts.map((part) => make('li', {}, make('span', { class: `dot part-${part}` }), part));
   show(
     byId('part-bars'),
-    make('p', { class: 'faint' }, `steps ${report.first_step} to ${report.last_step}; at the end of a bar the time of a step`),
+    make('p', { class: 'faint' }, `steps ${report.first_step} to ${report.last_step}; the time per step is at the end of each bar`),
     make('ul', { class: 'legend' }, ...legend),
     ...report.ranks.map(bar),
     make('p', {}, straggler(report.ranks)),

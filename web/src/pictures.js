@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pictures that lie in the chosen run's folder. They come with the token, so an <img> cannot ask for them itself.
+// The images in the chosen run's folder. They require the token, so an <img> cannot request them itself.
 import { byId, make, show } from './dom.js';
 import * as server from './server.js';
 import { chosen, on } from './state.js';
@@ -17,7 +17,7 @@ async function load(image) {
     image.src = URL.createObjectURL(await server.picture(image.dataset.from, image.alt));
     await image.decode();
   } catch {
-    // a picture that is gone, or none: its name stays
+    // the image is gone, or is not one: its name stays
   } finally {
     URL.revokeObjectURL(image.src);
   }

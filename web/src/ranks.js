@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank of the chosen run: where it is, in which collective, and what it takes of the machine.
+// Each rank of the chosen run: where it is, in which collective, and its use of the machine.
 import { byId, empty, make, show, table } from './dom.js';
 import * as format from './format.js';
 import { chosen, on } from './state.js';
@@ -28,7 +28,7 @@ function cpuShare(run, rank) {
 }
 
 function where(rank) {
-  if (rank.sections.length === 0) return rank.has_ring ? 'no section' : 'has not begun';
+  if (rank.sections.length === 0) return rank.has_ring ? 'no section' : 'not started';
   return make('span', { class: 'sections' }, ...rank.sections.map((section) => make('span', { class: 'section' }, section.name)));
 }
 

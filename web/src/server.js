@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page asks of its server. The token comes in the fragment of the address, which no server sees, leaves the
-// address line at once, and goes into a header of each request: no cookie, which servers at other ports would get too.
+// The page's requests to its server. The token comes in the fragment of the address, which no server sees, is removed
+// from the address bar at once, and is sent in a header of each request: not in a cookie, which servers on other ports
+// would get too.
 
 const kToken = 'lockstep-token';
-const kAgain = 1000; // ms until the next try
+const kAgain = 1000; // ms until the next attempt
 const kNoToken = 'no token: open the address that lockstep printed';
 
 function takeToken() {
@@ -40,7 +41,7 @@ export const network = async (run) => (await ask(`/api/run/${run}/network`)).arr
 export const runtime = async () => (await ask('/network/runtime.wasm.gz')).body;
 export const picture = async (run, name) => (await ask(`/api/run/${run}/picture?${query({ name })}`)).blob();
 
-/// Calls `use` with the data of each event that comes, until the stream ends.
+/// Calls `use` with the data of each event, until the stream ends.
 async function follow(body, use) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ''; ; ) {
@@ -52,7 +53,7 @@ async function follow(body, use) {
   }
 }
 
-/// Calls `use` several times a second with what the runs do now, and `say` where the link changes.
+/// Calls `use` several times a second with the current activity of the runs, and `say` when the link changes.
 export async function listen(use, say) {
   for (;;) {
     try {
@@ -62,7 +63,7 @@ export async function listen(use, say) {
         use(moment);
       });
     } catch (error) {
-      if (!(error instanceof TypeError)) say('ended'); // another server has the port now, or none takes this token
+      if (!(error instanceof TypeError)) say('ended'); // another server has the port now, or this token is not accepted
     }
     if (document.getElementById('link').dataset.state !== 'ended') say('lost');
     await new Promise((done) => setTimeout(done, kAgain));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of the shown runs beside each other, with the place that they come from.
+// The settings of the shown runs side by side, with their origin.
 import { byId, empty, make, show, table } from './dom.js';
 import { chosen, on, page, shown } from './state.js';
 
@@ -30,7 +30,7 @@ function draw() {
   show(
     byId('setting-table'),
     rows.length === 0
-      ? empty(byId('differ').checked ? 'The settings of these runs are the same.' : 'No setting fits.')
+      ? empty(byId('differ').checked ? 'The settings of these runs are the same.' : 'No matching settings.')
       : table('Settings', columns, rows.map((row) => ({ class: several && differs(row) ? 'differs' : null, cells: cells(row) }))),
   );
 }

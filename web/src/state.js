@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page knows, and who wants to hear of changes.
+// The state of the page, and the listeners for changes.
 
 const kColors = ['--run-1', '--run-2', '--run-3', '--run-4', '--run-5', '--run-6', '--run-7'];
 
 export const page = {
   runs: [], // {id, name, folder, shown, state, live}
   machine: null,
-  chosen: 0, // the run of the sections that show one
+  chosen: 0, // the run for sections that show one
 };
 
 // The style's colours, looked up once for each scheme.

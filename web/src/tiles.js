@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chosen run at a glance: its diagnosis, and a few large figures.
+// The chosen run at a glance: its diagnosis, and a few large numbers.
 import { byId, make, show } from './dom.js';
 import * as format from './format.js';
 import { chosen, on } from './state.js';

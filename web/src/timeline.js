@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as lanes over time: sections above, collectives with their buckets below, out of the flight rings.
+// Ranks as lanes over time: sections above, collectives with their buckets below, from the flight rings.
 import { byId, make, show } from './dom.js';
 import * as format from './format.js';
 import * as server from './server.js';
@@ -22,7 +22,7 @@ let isBusy = false;
 let isVisible = false;
 let isQueued = false;
 let drag = null;
-let wide = 0; // of the canvas; asking the browser for it lays out the page
+let wide = 0; // of the canvas; reading it from the browser forces a layout
 
 function colorName(name, kind) {
   if (kind === 2) return '--bad';
@@ -46,7 +46,7 @@ function size() {
   return ratio;
 }
 
-// Bars that fall on the pixel of the one before are left out: it looks the same and takes a tenth of the time.
+// Bars that fall on the same pixel as the one before are skipped: it looks the same and takes a tenth of the time.
 function drawLane(pen, rank, y, colors) {
   const { low, high } = range();
   const scale = width() / (high - low);
@@ -82,7 +82,7 @@ function drawScale(pen, top, bottom) {
   }
 }
 
-// Only the lanes that are in view are drawn.
+// Only visible lanes are drawn.
 function draw() {
   isQueued = false;
   const ratio = size();
@@ -139,7 +139,7 @@ async function ask() {
     drawLegend();
     queue();
   } catch {
-    // the link says that the server does not answer
+    // the link status shows that the server does not respond
   } finally {
     isBusy = false;
   }

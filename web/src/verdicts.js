@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why attempts ended, and what the log says beside steps.
+// Why attempts ended, and the log's entries other than steps.
 import { byId, empty, make, show } from './dom.js';
 import * as format from './format.js';
 import { chosen, on } from './state.js';
@@ -20,7 +20,7 @@ function attempt(each, isLast) {
   );
 }
 
-// The recipe's main metric first; a held-out loss beside that of the epoch.
+// The recipe's main metric first; a held-out loss next to the epoch's.
 function metricsOf(metrics, curves) {
   const place = (name) => curves.indexOf(`metric.${name}`);
   const sorted = Object.entries(metrics ?? {}).sort(([a], [b]) => place(a) - place(b));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the speed at which ranks of this host exchange gradients, by `lockstep bench all-reduce` in a child process.
+// Measures how fast this host's ranks exchange gradients, by running `lockstep bench all-reduce` in a child process.
 #pragma once
 
 #include "lockstep/view/machine_check.h"

@@ -81,7 +81,7 @@ void add_options(CLI::App& app, PlanOptions& options) {
   app.add_option("--bucket-cap-mb", options.bucket_cap_mb, "plan buckets of this many MiB")
       ->check(cli::whole({1, 1 << 20}))
       ->type_name("N")
-      ->default_str("as the run has");
+      ->default_str("as in the run");
   cli::add_number(app, "--message-us", options.message_us, "processor time per message over a socket, in microseconds")
       ->type_name("X")
       ->default_str("measured here");

@@ -74,8 +74,8 @@ MeasuredHost measure_host() {
   const auto shared = all_reduce_times("shm");
   if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no results";
   if (!sockets.empty()) {
-    // The small all-reduce is one exchange of one message. The large one is three exchanges, two of which move half of
-    // the bytes.
+    // The small all-reduce is one exchange of one message. The large one is three exchanges, two of which move half the
+    // bytes.
     host.costs.message_s = sockets.at(kSmallBytes);
     const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
     if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;

@@ -89,7 +89,7 @@ std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPee
 /// be removed stays. Throws: IoError if the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
 
-/// Returns true if `folder` holds a step folder of any kind: whole, torn, or put aside. This distinguishes a run
+/// Returns true if `folder` holds a step folder of any kind: whole, torn, or set aside. This distinguishes a run
 /// without checkpoints from a run whose checkpoints all fail to verify.
 [[nodiscard]] bool has_step_folders(FileSystem& files, const std::filesystem::path& folder);
 

@@ -45,7 +45,7 @@ struct VerifyReport {
 [[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
 
 /// Returns the newest step folder that verifies and in which not_finite_in() finds nothing, or none. If `before` is
-/// given, only steps below it count. Folders that were put aside do not count.
+/// given, only steps below it count. Folders that were set aside do not count.
 [[nodiscard]] std::optional<std::filesystem::path> find_newest_finite(FileSystem& files,
                                                                       const std::filesystem::path& folder,
                                                                       std::optional<std::int64_t> before = {});

@@ -144,7 +144,7 @@ std::string as_id(const json& value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
-/// The images of one JSON file, in file order, to which separate captions are added.
+/// The images of one JSON file, in file order, with separate captions added to them.
 class JsonTable {
  public:
   JsonTable(const fs::path& file, std::string split) : name_(file.string()), split_(std::move(split)) {}
@@ -152,7 +152,7 @@ class JsonTable {
   CaptionTable read(const json& document) {
     const auto images = document.is_object() ? document.find("images") : document.end();
     if (images == document.end() || !images->is_array()) {
-      throw DataError(fmt::format("{} has no list \"images\"", name_), "captions come as COCO's JSON or as Karpathy's");
+      throw DataError(fmt::format("{} has no list \"images\"", name_), "captions must be COCO's or Karpathy's JSON");
     }
     for (const json& image : *images) add_image(image);
     require_split();
@@ -332,7 +332,7 @@ void require_short(std::string_view caption, const std::string& where) {
   if (caption.size() <= kMostBytes) return;
   throw DataError(fmt::format("{} has a caption of {}; captions must be at most {}", where, text::bytes(caption.size()),
                               text::bytes(kMostBytes)),
-                  "correct the caption, or take it out");
+                  "correct the caption, or remove it");
 }
 
 void require_utf8(std::string_view bytes, const fs::path& file) {

@@ -28,10 +28,10 @@ struct CaptionTable {
 /// Parses a file's bytes; `file` is for messages. The other parse functions below do so as well.
 [[nodiscard]] CaptionTable parse_caption_text(std::string_view text, const std::filesystem::path& file);
 
-/// Reads COCO's {"images": [...], "annotations": [...]}, or Karpathy's {"images": [{"sentences": [...]}]}, of which it
-/// takes the images of `split`. Images without a caption are skipped and counted. Throws: DataError naming the line if
-/// it is not JSON or UTF-8, the id if a field is missing, a caption is empty or does not belong to an image, or an id
-/// occurs twice; naming the existing splits if `split` is not one of them.
+/// Reads COCO's {"images": [...], "annotations": [...]}, or Karpathy's {"images": [{"sentences": [...]}]}, and takes
+/// the images of `split`. Images without a caption are skipped and counted. Throws: DataError naming the line if it is
+/// not JSON or UTF-8, the id if a field is missing, a caption is empty or does not belong to an image, or an id occurs
+/// twice; naming the existing splits if `split` is not one of them.
 [[nodiscard]] CaptionTable read_caption_json(const std::filesystem::path& file, const std::string& split);
 [[nodiscard]] CaptionTable parse_caption_json(std::string_view text, const std::filesystem::path& file,
                                               const std::string& split);

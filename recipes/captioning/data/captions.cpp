@@ -191,7 +191,7 @@ void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, co
   }
   if (missing == 0) return;
   throw DataError(fmt::format("{}: {} of {} ids have no {}: {}", set, missing, images.size(),
-                              where.features ? "features" : "picture", first),
+                              where.features ? "features" : "image", first),
                   "put the files there, name their folder, or give a list of the ids to use");
 }
 

@@ -55,7 +55,7 @@ struct ZipContent {
 /// Reads the member `name` of a zip file, stored or deflated, and checks its CRC-32. Every number is checked against
 /// the file's size before it is used. (Checkpoint's reader is private to .pth files, and this one needs to do less.)
 /// Fails with the reason: the file is damaged, lacks the member (it names the existing ones), or unpacks to more than
-/// `most` bytes. Lifetime: `file` outlives the result. Cost: memory grows with the unpacked bytes alone.
+/// `most` bytes. Lifetime: `file` outlives the result. Cost: memory grows only with the unpacked bytes.
 [[nodiscard]] Result<ZipContent> read_zip_member(std::string_view file, std::string_view name, std::uint64_t most);
 
 }  // namespace lockstep::captioning

@@ -66,7 +66,7 @@ Result<ZipEntryInfo> find_zip_entry(std::string_view directory, std::string_view
     }
     const std::size_t name_size = little(directory, 28, 2);
     const std::size_t size = kZipEntrySize + name_size + little(directory, 30, 2) + little(directory, 32, 2);
-    if (size > directory.size()) return Failure{"a damaged zip file: its directory is cut short"};
+    if (size > directory.size()) return Failure{"a damaged zip file: its directory is truncated"};
     const std::string_view member = directory.substr(kZipEntrySize, name_size);
     if (member == name) {
       if (found) return Failure{fmt::format("a damaged zip file: it has {} twice", name)};

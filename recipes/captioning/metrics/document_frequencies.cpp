@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the images in which each n-gram occurs, and reads and writes the file of these counts.
+// Counts the images that each n-gram occurs in, and reads and writes the file of these counts.
 #include <fmt/format.h>
 
 #include <algorithm>

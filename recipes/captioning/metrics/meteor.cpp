@@ -18,7 +18,7 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr std::size_t kMostStates = 256;
-constexpr std::size_t kMostWays = 16;     // extensions of a state by one word, besides continuing its run
+constexpr std::size_t kMostWays = 16;  // extensions of a state by one word, not counting the one that continues its run
 constexpr std::size_t kMostPairs = 4096;  // pairs of equal words in caption and reference
 constexpr std::ptrdiff_t kNowhere = -2;   // position without a next reference word
 constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();

@@ -43,7 +43,7 @@ struct BackboneOptions {
   std::int64_t width = 32;          ///< small: channels of the first convolution; each halving of size doubles them
 };
 
-/// Options for the X-linear network only.
+/// Options only for the X-linear network.
 struct XLinearOptions {
   std::int64_t word_dim = 0;    ///< width of the word embedding; 0: dim
   std::int64_t middle_dim = 0;  ///< width per head of m (BilinearAttention); 0: half of dim / heads

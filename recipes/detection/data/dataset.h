@@ -47,7 +47,7 @@ struct AugmentOptions {
 /// Source: D-FINE's generate_scales(640, 3): 480 .. 608, 640 three times, 800 .. 672, with 32 as the divisor.
 [[nodiscard]] std::vector<std::int64_t> scales_of(std::int64_t base, std::int64_t repeat, std::int64_t divisor);
 
-/// The width and height in pixels of a batch's pictures. It depends only on seed, epoch and step, so it is the same on
+/// The width and height in pixels of a batch's images. It depends only on seed, epoch and step, so it is the same on
 /// all ranks and replicas. It is base_size from policy[2].
 [[nodiscard]] std::int64_t batch_side(const AugmentOptions& options, const BatchContext& context);
 
@@ -69,7 +69,7 @@ struct DatasetOptions {
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
 
 /// The number of classes that a set names, otherwise its largest label plus 1; 0 if it has no objects.
-/// Throws: DataError if an image cannot be read; it names the picture.
+/// Throws: DataError if an image cannot be read; it names the image.
 [[nodiscard]] std::int64_t count_classes(const ImageSource& source);
 
 struct DetectionSet {

@@ -16,7 +16,7 @@ class Augmenter {
  public:
   /// `source`: the other images, for Mosaic and MixUp. Throws: UsageError if an option is out of range.
   Augmenter(const AugmentOptions& options, std::shared_ptr<const ImageSource> source);
-  /// Decodes the image if no operation did. Thread-safe: yes. Throws: DataError naming the picture.
+  /// Decodes the image if no operation did. Thread-safe: yes. Throws: DataError naming the image.
   void operator()(AnnotatedImage& image, SampleContext& context) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network's input in training, besides the images.
+// The network's input in training, in addition to the images.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

@@ -17,7 +17,8 @@
 
 namespace lockstep::detection::dfine {
 
-/// The stem, down to a quarter of the size: two small convolutions beside a pooling layer, so that edges are not lost.
+/// The stem, down to a quarter of the size: two small convolutions alongside a pooling layer, so that edges are not
+/// lost.
 class StemBlock final : public torch::nn::Module {
  public:
   StemBlock(const std::array<std::int64_t, 2>& channels, const BackboneLayer& layer);

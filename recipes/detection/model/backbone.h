@@ -39,7 +39,8 @@ class Stage final : public torch::nn::Module {
   std::vector<std::shared_ptr<AggregationBlock>> blocks_;
 };
 
-/// The stem, down to a quarter of the size: a convolution, then another beside a pooling layer, to keep small objects.
+/// The stem, down to a quarter of the size: a convolution, then another alongside a pooling layer, to keep small
+/// objects.
 class Stem final : public torch::nn::Module {
  public:
   Stem(std::int64_t middle, std::int64_t out, bool lab);

@@ -17,7 +17,7 @@ namespace lockstep::detection {
 /// Height and width of a scale.
 using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
 
-/// Returns, for each head, the weighted sum of bilinear samples, which are zero outside the picture.
+/// Returns, for each head, the weighted sum of bilinear samples, which are zero outside the image.
 ///
 /// `places` are (x, y) in 0..1 of the whole image, the points of one scale next to each other; `points` is their number
 /// per scale. On a CPU, if a head has a multiple of 16 channels, a float32 kernel computes the samples over contiguous

@@ -58,7 +58,7 @@ HWY_INLINE void find_corners(const ScaleRows& scale, const float* place, Corner*
   set_corner(scale, row + 1, column + 1, {-1, dx * dy, dy, dx}, corners[3]);
 }
 
-/// Prefetches the rows of a position's corners, which may be anywhere in the picture.
+/// Prefetches the rows of a position's corners, which may be anywhere in the image.
 HWY_INLINE void fetch_rows(const SampleShape& shape, const Corner* corners, const float* rows) {
   constexpr std::int64_t kLine = 16;
   for (int c = 0; c < 4; ++c) {

@@ -26,9 +26,9 @@ class LayersAtOnce {
 
   [[nodiscard]] bool are_of(const torch::nn::Module& net) const { return net_.lock().get() == &net; }
 
-  /// A forward pass in training in which each batch norm runs once. The layers compute with copies of their weights in
-  /// the device's autocast type, backward computes the gradients of all weights at the end, and the batch norms count
-  /// the batch together. Values, gradients and counts are the same as without a Scope.
+  /// A training forward pass where each batch norm runs once. The layers compute with copies of their weights in the
+  /// device's autocast type, backward computes the gradients of all weights at the end, and the batch norms count the
+  /// batch together. Values, gradients and counts are the same as without a Scope.
   ///
   /// Does nothing if the weights are not on a GPU (on a CPU the layers cast while they multiply), or if there are
   /// several replicas, whose all-reduce begins before the last gradient is ready.

@@ -41,7 +41,7 @@ struct Placed {
   Outline outline;
   Paint paint;
   SceneObject object;
-  std::int64_t pixels = 0;  // pixels of which it covers at least half
+  std::int64_t pixels = 0;  // pixels that it covers at least halfway
   std::int64_t hidden = 0;
   bool in_crowd = false;
 };

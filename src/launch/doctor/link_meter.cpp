@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol: each command is a 64-byte message (both hosts have the same byte order, since Lockstep supports only
 // little-endian hosts). A ping is echoed. A flush is answered once everything before it has been read. A data command
-// is followed by bytes that are discarded. A pull is answered by data and a flush.
+// is followed by bytes that are discarded. A pull is answered with data and a flush.
 #include "launch/doctor/link_meter.h"
 
 #include <fmt/format.h>

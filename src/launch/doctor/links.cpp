@@ -120,7 +120,7 @@ std::vector<view::LinkHost> introduce(const Meeting& meeting, const std::string&
 std::string link_key(HostPair pair) { return fmt::format("link/{}-{}", pair.called, pair.caller); }
 std::string ready_key(HostPair pair) { return fmt::format("ready/{}-{}", pair.called, pair.caller); }
 
-/// Returns a number that is unique to the pair of hosts.
+/// Returns a number unique to the pair of hosts.
 std::uint64_t circle_of(HostPair pair) {
   return static_cast<std::uint64_t>(pair.called) << 32U | static_cast<std::uint64_t>(pair.caller);
 }
@@ -188,8 +188,8 @@ std::string wire_in_use() {
 
 int rounds_of(int count) { return count < 2 ? 0 : count + count % 2 - 1; }
 
-// The circle method for tournaments: in round r the places i and j with i + j = r modulo the number of rounds meet, and
-// the place that would meet itself meets the last place.
+// The circle method for tournaments: in round r, the places i and j with i + j = r modulo the number of rounds meet,
+// and the place that would meet itself meets the last place.
 int partner_of(int place, int round, int count) {
   const int rounds = rounds_of(count);
   const int last = rounds;  // not a host if the number of hosts is odd

@@ -19,10 +19,10 @@ namespace lockstep::launch {
 /// Reads the facts about the network. Blocks: up to two seconds, if the resolver does not answer.
 [[nodiscard]] view::NetworkFacts read_network();
 [[nodiscard]] view::ClockFacts read_clock();
-/// Reads the facts about the GPUs, and opens NCCL by `search` if there are GPUs.
+/// Reads the facts about the GPUs, and opens NCCL through `search` if there are GPUs.
 [[nodiscard]] view::GpuFacts read_gpu_facts(const nccl::Search& search);
-/// Measures the disk of `folder`. With `measures` it writes up to 64 MB there, for at most `limit`, and 4 KiB several
-/// times. The file has no name, so nothing remains of it.
+/// Measures the disk of `folder`. With `measures`, it writes up to 64 MB there, for at most `limit`, and 4 KiB several
+/// times. The file has no name, so nothing is left behind.
 [[nodiscard]] view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures,
                                         std::chrono::milliseconds limit);
 

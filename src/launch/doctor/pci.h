@@ -18,8 +18,8 @@ struct PciPlace {
   int socket = -1;             ///< the NUMA node; -1: unknown
 };
 
-/// Returns the lowest part that the paths of two devices share: "one PCIe switch", "one host bridge", "one socket",
-/// "two sockets"; empty: unknown. Pure function.
+/// Returns the lowest level that the paths of two devices have in common: "one PCIe switch", "one host bridge", "one
+/// socket", "two sockets"; empty: unknown. Pure function.
 [[nodiscard]] std::string way_between(const PciPlace& one, const PciPlace& other);
 
 /// Returns true if a bridge sends peer-to-peer requests upstream (ACS), according to its configuration bytes; none:

@@ -29,7 +29,7 @@ struct NodeActivity {
 /// Detects ranks that neither write nor compute.
 class SilenceWatch {
  public:
-  /// Returns how long the ranks have been silent and idle; none if they are not. `now` excludes time in which the
+  /// Returns how long the ranks have been silent and idle; none if they are not. `now` excludes time during which the
   /// launcher was stopped.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> look(TimePoint now, const NodeActivity& activity);
   /// Returns true once for each silence that has lasted for kSaidAfter.

@@ -186,7 +186,7 @@ std::string first_line_of(const fs::path& file) {
   return line;
 }
 
-// Returns the main thread, then the other threads in the order in which they began.
+// Returns the main thread, then the other threads in the order they started.
 std::vector<pid_t> thread_ids(pid_t pid) {
   std::vector<pid_t> threads;
   std::error_code problem;

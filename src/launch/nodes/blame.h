@@ -21,8 +21,8 @@ struct Suspect {
   bool was_stopped = false;     ///< its launcher had sent it a signal
 };
 
-/// Returns the index of the failure to blame among `suspects`, which are in the order in which they ended; none if
-/// there are no suspects.
+/// Returns the index of the failure to blame among `suspects`, which are in the order they ended; none if there are no
+/// suspects.
 /// `claim`, the first failure that a rank or its agent has published, wins unless that rank was itself only a
 /// consequence.
 [[nodiscard]] std::optional<std::size_t> blame(const std::vector<Suspect>& suspects,

@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The interval at which the program's checkpoints are counted while a node waits to be admitted.
+// How often the program's checkpoints are counted while a node waits to be admitted.
 constexpr auto kLookAtSaves = std::chrono::milliseconds(200);
 constexpr auto kForever = std::chrono::hours(24 * 365);
 constexpr auto kConnect = std::chrono::seconds(10);

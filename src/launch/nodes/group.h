@@ -52,7 +52,7 @@ struct ExcludedNode {
 struct GroupState {
   explicit GroupState(TimePoint now) : idle_since(now), last_join(now) {}
 
-  std::vector<GroupNode> nodes = {};  ///< nodes present, in the order in which they joined
+  std::vector<GroupNode> nodes = {};  ///< nodes present, in the order they joined
   std::vector<ExcludedNode> excluded = {};
   std::vector<std::string> lost_before = {};  ///< ids of agents that were lost before their kJoined event came
   std::vector<std::string> hosts = {};        ///< all hosts of all rounds, in the order of their ranks

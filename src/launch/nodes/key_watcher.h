@@ -16,7 +16,7 @@
 
 namespace lockstep::launch {
 
-/// Time limit for reconnecting to a store that was reached before. A store without memory closes every connection.
+/// Time limit for reconnecting to a store that was reachable before. A store without memory closes every connection.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
 /// Waits for a key in a separate thread.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(300);
 constexpr auto kFresh = std::chrono::milliseconds(1500);
-// The time limit for one attempt to reach the store, for which the destructor waits.
+// The time limit for one attempt to reach the store; the destructor waits for it.
 constexpr auto kReach = std::chrono::seconds(1);
 
 }  // namespace

@@ -32,7 +32,7 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 /// A node's description, which its agent sends when it joins.
 struct NodeInfo {
   std::string id;    ///< id and secret of this agent's connection; a new one once the agent has lost the store
-  std::string host;  ///< host name, by which its ranks keep their place
+  std::string host;  ///< host name; its ranks keep their place by it
   int wish = -1;     ///< value of --node-rank; -1: any
   int processes = 1;
   int min_nodes = 1;

@@ -53,7 +53,7 @@ struct Record {
   std::vector<Operation> operations = {};  ///< collectives by their number
   std::vector<const flight::Event*> sections = {};
   std::vector<const flight::Event*> queue = {};  ///< events that record how long the thread had no core in each section
-  std::int64_t first = 0;                        ///< time at which the oldest operation was called
+  std::int64_t first = 0;                        ///< time when the oldest operation was called
 };
 
 std::optional<int> group_of_buckets(const flight::Snapshot& ring) {
@@ -132,7 +132,7 @@ class OwnTime {
     if (queued > 0 && free > 0) queues_.push_back({from, to, std::min(1.0, static_cast<double>(queued) / free)});
   }
 
-  /// Returns the nanoseconds between two times in which no thread waited for a collective.
+  /// Returns the nanoseconds between two times during which no thread was waiting for a collective.
   [[nodiscard]] double unblocked(std::int64_t from, std::int64_t to) const {
     std::int64_t blocked = 0;
     std::int64_t until = from;
@@ -162,7 +162,7 @@ CallKind kind_of(std::string_view name) {
 /// The times of a step's sections.
 struct Sections {
   std::int64_t backward = 0;  ///< start of backward; 0: none
-  std::int64_t waiting = 0;   ///< time at which all gradients were computed
+  std::int64_t waiting = 0;   ///< time when all gradients had been computed
   std::int64_t optimizer = 0;
   std::int64_t optimizer_end = 0;
   bool is_step = true;

@@ -46,7 +46,7 @@ class EpochLoop {
 
   /// Returns true at the end of the run: all steps are done, or the target is reached.
   [[nodiscard]] bool complete() const;
-  /// Returns the reason why the run ends early; kNone: it does not.
+  /// Returns the reason why the run ends early; kNone if it does not.
   [[nodiscard]] StopReason stopped_by() const;
   /// Returns the results so far.
   [[nodiscard]] TrainResult result() const;

@@ -11,7 +11,7 @@
 namespace lockstep::train {
 namespace {
 
-// The total batch for which `lr_scaling: batch` does not change the learning rate (Goyal et al., 2017).
+// The total batch at which `lr_scaling: batch` leaves the learning rate unchanged (Goyal et al., 2017).
 constexpr double kReferenceBatch = 256;
 
 double lr_factor(const std::string& scaling, std::int64_t total_batch, std::int64_t replicas) {

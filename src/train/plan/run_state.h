@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a run besides its tensors: its position and its results. It is saved as the state "run" and does not
+// The state of a run apart from its tensors: its position and its results. It is saved as the state "run" and does not
 // depend on the time, the host, a path or the world size.
 #pragma once
 

@@ -18,7 +18,7 @@ namespace lockstep::train {
 [[nodiscard]] StateDict share_state(const StateDict& state, ProcessGroup& group);
 
 /// Reads one state of `checkpoint`, which rank 0 has, and returns it on every rank; empty if there is no such state.
-/// Reading a whole checkpoint by states needs the memory of one state only.
+/// Reading a whole checkpoint state by state needs memory for only one state.
 ///
 /// Collective: yes.  Blocks: yes, while rank 0 reads without the limit of a collective.
 /// Throws: on every rank, DataError if the file is torn; IoError.

@@ -37,7 +37,7 @@ class ConsoleSink final : public RunSink {
 
   const TrainConfig& config_;
   const TrainerOptions& options_;
-  RunStart run_;  ///< the start event, with the run's length as known at present
+  RunStart run_;  ///< the start event, with the run's length as currently known
   view::ProgressBar bar_;
   std::optional<view::Table> table_;
   std::size_t metric_columns_ = 0;

@@ -20,7 +20,7 @@ namespace lockstep::train {
 /// Writes a record for every step, on rank 0. Throws: IoError from each event.
 class DigestSink final : public RunSink {
  public:
-  /// `fold` is the fold in the checkpoint from which the run resumes. Lifetime: `folder` outlives it.
+  /// `fold` is the fold from the checkpoint that the run resumes from. Lifetime: `folder` outlives it.
   DigestSink(RunFolder& folder, std::uint64_t fold) : folder_(folder), fold_(fold) {}
 
   void on_start(const RunStart& event) override;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the run folder's files besides the checkpoints: log.jsonl, config.yml, result/, summary.json.
+// Writes the run folder's files other than the checkpoints: log.jsonl, config.yml, result/, summary.json.
 #pragma once
 
 #include "lockstep/train/run_folder.h"

@@ -58,7 +58,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the newest checkpoint from which a run may resume.
+/// Returns the newest checkpoint that a run may resume from.
 std::optional<fs::path> newest_in(const fs::path& folder, bool require_finite) {
   FileSystem& files = FileSystem::system();
   return require_finite ? find_newest_finite(files, folder) : find_newest_valid(files, folder);

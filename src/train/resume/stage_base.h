@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoint from which a run's second stage starts: one rank finds, verifies and reads it, and all ranks load it.
+// The checkpoint that a run's second stage starts from: one rank finds, verifies and reads it, and all ranks load it.
 #pragma once
 
 #include <cstdint>

@@ -96,7 +96,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   const bool changes = config.replicas != saved.replicas;
   if (changes && !may_change) {
     throw UsageError(fmt::format("replicas is {}, but the checkpoint has {}", config.replicas, saved.replicas),
-                     fmt::format("omit it, because the result depends on it; {} divides the run's batches anew",
+                     fmt::format("omit it, because the result depends on it; {} redivides the run's batches",
                                  option_words("allow-other-bits")));
   }
   if (!changes && begun == saved.replicas) {
@@ -157,7 +157,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
   name("best_stg1", run.stages.base_step);
 }
 
-/// Copies the checkpoint from which the second stage starts, if the run resumes in another folder.
+/// Copies the checkpoint that the second stage starts from, if the run resumes in another folder.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
@@ -166,7 +166,7 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (step == 0 || is_past || !config.has_second_stage()) return;
   const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
-    throw UsageError(fmt::format("the second stage needs the first stage's best, {}, but it is not beside {}",
+    throw UsageError(fmt::format("the second stage needs the first stage's best, {}, but it is not next to {}",
                                  base.filename().string(), checkpoint.path().string()),
                      "resume from the run's own folder, or take only the weights: " + option_words("init-from"));
   }

@@ -21,7 +21,7 @@ void use_tf32(const TrainConfig& config);
 /// Returns "bf16 autocast, channels last"; on CUDA also the precision of float32.
 [[nodiscard]] std::string precision_text(const TrainConfig& config, const c10::Device& device);
 
-/// Returns a note for a run on a GPU with CUDA_LAUNCH_BLOCKING=1; else empty.
+/// Returns a note for a run on a GPU with CUDA_LAUNCH_BLOCKING=1; otherwise empty.
 [[nodiscard]] std::string launch_blocking_text(const c10::Device& device);
 
 }  // namespace lockstep::train

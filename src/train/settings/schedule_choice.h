@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// The values that a schedule depends on besides its settings.
+/// The values that a schedule depends on in addition to its settings.
 struct RunLength {
   double lr = 0;
   std::int64_t steps_per_epoch = 0;

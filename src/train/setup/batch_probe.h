@@ -32,8 +32,8 @@ struct Untried {
   std::function<std::shared_ptr<TaskNet>()> make_net;  ///< creates a fresh network on the device
 };
 
-/// Returns the number of copies of all gradients that this rank's buckets hold besides the gradients: one for each
-/// unfinished branch of the sum over its replicas; 0 for a single process with one replica. Pure function.
+/// Returns the number of copies of all gradients that this rank's buckets hold in addition to the gradients: one for
+/// each unfinished branch of the sum over its replicas; 0 for a single process with one replica. Pure function.
 [[nodiscard]] int gradient_copies(int rank, int world, int replicas);
 
 /// Returns the samples of a trial for a batch of `batch`: twice as many if steps are recorded as CUDA graphs. A

@@ -51,7 +51,7 @@ std::string device_text(const Job& job, const TrainConfig& config) {
   const c10::Device device = job.device();
   if (device.is_cuda()) return fmt::format("GPU {}: {}", device.index(), tensor::device_name(device));
   const view::CpuInfo cpu = view::cpu_info();
-  return fmt::format("{}, {}, {} libtorch threads", cpu.name, counted(cpu.cores, "core", "cores"), config.threads);
+  return fmt::format("{}, {}, libtorch threads: {}", cpu.name, counted(cpu.cores, "core", "cores"), config.threads);
 }
 
 std::vector<view::BannerDevice> devices(const Job& job, const TrainConfig& config) {

@@ -49,7 +49,7 @@ class Guard {
   /// Recomputes a replica's part of the step with the recorded results of its collectives. Returns the digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
-  /// Returns the tensors besides the weights that must be equal on every rank: the optimizer's state, the moving
+  /// Returns the tensors, other than the weights, that must be equal on every rank: the optimizer's state, the moving
   /// average.
   using State = std::function<NamedTensors()>;
 
@@ -63,7 +63,7 @@ class Guard {
 
   /// Begins a step with `buffers`; false: it is not guarded.
   bool begin(std::int64_t step, const NamedTensors& buffers);
-  /// Returns the buffers with which the guarded step began.
+  /// Returns the buffers that the guarded step began with.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
   /// Sets the replica whose turn it is on this rank, because a GPU's gradients arrive on a thread that does not know
   /// it.

@@ -98,7 +98,7 @@ class StepClock final : public trace::Sink {
 
   std::atomic<std::int64_t> loading_{0};
   std::atomic<std::int64_t> loading_cpu_{0};
-  std::mutex mutex_;  ///< guards the two lists, to which each thread is added once
+  std::mutex mutex_;  ///< guards the two lists; each thread is added to them once
   std::vector<int> training_threads_;
   std::vector<int> loading_threads_;
 };

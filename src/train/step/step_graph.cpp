@@ -123,7 +123,7 @@ void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
 }
 
-/// Moves gradients into the memory to which recordings add. After a step computed normally, they are elsewhere.
+/// Moves gradients into the memory that recordings add to. After a step computed normally, they are elsewhere.
 void StepGraph::gather_sums() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

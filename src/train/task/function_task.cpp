@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-// Returns true for the dtypes in which autocast computes.
+// Returns true for the dtypes that autocast computes in.
 bool is_half(const at::Tensor& output) {
   return output.scalar_type() == at::kBFloat16 || output.scalar_type() == at::kHalf;
 }

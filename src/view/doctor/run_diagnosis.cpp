@@ -228,7 +228,7 @@ std::string corruption_of(const AttemptFacts& attempt) {
 void add_suspects(const RunFacts& facts, RunDiagnosis& diagnosis) {
   if (facts.suspects.empty()) return;
   const std::size_t more = facts.suspects.size() - 1;
-  diagnosis.details.push_back(fmt::format("put aside   {}{}: the guard has not verified {}", facts.suspects.front(),
+  diagnosis.details.push_back(fmt::format("set aside   {}{}: the guard has not verified {}", facts.suspects.front(),
                                           more == 0 ? "" : fmt::format(" and {} more", more),
                                           more == 0 ? "it" : "them"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A liblockstep-cuda.so for tests; its parts are a word.
+// A liblockstep-cuda.so for tests; its parts are a single word.
 //   LOCKSTEP_STAND_IN_IS_OLD   it is another version's
 #include <string_view>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the libraries of its arguments like a program's own, then prints what Lockstep finds for CUDA.
+// Loads the libraries given as arguments as if the program were linked to them, then prints what Lockstep finds for
+// CUDA.
 #include <dlfcn.h>
 
 #include "lockstep/base/cuda_library.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the libraries of its arguments like a program's own, then prints the NCCL that Lockstep takes.
+// Loads the libraries given as arguments as if the program were linked to them, then prints the NCCL that Lockstep
+// picks.
 #include <dlfcn.h>
 
 #include "lockstep/base/nccl_library.h"

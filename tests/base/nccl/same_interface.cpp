@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled if NCCL's own header is installed: checks that our declarations match its functions.
+// Compiled if NCCL's own header is installed: checks our declarations against its functions.
 #include <nccl.h>
 
 #include <type_traits>

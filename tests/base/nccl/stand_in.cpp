@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libnccl.so.2 for tests: functions with NCCL's names that do nothing.
-//   LOCKSTEP_STAND_IN_VERSION   what ncclGetVersion says; 0: it fails
+// A libnccl.so.2 for tests: stubs with the names of NCCL's functions.
+//   LOCKSTEP_STAND_IN_VERSION   what ncclGetVersion says; 0: it returns an error
 //   LOCKSTEP_STAND_IN_IS_TORN   a function is missing
 #define LOCKSTEP_STAND_IN(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 0; }
 
-// As in NCCL itself, one function calls another and gets the one in the library that the loader finds first.
+// As in NCCL itself, one function calls another, which resolves to the library that the loader finds first.
 extern "C" __attribute__((visibility("default"))) int lockstep_stand_in_version() { return LOCKSTEP_STAND_IN_VERSION; }
 
 extern "C" __attribute__((visibility("default"))) int ncclGetVersion(int* version) {

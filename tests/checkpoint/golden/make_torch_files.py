@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes the .pth files of torch_file_test.cpp: run in this folder, with PyTorch (written with 1.13.1)."""
+"""Writes the .pth files of torch_file_test.cpp: run it in this folder with PyTorch (the files come from 1.13.1)."""
 import collections
 import pickle
 import zipfile
@@ -52,7 +52,7 @@ torch.save(
     }, "nested.pth")
 torch.save(types(), "types.pth")
 torch.save({"a": torch.arange(3), "long": "x" * 300}, "protocol4.pth", pickle_protocol=4)
-# Packed again as by another program: deflated, with unaligned storages.
+# Repacked as another program would: deflated, with unaligned storages.
 with zipfile.ZipFile("state_dict.pth") as source, \
         zipfile.ZipFile("deflated.pth", "w", zipfile.ZIP_DEFLATED) as target:
     for name in source.namelist():

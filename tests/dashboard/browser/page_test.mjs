@@ -43,7 +43,7 @@ async function twoRuns(page) {
   assert.deepEqual((await values(page, 'metric.accuracy')).small, [100, 0.875]);
   const rows = await page.$$eval('#setting-table tbody tr', (all) => all.map((row) => row.innerText.split('\t').map((s) => s.trim())));
   assert.deepEqual(rows, [['optimizer.lr', '0.001', '0.002', 'config.yml:4']], 'only the setting that differs');
-  await page.waitForFunction(() => document.getElementById('digest-table').innerText.includes('differs first at step 31 (weights)'));
+  await page.waitForFunction(() => document.getElementById('digest-table').innerText.includes('first differ at step 31 (weights)'));
   await page.locator('#logs').scrollIntoViewIfNeeded();
   await page.waitForFunction(() => document.getElementById('log-text').textContent.includes('rank 0 says hello'));
   await page.locator('#pictures').scrollIntoViewIfNeeded();

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes augmented.json and augmented_*.png beside this file: torchvision's results from part_444.jpg.
+"""Writes augmented.json and augmented_*.png next to this file: torchvision's results for part_444.jpg.
 
 Run with Debian's torchvision 0.14 (python3-torchvision). Operations that must give the same bits are kept as a 64-bit FNV-1a
-hash over the bytes, the others as pictures.
+hash over the bytes, the others as images.
 """
 import json
 import pathlib
@@ -50,7 +50,7 @@ def near(image):
 
 
 def statistics(image):
-    """The values of ToTensor and Normalize at some places."""
+    """The values of ToTensor and Normalize at a few positions."""
     tensor = F.normalize(F.to_tensor(image), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     places = [[c, y, x] for c in range(3) for y, x in ((0, 0), (10, 92), (74, 3), (40, 41))]
     return {"op": "tensor", "places": places, "values": [tensor[c, y, x].item() for c, y, x in places],

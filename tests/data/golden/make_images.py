@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small images of every kind beside this file, and images.json with Pillow's results.
+"""Writes small images of every kind next to this file, and images.json with what Pillow reads from them.
 
 Run with Debian's Pillow (python3-pil). "gray" is convert("L"), "rgb" is convert("RGB"), each as the 64-bit FNV-1a hash of its
 bytes, beside the first gray values. There are no sixteen-bit files: Pillow clips them, we keep the upper eight bits.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes JPEGs with each kind of subsampling beside this file, larger than a few blocks, for tests that decode parts.
+"""Writes JPEGs with each kind of subsampling next to this file, larger than a few blocks, for tests that decode parts.
 
 Run with Debian's Pillow (python3-pil).
 """

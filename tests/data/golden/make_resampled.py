@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes resampled.json beside this file: Pillow's results from parts of two golden pictures in other sizes.
+"""Writes resampled.json next to this file: Pillow's results for parts of two golden images at other sizes.
 
 Run with Debian's Pillow (python3-pil). An entry keeps the first values and a 64-bit FNV-1a hash over the bytes.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes sampler.json beside this file: the indices of PyTorch's DistributedSampler for 200 settings.
+"""Writes sampler.json next to this file: the indices of PyTorch's DistributedSampler for 200 settings.
 
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3). An entry keeps the length, the first
 indices and a 64-bit FNV-1a hash over the little-endian int64 indices, so that the file stays small.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes samplers.json beside this file: PyTorch's RandomSampler, WeightedRandomSampler and BatchSampler.
+"""Writes samplers.json next to this file: PyTorch's RandomSampler, WeightedRandomSampler and BatchSampler.
 
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3). The generator of epoch e has the seed `seed +
 e`, as in DistributedSampler.

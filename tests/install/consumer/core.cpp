@@ -1,4 +1,4 @@
-// Rendezvous without libtorch: a store that serves, and a client that asks it.
+// Rendezvous without libtorch: a store that serves, and a client that queries it.
 #include <fmt/format.h>
 #include <lockstep/base/error.h>
 #include <lockstep/base/version.h>

@@ -1,4 +1,4 @@
-// A recipe's network from another project.
+// A recipe's network used from another project.
 #include <captcha/task.h>
 #include <fmt/format.h>
 

@@ -1,5 +1,4 @@
-// Two steps of fitting a line through points, on every rank: the loss falls, and an error of Lockstep's is caught by
-// its type.
+// Two steps of fitting a line to points, on every rank: the loss falls, and a Lockstep error is caught by its type.
 #include <lockstep/loop.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/linear.h>

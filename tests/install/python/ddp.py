@@ -1,6 +1,6 @@
 """A typical Python program for torchrun: DistributedDataParallel on every rank, over Gloo.
 
---die RANK: that rank ends with 3 after the first step, while the others wait for it."""
+--die RANK: that rank exits with 3 after the first step, while the others wait for it."""
 import argparse
 import os
 import sys

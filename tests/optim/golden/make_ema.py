@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 20 updates of a moving average to ema.json, the reference of schedule_test.cpp. Run it beside the file.
+"""Dumps 20 updates of a moving average to ema.json, the reference of schedule_test.cpp. Run it in that file's folder.
 
-The formula of ModelEMA (RT-DETR, D-FINE, DEIM) in plain PyTorch, over every floating entry, with a decay that changes during
-the run:
+The formula of ModelEMA (RT-DETR, D-FINE, DEIM) in plain PyTorch, over every float entry, with a decay that changes during
+training:
   d = decay * (1 - exp(-n / warmups)), v = d * v + (1 - d) * m
 """
 import json

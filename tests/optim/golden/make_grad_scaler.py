@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps iterations of torch.amp.GradScaler to grad_scaler.json, the reference of grad_scaler_test.cpp. Run it beside the file,
+"""Dumps iterations of torch.amp.GradScaler to grad_scaler.json, the reference of grad_scaler_test.cpp. Run it in this folder,
 with PyTorch 2.3 or later: GradScaler did not work on the CPU before. The values in the repository come from PyTorch 2.6's CPU
 operations; its CUDA operations were not run."""
 import json
@@ -14,7 +14,7 @@ def dump(tensor):
     return {"shape": list(tensor.shape), "data": [float(f"{x:.9g}") for x in tensor.detach().reshape(-1).tolist()]}
 
 
-# The iterations: which of the two gradients has an element that is not finite, and the special call.
+# The iterations: which of the two gradients has a non-finite element, and the special call.
 ITERATIONS = [
     {}, {}, {"bad": {"a": math.inf}}, {}, {}, {}, {"bad": {"b": math.nan}}, {"bad": {"a": -math.inf, "b": math.inf}}, {},
     {"unscale": True}, {"unscale": True, "bad": {"a": math.nan}}, {"new_scale": 1000.0}, {}, {}, {}, {"reload": True}, {},

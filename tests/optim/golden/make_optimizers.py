@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 100 steps of each optimizer to optimizers.json, the reference of optimizers_test.cpp. Run it beside the file.
+"""Dumps 100 steps of each optimizer to optimizers.json, the reference of optimizers_test.cpp. Run it in that file's folder.
 
 torch.optim's optimizers come from there, in float32 and in float64. LAMB, LARS and Lion are implemented here in float64, one
 tensor at a time, from the papers:
@@ -14,7 +14,7 @@ import pathlib
 import torch
 
 STEPS = 100
-HALVED_FROM = 60  # the learning rate, like a schedule
+HALVED_FROM = 60  # like a learning-rate schedule
 DUMPED = (1, 10, 100)  # steps after which the parameters are compared
 SHAPES = {"conv.weight": (2, 3, 2, 2), "fc.weight": (3, 7), "fc.bias": (5,)}
 
@@ -126,7 +126,7 @@ def main():
     start["fc.bias"] = torch.zeros(SHAPES["fc.bias"])  # a norm of zero
     grads = []
     for step in range(STEPS):
-        # Gradients of falling size, as in training; the bias has none in the fourth step.
+        # Gradients of decreasing size, as in training; the bias has none in the fourth step.
         given = {name: short(torch.randn(shape) * 0.97 ** step) for name, shape in SHAPES.items()}
         if step == 3:
             del given["fc.bias"]

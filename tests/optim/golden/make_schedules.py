@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps the learning rates of schedules to schedules.json, the reference of schedule_test.cpp. Run it beside the file.
+"""Dumps the learning rates of schedules to schedules.json, the reference of schedule_test.cpp. Run it in that file's folder.
 
 The schedules of torch.optim.lr_scheduler come from there. Noam and flat_cosine are formulas in plain Python:
   noam         Vaswani et al., Attention Is All You Need, 2017, section 5.3
@@ -14,7 +14,7 @@ import warnings
 import torch
 from torch.optim import lr_scheduler as lrs
 
-warnings.filterwarnings("ignore")  # the schedulers' advice on the order of calls
+warnings.filterwarnings("ignore")  # the schedulers' warnings about the order of calls
 
 
 def optimizer_with(lr):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps five steps of PyTorch's DistributedDataParallel on two Gloo processes to ddp.json, which
-ddp_golden_test.cpp repeats. It starts its two processes itself; run it beside the file."""
+"""Dumps five steps of PyTorch's DistributedDataParallel over two Gloo processes to ddp.json, which
+ddp_golden_test.cpp repeats. It starts its two processes itself; run it in that file's folder."""
 import json
 import os
 import pathlib
@@ -46,7 +46,7 @@ def batch(step, rank):
 def train(rank, meeting_point, result):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + meeting_point, rank=rank, world_size=WORLD)
-    torch.manual_seed(1 + rank)  # ranks start with different weights: DDP must spread rank 0's
+    torch.manual_seed(1 + rank)  # ranks start with different weights: DDP must broadcast rank 0's
     model = Net()
     start = state(model)
     distributed = nn.parallel.DistributedDataParallel(model)

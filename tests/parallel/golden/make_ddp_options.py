@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps the results of PyTorch's DistributedDataParallel on two Gloo processes, with each of its options, to ddp_options.json;
+"""Dumps the results of PyTorch's DistributedDataParallel over two Gloo processes, with each of its options, to ddp_options.json;
 ddp_golden_test.cpp repeats them. Weights and inputs are waves and need no dump. It starts its
-two processes itself; run it beside the file.
+two processes itself; run it in that file's folder.
 
 PyTorch 1.13's bf16_compress_hook is missing: its Gloo has no bfloat16."""
 import json
@@ -123,7 +123,7 @@ def backward(output):
 
 
 def find_unused(rank, zero):
-    """Steps in which the branch is used by rank 0 only, by no rank, and by both."""
+    """Steps in which the branch is used only by rank 0, by no rank, and by both."""
     net = fill(Net())
     model = Ddp(net, find_unused_parameters=True)
     steps = []
@@ -151,13 +151,13 @@ def plain(rank, **options):
     model = Ddp(net, **options)
     steps = []
     for step in range(2):
-        backward(model(batch(step, rank)))  # the second accumulates on the first
+        backward(model(batch(step, rank)))  # the second accumulates onto the first
         steps.append(gradients(net))
     return steps
 
 
 def no_sync(rank):
-    """Two local backwards, then a synced one; a forward inside and its backward outside; and the other way round."""
+    """Two local backwards, then a synced one; a forward inside no_sync() with its backward outside; and the other way round."""
     net = fill(Plain())
     model = Ddp(net)
     results = []
@@ -203,7 +203,7 @@ def fp16(rank):
 
 
 def power_sgd(rank, approximation):
-    """Two steps without compression, then three with it, from the same first Q."""
+    """Two steps without compression, then three with it, from the same initial Q."""
     net = fill(Wide())
     model = Ddp(net)
     state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=approximation, start_powerSGD_iter=2,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of the origin's program: its model.pkl gives PyTorch's logits here, and ours give the same there.
+// Weights of the original program: its model.pkl gives PyTorch's logits here, and our weights give the same there.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/TensorOperators.h>

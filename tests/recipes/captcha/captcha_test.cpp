@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recipe's parts, its made-up set, its losses and the cost of its network.
+// The captcha recipe's parts, its synthetic dataset, its losses and the cost of its network.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/ops/arange.h>
@@ -140,7 +140,7 @@ TEST(CaptchaPresets, AllBindToTheRecipesSettings) {
   EXPECT_TRUE(presets().count("digits"));
 }
 
-/// As many samples as the original run had, but tiny ones.
+/// As many samples as the original run had, but tiny.
 class TinyTask final : public Task {
  public:
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
@@ -367,9 +367,9 @@ TEST(Canvas, ClipsWhatLiesOutside) {
   EXPECT_EQ(canvas.pixels()[3 * 8 * 3 + 7 * 3], 255);
 }
 
-// The first losses of the captcha network against PyTorch's, from the same weights and data (golden/make_losses.py).
+// The captcha network's first losses against PyTorch's, with the same weights and data (golden/make_losses.py).
 
-/// `count` numbers in [0, 1), as in make_losses.py.
+/// `count` numbers in [0, 1), as make_losses.py computes them.
 at::Tensor fractions(std::int64_t count, std::int64_t salt) {
   constexpr std::int64_t kLow = 0xFFFFFFFF;
   const at::Tensor index = at::arange(count, at::kLong);
@@ -396,7 +396,7 @@ void fill(torch::nn::Module& net) {
   }
 }
 
-/// Uses the layers and the layout of a run with these settings.
+/// Uses the layers and memory layout of a run with these settings.
 std::vector<double> first_losses(std::int64_t batch_size, std::size_t steps, bool fused) {
   const CaptchaConfig config;
   CaptchaTask task(config);
@@ -429,15 +429,15 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
   for (const bool fused : {false, true}) {
     const std::vector<double> found = first_losses(golden["batch"], expected.size(), fused);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      // A step's rounding is in all weights of the next: PyTorch's own third loss is 0.089658 with AVX-512 and 0.089679
-      // with AVX2.
+      // One step's rounding is in all the weights of the next: PyTorch's own third loss is 0.089658 with AVX-512 and
+      // 0.089679 with AVX2.
       const double tolerance = i == 0 ? 1e-6 : i == 1 ? 1e-4 : 1e-3;
       EXPECT_NEAR(found[i], expected[i], tolerance * expected[i]) << "step " << i << (fused ? ", fused" : ", plain");
     }
   }
 }
 
-// The operations counted by a profile in a step of the small captcha network, against a calculation by hand.
+// The operations that a profile counts in a step of the small captcha network, against a calculation by hand.
 
 constexpr std::int64_t kImages = 4;
 
@@ -465,7 +465,7 @@ view::Profile profile_of_a_step(const Setting& setting) {
   return profiler.profile();
 }
 
-/// Multiplications of an image's forward: 3x3 convolutions of 60 x 160 pixels, each followed by a pooling that halves
+/// Multiplications in one image's forward: 3x3 convolutions on 60 x 160 pixels, each followed by a pooling that halves
 /// the sides, then two dense layers.
 struct ByHand {
   double conv1 = 60.0 * 160 * 32 * 1 * 9;
@@ -473,7 +473,7 @@ struct ByHand {
   double conv3 = 15.0 * 40 * 64 * 64 * 9;
   double head = 64.0 * 7 * 20 * 1024 + 1024.0 * 4 * 36;
 
-  /// Backward has the gradient of each weight and of each input except the images.
+  /// Backward computes the gradient of each weight and of each input except the images.
   [[nodiscard]] double flops_of_a_step() const {
     return 2 * static_cast<double>(kImages) * (3 * (conv1 + conv2 + conv3 + head) - conv1);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults in users' caption sets: each is an error that names the file and the line, or the id.
+// Faults in users' caption datasets: each is an error that names the file and the line, or the id.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ class BadCaptions : public ::testing::Test {
   [[nodiscard]] static std::string fault(const SetOptions& options) {
     return fault_of<DataError>([&] { (void)read_captions(options); });
   }
-  /// The error of reading a sample, as in a run.
+  /// The error from reading a sample, as in a run.
   [[nodiscard]] static std::string fault_of_sample(const SetOptions& options, std::int64_t index = 0) {
     const auto vocabulary = std::make_shared<const Vocabulary>(Vocabulary::from_text("a\nUNK\n", ""));
     return fault_of<DataError>([&] {
@@ -69,7 +69,7 @@ class BadCaptions : public ::testing::Test {
   test::TempDir folder_;
 };
 
-constexpr const char* kLineHint = "\n  next  a line is FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
+constexpr const char* kLineHint = "\n  next  each line must be FILE<TAB>CAPTION or FILE#NUMBER<TAB>CAPTION";
 
 TEST_F(BadCaptions, AnEmptyCaptionIsNamedByItsLineOrItsImage) {
   EXPECT_EQ(fault_of_text("a.png#0\ta dog\na.png#1\t \n"),
@@ -78,17 +78,17 @@ TEST_F(BadCaptions, AnEmptyCaptionIsNamedByItsLineOrItsImage) {
   fs::remove(folder_ / "captions.txt");
   EXPECT_EQ(fault_of_json(R"({"images": [{"id": 42, "file_name": "a.png"}], "annotations": [
                 {"image_id": 42, "caption": "a dog"}, {"image_id": 42, "caption": ""}]})"),
-            at("captions.json") + ": caption 2 of image 42 is empty\n  next  correct the caption, or take it out");
+            at("captions.json") + ": caption 2 of image 42 is empty\n  next  correct the caption, or remove it");
 }
 
 TEST_F(BadCaptions, IdsWithoutFeaturesOrPicturesAreCountedAndTheFirstIsNamed) {
   put("captions.txt", "1.jpg\ta\n2.jpg\ta\n3.jpg\ta\n");
   put_features("att/1.npz", "f4.npz");
   const std::string hint = "\n  next  put the files there, name their folder, or give a list of the ids to use";
-  EXPECT_EQ(fault(feature_set()), at("captions.txt") + ": 2 of 3 ids have no features: the first is 2, looked for as " +
+  EXPECT_EQ(fault(feature_set()), at("captions.txt") + ": 2 of 3 ids have no features: the first is 2, expected at " +
                                       at("att/2.npz") + hint);
   fs::create_directories(folder_ / "images");
-  EXPECT_EQ(fault(set()), at("captions.txt") + ": 3 of 3 ids have no picture: the first is 1, looked for as " +
+  EXPECT_EQ(fault(set()), at("captions.txt") + ": 3 of 3 ids have no image: the first is 1, expected at " +
                               at("images/1.jpg") + hint);
 }
 
@@ -116,16 +116,16 @@ TEST_F(BadCaptions, IdsWithoutCaptionsAreCountedAndTheFirstIsNamed) {
   SetOptions options = set();
   options.ids = "ids.txt";
   EXPECT_EQ(fault(options), at("ids.txt") +
-                                ": 2 of 3 ids have no captions: the first is 9\n  next  take them out of "
+                                ": 2 of 3 ids have no captions: the first is 9\n  next  remove them from "
                                 "the list, or add their captions");
   put("ids.txt", "1\n1\n");
   EXPECT_EQ(fault(options), at("ids.txt") + " has the id 1 twice");
   put("ids.txt", "\n");
-  EXPECT_EQ(fault(options), at("ids.txt") + " holds no ids\n  next  write one id a line");
+  EXPECT_EQ(fault(options), at("ids.txt") + " holds no ids\n  next  write one id per line");
   put("ids.txt", "{\"1\": 5}");
   EXPECT_EQ(fault(options), at("ids.txt") + ": the value of id 1 is not a path");
   put("ids.txt", "{\n\"1\": ");
-  EXPECT_THAT(fault(options), HasSubstr(at("ids.txt") + ": line 2 is no JSON"));
+  EXPECT_THAT(fault(options), HasSubstr(at("ids.txt") + ": line 2 is not JSON"));
 }
 
 TEST_F(BadCaptions, AFeatureOfAnotherWidthIsNamed) {
@@ -134,7 +134,7 @@ TEST_F(BadCaptions, AFeatureOfAnotherWidthIsNamed) {
   SetOptions options = feature_set();
   options.feature_width = 2048;
   EXPECT_EQ(fault_of_sample(options), "features " + at("att/1.npz") +
-                                          ": array 'feat' is 4 wide, must be 2048\n  next  feature_width says how wide "
+                                          ": array 'feat' is 4 wide, must be 2048\n  next  feature_width sets how wide "
                                           "they are");
 }
 
@@ -150,24 +150,24 @@ TEST_F(BadCaptions, AFeatureOfAnotherWidthThanTheFirstIsNamed) {
 
 TEST_F(BadCaptions, TextThatIsNoUtf8IsNamedByItsLine) {
   const std::string hint = "\n  next  convert the file, for example with iconv -f latin1 -t utf8";
-  EXPECT_EQ(fault_of_text("a.png\ta dog\nb.png\ta caf\xe9\n"), at("captions.txt") + ": line 2 is no UTF-8" + hint);
+  EXPECT_EQ(fault_of_text("a.png\ta dog\nb.png\ta caf\xe9\n"), at("captions.txt") + ": line 2 is not UTF-8" + hint);
   fs::remove(folder_ / "captions.txt");
   EXPECT_EQ(fault_of_json("{\"images\": [],\n\n\"annotations\": [{\"caption\": \"\xff\"}]}"),
-            at("captions.json") + ": line 3 is no UTF-8" + hint);
+            at("captions.json") + ": line 3 is not UTF-8" + hint);
 }
 
 TEST_F(BadCaptions, AnAbsurdHeaderOfFeaturesIsNamedByFileAndField) {
   put("captions.txt", "1.jpg\ta\n");
   const std::string hint =
-      "\n  next  features are written by numpy.savez(file, feat=array) with an array of (rows, width) floats";
+      "\n  next  write features with numpy.savez(file, feat=array), where array holds (rows, width) floats";
   put_features("att/1.npz", "absurd.npz");
   EXPECT_EQ(fault_of_sample(feature_set()), "features " + at("att/1.npz") +
                                                 ": array 'feat': its shape (4611686018427387904, 4) has more than the "
-                                                "16777216 values that are read" +
+                                                "maximum of 16777216 values" +
                                                 hint);
   put("att/1.npz", "no zip");
   EXPECT_EQ(fault_of_sample(feature_set()),
-            "features " + at("att/1.npz") + ": it is no zip file, or cut short: it has no end record" + hint);
+            "features " + at("att/1.npz") + ": it is not a zip file, or is truncated: it has no end record" + hint);
 }
 
 TEST_F(BadCaptions, LinesThatAreNoneAreNamed) {
@@ -175,19 +175,19 @@ TEST_F(BadCaptions, LinesThatAreNoneAreNamed) {
   EXPECT_EQ(fault_of_text("\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
   EXPECT_EQ(fault_of_text("#1\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
   EXPECT_EQ(fault_of_text("a.png#0\ta\na.png#0\tb\n"),
-            at("captions.txt") + ": line 2 has the second caption called a.png#0");
+            at("captions.txt") + ": line 2 has a second caption called a.png#0");
   EXPECT_EQ(fault_of_text("x/a.png\ta\ny/a.png\tb\n"),
             at("captions.txt") +
-                ": line 2: x/a.png and y/a.png have the same id a\n  next  an id is a file's name "
+                ": line 2: x/a.png and y/a.png have the same id a\n  next  an id is a file name "
                 "without folder and extension: rename one");
   EXPECT_EQ(fault_of_text("\n"), at("captions.txt") + " holds no captions" + kLineHint);
 }
 
 TEST_F(BadCaptions, JsonThatIsNoneIsNamedByItsLine) {
-  const std::string hint = "\n  next  captions come as COCO's JSON or as Karpathy's";
-  EXPECT_EQ(fault_of_json("{\n\"images\": [\n,]}"), at("captions.json") + ": line 3 is no JSON (byte 15)" + hint);
+  const std::string hint = "\n  next  captions must be COCO's or Karpathy's JSON";
+  EXPECT_EQ(fault_of_json("{\n\"images\": [\n,]}"), at("captions.json") + ": line 3 is not JSON (byte 15)" + hint);
   EXPECT_EQ(fault_of_json("[]"), at("captions.json") + " has no list \"images\"" + hint);
-  EXPECT_EQ(fault_of_json(R"({"images": []})"), at("captions.json") + " has no pictures with captions");
+  EXPECT_EQ(fault_of_json(R"({"images": []})"), at("captions.json") + " has no images with captions");
   EXPECT_THAT(fault_of_json(std::string(100'000, '[')),
               HasSubstr("line 1 (byte 65): lists and objects are nested more than 64 deep"));
 }
@@ -201,7 +201,7 @@ TEST_F(BadCaptions, ANumberThatNoDoubleHoldsNamesTheFile) {
   put("ids.json", "{\"a\":\n1e999}");
   EXPECT_EQ(fault_of<DataError>([&] { (void)read_ids(at("ids.json")); }),
             at("ids.json") +
-                ": line 2 is no JSON (byte 11)\n  next  ids come one a line, or as a JSON object from ids to paths");
+                ": line 2 is not JSON (byte 11)\n  next  ids must be one per line, or a JSON object from ids to paths");
 }
 
 TEST_F(BadCaptions, AListOfIdsHasEachOnceAndNothingButPaths) {
@@ -214,25 +214,25 @@ TEST_F(BadCaptions, AListOfIdsHasEachOnceAndNothingButPaths) {
     EXPECT_EQ(fault_of_ids(fmt::format(R"({{"z": "x", "a": {}}})", value)),
               at("ids.json") + ": the value of id a is not a path");
   }
-  EXPECT_EQ(fault_of_ids("{}"), at("ids.json") + " holds no ids\n  next  write one id a line");
-  EXPECT_THAT(fault_of_ids("{\"a\": \"x\"}\n{"), HasSubstr("line 2 is no JSON (byte 12)"));
+  EXPECT_EQ(fault_of_ids("{}"), at("ids.json") + " holds no ids\n  next  write one id per line");
+  EXPECT_THAT(fault_of_ids("{\"a\": \"x\"}\n{"), HasSubstr("line 2 is not JSON (byte 12)"));
 }
 
 TEST_F(BadCaptions, ANameThatNoFileCanHaveIsAFileThatIsNotThere) {
   const std::string name(300, 'x');
   const std::string text = fault_of_text(name + "\ta dog\n");
-  EXPECT_THAT(text, HasSubstr(at("captions.txt") + ": 1 of 1 ids have no picture: the first is " + name.substr(0, 40) +
+  EXPECT_THAT(text, HasSubstr(at("captions.txt") + ": 1 of 1 ids have no image: the first is " + name.substr(0, 40) +
                               "..., looked for as "));
   EXPECT_LT(text.size(), 800U);
   SetOptions options = set();
   options.images = name;
-  EXPECT_THAT(fault(options), HasSubstr("1 of 1 ids have no picture"));
+  EXPECT_THAT(fault(options), HasSubstr("1 of 1 ids have no image"));
   options = feature_set();
   EXPECT_THAT(fault(options), HasSubstr("1 of 1 ids have no features"));
   EXPECT_THAT(fault({.path = at(name)}), HasSubstr("is missing"));
 }
 
-/// Root may look everywhere: as root, the test takes the rights of user 65534.
+/// Root may read everything: as root, the test switches to user 65534.
 TEST_F(BadCaptions, AFolderThatMayNotBeEnteredIsAnIoError) {
   put("shut/captions.txt", "a.png\ta dog\n");
   fs::permissions(folder_ / "shut", fs::perms::none);
@@ -246,14 +246,14 @@ TEST_F(BadCaptions, AFolderThatMayNotBeEnteredIsAnIoError) {
     ASSERT_EQ(seteuid(0), 0);
   }
   fs::permissions(folder_ / "shut", fs::perms::owner_all);
-  EXPECT_THAT(refused, HasSubstr("cannot look for " + at("shut/captions.txt") + ": Permission denied"));
+  EXPECT_THAT(refused, HasSubstr("cannot search for " + at("shut/captions.txt") + ": Permission denied"));
 }
 
 TEST_F(BadCaptions, AMessageIsNoLongerForAFileOfLongNames) {
   const std::string name(100'000, 'x');
   EXPECT_EQ(fault_of_text(name + "\t\n"),
             at("captions.txt") + ": line 1: the caption of " + name.substr(0, 40) + "... is empty" + kLineHint);
-  EXPECT_THAT(fault_of_text("a\x1b[2J#1\ta\na\x1b[2J#1\tb\n"), HasSubstr("the second caption called a?[2J#1"));
+  EXPECT_THAT(fault_of_text("a\x1b[2J#1\ta\na\x1b[2J#1\tb\n"), HasSubstr("a second caption called a?[2J#1"));
   EXPECT_LT(fault_of_text("a/" + name + "\ta\nb/" + name + "\tb\n").size(), 500U);
   fs::remove(folder_ / "captions.txt");
   EXPECT_LT(fault_of_json("{\"images\": [{\"id\": \"" + name + "\"}]}").size(), 400U);
@@ -263,30 +263,30 @@ TEST_F(BadCaptions, EntriesOfJsonThatLackSomethingAreNamed) {
   const std::string file = at("captions.json");
   EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]})"),
             file + ": two images have the id 1");
-  EXPECT_EQ(fault_of_json(R"({"images": [{"file_name": "a"}]})"), file + ": image 1 of the list has no id");
-  EXPECT_EQ(fault_of_json(R"({"images": [7]})"), file + ": image 1 of the list is no object");
+  EXPECT_EQ(fault_of_json(R"({"images": [{"file_name": "a"}]})"), file + ": image 1 in the list has no id");
+  EXPECT_EQ(fault_of_json(R"({"images": [7]})"), file + ": image 1 in the list is not an object");
   EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1}]})"), file + ": image 1 has no \"file_name\"");
   const std::string image = R"({"images": [{"id": 1, "file_name": "a"}], "annotations": )";
   EXPECT_EQ(fault_of_json(image + R"([{"image_id": 2, "caption": "a"}]})"),
-            file + ": annotation 1 is of image 2, which is not in the list");
+            file + ": annotation 1 is for image 2, which is not in the list");
   EXPECT_EQ(fault_of_json(image + R"([{"caption": "a"}]})"), file + ": annotation 1 has no \"image_id\"");
   EXPECT_EQ(fault_of_json(image + R"([{"image_id": 1, "bbox": [1, 2, 3, 4]}]})"),
             file +
-                ": caption 1 of image 1 has no \"caption\"\n  next  files of objects or keypoints have no captions: "
+                ": caption 1 of image 1 has no \"caption\"\n  next  object and keypoint files have no captions: "
                 "give captions_*.json");
-  EXPECT_EQ(fault_of_json(image + "5}"), file + ": \"annotations\" is no list");
+  EXPECT_EQ(fault_of_json(image + "5}"), file + ": \"annotations\" is not a list");
 }
 
 TEST_F(BadCaptions, IdsThatAreNoneAreNamedAndNotPassedOver) {
   const std::string file = at("captions.json");
   EXPECT_EQ(fault_of_json(R"({"images": [{"cocoid": 1.5, "id": 7, "file_name": "a"}]})"),
-            file + ": \"cocoid\" of image 1 of the list is 1.5, must be a whole number or a text");
+            file + ": \"cocoid\" of image 1 in the list is 1.5, must be a whole number or a string");
   EXPECT_EQ(fault_of_json(R"({"images": [{"id": true, "file_name": "a"}]})"),
-            file + ": \"id\" of image 1 of the list is true, must be a whole number or a text");
+            file + ": \"id\" of image 1 in the list is true, must be a whole number or a string");
   EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1, "file_name": "a", "split": 3}]})"),
-            file + ": \"split\" of image 1 of the list is 3, must be a text");
+            file + ": \"split\" of image 1 in the list is 3, must be a string");
   EXPECT_EQ(fault_of_json(R"({"images": [{"id": 1.0, "file_name": "a"}], "annotations": [{"image_id": [1]}]})"),
-            file + ": \"image_id\" of annotation 1 is [1], must be a whole number or a text");
+            file + ": \"image_id\" of annotation 1 is [1], must be a whole number or a string");
   const CaptionTable table = parse_caption_json(
       R"({"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1.0, "caption": "a dog"}]})", file, "");
   EXPECT_EQ(table.images.at(0).captions.at(0), "a dog");
@@ -298,27 +298,29 @@ TEST_F(BadCaptions, LinesOfNlvrThatLackSomethingAreNamed) {
     put("dev.json", good + "\n" + line + "\n");
     return fault(set());
   };
-  EXPECT_EQ(fault_of_second("{"), at("dev.json") + ": line 2 is no JSON object\n  next  NLVR's files have one a line");
-  EXPECT_EQ(fault_of_second(R"({"label": "true", "identifier": "1-0"})"),
-            at("dev.json") + ": line 2 has no \"sentence\" that is a text\n  next  NLVR's files have an object a line");
+  EXPECT_EQ(fault_of_second("{"),
+            at("dev.json") + ": line 2 is not a JSON object\n  next  NLVR's files have one per line");
+  EXPECT_EQ(
+      fault_of_second(R"({"label": "true", "identifier": "1-0"})"),
+      at("dev.json") + ": line 2 has no \"sentence\" that is a string\n  next  NLVR's files have one object per line");
   EXPECT_EQ(fault_of_second(R"({"sentence": "A", "label": "yes", "identifier": "1-0"})"),
             at("dev.json") + ": line 2 has the label 'yes', must be true or false");
   EXPECT_EQ(fault_of_second(R"({"sentence": "A", "label": "true", "identifier": "x"})"),
             at("dev.json") + ": line 2 has the identifier 'x', must be NUMBER-NUMBER");
   EXPECT_EQ(fault_of_second(R"({"sentence": "", "label": "true", "identifier": "2-1"})"),
             at("dev.json") + ": line 2 has an empty sentence about 2-1");
-  EXPECT_THAT(fault_of_second(""), HasSubstr("1 of 1 ids have no picture: the first is 1-0"));
+  EXPECT_THAT(fault_of_second(""), HasSubstr("1 of 1 ids have no image: the first is 1-0"));
 }
 
 TEST_F(BadCaptions, ASetThatIsNotThereOrIsNoneIsNamed) {
   EXPECT_EQ(fault({.path = at("nowhere")}),
             at("nowhere") + " is missing\n  next  a folder with captions.txt or captions.json");
   EXPECT_EQ(fault(set()), folder_.path().string() +
-                              " has neither captions.txt nor captions.json, nor a file of NLVR\n  next  name the file");
+                              " has neither captions.txt nor captions.json, nor an NLVR file\n  next  name the file");
   const std::string nlvr = R"({"sentence": "A", "label": "true", "identifier": "1-0"})";
   put("dev.json", nlvr);
   put("test.json", nlvr);
-  EXPECT_EQ(fault(set()), folder_.path().string() + " has 2 files of NLVR\n  next  name the file");
+  EXPECT_EQ(fault(set()), folder_.path().string() + " has 2 NLVR files\n  next  name the file");
 }
 
 TEST_F(BadCaptions, ATornPictureIsNamed) {
@@ -333,7 +335,7 @@ TEST_F(BadCaptions, OptionsOutOfRangeAreRefused) {
   const auto usage = [](const SetOptions& options) {
     return fault_of<UsageError>([&] { (void)read_captions(options); });
   };
-  EXPECT_EQ(usage({.path = ""}), "a set of captions without a path\n  next  a folder, a file, or scenes:COUNT");
+  EXPECT_EQ(usage({.path = ""}), "a caption set without a path\n  next  a folder, a file, or scenes:COUNT");
   EXPECT_EQ(usage({.path = "scenes:2", .max_words = 0}), "max_words is 0, must be 1 .. 1000");
   EXPECT_EQ(usage({.path = "scenes:2", .captions_per_image = 0}), "captions_per_image is 0, must be 1 .. 1000");
   EXPECT_EQ(usage({.path = "scenes:2", .max_features = 0}), "max_features is 0, must be at least 1, or -1 for all");
@@ -351,7 +353,8 @@ TEST_F(BadCaptions, OptionsOutOfRangeAreRefused) {
 
 TEST_F(BadCaptions, WhoseCaptionsAreNoneAreRefusedBeforeTheirWordsAreCounted) {
   const std::string novel(100'000, 'a');
-  EXPECT_THAT(fault_of_text("a.jpg\t" + novel + "\n"), HasSubstr("has a caption of 100.0 kB; captions of at most"));
+  EXPECT_THAT(fault_of_text("a.jpg\t" + novel + "\n"),
+              HasSubstr("has a caption of 100.0 kB; captions must be at most"));
   fs::remove(at("captions.txt"));
   put("captions.json", R"({"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [{"image_id": 1, "caption": ")" +
                            novel + "\"}]}");

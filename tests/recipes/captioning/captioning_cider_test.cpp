@@ -58,7 +58,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// A file of document frequencies with its check sum made right again.
+/// A file of document frequencies with its checksum fixed up.
 std::string signed_again(std::string bytes) {
   bytes.resize(bytes.size() - 8);
   std::uint64_t value = 14695981039346656037ULL;
@@ -111,7 +111,7 @@ TEST(CaptioningNgrams, HaveKeysOfTheirOwn) {
 
 TEST(CaptioningNgrams, OfLargeVocabulariesShareNoKey) {
   const std::int64_t far = std::int64_t{1} << 16;
-  // In 16 bits each of these would look like another one.
+  // Cut to 16 bits, each of these would look like another one.
   const auto frequencies = DocumentFrequencies::of({{{1, 2}}, {{1 + far, 2}}, {{1, 2 + far}}, {{far, far, 1, 2}}});
   EXPECT_TRUE(frequencies.table().wide());
   EXPECT_EQ(images_with(frequencies, {1, 2}), 2);
@@ -162,7 +162,7 @@ TEST(CaptioningCiderD, PunishesRepetitionAndOtherLengthsButCiderDoesNot) {
   const CiderD d(frequencies);
   const CiderD plain(frequencies, {.plain = true});
   const auto reference = d.prepare(references[0]);
-  // The unigram vector of {1, 1, 2, 2} has the direction of that of {1, 2}; one of the three bigrams is the
+  // The unigram vector of {1, 1, 2, 2} has the same direction as that of {1, 2}; one of the three bigrams is the
   // reference's.
   EXPECT_NEAR(plain.score({1, 1, 2, 2}, reference), 10 * (1 + 1 / std::sqrt(3.0)) / 4, 1e-12);
   const double clipped = (1 * 1 + 1 * 1) / (std::sqrt(8.0) * std::sqrt(2.0)) + 1 / std::sqrt(3.0);
@@ -280,12 +280,12 @@ TEST(CaptioningFrequencies, OfATornOrForeignFileAreRefusedByName) {
     EXPECT_THAT(fault_of_file(path), HasSubstr(path.string())) << size;
   }
   write_bytes(path, "{\"document_frequency\": {}}, and more than forty bytes of it");
-  EXPECT_THAT(fault_of_file(path), HasSubstr("no file of document frequencies"));
+  EXPECT_THAT(fault_of_file(path), HasSubstr("not a document frequency file"));
   for (std::size_t at = 8; at < good.size(); at += 97) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     write_bytes(path, bad);
-    EXPECT_THAT(fault_of_file(path), HasSubstr("check sum")) << at;
+    EXPECT_THAT(fault_of_file(path), HasSubstr("checksum")) << at;
   }
 }
 
@@ -310,14 +310,14 @@ TEST(CaptioningFrequencies, WithAnAbsurdHeaderOrTableAreRefused) {
     return fault_of_file(path);
   };
   EXPECT_THAT(fault(8, std::string("\x03", 1)), HasSubstr("ids of 3 bytes"));
-  EXPECT_THAT(fault(8, std::string("\x04", 1)), HasSubstr("no multiple of 20"));
+  EXPECT_THAT(fault(8, std::string("\x04", 1)), HasSubstr("not a multiple of 20"));
   EXPECT_THAT(fault(16, std::string("\0", 1)), HasSubstr("frequencies of 0 images"));
   EXPECT_THAT(fault(16, std::string(8, '\xFF')), HasSubstr("frequencies of 18446744073709551615 images"));
-  EXPECT_THAT(fault(16, std::string("\x01", 1)), HasSubstr("is in 2 images, and there are 1"));
-  EXPECT_THAT(fault(24, std::string("\x07", 1)), HasSubstr("8 n-grams, and its header says 7"));
+  EXPECT_THAT(fault(16, std::string("\x01", 1)), HasSubstr("is in 2 images, but there are 1"));
+  EXPECT_THAT(fault(24, std::string("\x07", 1)), HasSubstr("8 n-grams, but its header says 7"));
   EXPECT_THAT(fault(40, std::string(1, '\xFF')), HasSubstr("n-gram 1 is out of order"));
-  EXPECT_THAT(fault(40, std::string("\0\0\1", 3)), HasSubstr("n-gram 0 is out of order or none"));
-  EXPECT_THAT(fault(40, std::string("\5\0\0\0\1", 5)), HasSubstr("n-gram 0 is out of order or none"));
+  EXPECT_THAT(fault(40, std::string("\0\0\1", 3)), HasSubstr("n-gram 0 is out of order or invalid"));
+  EXPECT_THAT(fault(40, std::string("\5\0\0\0\1", 5)), HasSubstr("n-gram 0 is out of order or invalid"));
   EXPECT_THAT(fault(48, std::string(4, '\0')), HasSubstr("is in 0 images"));
   write_bytes(path, signed_again(good.substr(0, 32)));
   EXPECT_THAT(fault_of_file(path), HasSubstr("it ends after 32 bytes"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with captions, and the vocabulary of their words.
+// Images with captions, and the vocabulary of their words.
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Sets of pictures and features with captions: each kind of file, ids, splits, rows of ids, batches. A sample depends
+// Datasets of images and features with captions: each kind of file, ids, splits, rows of ids, batches. A sample depends
 // only on seed, epoch and index.
 
 void put(const fs::path& path, const std::string& text) {
@@ -67,7 +67,7 @@ std::vector<std::int64_t> numbers(const at::Tensor& row) {
   return {dense.data_ptr<std::int64_t>(), dense.data_ptr<std::int64_t>() + dense.numel()};
 }
 
-/// A set of two pictures in memory whose captions are one to six words.
+/// A dataset of two images in memory with captions of one to six words.
 std::vector<CaptionedImage> two_images() {
   return {{.id = "000000", .file = {}, .captions = {"a", "a b", "a b c", "a b c d"}},
           {.id = "000001", .file = {}, .captions = {"d c b a e f"}}};
@@ -75,7 +75,7 @@ std::vector<CaptionedImage> two_images() {
 
 class CaptionFiles : public ::testing::Test {
  protected:
-  /// Pictures of one color each, and features of 6 x 4.
+  /// Images of one color each, and features of 6 x 4.
   void put_pictures(const std::vector<std::string>& names, const std::string& folder = "images") const {
     const test::TempDir drawn;
     generate_captioned_scenes({.out = drawn / "set", .count = 1, .size = 32});
@@ -119,7 +119,8 @@ TEST(CaptionRows, OfALongerCaptionEndAfterMaxWords) {
   const SetOptions options{.path = "scenes:2:1", .max_words = 4, .captions_per_image = 3, .height = 32, .width = 32};
   ::testing::internal::CaptureStderr();
   const auto set = CaptionDataset::open(options, two_images(), words("a\nb\nc\nd\ne\nf"), true);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("scenes:2:1: 1 of 5 captions are cut to 4 words"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("scenes:2:1: 1 of 5 captions are truncated to 4 words"));
   SampleContext context(1, 0, 1);
   const at::Tensor target = set->get(1, context).target;
   // One caption, wanted three times.
@@ -161,8 +162,8 @@ TEST(CaptionRows, OfUnknownWordsAreUnkOrNoWordAtAll) {
   const auto without = CaptionDataset::open(options, two_images(), words("a\nb\nc\nd"), false);
   EXPECT_THAT(without->captions(1).references.front(), ElementsAre(4, 3, 2, 1, 5, 5, 0));
   EXPECT_EQ(fault_of<DataError>([&] { (void)CaptionDataset::open(options, two_images(), words("a\nb\nc\nd"), true); }),
-            "scenes:2:1: a caption of 000001 has the word 'e', which is not among the 4 of the vocabulary\n  next  add "
-            "it to the vocabulary, or a last line UNK for all such words");
+            "scenes:2:1: a caption of 000001 has the word 'e', which is not among the 4 in the vocabulary\n  next  add "
+            "it to the vocabulary, or add a last line UNK for all such words");
 }
 
 TEST(CaptionDataset, OfScenesHasNormalisedPicturesAndWhatIsSaidAboutThem) {
@@ -271,7 +272,7 @@ TEST_F(CaptionFiles, OfCocoHaveTheirImagesNumbersAndLeaveOutThoseWithoutACaption
   ::testing::internal::CaptureStderr();
   const auto images = read_captions(set());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("captions.json: 1 of 3 pictures have no caption and are left out"));
+              HasSubstr("captions.json: 1 of 3 images have no caption and are skipped"));
   EXPECT_THAT(ids_of(images), ElementsAre("42", "7"));
   EXPECT_THAT(images[1].captions, ElementsAre("one", "three"));
 }
@@ -295,7 +296,7 @@ TEST_F(CaptionFiles, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
   EXPECT_THAT(read_captions(options)[0].captions, ElementsAre("A man.", "A bike"));
   options.split = "tset";
   EXPECT_THAT(fault_of<DataError>([&] { (void)read_captions(options); }),
-              HasSubstr("has no pictures of the split 'tset' (did you mean 'test'?)\n  next  its splits are restval, "
+              HasSubstr("has no images in the split 'tset' (did you mean 'test'?)\n  next  its splits are restval, "
                         "test, train"));
 }
 
@@ -340,7 +341,7 @@ TEST_F(CaptionFiles, OfFeaturesArePaddedInABatch) {
   EXPECT_THAT(std::any_cast<const CaptionBatch&>(batch.extra).lengths, ElementsAre(6, 2));
   EXPECT_EQ(std::any_cast<const CaptionBatch&>(batch.extra).words,
             batch.target.select(1, 1).ge(0).any(0).any(0).sum().item<std::int64_t>());
-  EXPECT_THAT(fault_of<DataError>([&] { (void)whole->picture(0); }), HasSubstr("has features, no pictures"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)whole->picture(0); }), HasSubstr("has features, not images"));
 }
 
 TEST_F(CaptionFiles, OfPicturesAreScaledToTheWantedSize) {
@@ -380,7 +381,7 @@ TEST_F(CaptionFiles, OfNlvrAreTheTrueSentencesAndASplitKeepsASentenceTogether) {
   ::testing::internal::CaptureStderr();
   const auto all = read_captions(options);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("dev.json: 1 of 21 pictures have no true sentence and are left out"));
+              HasSubstr("dev.json: 1 of 21 images have no true sentence and are skipped"));
   ASSERT_EQ(all.size(), 20U);
   EXPECT_EQ(all[0].file, (folder_ / "images/0/dev-7-0-0.png").string());
   EXPECT_THAT(all[0].captions, ElementsAre("Sentence 1", "Another one"));
@@ -398,7 +399,7 @@ TEST(Nlvr, ItsRealDevelopmentSetIsRead) {
   SetOptions options{.path = folder.string(), .height = 50, .width = 200};
   ::testing::internal::CaptureStderr();
   const auto all = read_captions(options);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("442 of 989 pictures have no true sentence"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("442 of 989 images have no true sentence"));
   EXPECT_EQ(all.size(), 547U);
   std::vector<std::string> files[2];
   for (const bool training : {true, false}) {
@@ -428,7 +429,7 @@ TEST(SceneSets, AreNamedByCountSeedAndKind) {
     EXPECT_THAT(fault_of<UsageError>([&] { (void)common::parse_scene_set(path); }), HasSubstr("is not 'few'")) << path;
   }
   EXPECT_THAT(fault_of<UsageError>([] { (void)read_captions({.path = "scenes:5:1:few"}); }),
-              HasSubstr("have no easy kind"));
+              HasSubstr("have no easy variant"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)common::parse_scene_set("scenes:x"); }),
               HasSubstr("'scenes:x' is not a valid set of scenes: 'x' is not a number"));
   EXPECT_THAT(fault_of<UsageError>([] { (void)common::parse_scene_set("scenes:0"); }),
@@ -437,7 +438,7 @@ TEST(SceneSets, AreNamedByCountSeedAndKind) {
               HasSubstr("'scenes:5' is drawn in memory and has no 'train'"));
 }
 
-// Words and ids: the same vocabulary from the same captions, files in the origin's form, errors that name the line.
+// Words and ids: the same vocabulary from the same captions, files in the original's format, errors that name the line.
 
 std::vector<CaptionedImage> images() {
   return {{.id = "1", .file = {}, .captions = {"A dog runs.", "a cat sits, a dog runs"}},
@@ -479,17 +480,18 @@ TEST(Vocabulary, CountsIdsFromOneAndEndsSentencesWithZero) {
   EXPECT_EQ(vocabulary.text_of(ids.data(), 5), "cat dog dog");
   EXPECT_EQ(vocabulary.text_of(ids.data(), 2), "cat dog");
   EXPECT_EQ(vocabulary.text_of(ids.data() + 3, 2), "");
-  EXPECT_EQ(fault_of<UsageError>([&] { (void)vocabulary.word(3); }), "word id 3 of a vocabulary of 3 ids");
-  EXPECT_EQ(fault_of<UsageError>([&] { (void)vocabulary.word(-1); }), "word id -1 of a vocabulary of 3 ids");
+  EXPECT_EQ(fault_of<UsageError>([&] { (void)vocabulary.word(3); }), "word id 3 is outside a vocabulary of 3 ids");
+  EXPECT_EQ(fault_of<UsageError>([&] { (void)vocabulary.word(-1); }), "word id -1 is outside a vocabulary of 3 ids");
 }
 
 TEST(Vocabulary, NamesAWordThatItDoesNotHave) {
   const Vocabulary vocabulary = Vocabulary::from_text("dog\ncat\n", "words.txt");
-  EXPECT_EQ(fault_of<DataError>([&] {
-              (void)vocabulary.ids_of({"dog", "cow"});
-            }),
-            "the word 'cow' is not among the 2 of the vocabulary\n  next  add it to the vocabulary, or a last line UNK "
-            "for all such words");
+  EXPECT_EQ(
+      fault_of<DataError>([&] {
+        (void)vocabulary.ids_of({"dog", "cow"});
+      }),
+      "the word 'cow' is not among the 2 in the vocabulary\n  next  add it to the vocabulary, or add a last line UNK "
+      "for all such words");
 }
 
 TEST(Vocabulary, ReadsWhatItWritesAndFilesOfOtherSystems) {
@@ -514,13 +516,13 @@ TEST(Vocabulary, SaysHowAnotherDiffers) {
 }
 
 TEST(Vocabulary, RefusesFilesThatAreNone) {
-  EXPECT_EQ(fault_of_text(""), "vocabulary words.txt is empty\n  next  write one word a line");
+  EXPECT_EQ(fault_of_text(""), "vocabulary words.txt is empty\n  next  write one word per line");
   EXPECT_EQ(fault_of_text("a\n\nb\n"),
-            "vocabulary words.txt: line 2 is blank\n  next  a vocabulary has one word a line, and each word once");
-  EXPECT_THAT(fault_of_text("a\nb\na\n"), HasSubstr("vocabulary words.txt: line 3 is 'a', which is line 1 already"));
+            "vocabulary words.txt: line 2 is blank\n  next  a vocabulary has one word per line, and each word once");
+  EXPECT_THAT(fault_of_text("a\nb\na\n"), HasSubstr("vocabulary words.txt: line 3 is 'a', which is already line 1"));
   EXPECT_THAT(fault_of_text("a\r\r\nb\n"), HasSubstr("line 1 is 'a?': more than one word"));
   EXPECT_THAT(fault_of_text("a\nbig dog\n"), HasSubstr("line 2 is 'big dog': more than one word"));
-  EXPECT_EQ(fault_of_text("a\nb\xff\n"), "vocabulary words.txt: line 2 is no UTF-8");
+  EXPECT_EQ(fault_of_text("a\nb\xff\n"), "vocabulary words.txt: line 2 is not UTF-8");
   EXPECT_THAT(fault_of<DataError>([] { (void)Vocabulary::from_file("/nowhere/words.txt"); }),
               HasSubstr("/nowhere/words.txt"));
 }
@@ -529,13 +531,13 @@ TEST(Vocabulary, ShowsNoMoreOfABadFileThanALine) {
   const std::string line(1'000'000, 'x');
   EXPECT_THAT(fault_of_text(line + " " + line), HasSubstr("line 1 is '" + line.substr(0, 40) + "...': more than one"));
   EXPECT_THAT(fault_of_text(line + "\n" + line),
-              HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which is line 1"));
+              HasSubstr("line 2 is '" + line.substr(0, 40) + "...', which is already line 1"));
   EXPECT_THAT(fault_of_text("a\x1b[2J b"), HasSubstr("line 1 is 'a?[2J b': more than one word"));
 }
 
 TEST(Vocabulary, RefusesCaptionsThatLeaveNoWord) {
   EXPECT_THAT(fault_of<DataError>([] { (void)Vocabulary::of(images(), 5); }),
-              HasSubstr("no word occurs 5 times in the captions of 2 pictures"));
+              HasSubstr("no word occurs 5 times in the captions of 2 images"));
 }
 
 }  // namespace captioning_dataset_test

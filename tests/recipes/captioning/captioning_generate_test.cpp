@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scenes and their captions: the same bytes for the same seed, true and different captions, pictures that match them,
-// and sets on the disk that are read back.
+// Scenes and their captions: the same bytes for the same seed, true and distinct captions, images that match them, and
+// datasets on disk that are read back.
 #include "captioning/synthetic/generate.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ const std::map<std::string, ShapeColor> kColors{{"red", ShapeColor::kRed},      
                                                 {"orange", ShapeColor::kOrange}, {"purple", ShapeColor::kPurple},
                                                 {"white", ShapeColor::kWhite}};
 
-/// A thing in a caption, with its color or with its kind alone.
+/// A thing in a caption, with its color or only its kind.
 struct Named {
   std::size_t place = 0;  ///< the index of its noun among the words
   std::vector<const SceneShape*> shapes;
@@ -219,7 +219,7 @@ TEST(ScenePictures, HaveAGroundAndNoiseOfTheirOwn) {
 }
 
 TEST(ScenePictures, ShowEachShapeInItsColor) {
-  // The middle of a shape, or of a ring's band, has its color: the brighter channels show it.
+  // The middle of a shape, or of a ring's band, has the shape's color: the brighter channels show it.
   std::set<std::pair<ShapeKind, ShapeColor>> seen;
   for (std::int64_t i = 0; i < 200; ++i) {
     const Scene scene = make_scene(4, i);

@@ -30,7 +30,7 @@
 namespace lockstep::captioning {
 namespace captioning_losses_test {
 
-// The two losses against their definitions, word by word.
+// The two losses against their definitions, one word at a time.
 
 constexpr std::int64_t kRows = 2;
 constexpr std::int64_t kColumns = 3;
@@ -41,7 +41,7 @@ at::Tensor logits() {
   return at::randn({kRows, kColumns, kWords});
 }
 
-/// 0 ends the first caption after one word; later words never count.
+/// 0 ends the first caption after one word; later words do not count.
 at::Tensor targets() {
   return at::tensor(
              {std::int64_t{4}, std::int64_t{0}, std::int64_t{-1}, std::int64_t{2}, std::int64_t{2}, std::int64_t{0}})
@@ -124,12 +124,12 @@ TEST(SelfCriticalLoss, HasTheGradientOfThePolicy) {
   }
 }
 
-// Attention in windows of a grid against a computation for each cell: which cells see each other, distances, padding,
+// Attention in windows of a grid against a cell-by-cell computation: which cells see each other, distances, padding,
 // and the global token.
 
 double difference(const at::Tensor& one, const at::Tensor& other) { return (one - other).abs().max().item<double>(); }
 
-/// Scores of each pair of cells of one window, looked up one by one.
+/// Scores of each pair of cells in one window, looked up one by one.
 at::Tensor slow_bias(const at::Tensor& table, std::int64_t window, const std::vector<std::array<std::int64_t, 2>>& at) {
   const auto count = static_cast<std::int64_t>(at.size());
   at::Tensor bias = at::zeros({table.size(1), count + 1, count + 1});

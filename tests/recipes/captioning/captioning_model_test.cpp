@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks: word by word gives the same as all at once, masks hide, every parameter learns.
+// The networks: one word at a time gives the same as all at once, masks hide, every parameter learns.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
@@ -159,7 +159,7 @@ TEST(CaptioningModel, ALaterWordChangesNothingBeforeIt) {
   }
 }
 
-/// Computed element by element from the formulas of the paper.
+/// Computed element by element from the paper's formulas.
 TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
   at::manual_seed(5);
   ModelOptions options = tiny(ModelType::kXLinear);
@@ -247,7 +247,7 @@ TEST(CaptioningModel, GridsOfABackboneAreNumberedRowByRowAndTellTheirCornersApar
   const auto net = stirred(with_pictures(ModelType::kXLinear));
   net->eval();
   const at::NoGradGuard guard;
-  // The picture is the same everywhere: far from the edges, only positions distinguish cells. 9 x 11 cells.
+  // The image is uniform: far from the edges, only positions distinguish cells. 9 x 11 cells.
   const Memory memory = net->encode(at::full({1, 3, 72, 88}, 0.5F), {});
   EXPECT_EQ(memory.tokens.sizes().vec(), (Sizes{1, 99, 16}));
   const auto at_place = [&](std::int64_t row, std::int64_t column) { return memory.tokens[0][row * 11 + column]; };
@@ -272,7 +272,7 @@ TEST(CaptioningModel, ScheduledSamplingOfZeroIsTeacherForcingAndOfOneReadsNothin
     };
     EXPECT_TRUE(drawn(inputs, 0.5).equal(drawn(inputs, 0.5)));
     EXPECT_GT(difference(drawn(inputs, 0.5), net->log_probs(memory, inputs)), 1e-3);
-    // One word is a smaller product than six words, and its bits depend on the processor.
+    // One word is a smaller product than six words, and its last bits depend on the processor.
     EXPECT_LT(difference(drawn(inputs, 1).select(1, 0), net->log_probs(memory, inputs).select(1, 0)), 1e-5);
     // The transformer's first pass reads the words; only X-linear's does not depend on them.
     if (type == ModelType::kXLinear) {
@@ -330,7 +330,7 @@ TEST(CaptioningModel, WorksUnderAutocastToBfloat16InChannelsLastAndOptimized) {
     use_channels_last(*net);
     at::Tensor logs;
     {
-      // With cached copies of weights: none may come from a pass without gradients.
+      // With cached copies of weights, none of which may come from a pass without gradients.
       const Autocast autocast(at::kCPU, Amp::kBf16, {.weight_cache = true});
       const Memory memory = net->encode(to_channels_last(at::randn({2, 3, 32, 32})), {});
       {
@@ -370,13 +370,13 @@ TEST(CaptioningModel, LearnsAFewCaptionsByHeart) {
     };
     EXPECT_NEAR(step(), std::log(kWords), 1.2) << to_string(type);
     for (int i = 0; i < 70; ++i) step();
-    // The model can distinguish two captions of a picture only after they differ: from their second word.
+    // The model can distinguish an image's two captions only once they differ: from the second word.
     EXPECT_LT(step(), 0.4) << to_string(type);
   }
 }
 
 /// Compares words and gradients on one thread and on two, except the weights of libtorch's convolutions: it sums their
-/// gradients by thread.
+/// gradients per thread.
 void expect_the_same_bits(const ModelOptions& options, const at::Tensor& data,
                           const std::vector<std::int64_t>& lengths) {
   const auto net = stirred(options);
@@ -401,7 +401,7 @@ void expect_the_same_bits(const ModelOptions& options, const at::Tensor& data,
   }
 }
 
-/// True if libtorch's products in the sizes of these networks have other bits on two threads than on one.
+/// True if libtorch's products at these networks' sizes have different bits on two threads than on one.
 bool products_depend_on_threads() {
   at::manual_seed(1);
   for (const std::int64_t inner : {12, 16, 30, 64, 256}) {
@@ -430,7 +430,7 @@ TEST(CaptioningModel, GivesTheSameBitsOnAnyNumberOfThreadsWhereProductsDo) {
   }
 }
 
-/// Below the size of a kernel, between the two sizes, above them; dense and transposed.
+/// Below the size for a kernel, between the two sizes, above both; dense and transposed.
 TEST(CaptioningModel, LayerNormsHaveGradientsOfTheSameBitsOnAnyNumberOfThreads) {
   at::manual_seed(7);
   nn::LayerNorm layer = layer_norm(16);
@@ -503,9 +503,9 @@ TEST(CaptioningModel, RefusesDataOfAnotherShapeAndRowsThatMakeNoGrid) {
   ModelOptions windows = plain;
   windows.window = 2;
   EXPECT_EQ(encoding_error(windows, at::zeros({2, 9, 12})), "");
-  EXPECT_THAT(encoding_error(windows, at::zeros({2, 8, 12})), HasSubstr("8 rows of features make no grid"));
-  EXPECT_THAT(encoding_error(windows, at::zeros({2, 9, 12}), {9, 4}), HasSubstr("make no grid"));
-  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 13})), HasSubstr("13 wide and the network takes 12"));
+  EXPECT_THAT(encoding_error(windows, at::zeros({2, 8, 12})), HasSubstr("8 rows of features do not form a grid"));
+  EXPECT_THAT(encoding_error(windows, at::zeros({2, 9, 12}), {9, 4}), HasSubstr("do not form a grid"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 13})), HasSubstr("13 wide, but the network takes 12"));
   EXPECT_THAT(encoding_error(plain, at::zeros({2, 3, 9, 12})), HasSubstr("4 dimensions"));
   EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 0}), HasSubstr("picture 1 of the batch has 0 rows"));
   EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 10}), HasSubstr("has 10 rows"));

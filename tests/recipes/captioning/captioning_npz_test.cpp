@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Features from .npz: files of numpy are read exactly. Everything else is refused with the field's name, before memory
-// is taken for a header's mere claim.
+// Features from .npz: numpy's files are read exactly. Everything else is rejected with the field's name, before memory
+// is allocated on a header's mere claim.
 #include "captioning/data/npz.h"
 
 #include <fmt/format.h>
@@ -49,13 +49,13 @@ std::string deflated(const std::string& bytes) {
   return out;
 }
 
-/// A zip file of one member, with its possible faults.
+/// A zip file with one member, and its possible faults.
 struct Zip {
   std::string content;
   std::string name = "feat.npy";
   bool deflate = false;
-  std::uint64_t method = 0;  ///< instead of the right one
-  std::int64_t size = -1;    ///< in the directory; -1: the true one
+  std::uint64_t method = 0;  ///< instead of the correct one
+  std::int64_t size = -1;    ///< as the directory states it; -1: the true one
   std::int64_t packed_size = -1;
   std::uint64_t crc_off_by = 0;
   std::uint64_t flags = 0;
@@ -90,7 +90,7 @@ std::string bytes_of(const std::vector<Value>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
 }
 
-/// The error of reading two rows of three float32 under this header.
+/// The error from reading two rows of three float32 under this header.
 std::string fault_of_header(const std::string& header) {
   const auto read = parse_features(Zip{npy(header, bytes_of<float>({1, 2, 3, 4, 5, 6}))}.bytes());
   return read ? "read" : read.error();
@@ -134,31 +134,33 @@ TEST(Npz, ReadsHalvesToTheBit) {
 
 TEST(Npz, RefusesAbsurdShapes) {
   EXPECT_EQ(fault_of_shape("(2, 3)"), "read");
-  EXPECT_EQ(fault_of_shape("(2, -3)"), "array 'feat': 'shape' has a side of -3");
+  EXPECT_EQ(fault_of_shape("(2, -3)"), "array 'feat': 'shape' has a dimension of -3");
   EXPECT_EQ(fault_of_shape("(9223372036854775807, 9223372036854775807)"),
-            "array 'feat': its shape (9223372036854775807, 9223372036854775807) has more than the 16777216 values that "
-            "are read");
+            "array 'feat': its shape (9223372036854775807, 9223372036854775807) has more than the maximum of "
+            "16777216 values");
   EXPECT_EQ(fault_of_shape("(4294967296, 4294967296)"),
-            "array 'feat': its shape (4294967296, 4294967296) has more than the 16777216 values that are read");
+            "array 'feat': its shape (4294967296, 4294967296) has more than the maximum of 16777216 values");
   EXPECT_EQ(fault_of_shape("(92233720368547758070, 2)"),
-            "array 'feat': 'shape' has something else than numbers: 92233720368547758070, 2)");
-  EXPECT_EQ(fault_of_shape("(0, 3)"), "array 'feat': its shape (0, 3) holds nothing");
+            "array 'feat': 'shape' contains something other than numbers: 92233720368547758070, 2)");
+  EXPECT_EQ(fault_of_shape("(0, 3)"), "array 'feat': its shape (0, 3) is empty");
   EXPECT_EQ(fault_of_shape("(6,)"), "array 'feat': its shape is (6), must be (rows, width)");
   EXPECT_EQ(fault_of_shape("()"), "array 'feat': its shape is (), must be (rows, width)");
-  EXPECT_EQ(fault_of_shape("(2, 4)"), "array 'feat': it has 24 bytes of values, its shape (2, 4) of '<f4' wants 32");
-  EXPECT_EQ(fault_of_shape("(2, 2)"), "array 'feat': it has 24 bytes of values, its shape (2, 2) of '<f4' wants 16");
-  EXPECT_EQ(fault_of_shape("(2, 3"), "array 'feat': 'shape' has something else than numbers: }?");
-  EXPECT_EQ(fault_of_shape("(2 3)"), "array 'feat': 'shape' has no end: 3), }?");
-  EXPECT_EQ(fault_of_shape("(1, 1, 1, 1, 1, 1, 1, 2, 3)"), "array 'feat': 'shape' has more than 8 sides");
+  EXPECT_EQ(fault_of_shape("(2, 4)"),
+            "array 'feat': it has 24 bytes of values, but its shape (2, 4) of '<f4' needs 32");
+  EXPECT_EQ(fault_of_shape("(2, 2)"),
+            "array 'feat': it has 24 bytes of values, but its shape (2, 2) of '<f4' needs 16");
+  EXPECT_EQ(fault_of_shape("(2, 3"), "array 'feat': 'shape' contains something other than numbers: }?");
+  EXPECT_EQ(fault_of_shape("(2 3)"), "array 'feat': 'shape' is not terminated: 3), }?");
+  EXPECT_EQ(fault_of_shape("(1, 1, 1, 1, 1, 1, 1, 2, 3)"), "array 'feat': 'shape' has more than 8 dimensions");
 }
 
 TEST(Npz, RefusesTypesThatAreNoFloats) {
   const auto fault_of_type = [](const std::string& descr) { return fault_of_header(header_of(descr, "(2, 3)")); };
   EXPECT_EQ(fault_of_type("|O"), "array 'feat': it holds Python objects, which are never unpickled");
-  EXPECT_EQ(fault_of_type("<i4"), "array 'feat': its type is '<i4'; '<f2', '<f4' and '<f8' are read");
-  EXPECT_EQ(fault_of_type(">f4"), "array 'feat': its type is '>f4'; '<f2', '<f4' and '<f8' are read");
+  EXPECT_EQ(fault_of_type("<i4"), "array 'feat': its type is '<i4'; it must be '<f2', '<f4' or '<f8'");
+  EXPECT_EQ(fault_of_type(">f4"), "array 'feat': its type is '>f4'; it must be '<f2', '<f4' or '<f8'");
   EXPECT_EQ(fault_of_header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3)}"),
-            "array 'feat': 'descr' is no plain type: [('a', '<f4')], 'fortran");
+            "array 'feat': 'descr' is not a simple type: [('a', '<f4')], 'fortran");
 }
 
 TEST(Npz, RefusesHeadersThatAreNone) {
@@ -170,20 +172,20 @@ TEST(Npz, RefusesHeadersThatAreNone) {
   EXPECT_EQ(fault_of_header("{'" + name + "': 1}"),
             "array 'feat': it has an unknown field '" + name.substr(0, 40) + "...'");
   EXPECT_EQ(fault_of_header("{'descr': '" + name + "', 'fortran_order': False, 'shape': (2, 3)}"),
-            "array 'feat': its type is '" + name.substr(0, 40) + "...'; '<f2', '<f4' and '<f8' are read");
+            "array 'feat': its type is '" + name.substr(0, 40) + "...'; it must be '<f2', '<f4' or '<f8'");
   EXPECT_EQ(fault_of_header("{'fortran_order': 1}"), "array 'feat': 'fortran_order' is neither True nor False");
-  EXPECT_EQ(fault_of_header("__import__('os')"), "array 'feat': its header is no dictionary: __import__('os')");
-  EXPECT_EQ(fault_of_header(header_of("<f4", "(2, 3)") + "1"), "array 'feat': its header goes on after its end: 1");
+  EXPECT_EQ(fault_of_header("__import__('os')"), "array 'feat': its header is not a dictionary: __import__('os')");
+  EXPECT_EQ(fault_of_header(header_of("<f4", "(2, 3)") + "1"), "array 'feat': its header continues after its end: 1");
   const std::string good = npy(header_of("<f4", "(1, 1)"), bytes_of<float>({1}));
   std::string bad = good;
   bad[6] = 9;
-  EXPECT_EQ(parse_features(Zip{bad}.bytes()).error(), "array 'feat': it has format 9; 1 to 3 are read");
+  EXPECT_EQ(parse_features(Zip{bad}.bytes()).error(), "array 'feat': it has format 9; it must be 1 to 3");
   bad = good;
   bad[9] = 0x7f;
-  EXPECT_THAT(parse_features(Zip{bad}.bytes()).error(), HasSubstr("its header has 64 bytes of 32572"));
-  EXPECT_EQ(parse_features(Zip{"not numpy"}.bytes()).error(), "array 'feat': it does not begin as .npy does");
+  EXPECT_THAT(parse_features(Zip{bad}.bytes()).error(), HasSubstr("its header has 64 of 32572 bytes"));
+  EXPECT_EQ(parse_features(Zip{"not numpy"}.bytes()).error(), "array 'feat': it does not begin like an .npy file");
   const std::string huge = std::string("\x93NUMPY\x02\x00", 8) + little(0xffffffff, 4);
-  EXPECT_EQ(parse_features(Zip{huge}.bytes()).error(), "array 'feat': its header is said to have 4294967295 bytes");
+  EXPECT_EQ(parse_features(Zip{huge}.bytes()).error(), "array 'feat': its header claims 4294967295 bytes");
 }
 
 TEST(Npz, RefusesValuesThatAreNotFinite) {
@@ -204,23 +206,23 @@ TEST(Npz, RefusesZipFilesThatLie) {
   EXPECT_EQ(fault({.content = good, .name = "\x1b[2J" + std::string(60000, 'x')}),
             "it has no feat.npy, only ?[2J" + std::string(36, 'x') + "...");
   EXPECT_EQ(fault({.content = good, .method = 12}),
-            "feat.npy is packed by method 12; 0 (stored) and 8 (deflate) are read");
+            "feat.npy is compressed with method 12; it must be 0 (stored) or 8 (deflate)");
   EXPECT_EQ(fault({.content = good, .flags = 1}), "feat.npy is encrypted");
   EXPECT_THAT(fault({.content = good, .crc_off_by = 1}), StartsWith("the bytes of feat.npy have CRC-32 "));
   EXPECT_EQ(fault({.content = good, .size = 100}),
-            fmt::format("feat.npy is not packed and has {} bytes of 100", good.size()));
+            fmt::format("feat.npy is not compressed, but has {} of 100 bytes", good.size()));
   EXPECT_EQ(fault({.content = good, .size = 0xffffffff}), "feat.npy has 4 GiB or more");
   EXPECT_EQ(fault({.content = good, .deflate = true, .size = 4'000'000'000}),
-            "feat.npy has 4000000000 bytes, more than the 134348800 that are read");
+            "feat.npy has 4000000000 bytes, more than the maximum of 134348800");
   EXPECT_THAT(fault({.content = good, .deflate = true, .size = 100'000'000}), HasSubstr("more than deflate can"));
-  EXPECT_EQ(fault({.content = good, .deflate = true, .size = 20}), "the packed bytes of feat.npy are damaged");
-  EXPECT_EQ(fault({.content = good, .deflate = true, .size = 17000}), "the packed bytes of feat.npy are damaged");
+  EXPECT_EQ(fault({.content = good, .deflate = true, .size = 20}), "the compressed bytes of feat.npy are damaged");
+  EXPECT_EQ(fault({.content = good, .deflate = true, .size = 17000}), "the compressed bytes of feat.npy are damaged");
   EXPECT_EQ(fault({.content = good, .size = 1'000'000, .packed_size = 1'000'000}),
             "a damaged zip file: feat.npy is not at byte 0");
-  EXPECT_EQ(parse_features("PK").error(), "it is no zip file, or cut short: it has no end record");
+  EXPECT_EQ(parse_features("PK").error(), "it is not a zip file, or is truncated: it has no end record");
 }
 
-// A short form of the fuzzer: damage at any place is refused or harmless.
+// A short form of the fuzzer: damage anywhere is rejected or harmless.
 TEST(Npz, IsReadOrRefusedWhateverChanges) {
   SampleRandom random(1);
   int read = 0;
@@ -247,8 +249,8 @@ TEST(Npz, AFileIsNamed) {
       << Zip{npy(header_of("<f4", "(4611686018427387904, 4)"), "")}.bytes();
   EXPECT_EQ(
       test::fault_of<DataError>([&] { (void)read_features(folder / "12.npz"); }),
-      fmt::format("features {}: array 'feat': its shape (4611686018427387904, 4) has more than the 16777216 values "
-                  "that are read\n  next  features are written by numpy.savez(file, feat=array) with an array of "
+      fmt::format("features {}: array 'feat': its shape (4611686018427387904, 4) has more than the maximum of 16777216 "
+                  "values\n  next  write features with numpy.savez(file, feat=array), where array holds "
                   "(rows, width) floats",
                   (folder / "12.npz").string()));
 }

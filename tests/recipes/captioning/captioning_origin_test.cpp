@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The origins' snapshots: X-LAN and PureT, re-created in PyTorch with their names (golden/make_origin_names.py), give
-// the same words for the same features here, and they can load a checkpoint of this program.
+// The original implementations' snapshots: X-LAN and PureT, re-created in PyTorch with their parameter names
+// (golden/make_origin_names.py), give the same words for the same features here, and they can load this program's
+// checkpoints.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kWords = 11;
 const std::vector<std::string> kComputed = {"attn_mask", "relative_position_index", "pos_embed.weight"};
 
-/// Has a training set, which gives the task its words and the width of features.
+/// Has a training set, from which the task gets its words and the feature width.
 class CaptioningOrigin : public ::testing::TestWithParam<const char*> {
  protected:
   CaptioningOrigin() : golden_(GetParam()) {
@@ -103,7 +104,7 @@ TEST_P(CaptioningOrigin, WithoutItsVocabularyOrWithAnotherItIsRefused) {
   EXPECT_THAT(refused(*task), AllOf(HasSubstr("data.vocabulary is not set"), HasSubstr("INFERENCE.VOCAB")));
   config_.sets.vocabulary = words;
   std::ofstream(words, std::ios::app) << "another\n";
-  EXPECT_THAT(refused(*this->task()), HasSubstr("of 10 words, and the vocabulary has 11"));
+  EXPECT_THAT(refused(*this->task()), HasSubstr("for 10 words, but the vocabulary has 11"));
 }
 
 TEST_P(CaptioningOrigin, ANetworkThatItDoesNotHaveIsNotWritten) {

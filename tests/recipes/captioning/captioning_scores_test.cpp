@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A limit for tests that take less than a second, or some under a sanitizer: with a fault they take minutes.
+// A limit for tests that take less than a second, or a few seconds under a sanitizer: with a bug they take minutes.
 constexpr int kMostSeconds = test::kAnySanitizer ? 100 : 10;
 
 WordedCaption worded(std::int64_t index, const std::string& hypothesis, const std::vector<std::string>& references) {
@@ -134,7 +134,7 @@ TEST(CaptioningTokens, KnowUtf8FromOtherBytes) {
     EXPECT_FALSE(is_utf8(bad));
   }
   EXPECT_THAT(test::fault_of<DataError>([] { (void)words_of("a caf\xE9 here"); }),
-              HasSubstr("a caption is no UTF-8: byte 0xe9 at 5 of 11, after \"a caf\""));
+              HasSubstr("a caption is not UTF-8: byte 0xe9 at 5 of 11, after \"a caf\""));
 }
 
 // nlg-eval's tests: "this is a good test".
@@ -307,7 +307,8 @@ TEST(CaptioningMeteor, OfManyPlacesThoseAreTriedFirstFromWhichTheCaptionGoesOn) 
 }
 
 TEST(CaptioningMeteor, AlignsLongTextsRunByRunWithTheMostMatches) {
-  // Three words in turn, 400 in all, against the same with another word after each 30: 13 runs of 30 and the rest.
+  // Three words repeated in order, 400 in all, against the same with another word after every 30: 13 runs of 30 and the
+  // rest.
   Ids hypothesis;
   Ids reference;
   for (std::int64_t i = 0; i < 400; ++i) {

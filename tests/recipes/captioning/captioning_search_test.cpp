@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches over language models in the form of tables, against a look at every possible caption.
+// Searches over table-based language models, against enumerating every possible caption.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -34,12 +34,12 @@ using ::testing::HasSubstr;
 using ::testing::Lt;
 
 using Caption = std::vector<std::int64_t>;
-/// Log-probabilities after the words said about an image so far.
+/// Log-probabilities given the words said about an image so far.
 using Table = std::function<std::vector<double>(std::int64_t image, const Caption& said)>;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// Random-looking probabilities, different after each beginning.
+/// Random-looking probabilities, different after each prefix.
 Table random_table(std::int64_t vocabulary, std::uint64_t seed) {
   return [=](std::int64_t image, const Caption& said) {
     std::uint64_t state = seed * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(image) + 1;
@@ -104,7 +104,7 @@ std::vector<Caption> rows_of(const at::Tensor& words) {
   return rows;
 }
 
-/// The sum for a row of a search: words, then the 0 that ends them.
+/// The sum for one row of a search: words, then the 0 that ends them.
 double sum_of(const Table& table, std::int64_t image, const Caption& row) {
   double sum = 0;
   Caption said;
@@ -235,7 +235,7 @@ TEST(CaptioningSearch, AWiderBeamFindsBetterCaptionsInTheMean) {
 }
 
 TEST(CaptioningSearch, ACaptionThatEndedKeepsItsSumAndItsWords) {
-  // "1" ends at once with 0.6 * 0.9; a caption that begins with 2 has 0.3 and can never catch up.
+  // "1" ends immediately with 0.6 * 0.9; a caption that begins with 2 has 0.3 and can never catch up.
   const Table table = [](std::int64_t, const Caption& said) {
     if (said.empty()) return std::vector<double>{std::log(0.1), std::log(0.6), std::log(0.3)};
     if (said.back() == 1) return std::vector<double>{std::log(0.9), std::log(0.05), std::log(0.05)};
@@ -258,7 +258,7 @@ TEST(CaptioningSearch, AnEndedCaptionThatIsNotTheBestCanStillWin) {
 }
 
 TEST(CaptioningSearch, TheEndIsCountedWhereACaptionIsCutToo) {
-  // 1 1 is likelier than 2 2 so far, but does not end there.
+  // So far 1 1 is likelier than 2 2, but it does not end there.
   const Table table = [](std::int64_t, const Caption& said) {
     if (said.empty()) return std::vector<double>{std::log(0.01), std::log(0.60), std::log(0.39)};
     if (said.back() == 1) return std::vector<double>{std::log(0.001), std::log(0.99), std::log(0.009)};
@@ -289,7 +289,7 @@ TEST(CaptioningSearch, ACaptionDoesNotDependOnTheOthersOfItsBatch) {
 }
 
 TEST(CaptioningSearch, ABeamThatIsWiderThanTheVocabularyHoldsNoCaptionTwice) {
-  // Two captions in all; the longer is the better.
+  // Two captions in all; the longer one is better.
   EXPECT_THAT(beam_rows(fixed_table({0.2, 0.8}), 2, {.beam = 6, .max_words = 1}),
               ElementsAre(Caption{0, 0}, Caption{0, 0}));
   EXPECT_THAT(beam_rows(fixed_table({0.6, 0.4}), 1, {.beam = 6, .max_words = 3}), ElementsAre(Caption{0, 0, 0, 0}));
@@ -447,7 +447,7 @@ TEST(CaptioningSearch, ACaptionerIsSearchedInTheSameWay) {
   EXPECT_EQ(drawn, rows_of(sample(speaker, 5)));
 }
 
-/// The largest sum of log-probabilities of any caption of one picture, by teacher forcing.
+/// The largest sum of log-probabilities of any caption of one image, by teacher forcing.
 double best_sum(Captioner& model, const Memory& memory, const std::vector<Caption>& captions) {
   std::vector<std::int64_t> flat;
   for (const Caption& one : captions) flat.insert(flat.end(), one.begin(), one.end());
@@ -475,7 +475,7 @@ TEST(CaptioningSearch, TheNetworksThemselvesAreSearchedToTheBestCaption) {
                                        .window = 0});
     model->eval();
     const at::NoGradGuard guard;
-    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // with fresh weights all words are alike
+    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // with fresh weights all words look alike
     const at::Tensor pictures = at::randn({3, 4, 6});
     const auto found =
         rows_of(beam_search(*model, model->encode(pictures, {}), {.beam = std::ssize(captions), .max_words = 3}));

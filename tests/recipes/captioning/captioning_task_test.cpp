@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captioning as a whole: self-critical training stays synchronised, its result depends neither on the number of
-// processes nor on interruptions, and a checkpoint has its words.
+// processes nor on interruptions, and a checkpoint contains its words.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -95,7 +95,7 @@ TEST(CaptioningConfig, ScheduledSamplingRisesInStepsUpToItsLimit) {
   EXPECT_EQ(config.scheduled_sampling_at(60), 0.12);
 }
 
-/// All that could make two runs differ, small enough for a test: dropout, scheduled sampling, drawn captions.
+/// Everything that could make two runs differ, small enough for a test: dropout, scheduled sampling, drawn captions.
 CaptioningConfig small_config(const std::string& model = "transformer") {
   CaptioningConfig config;
   config.replicas = 4;
@@ -212,7 +212,7 @@ Batch batch_of(CaptioningTask& task, const std::shared_ptr<Dataset>& set, std::i
   return task.collate()(std::move(samples), {});
 }
 
-/// A self-critical task with a network and this rank's own pictures.
+/// A self-critical task with a network and this rank's own images.
 struct SelfCritical {
   explicit SelfCritical(const Job& job) : task(config) {
     const auto set = task.make_training_set("scenes:8:1");
@@ -259,7 +259,7 @@ RANKS_TEST(SelfCriticalStep, HasOthersWhereSynchronisationIsRemoved, 2) {
   EXPECT_FALSE(same_on_all_ranks(own.gradient_of([&](const Batch& batch) { return model(batch); }), job));
 }
 
-/// The origin called model.module.decode(): no gradient was reduced, and no error said so.
+/// The original implementation called model.module.decode(): gradients were silently not reduced.
 RANKS_TEST(SelfCriticalStep, PastTheWrapperIsAnError, 2) {
   SelfCritical own(job);
   DistributedDataParallel<StepNet> model(own.net, job);
@@ -337,7 +337,7 @@ TEST(CaptioningTask, OtherWordsThanTheCheckpointsAreAnErrorThatNamesThem) {
     other.check_model_state(checkpoint.state("model"));
     FAIL() << "no error";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("the vocabulary is not that of the checkpoint"));
+    EXPECT_THAT(error.message(), HasSubstr("the vocabulary is not the checkpoint's"));
     EXPECT_THAT(error.message(), HasSubstr("word 1 is 'zebra' against"));
   }
 }
@@ -353,7 +353,7 @@ TEST(CaptioningTask, FeaturesOfAnotherWidthThanTheCheckpointsAreAnErrorThatNames
     task.check_model_state(state_of(12));
     FAIL() << "no error";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("the features are 8 wide, and the checkpoint's were 12"));
+    EXPECT_THAT(error.message(), HasSubstr("the features are 8 wide, but the checkpoint's were 12"));
   }
 }
 
@@ -389,7 +389,7 @@ TEST(CaptioningTask, AVocabularyOfAnotherSizeThanWasSaidIsAnError) {
   EXPECT_THROW((void)task.make_training_set("scenes:8:1"), UsageError);
 }
 
-/// CIDEr-D of a result file, image after image.
+/// CIDEr-D of a result file, image by image.
 double cider_d_of(const std::string& result, const CaptionDataset& set) {
   constexpr std::string_view kBefore = "\"caption\": \"";
   std::vector<WordedCaption> captions;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults in users' annotations: each is an error or a counted note that names file and entry.
+// Faults in users' annotations: each is an error or a counted note that names the file and entry.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ void put(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Two pictures of 64 x 48 pixels, and classes with the ids 3 and 7.
+/// Two images of 64 x 48 pixels, and classes with the ids 3 and 7.
 class BadCoco : public ::testing::Test {
  protected:
   BadCoco() {
@@ -48,7 +48,7 @@ class BadCoco : public ::testing::Test {
                 "categories": [{{"id": 3, "name": "cat"}}, {{"id": 7, "name": "dog"}}]}})",
                             images, annotations));
   }
-  /// Writes the good annotation and one with these further words.
+  /// Writes the good annotation and one with these additional fields.
   void write_one(const std::string& rest, const std::string& head = R"("id": 2, "image_id": 2, )") const {
     write(fmt::format("{}, {{{}{}}}", kGood, head, rest));
   }
@@ -106,7 +106,7 @@ TEST_F(BadCoco, ABoxOutsideIsLeftOutAndOneAcrossTheBorderIsCut) {
   EXPECT_EQ(left[0].box, (Box{60, 0, 64, 6}));
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(open_test_set(options()).source->get(0).objects.size(), 3U);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("2 boxes have no area in the picture"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("2 boxes have no area in the image"));
 }
 
 TEST_F(BadCoco, ABoxOutsideOfAPictureWhoseSizeIsNotStatedIsLeftOut) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's numbers, and the files that its tools read.
+// COCO's numbers, and the files its tools read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,8 +48,8 @@ std::vector<ImageResult> results_of(const Cases& cases) {
 
 CocoNumbers numbers_of(const Cases& cases) { return accumulate(results_of(cases)); }
 
-/// Computes one number of COCO's the slow way: it keeps nothing between classes, areas and thresholds, and searches all
-/// candidates for the best match and the best precision.
+/// Computes one of COCO's numbers the slow way: it keeps nothing between classes, areas and thresholds, and searches
+/// all candidates for the best match and the best precision.
 class ByDefinition {
  public:
   explicit ByDefinition(Cases cases) : cases_(std::move(cases)) {
@@ -122,7 +122,7 @@ class ByDefinition {
       return static_cast<double>(std::ranges::count(judged, Verdict::kHit, &Judged::verdict)) / truths;
     }
     double sum = 0;
-    // numpy's 0.35 is 35 * 0.01, which is more than 35 / 100: a recall of 7 / 20 does not reach it.
+    // numpy's 0.35 is 35 * 0.01, which is more than 35 / 100: so a recall of 7 / 20 does not reach it.
     for (int place = 0; place <= 100; ++place) sum += best_precision(judged, truths, place * 0.01);
     return sum / 101;
   }
@@ -154,7 +154,7 @@ class ByDefinition {
     }
     for (std::size_t rank = 0; rank < std::min<std::size_t>(order.size(), 100); ++rank) {
       const FoundObject& detection = one.found[order[rank].second];
-      // Countable objects before others, then by overlap; of equal ones the later.
+      // Countable objects before others, then by overlap; of equal ones, the later.
       std::optional<std::tuple<bool, double, std::size_t>> best;
       for (const std::size_t k : free) {
         const TruthObject& object = one.truth.objects[k];
@@ -201,7 +201,7 @@ CocoBox near(const CocoBox& box, double share, SampleRandom& random) {
 ImageCase any_image(std::int64_t id, SampleRandom& random) {
   ImageCase one;
   one.truth.id = id;
-  // Few steps of scores: many ties, also between images.
+  // Few distinct scores: many ties, also between images.
   const auto score = [&] { return static_cast<double>(random.between(1, 20)) / 20; };
   const std::int64_t objects = random.chance(0.2) ? 0 : random.between(1, 14);
   for (std::int64_t k = 0; k < objects; ++k) {
@@ -216,7 +216,7 @@ ImageCase any_image(std::int64_t id, SampleRandom& random) {
   for (std::int64_t i = random.between(0, 10); i > 0; --i) {
     one.found.push_back({any_box(random), static_cast<std::int64_t>(random.below(5)), score()});
   }
-  // Exact copies make overlaps tie, too.
+  // Exact copies make overlaps tie as well.
   if (!one.found.empty() && random.chance(0.3)) one.found.push_back(one.found.front());
   if (!one.truth.objects.empty() && random.chance(0.3)) one.truth.objects.push_back(one.truth.objects.front());
   if (random.chance(0.1)) {

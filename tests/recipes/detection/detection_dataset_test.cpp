@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures with boxes, made up and read.
+// Images with boxes, synthetic and from files.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <fmt/format.h>
@@ -33,10 +33,10 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Pictures with boxes: the operations of each epoch, one size per batch on all ranks, objects that training leaves out
-// and evaluation keeps.
+// Images with boxes: each epoch's operations, one size per batch on all ranks, objects that training omits and
+// evaluation keeps.
 
-/// A generated set for all tests of the file.
+/// A generated dataset for all tests in this file.
 class Scenes : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -55,7 +55,7 @@ AnnotatedImage taken(const DetectionSet& set, std::int64_t index, std::int64_t e
   return *std::any_cast<Unsized>(set.dataset->get(index, context).extra);
 }
 
-/// Makes all operations of an epoch certain.
+/// Makes every operation of an epoch certain to happen.
 AugmentOptions certain() {
   return {.policy = {1, 2, 3},
           .mosaic_prob = 1,
@@ -154,7 +154,7 @@ TEST_F(Scenes, TrainingDropsCrowdsAndEvaluationKeepsThem) {
   }
   ASSERT_GT(crowds, 0) << "the seed gives none";
   EXPECT_EQ(training.dropped, crowds);
-  EXPECT_THAT(note, HasSubstr(fmt::format("0 boxes without area in the picture and {} crowds are left out", crowds)));
+  EXPECT_THAT(note, HasSubstr(fmt::format("0 boxes without area in the image and {} crowds are excluded", crowds)));
 }
 
 TEST_F(Scenes, ABatchIsTheSameWithAnyNumberOfWorkers) {
@@ -301,7 +301,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Synthetic scenes: the same bytes for the same seed, the promised numbers, sizes and overlaps, tight boxes, and errors
+// Synthetic scenes: the same bytes for the same seed, the specified counts, sizes and overlaps, tight boxes, and errors
 // that name the cause.
 
 using Files = std::map<std::string, std::string>;  // name to bytes
@@ -505,7 +505,7 @@ TEST(Outline, HasTheWantedAreaAndATightBox) {
                       .degrees = random.uniform(0, 360),
                       .stretch = random.uniform(0.8, 1.25)};
     const Outline outline(shape);
-    // A fine grid gives the expected result of the polygon's arithmetic.
+    // A fine grid gives the expected result for the polygon arithmetic.
     constexpr double kStep = 0.2;
     double area = 0;
     Extent seen{1e9, 1e9, -1e9, -1e9};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The published network, its losses and gradients against a re-creation in PyTorch (golden/make_dfine.py), in float64
-// and, as it trains, in float32.
+// and, as in training, in float32.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/_unique2.h>
@@ -159,7 +159,7 @@ Denoising noise_of(const Batch& batch, std::int64_t queries) {
   return noise;
 }
 
-/// `tolerance`: the norm of the difference, relative to the norm of the expected values.
+/// `tolerance`: for the norm of the difference, relative to the norm of the expected values.
 void expect_samples(const at::Tensor& tensor, const std::string& name, double tolerance) {
   const at::Tensor expected = golden_tensors().at(name);
   const at::Tensor flat = tensor.detach().to(at::kDouble).contiguous().flatten();
@@ -170,7 +170,7 @@ void expect_samples(const at::Tensor& tensor, const std::string& name, double to
       << name;
 }
 
-/// A network of a case, with the weights of the script.
+/// The network of one case, with the script's weights.
 class Golden {
  public:
   Golden(const std::string& name, at::ScalarType type)
@@ -196,7 +196,7 @@ class Golden {
   }
 
   /// Compares with the same network in another precision, query by query: queries with nearly equal scores may change
-  /// their order.
+  /// order.
   void expect_queries_of(Golden& whole, double tolerance) {
     const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
     const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: differences, not products
@@ -284,7 +284,7 @@ class Golden {
   Targets targets_;
 };
 
-/// The file's values, anchors and bins are float32: they cause an error of 1 in 10,000 in a gradient that nearly
+/// The file's values, anchors and bins are float32: which causes an error of 1 in 10,000 in a gradient that nearly
 /// cancels.
 TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLossAndGradient) {
   Golden network("s", at::kDouble);
@@ -294,7 +294,7 @@ TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLoss
   network.expect_gradients(sum(terms), 1e-4);
 }
 
-/// Random weights enlarge rounding, most of all in the two bins around a side.
+/// Random weights amplify rounding, most of all in the two bins around a side.
 TEST(DetectionDfineGolden, InFloat32ItsPredictionsAndLossesAreTheSameButForRounding) {
   Golden network("s", at::kFloat);
   Golden whole("s", at::kDouble);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published network, and settings in the form of its origin.
+// The published network, and settings in the original's format.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/Context.h>
@@ -43,7 +43,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The published network against its published numbers: sizes and costs of the presets, files of its origin, fused
+// The published network against its published numbers: sizes and costs of the presets, the original's files, fused
 // layers.
 
 /// The settings of a preset, for COCO's classes.
@@ -59,7 +59,7 @@ DetectionConfig preset(const std::string& name) {
   return config;
 }
 
-/// Size S with fewer queries, for pictures of 64 pixels.
+/// Size S with fewer queries, for images of 64 pixels.
 dfine::Options small() {
   dfine::Options options = preset("dfine_s").published_options();
   options.queries = 20;
@@ -72,7 +72,7 @@ NamedTensors entries_of(torch::nn::Module& net) {
   return entries;
 }
 
-/// Changes statistics and weights from those of a fresh network.
+/// Makes statistics and weights differ from a fresh network's.
 void shake(torch::nn::Module& net) {
   const at::NoGradGuard guard;
   at::manual_seed(3);
@@ -84,7 +84,7 @@ void shake(torch::nn::Module& net) {
 }
 
 struct Published {
-  double millions;  ///< of parameters, by the formulas; the origin's README has them without decimals
+  double millions;  ///< of parameters, from the formulas; D-FINE's README gives them without decimals
   double gflops;
 };
 
@@ -163,7 +163,7 @@ TEST(DetectionDfine, AFrozenBackboneKeepsItsStemAndItsNorms) {
 
 class DetectionDfineWeights : public ::testing::Test {
  protected:
-  /// The output of a Python program about a file; the reason to skip if torch is missing.
+  /// What a Python program prints about a file; if torch is missing, the reason to skip.
   static testing::Output python(const std::string& mode, const std::string& file) {
     return testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/golden/make_dfine.py {} {}",
                                           LOCKSTEP_TEST_SOURCE_DIR, mode, file));
@@ -243,7 +243,7 @@ TEST(DetectionDfine, HeadsOfCocoFillTheirRowsOfObjects365) {
   const auto bias = std::get<at::Tensor>(weights.at("decoder.enc_score_head.bias"));
   EXPECT_EQ(bias[1].item<float>(), 100);
   EXPECT_EQ(bias[227].item<float>(), 179);
-  EXPECT_NEAR(bias[0].item<float>(), -4.59512, 1e-4);  // no class of COCO's: as it was
+  EXPECT_NEAR(bias[0].item<float>(), -4.59512, 1e-4);  // not one of COCO's classes: unchanged
 }
 
 TEST(DetectionDfine, HeadsOfAnotherSetAreLeftToBeReported) {
@@ -299,7 +299,7 @@ TEST(DetectionDfine, WeightsOfOtherBinsAreAnErrorThatNamesBoth) {
     static_cast<void>(dfine::fit_weights(weights, entries_of(net)));
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("decoder.reg_scale is 8 in the weights and 4 in the settings"));
+    EXPECT_THAT(error.what(), HasSubstr("decoder.reg_scale is 8 in the weights but 4 in the settings"));
     EXPECT_THAT(error.what(), HasSubstr("--set dfine.reg_scale=8"));
   }
 }
@@ -318,7 +318,7 @@ TEST(DetectionDfine, SizesThatDoNotFitAreErrors) {
   dfine::Options options = small();
   options.queries = 22;
   dfine::Network net(options);
-  EXPECT_THROW(net.forward(at::rand({1, 3, 48, 64}), nullptr), UsageError);  // no multiple of 32
+  EXPECT_THROW(net.forward(at::rand({1, 3, 48, 64}), nullptr), UsageError);  // not a multiple of 32
   EXPECT_THROW(net.forward(at::rand({1, 3, 32, 32}), nullptr), UsageError);  // 21 positions
 }
 
@@ -331,7 +331,7 @@ struct Read {
   std::map<std::string, std::string> options;  ///< "--run-dir" and the like
   std::vector<std::string> notes;
 
-  /// All notes except the one about other names.
+  /// All notes except the one about alternative names.
   [[nodiscard]] std::string without_meaning() const {
     std::string all;
     for (const std::string& note : notes) {

@@ -39,7 +39,7 @@ namespace detection_host_waits_test {
 using ::testing::Each;
 using ::testing::SizeIs;
 
-/// A preset with made-up scenes, two per step.
+/// A preset with synthetic scenes, two per step.
 DetectionConfig preset(const std::string& name) {
   DetectionConfig config;
   ConfigFields fields;
@@ -140,7 +140,7 @@ TEST(DetectionHostWaits, TheLossesOnADeviceAreThoseOnTheProcessor) {
   }
 }
 
-/// Outputs and gradients of a network under autocast, with or without all weights cast at once.
+/// Outputs and gradients of a network under autocast, with or without casting all weights at once.
 std::vector<at::Tensor> trained(torch::nn::Sequential& net, LayersAtOnce& casts, bool at_once, const at::Tensor& x) {
   for (at::Tensor& parameter : net->parameters()) parameter.mutable_grad() = at::Tensor();
   at::Tensor out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of detection, each alone and as a whole.
+// The detection losses, individually and together.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -143,7 +143,7 @@ TEST(DetectionLosses, ABoxAndItsSidesComeBackFromTheBinsThatTheyLieBetween) {
 TEST(DetectionLosses, BoxesWithoutAreaOrInsideOutHaveFiniteOverlapsAndGradients) {
   at::Tensor own = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on a point
                                0.2, 0.2, 0.0, 0.3,   // no width
-                               0.5, 0.5, -0.2, 0.1,  // its left side right of its right side
+                               0.5, 0.5, -0.2, 0.1,  // its left side is right of its right side
                                0.1, 0.1, 0.1, 0.1})
                        .view({4, 4})
                        .to(at::kFloat)
@@ -173,7 +173,7 @@ TEST(DetectionLosses, WhatIsNoNumberStaysNone) {
 
 namespace detection_criterion_test {
 
-// The whole loss: faults that make other detectors hang or go wrong silently on several processes must not happen.
+// The whole loss: faults that make other detectors hang or go wrong silently on several processes must not occur.
 
 ModelOptions tiny() {
   return {.classes = 3,
@@ -200,7 +200,7 @@ Detections objects(std::int64_t count) {
 /// The results of a batch, as the rest of a run sees them.
 struct Seen {
   std::vector<std::string> names;
-  std::vector<std::int64_t> reduced;  ///< sizes of the sums over replicas
+  std::vector<std::int64_t> reduced;  ///< sizes of sums over replicas
   double loss = 0;
 };
 
@@ -299,7 +299,7 @@ TEST(DetectionCriterion, ANumberThatIsNoneInDenoisingReachesTheLoss) {
   EXPECT_TRUE(sum(criterion(outputs, targets, {})).isnan().item<bool>());
 }
 
-/// One layer and one query for one object: every term can be computed by hand.
+/// One layer and one query for one object, so that every term can be computed by hand.
 TEST(DetectionCriterion, DividesByTheMeanNumberOfBoxesOverReplicas) {
   Outputs outputs;
   outputs["logits"] = at::tensor({2.0, -1.0, 0.5, -3.0}).view({1, 1, 2, 2}).to(at::kFloat);
@@ -338,7 +338,7 @@ TEST(DetectionCriterion, DividesByTheMeanNumberOfBoxesOverReplicas) {
 
 TEST(DetectionCriterion, BoxesLearnFromThePairsOfAllLayersAndClassesFromTheirOwn) {
   Outputs outputs;
-  // Two layers that would choose different queries for the one object.
+  // Two layers that would choose different queries for the only object.
   outputs["logits"] = at::tensor({3.0, -3.0, -3.0, 3.0}).view({2, 1, 2, 1}).to(at::kFloat).requires_grad_();
   outputs["boxes"] = at::tensor({0.4, 0.4, 0.2, 0.2, 0.6, 0.6, 0.2, 0.2, 0.4, 0.4, 0.2, 0.2, 0.6, 0.6, 0.2, 0.2})
                          .view({2, 1, 2, 4})
@@ -358,7 +358,7 @@ TEST(DetectionCriterion, BoxesLearnFromThePairsOfAllLayersAndClassesFromTheirOwn
   EXPECT_TRUE(learn(false).equal(at::tensor({1, 0, 0, 1}).to(at::kBool)));
 }
 
-/// An image with room for two groups of its one object must not count twice as much as one with room for one group.
+/// An image with room for two groups of its single object must not count twice as much as one with room for one group.
 TEST(DetectionCriterion, GroupsOfDenoisingShareTheWeightOfTheirObjects) {
   const auto outputs_of = [](std::int64_t groups) {
     const auto repeated = [&](const at::Tensor& group, std::int64_t last) {
@@ -401,7 +401,7 @@ TEST(DetectionCriterion, ATinyNetworkLearnsABatchByHeart) {
   Detector net(options);
   use_channels_last(net);
   nn::optimize(net);
-  // One bright rectangle per picture, each in its own colour.
+  // One bright rectangle per image, each in its own colour.
   at::Tensor images = at::rand({4, 3, 64, 64}) * 0.2;
   Targets targets;
   for (std::int64_t i = 0; i < 4; ++i) {

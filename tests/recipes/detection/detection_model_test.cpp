@@ -34,7 +34,7 @@
 namespace lockstep::detection {
 namespace detection_model_test {
 
-// The network: shapes, sampling against grid_sample, denoising slots, and readable detections.
+// The network: shapes, sampling against grid_sample, denoising slots, and decoded detections.
 
 ModelOptions tiny() {
   return {.classes = 3,
@@ -143,7 +143,7 @@ TEST(DetectionModel, AtFirstItsRefinedBoxesAreTheInitialOnes) {
   }
 }
 
-/// Configurations pick these groups by patterns of their names.
+/// Configurations select these groups by name patterns.
 TEST(DetectionModel, HasThePartsOfTheOriginAndItsFusedLayersLeaveNothingBehind) {
   Detector net({});
   use_channels_last(net);
@@ -164,7 +164,7 @@ TEST(DetectionModel, SamplesWhatGridSampleSamples) {
   const ScaleSizes sizes = {{12, 10}, {6, 5}, {3, 3}};
   const std::array<std::int64_t, 3> points = {4, 3, 2};
   at::Tensor values = at::randn({2, 120 + 30 + 9, 64}).requires_grad_();
-  // Some of them outside the picture.
+  // Some of them outside the image.
   at::Tensor places = (at::rand({2, 7, 2, 9, 2}) * 1.6 - 0.3).requires_grad_();
   at::Tensor shares = at::rand({2, 7, 2, 9}).requires_grad_();
   const at::Tensor weights = at::randn({2, 7, 64});
@@ -208,7 +208,7 @@ TEST(DetectionDenoising, PacksTheGroupsOfEachImageByItself) {
   EXPECT_EQ(positives(0), 6);  // 3 groups of 2 objects and 2 negative boxes
   EXPECT_EQ(positives(1), 0);
   EXPECT_EQ(positives(2), 5);
-  EXPECT_EQ(positives(3), 6);  // half of the slots, no more
+  EXPECT_EQ(positives(3), 6);  // no more than half of the slots
   EXPECT_FLOAT_EQ(all.weight[0][0].item<float>(), 1.0F / 3);
   EXPECT_FLOAT_EQ(all.weight[1].abs().max().item<float>(), 0);
   EXPECT_FLOAT_EQ(all.weight[2][9].item<float>(), 1);
@@ -275,7 +275,7 @@ TEST(DetectionModel, DecodesTheMostCertainPairsOfQueryAndClass) {
 
 namespace detection_matcher_test {
 
-// The assignment against all permutations and against its own proof; the query of each object.
+// The assignment against all permutations and against its own certificate; the query of each object.
 
 struct Problem {
   std::int64_t rows = 0;
@@ -287,7 +287,7 @@ struct Problem {
   }
 };
 
-/// If `coarse`, costs are whole numbers, so that many are equal.
+/// If `coarse`, costs are whole numbers, so many are equal.
 Problem random_problem(std::mt19937& random, std::int64_t rows, std::int64_t columns, bool coarse) {
   Problem problem{.rows = rows, .columns = columns, .costs = {}};
   std::uniform_real_distribution<float> number(-5, 5);
@@ -306,7 +306,7 @@ double cost_of(const Problem& problem, const Assignment& found) {
   return cost;
 }
 
-/// The least cost of all assignments, by trying each.
+/// The lowest cost of any assignment, by trying them all.
 double least_cost(const Problem& problem) {
   const bool wide = problem.rows <= problem.columns;
   std::vector<std::int64_t> order(static_cast<std::size_t>(std::max(problem.rows, problem.columns)));
@@ -346,7 +346,7 @@ TEST(Assignment, HasTheLeastCostOfAllPermutations) {
   }
 }
 
-/// If prices nowhere exceed the costs and their sum equals the cost, nothing can be cheaper.
+/// If prices nowhere exceed the costs and their sum equals the cost, no assignment can be cheaper.
 void expect_proof(const Problem& problem, const Assignment& found) {
   constexpr double kRounding = 1e-4;
   for (std::int64_t i = 0; i < problem.rows; ++i) {
@@ -400,7 +400,7 @@ TEST(DetectionMatcher, FindsTheQueriesThatAreTheObjects) {
   const Targets targets = {objects(3, 4), objects(0, 4), objects(2, 4)};
   const at::Tensor logits = at::full({2, 3, 6, 4}, -4.0F);
   const at::Tensor boxes = at::full({2, 3, 6, 4}, 0.05F);
-  // The objects are in the last queries, in another order in each set.
+  // The objects are in the last queries, in a different order in each set.
   const auto place = [&](std::int64_t set, std::int64_t image, std::int64_t query, std::int64_t object) {
     const Detections& target = targets[static_cast<std::size_t>(image)];
     boxes[set][image][query].copy_(target.boxes[object]);
@@ -438,13 +438,13 @@ TEST(DetectionMatcher, SaysWhichPredictionIsNotFinite) {
   const Targets targets = {objects(2, 4), objects(0, 4)};
   const at::Tensor logits = at::randn({2, 2, 5, 4});
   const at::Tensor boxes = at::rand({2, 2, 5, 4});
-  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // of an image without objects: it still counts
+  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // for an image without objects: it still counts
   try {
     static_cast<void>(match(logits, boxes, pad(targets, 4, at::kCPU), {}, {"predictions_aux_0", "predictions"}));
     FAIL() << "no error";
   } catch (const DataError& error) {
     EXPECT_NE(error.message().find("predictions"), std::string::npos);
-    EXPECT_NE(error.message().find("boxes are not finite, first for image 1"), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find("boxes are not finite, first in image 1"), std::string::npos) << error.message();
   }
 }
 
@@ -474,7 +474,7 @@ TEST(DetectionDense, PositionsAroundAnObjectsMiddleAnswerForItOnTheScaleOfItsSiz
   ASSERT_EQ(found.size(), 2U);
   EXPECT_TRUE(found[1].empty());
   // 256 positions of 16 x 16, then 64. The square's own cell of 8 x 8 and the three that touch its middle are inside it
-  // by less than half a cell, so only the one cell counts; the large square's middle touches four cells.
+  // by less than half a cell, so only its own cell counts; the large square's middle touches four cells.
   EXPECT_EQ(found[0], (Pairs{{0, 0}, {256 + 8 * 4 + 4, 1}, {320 + 5, 2}, {320 + 6, 2}, {320 + 9, 2}, {320 + 10, 2}}));
 }
 

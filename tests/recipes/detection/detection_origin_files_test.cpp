@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every settings file of D-FINE and DEIM, re-created by origin_files.py, is read and trains two steps; files for
-// networks that are not here are refused with file and line.
+// unsupported networks are rejected with file and line.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ using ::lockstep::testing::alone;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// A file, and the name of its set.
+/// A file, and the name of its dataset.
 struct OriginFile {
   std::string set;
   fs::path path;
@@ -62,7 +62,8 @@ class DetectionOriginFiles : public ::testing::Test {
     }));
   }
 
-  /// The set of four pictures; the file's own backbone, groups, losses and schedule, with small parts after them.
+  /// The dataset of four images; the file's own backbone, groups, losses and schedule, with a small network behind
+  /// them.
   [[nodiscard]] std::vector<std::string> small(const std::string& set) const {
     std::vector<std::string> sets = {"eval_spatial_size=[96, 96]",
                                      "HybridEncoder.hidden_dim=32",
@@ -112,7 +113,7 @@ TEST_F(DetectionOriginFiles, EachOfThemIsReadAsItIs) {
   }
 }
 
-/// Files with equal networks and groups differ only in numbers: one of them is enough for ./test.
+/// Files with the same networks and groups differ only in numbers: one of them is enough for ./test.
 TEST_F(DetectionOriginFiles, EachNetworkWithItsGroupsTakesTwoSteps) {
   std::set<std::string> seen;
   for (const OriginFile& file : files("trained.txt")) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worst and best images of an evaluation: the same on any number of ranks, with their marks.
+// The worst and best images of an evaluation: the same ones on any number of ranks, with their marks.
 #include "detection/data/pictures.h"
 
 #include <algorithm>
@@ -67,10 +67,10 @@ TEST(Gallery, RanksPutTheirsTogetherInAnyOrder) {
   Gallery whole(4);
   std::vector<Gallery> parts(3, Gallery(4));
   for (std::int64_t id = 0; id < 30; ++id) {
-    const Evaluated one = image_with(id, static_cast<double>((id * 7) % 10));  // many of equal quality
+    const Evaluated one = image_with(id, static_cast<double>((id * 7) % 10));  // many have equal quality
     add(whole, one);
     add(parts[static_cast<std::size_t>(id % 3)], one);
-    if (id % 5 == 0) add(parts[static_cast<std::size_t>((id + 1) % 3)], one);  // padding: on two ranks
+    if (id % 5 == 0) add(parts[static_cast<std::size_t>((id + 1) % 3)], one);  // padding: it is on two ranks
   }
   for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1, 2}, std::vector<std::size_t>{2, 0, 1}}) {
     Gallery merged(4);
@@ -81,7 +81,7 @@ TEST(Gallery, RanksPutTheirsTogetherInAnyOrder) {
   EXPECT_THROW(Gallery().merge(std::string_view(bytes).substr(1)), InternalError);
 }
 
-/// One gray picture for every index.
+/// The same gray image for every index.
 class GraySource final : public ImageSource {
  public:
   [[nodiscard]] std::int64_t size() const override { return 100; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detection recipe as a whole: its settings under two names, the troubles of its origin's users, and a result that
-// does not depend on the number of processes.
+// The detection recipe as a whole: its settings under two names, problems that users of the original implementation
+// had, and a result that does not depend on the number of processes.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -164,7 +164,7 @@ TEST(DetectionAliases, AnUnknownKeyIsStillAnErrorThatNamesFileAndLine) {
   }
 }
 
-/// All that could make two runs differ, small enough for a test.
+/// Everything that could make two runs differ, small enough for a test.
 DetectionConfig small_config() {
   DetectionConfig config;
   config.replicas = 4;
@@ -236,7 +236,8 @@ TEST_P(DetectionWorlds, FourReplicasGiveOneDigestThroughBothStages) {
 }
 INSTANTIATE_TEST_SUITE_P(TwoAndFour, DetectionWorlds, ::testing::Values(2, 4));
 
-/// The origin could not resume in its second stage: it saved only a best there, with the wrong epoch.
+/// The original implementation could not resume in its second stage: there it saved only the best, with the wrong
+/// epoch.
 TEST(DetectionRun, IsResumedInBothStagesToTheSameDigest) {
   const TempDir folder;
   for (const int step : {2, 6, 8}) {
@@ -247,8 +248,8 @@ TEST(DetectionRun, IsResumedInBothStagesToTheSameDigest) {
   }
 }
 
-/// The origin skipped denoising if a whole batch had no object: that rank had fewer losses, and the others waited
-/// forever.
+/// The original implementation skipped denoising if a whole batch had no object: that rank had fewer losses, and the
+/// others waited forever.
 TEST(DetectionRun, ARankWhoseBatchesHoldNothingTakesTheSameSteps) {
   run_ranks(current_test(),
             [](Job& job) {
@@ -279,7 +280,7 @@ TEST(DetectionRun, ARankWhoseBatchesHoldNothingTakesTheSameSteps) {
             {.world = 2});
 }
 
-/// The origin turned values that are not a number into 0 and went on.
+/// The original implementation replaced NaNs by 0 and continued.
 TEST(DetectionRun, ALossThatIsNotFiniteEndsItAndKeepsTheBatchWithItsBoxes) {
   const TempDir folder;
   DetectionConfig config = small_config();
@@ -334,7 +335,7 @@ TEST(DetectionTally, TheNumbersAreThoseOfOneRankHoweverTheImagesAreDivided) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].value, expected[i].value) << found[i].name;
   EXPECT_EQ(other->report(), whole->report());
-  // Scenes of 64 pixels have no object that COCO calls large: there is no curve of -1.
+  // Scenes of 64 pixels have no object that COCO calls large: there is no curve at -1.
   for (const Metric& metric : found) {
     EXPECT_NE(metric.name, "ap_large");
     EXPECT_NE(metric.value, -1) << metric.name;

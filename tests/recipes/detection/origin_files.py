@@ -3,7 +3,7 @@
 YAML. DEIMv2 (0fff8d4) has the files of DEIM again, under the same names.
 
     origin_files.py FOLDER                  # FOLDER/{dfine,deim}/configs, FOLDER/data, FOLDER/{trained,refused}.txt
-    origin_files.py FOLDER LOCKSTEP [WORD] # then trains each file with WORD in its name, two steps with its whole network
+    origin_files.py FOLDER LOCKSTEP [WORD] # then trains each file with WORD in its name for two steps with its full network
 """
 import json
 import pathlib
@@ -26,7 +26,7 @@ MOSAIC = {"type": "Mosaic", "output_size": 320, "rotation_range": 10, "translati
           "scaling_range": [0.5, 1.5], "probability": 1.0, "fill_value": 0, "use_cache": False, "max_cached_images": 50,
           "random_pop": True}
 
-# The patterns of optimizer.params. The second of THREE matches nothing: ".*norm" or "bn" would have to begin the name.
+# The patterns of optimizer.params. The second of THREE matches nothing: ".*norm" or "bn" would have to start the name.
 BACKBONE = "^(?=.*backbone)(?!.*norm|bn).*$"
 TWO = [BACKBONE, "^(?=.*(?:encoder|decoder))(?=.*(?:norm|bn)).*$"]
 THREE = [BACKBONE, "^(?=.*backbone)(?=.*norm|bn).*$", "^(?=.*(?:encoder|decoder))(?=.*(?:norm|bn|bias)).*$"]
@@ -55,7 +55,7 @@ SIZES = {
 }
 REPEAT = {"n": None, "s": 20, "m": 6, "l": 4, "x": 3}
 
-# File: backbone's rate, rate, weight decay, epochs, last epoch of the first stage, decay of the second stage's average.
+# File: backbone's rate, rate, weight decay, epochs, last epoch of the first stage, decay of the second stage's moving average.
 DFINE = {
     "dfine_hgnetv2_n_coco": (4e-4, 8e-4, 1e-4, 160, 148, 0.9999),
     "dfine_hgnetv2_s_coco": (1e-4, 2e-4, 1e-4, 132, 120, 0.9999),
@@ -89,7 +89,7 @@ DFINE = {
 }
 DEIM_DFINE = {name: DFINE[name] for name in list(DFINE)[:5]} | {
     "object365/dfine_hgnetv2_x_obj2coco": (2.5e-6, 2.5e-4, 1.25e-4, 36, 30, 0.9999)}
-# The same, then the epochs of the policy, flat epochs, epochs without augmentation, and other keys.
+# The same, then the policy's epochs, flat epochs, epochs without augmentation, and other keys.
 DEIM = {
     "deim_hgnetv2_n_coco": (4e-4, 8e-4, 1e-4, 160, [4, 78, 148], 7800, 12, {"lr_gamma": 1.0}),
     "deim_hgnetv2_s_coco": (2e-4, 4e-4, 1e-4, 132, [4, 64, 120], 64, 12, {}),
@@ -103,7 +103,7 @@ RTDETR = ["deim_r18vd_120e_coco", "deim_r34vd_120e_coco", "deim_r50vd_m_60e_coco
           "deim_r101vd_60e_coco", "rtdetrv2_r18vd_120e_coco", "rtdetrv2_r34vd_120e_coco", "rtdetrv2_r50vd_m_7x_coco",
           "rtdetrv2_r50vd_6x_coco", "rtdetrv2_r101vd_6x_coco"]
 
-# Name: number of classes, and the ids that its annotations have.
+# Name: number of classes, and the ids used in its annotations.
 COCO_IDS = [i for i in range(1, 91) if i not in (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)]
 SETS = {"coco": (80, COCO_IDS), "crowdhuman": (1, [0]), "custom": (777, list(range(777))),
         "obj365": (366, list(range(1, 366)))}
@@ -261,7 +261,7 @@ def write(path, tree, includes=()):
 
 
 def write_project(folder, project):
-    """Writes a project's files; returns those that train and those that are refused."""
+    """Writes a project's files; returns those that train and those that are rejected."""
     base = folder / ("dfine/include" if project == "dfine" else "base")
     epochs = "epochs" if project == "dfine" else "epoches"
     for name in SETS:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes captioning.json beside this file: log-probabilities and gradients of the captioning networks, computed from their
+"""Writes captioning.json next to this file: log-probabilities and gradients of the captioning networks, computed from their
 formulas in float64.
 
-The networks are functions of a dict of weights, with no code in common with the recipe; names are the recipe's. Weights,
-pictures, features and words are functions of a name and an element's index; captioning_golden_test.cpp computes the same. The
+The networks are functions of a dict of weights, sharing no code with the recipe; names are the recipe's. Weights,
+images, features and words are functions of a name and an element's index; captioning_golden_test.cpp computes the same. The
 file holds the norm of each gradient and its product with such numbers.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
@@ -19,7 +19,7 @@ DEPTH = DIM // HEADS
 
 
 def fractions(name, *shape):
-    """Numbers in [0, 1) of 24 bits: a multiplicative hash of index and name (FNV-1a of 32 bits)."""
+    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name (FNV-1a of 32 bits)."""
     salt = 2166136261
     for byte in name.encode():
         salt = ((salt ^ byte) * 16777619) & 0xFFFFFFFF
@@ -30,7 +30,7 @@ def fractions(name, *shape):
 
 
 class Weights:
-    """Makes a weight at its first use, so a network has just the weights it needs."""
+    """Creates a weight on first use, so a network has just the weights it needs."""
 
     def __init__(self):
         self.made = {}
@@ -101,7 +101,7 @@ class Transformer(Network):
         self.window, self.height, self.width, self.backbone = window, height, width, backbone
 
     def groups(self, shifted):
-        """Per window after the shift: (row, column, part) of its cells; parts do not see each other."""
+        """For each window after the shift: (row, column, part) of its cells; parts do not see each other."""
 
         def side(cells):
             if self.window >= cells:
@@ -118,7 +118,7 @@ class Transformer(Network):
         return list(windows.values())
 
     def window_attention(self, name, x, shifted):
-        """The attention of one picture: [cells + 1, DIM], the global token last."""
+        """The attention of one image: [cells + 1, DIM], the global token last."""
         q, k, v = self.linear(name + ".query_key_value", x, 3 * DIM).split(DIM, 1)
         side = 2 * self.window - 1
         table = self.w(name + ".distance_bias", side * side, HEADS)
@@ -155,7 +155,7 @@ class Transformer(Network):
         return pictures
 
     def decode(self, picture, words):
-        """Computes one caption of one picture."""
+        """Computes one caption of one image."""
         places = torch.tensor([sinusoid(t + 1, DIM) for t in range(len(words))], dtype=torch.float64)
         x = self.w("words.weight", WORDS, DIM)[words] * math.sqrt(DIM) + places
         unseen = torch.full((1, len(words), len(words)), -math.inf, dtype=torch.float64).triu(1)
@@ -191,7 +191,7 @@ class XLinear(Network):
         return [half.reshape(len(x), HEADS, DEPTH) for half in both.split(DIM, 1)]
 
     def attend(self, name, query, tokens):
-        """query [DIM], tokens [L, DIM] of one picture."""
+        """query [DIM], tokens [L, DIM] of one image."""
         (q,), (v1,) = self.normed(name + ".of_query", query.unsqueeze(0))
         k, v2 = self.normed(name + ".of_regions", tokens)
         middle = torch.relu(self.linear(name + ".middle", q * k, self.MIDDLE))  # [L, HEADS, MIDDLE]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes captioning_scores.json beside this file: BLEU, ROUGE-L, exact METEOR, CIDEr and CIDEr-D of random captions,
-computed from the papers' formulas in the most direct way, with Python's standard library alone.
+"""Writes captioning_scores.json next to this file: BLEU, ROUGE-L, exact METEOR, CIDEr and CIDEr-D of random captions,
+computed from the papers' formulas in the most direct way, with only Python's standard library.
 
 BLEU: Papineni et al. 2002 (with 1e-15 and 1e-9 against empty counts, as in COCO's evaluation), ROUGE-L: Lin 2004 (beta 1.2),
 METEOR: Banerjee and Lavie 2005 (equal words only; all alignments are tried), CIDEr: Vedantam et al. 2015.
@@ -55,7 +55,7 @@ def rouge_l(hypothesis, references):
 
 
 def alignments(hypothesis, reference):
-    """All ways to assign words of the hypothesis a place in the reference, or None."""
+    """All ways to assign each word of the hypothesis a place in the reference, or None."""
     if not hypothesis:
         yield []
         return
@@ -124,7 +124,7 @@ def cider(hypothesis, references, known, clipped, sigma=6.0):
 
 
 def make_corpus(rng, vocabulary, ids, longest):
-    """Captions about the same few things, so that n-grams of all orders match; a few repeat themselves."""
+    """Captions about the same few objects, so that n-grams of all orders match; a few repeat themselves."""
     def caption(topic, noise):
         words = []
         for _ in range(rng.randint(1, longest)):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The captcha networks in PyTorch, with the names in the origin's model.pkl; captcha_origin_test.cpp runs it.
+"""The captcha networks in PyTorch, with the names in the original's model.pkl; captcha_origin_test.cpp runs it.
 
-    make_captcha_weights.py write TYPE FOLDER    # FOLDER/model.pkl, and pictures with their logits in FOLDER/seen.pth
-    make_captcha_weights.py read TYPE FOLDER     # the logits of FOLDER/back.pkl for those pictures, in FOLDER/again.pth
+    make_captcha_weights.py write TYPE FOLDER    # FOLDER/model.pkl, and images with their logits in FOLDER/seen.pth
+    make_captcha_weights.py read TYPE FOLDER     # the logits of FOLDER/back.pkl for those images, in FOLDER/again.pth
 
-TYPE is conv7 or conv3. Pictures are 32 x 16, with 2 characters of 5, so that the files are small.
+TYPE is conv7 or conv3. Images are 32 x 16, with 2 characters of 5, so that the files are small.
 """
 import sys
 

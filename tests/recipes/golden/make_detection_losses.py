@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes detection_losses.json beside this file: the losses of the detection recipe from their formulas, in float64.
+"""Writes detection_losses.json next to this file: the losses of the detection recipe from their formulas, in float64.
 
-Straight from the papers (VarifocalNet, DEIM, GIoU, D-FINE), one number at a time, with no code in common with the recipe.
+Straight from the papers (VarifocalNet, DEIM, GIoU, D-FINE), one number at a time, sharing no code with the recipe.
 Inputs are functions of an element's index; detection_losses_test.cpp computes the same.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
@@ -17,7 +17,7 @@ M, C = 7, 5
 
 
 def fractions(count, salt):
-    """`count` numbers in [0, 1) of 24 bits: a multiplicative hash of index and salt."""
+    """`count` numbers in [0, 1) with 24 bits: a multiplicative hash of index and salt."""
     index = torch.arange(count, dtype=torch.int64)
     hashed = (index * 2654435761 + salt * 40503 + 12345) & 0xFFFFFFFF
     hashed = ((hashed ^ (hashed >> 15)) * 2246822519) & 0xFFFFFFFF

@@ -2,13 +2,13 @@
 """Writes dfine.json and dfine.safetensors: D-FINE's network, matching, losses and gradients, computed from their formulas in
 float64.
 
-The network is functions of a dict of weights, with no code in common with the recipe; names are those of the published
-state dict. Weights, pictures and objects are functions of a name and an element's index; detection_dfine_golden_test.cpp
+The network is functions of a dict of weights, sharing no code with the recipe; names are those of the published
+state dict. Weights, images and objects are functions of a name and an element's index; detection_dfine_golden_test.cpp
 computes the same. The files hold the norm of each tensor and some values, evenly spaced.
 
     make_dfine.py [FOLDER [SAMPLES]]     # this folder and 12; DFINE_GOLDEN=FOLDER lets the test read others
-    make_dfine.py --weights FILE.pth     # size S in the layout of the origin's checkpoints
-    make_dfine.py --names FILE.pth       # are the names and shapes of its "model" those of size S?
+    make_dfine.py --weights FILE.pth     # size S in the layout of D-FINE's checkpoints
+    make_dfine.py --names FILE.pth       # checks that the names and shapes of its "model" are size S's
 
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
@@ -50,7 +50,7 @@ def salt_of(name):
 
 
 def fractions(name, *shape):
-    """Numbers in [0, 1) of 24 bits: a multiplicative hash of index and name."""
+    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name."""
     index = torch.arange(math.prod(shape), dtype=torch.int64)
     hashed = (index * 2654435761 + salt_of(name) * 40503 + 12345) & 0xFFFFFFFF
     hashed = ((hashed ^ (hashed >> 15)) * 2246822519) & 0xFFFFFFFF
@@ -58,7 +58,7 @@ def fractions(name, *shape):
 
 
 class State:
-    """Makes an entry at its first use, so a network has just the entries it needs."""
+    """Creates an entry on first use, so a network has just the entries it needs."""
 
     def __init__(self):
         self.learned, self.kept = {}, {}
@@ -217,7 +217,7 @@ class Network:
         quarter = self.c["enc"] // 4
         omega = 1 / 10000 ** (torch.arange(quarter, dtype=torch.float64) / quarter)
         rows = []
-        for i in range(w):  # column by column, though tokens come row by row: as published
+        for i in range(w):  # column by column although tokens are row by row: as published
             for j in range(h):
                 rows.append(torch.cat([(i * omega).sin(), (i * omega).cos(), (j * omega).sin(), (j * omega).cos()]))
         return torch.stack(rows)
@@ -356,7 +356,7 @@ def iou_giou(a, b):
 
 
 def cheapest(cost):
-    """From costs [Q][N] the pairs (query, object) of least total cost, by shortest augmenting paths."""
+    """From costs [Q][N] the pairs (query, object) with the lowest total cost, by shortest augmenting paths."""
     q, n = len(cost), len(cost[0])
     price_n, price_q, owner = [0.0] * (n + 1), [0.0] * (q + 1), [0] * (q + 1)
     for row in range(1, n + 1):
@@ -522,7 +522,7 @@ def write_safetensors(path, tensors):
 
 
 def published_state():
-    """Every entry of size S under its published name, with some values."""
+    """Every entry of size S under its published name, with a few values."""
     case = CASES["s"] | dict(size=64, queries=10)
     images = fractions("images", BATCH, 3, 64, 64)
     network = Network(case, training=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes captcha_losses.json beside this file: the losses of three steps of the captcha network in PyTorch, float32.
+"""Writes captcha_losses.json next to this file: the losses of three steps of the captcha network in PyTorch, float32.
 
 Weights, images and labels are functions of an element's index; captcha_test.cpp computes the same. There is no dropout, so no
 random number matters. Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
@@ -15,7 +15,7 @@ BATCH, STEPS = 16, 3
 
 
 def fractions(count, salt):
-    """`count` numbers in [0, 1) of 24 bits: a multiplicative hash of index and salt."""
+    """`count` numbers in [0, 1) with 24 bits: a multiplicative hash of index and salt."""
     index = torch.arange(count, dtype=torch.int64)
     hashed = (index * 2654435761 + salt * 40503 + 12345) & 0xFFFFFFFF
     hashed = ((hashed ^ (hashed >> 15)) * 2246822519) & 0xFFFFFFFF

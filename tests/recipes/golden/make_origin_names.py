@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes origin_names.json beside this file: the names and shapes of the state dicts of networks from segmentation's and
-captioning's origins, and their results in float64.
+"""Writes origin_names.json next to this file: the names and shapes of the state dicts of the networks of segmentation's and
+captioning's original implementations, and their results in float64.
 
-The networks are written from their descriptions, with the names in the origins' files (res50_ASPP_lorm.py, deeplabV3_lorm.py;
+The networks are written from their descriptions, with the names in the original files (res50_ASPP_lorm.py, deeplabV3_lorm.py;
 xlan.py, pure_transformer.py). Weights and inputs are functions of a name and an element's index; the tests compute the same.
-`--write FOLDER` also writes each state dict in the origins' way, and `--read FILE NAME` loads one strictly and prints the
-difference of its outputs from the JSON.
+`--write FOLDER` also writes each state dict the way the originals do, and `--read FILE NAME` loads one strictly and prints the
+difference between its outputs and the JSON.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
@@ -22,7 +22,7 @@ CLASSES, WORDS, LENGTH = 21, 11, 6
 
 
 def fractions(name, *shape):
-    """Numbers in [0, 1) of 24 bits: a multiplicative hash of index and name (FNV-1a of 32 bits)."""
+    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name (FNV-1a of 32 bits)."""
     salt = 2166136261
     for byte in name.encode():
         salt = ((salt ^ byte) * 16777619) & 0xFFFFFFFF

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes segmentation.json and segmentation.safetensors beside this file: the segmentation networks and their losses, computed
+"""Writes segmentation.json and segmentation.safetensors next to this file: the segmentation networks and their losses, computed
 from their formulas in float64.
 
-The networks are functions of a dict of weights, with no code in common with the recipe; names are the recipe's. Weights,
-pictures and maps are functions of a name and an element's index; segmentation_golden_test.cpp computes the same. The file holds
+The networks are functions of a dict of weights, sharing no code with the recipe; names are the recipe's. Weights,
+images and maps are functions of a name and an element's index; segmentation_golden_test.cpp computes the same. The file holds
 the norm of each gradient and up to 1,000 values, evenly spaced.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
@@ -27,7 +27,7 @@ def salt_of(name):
 
 
 def fractions(name, count):
-    """`count` numbers in [0, 1) of 24 bits: a multiplicative hash of index and name."""
+    """`count` numbers in [0, 1) with 24 bits: a multiplicative hash of index and name."""
     index = torch.arange(count, dtype=torch.int64)
     hashed = (index * 2654435761 + salt_of(name) * 40503 + 12345) & 0xFFFFFFFF
     hashed = ((hashed ^ (hashed >> 15)) * 2246822519) & 0xFFFFFFFF
@@ -35,7 +35,7 @@ def fractions(name, count):
 
 
 class Weights:
-    """Makes a weight at its first use, so a network has just the weights it needs."""
+    """Creates a weight on first use, so a network has just the weights it needs."""
 
     def __init__(self):
         self.made = {}
@@ -118,7 +118,7 @@ class Network:
         return self.conv("aspp.classifier", x, CLASSES) + self.w.get("aspp.classifier.bias", (CLASSES,)).reshape(1, -1, 1, 1)
 
     def lorm(self, x, labels):
-        """The loss: every foreground feature against its mean from attention."""
+        """The loss: every foreground feature against its attention mean."""
         c, (h, w) = x.shape[1], x.shape[2:]
         known = torch.where(labels == 255, torch.zeros_like(labels), labels).to(torch.float64).unsqueeze(1)
         mask = F.interpolate(known, size=(h, w), mode="bilinear", align_corners=True).flatten(1) > 0

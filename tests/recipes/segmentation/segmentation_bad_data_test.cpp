@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets with faults: an error or one counted note, which names the file.
+// Datasets with faults: an error or one counted note that names the file.
 #include <fmt/format.h>
 #include <spng.h>
 
@@ -33,7 +33,7 @@ Image gray_map(std::uint8_t value, ImageSize size = kSize) {
   return {size, 1, std::vector<std::uint8_t>(static_cast<std::size_t>(size.width * size.height), value)};
 }
 
-/// A PNG of another kind than write_set_picture() makes, from the bytes of its rows.
+/// A PNG of a kind that write_set_picture() does not write, from the bytes of its rows.
 void write_kind(const fs::path& file, spng_color_type color, int depth, const std::vector<std::uint8_t>& rows) {
   const std::unique_ptr<spng_ctx, void (*)(spng_ctx*)> context(spng_ctx_new(SPNG_CTX_ENCODER), spng_ctx_free);
   spng_set_option(context.get(), SPNG_ENCODE_TO_BUFFER, 1);
@@ -56,7 +56,7 @@ void write_kind(const fs::path& file, spng_color_type color, int depth, const st
   FileSystem::system().create(file)->append(bytes.get(), size);
 }
 
-/// Four good pictures a .. d with masks in plain folders.
+/// Four good images a .. d with masks in plain folders.
 class BadSets : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -82,7 +82,7 @@ class BadSets : public ::testing::Test {
   [[nodiscard]] std::string fault() const {
     return fault_of<DataError>([&] { (void)open_training_set(options(), {.crop = 8}); });
   }
-  /// The notes on a set that is opened despite its faults.
+  /// The notes on a dataset that is opened despite its faults.
   [[nodiscard]] std::string notes(bool strict = true) const {
     SetOptions wanted = options();
     wanted.strict = strict;
@@ -162,7 +162,7 @@ TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   EXPECT_THAT(notes(), AllOf(HasSubstr("in 1 maps of the 4"), HasSubstr(mask("c").string())));
 }
 
-/// Masks from drawing programs: 255 means no class, so such a set would train on nothing.
+/// Masks from drawing programs: 255 means no class, so such a dataset would train on nothing.
 TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
   Image map = gray_map(0);
   for (std::size_t i = 0; i < 50; ++i) map.pixels[i] = 255;
@@ -208,7 +208,7 @@ TEST_F(BadSets, ClassesHaveTheNamesOfTheFolder) {
               ElementsAre("ground", "cell", "platelet"));
 }
 
-/// The files of BadSets; opening the set looks only at a and c.
+/// The files of BadSets; opening the dataset checks only a and c.
 class LargeSets : public BadSets {
  protected:
   [[nodiscard]] std::unique_ptr<MaskedPictures> pictures() const {
@@ -217,7 +217,7 @@ class LargeSets : public BadSets {
     return std::make_unique<MaskedPictures>(std::move(files),
                                             MaskedPicturesOptions{.meanings = {MapMeaning::kClasses}, .classes = 3});
   }
-  /// The output while all pictures are read, twice.
+  /// The output while all images are read, twice.
   static std::string said_by(const MaskedPictures& pictures) {
     ::testing::internal::CaptureStderr();
     for (std::int64_t i = 0; i < 8; ++i) (void)pictures.get(i % 4);
@@ -300,7 +300,7 @@ TEST_F(BadSets, AJpegIsNoMask) {
   EXPECT_THAT(fault(), AllOf(HasSubstr(mask("a").string()), HasSubstr("neither a PNG nor a JPEG")));
 }
 
-/// The same four in VOC's layout, with a list.
+/// The same four images in VOC's layout, with a list.
 class BadLists : public BadSets {
  protected:
   void SetUp() override {

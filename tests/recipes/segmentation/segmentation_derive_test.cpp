@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps derived from full masks: distances against brute force, scribbles against their regions, pseudo-labels against
-// pictures with an obvious answer.
+// images with an obvious answer.
 #include "segmentation/synthetic/derive.h"
 
 #include <cmath>
@@ -92,7 +92,7 @@ TEST(DistanceMaps, NeedAPositiveLambda) {
   EXPECT_THAT(fault_of<UsageError>([] { (void)scribble_distance_map(map_of({2, 2}, 1), 0); }), HasSubstr("lambda"));
 }
 
-/// A mask with two things on a background, one of them a single pixel.
+/// A mask with two objects on a background, one of them a single pixel.
 Image two_things() {
   Image mask = map_of({64, 48}, 0);
   fill(mask, 6, 8, {24, 14}, 1);
@@ -190,7 +190,7 @@ TEST(Scribbles, LeaveOutIgnoredRegionsAndThoseThatCoverageSpares) {
   EXPECT_THAT(fault_of<UsageError>([&] { (void)scribbles_of(mask, {.coverage = 1.5}); }), HasSubstr("coverage"));
 }
 
-/// Light things on a dark background, with a little noise.
+/// Light objects on a dark background, with a little noise.
 Image picture_of(const Image& mask) {
   Image picture{mask.size, 3, {}};
   SampleRandom random(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated and derived sets on disk: the same bytes for the same seed on any number of threads, and layouts that the
-// recipe opens.
+// Generated and derived datasets on disk: the same bytes for the same seed on any number of threads, and layouts that
+// the recipe opens.
 #include "segmentation/synthetic/generate.h"
 
 #include <set>
@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-/// Content by path, relative to the folder.
+/// File contents by path, relative to the folder.
 std::map<std::string, std::string> content_of(const fs::path& folder) {
   std::map<std::string, std::string> content;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -150,7 +150,7 @@ TEST(MaskedScenes, AreNamedByCountAndSeed) {
   EXPECT_THAT(fault_of<UsageError>([] { (void)open_test_set({.path = "scenes:2", .classes = 3}); }), HasSubstr("5"));
 }
 
-/// Two splits with pictures and masks of classes, or with instances.
+/// Two splits of images with class masks, or with instances.
 void write_masked(const fs::path& root, const std::string& kind) {
   for (const std::string split : {"train", "val"}) {
     for (const std::string& folder : {std::string("images"), kind})
@@ -179,7 +179,7 @@ TEST(WeakSets, AreMadeOfFoldersWithSplits) {
   EXPECT_EQ(open_training_set(options, {.crop = 24}).source->size(), 2);
   const AnnotatedImage val = open_test_set(options).source->get(1);
   EXPECT_EQ(val.maps.front().image.pixels, make_scene(2, 1, {40, 32}).mask.pixels);
-  // A set in VOC's layout is a source as well.
+  // A dataset in VOC's layout works as a source as well.
   const WeakSet again = write_weak_set({.from = folder / "weak", .out = folder / "again", .weak = {.seed = 3}});
   EXPECT_EQ(content_of(folder / "weak"), content_of(folder / "again"));
   EXPECT_EQ(again.splits, set.splits);
@@ -196,7 +196,7 @@ TEST(WeakSets, OfInstancesHaveTwoClasses) {
   EXPECT_TRUE(fs::exists(folder / "weak/ImageSets/SegmentationAug/train.txt"));
 }
 
-/// A set in VOC's layout with the pictures 0 .. 5 and lists of them.
+/// A dataset in VOC's layout with images 0 .. 5 and lists of them.
 class ListedSets : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -214,7 +214,7 @@ class ListedSets : public ::testing::Test {
   void list(const std::string& name, const std::string& text) const {
     write_file_atomically(FileSystem::system(), set_ / "ImageSets/Segmentation" / (name + ".txt"), text);
   }
-  /// The output while the set's weak labels are made.
+  /// The output while the dataset's weak labels are being made.
   std::string made() {
     ::testing::internal::CaptureStderr();
     splits_ = write_weak_set({.from = set_, .out = folder_ / "weak"}).splits;

@@ -82,7 +82,7 @@ std::map<std::string, at::Tensor> golden_tensors() {
   return tensors;
 }
 
-/// A network of a case, such as "aspp_lorm_50_8", with the weights of the script.
+/// The network of one case, such as "aspp_lorm_50_8", with the script's weights.
 class Golden {
  public:
   Golden(const std::string& name, at::ScalarType type)
@@ -95,7 +95,7 @@ class Golden {
     if (type == at::kFloat) use_channels_last(net_);
   }
 
-  /// `losses_in`: the type in which the losses see the logits; float32 takes the fused kernel.
+  /// `losses_in`: the type of the logits that the losses get; float32 takes the fused kernel.
   void forward(at::ScalarType losses_in) {
     const at::Tensor pictures = images().to(type_);
     const at::Tensor target_maps = target();
@@ -118,7 +118,7 @@ class Golden {
     }
   }
 
-  /// Compares norms and sampled values; the samples' difference counts relative to their own norm.
+  /// Compares norms and sampled values; the difference of the samples is relative to their own norm.
   void expect_gradients(double tolerance) {
     at::Tensor sum;
     for (const LossTerm& term : terms_) sum = sum.defined() ? sum + term.value : term.value;
@@ -166,7 +166,7 @@ TEST(SegmentationGolden, InFloat64TheNetworkOfTheOriginIsThatOfItsFormulasWithAl
   network.expect_gradients(1e-6);
 }
 
-/// The kernel that stores no enlarged logits, under a network without rounding.
+/// The kernel that stores no upsampled logits, on a network without rounding.
 TEST(SegmentationGolden, WithTheFusedLossesAllGradientsAreThoseOfTheFormulasToOneInTenThousand) {
   Golden network("aspp_lorm_50_8", at::kDouble);
   network.forward(at::kFloat);
@@ -174,9 +174,9 @@ TEST(SegmentationGolden, WithTheFusedLossesAllGradientsAreThoseOfTheFormulasToOn
   network.expect_gradients(1e-4);
 }
 
-/// With random weights the network enlarges rounding a thousandfold, and a flipped ReLU changes a layer's gradient by
-/// 1e-3 at once. PyTorch's own float32 differs from its float64 by 1e-4 in the logits and by up to 0.025 in a gradient;
-/// hence 5e-4 and 0.05 here.
+/// With random weights the network amplifies rounding a thousandfold, and a single flipped ReLU changes a layer's
+/// gradient by 1e-3. PyTorch's own float32 differs from its float64 by 1e-4 in the logits and by up to 0.025 in a
+/// gradient; hence 5e-4 and 0.05 here.
 TEST(SegmentationGolden, AsItTrainsInFloat32ItIsTheSameButForRounding) {
   Golden network("aspp_lorm_50_8", at::kFloat);
   network.forward(at::kFloat);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of segmentation against their formulas.
+// The segmentation losses against their formulas.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/ops/eye.h>
@@ -53,7 +53,7 @@ struct Inputs {
   at::Tensor target;
 };
 
-/// A third of the labels means no class; a quarter of the distances is 0.
+/// A third of the labels mean no class; a quarter of the distances is 0.
 Inputs some_inputs(const Case& setting) {
   torch::manual_seed(5);
   Inputs inputs;
@@ -79,7 +79,7 @@ std::map<std::string, double> values_of(const std::vector<LossTerm>& terms) {
   return values;
 }
 
-/// The terms of one case from their formulas, a pixel at a time, with weight 1.
+/// The terms of one case from their formulas, one pixel at a time, with weight 1.
 std::map<std::string, double> by_hand(const Inputs& inputs, double smoothing) {
   const at::Tensor large =
       at::upsample_bilinear2d(inputs.logits.detach().to(at::kDouble), {inputs.target.size(2), inputs.target.size(3)},
@@ -243,11 +243,11 @@ TEST(SegmentationLosses, APixelWhoseClassIsSureCountsInNoDistanceTerm) {
   const at::NoGradGuard guard;
   inputs.logits.fill_(-200);
   inputs.logits.select(1, 1).fill_(200);
-  inputs.logits.select(3, 0).fill_(0);  // the left side of each picture is uncertain
+  inputs.logits.select(3, 0).fill_(0);  // the left side of each image is uncertain
   inputs.target.select(1, kAllPlanes.class_distance()).fill_(255);
   const auto own = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
   const auto plain = values_of(plain_losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
-  // In 2 of 42 columns float32 has an entropy above 0; in the next ones that depends on underflows.
+  // In 2 of 42 columns the entropy is above 0 in float32; in the next ones that depends on underflow.
   EXPECT_NEAR(own.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
   EXPECT_GT(own.at("distance_class"), 5 * std::log(2) / 42);
 }
@@ -258,7 +258,7 @@ TEST(SegmentationLosses, WhatIsNoNumberStaysNone) {
     const at::NoGradGuard guard;
     inputs.logits[0][1][2][2] = std::numeric_limits<float>::quiet_NaN();
   }
-  inputs.target.narrow(1, 0, 2).fill_(0);  // another class than that of the NaN
+  inputs.target.narrow(1, 0, 2).fill_(0);  // another class than the NaN's
   for (const auto& [name, value] : values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}))) {
     EXPECT_TRUE(std::isnan(value)) << name;
   }
@@ -287,13 +287,13 @@ TEST(SegmentationLosses, RefuseATargetWithOtherMapsAndASecondDerivative) {
 
 namespace segmentation_lorm_test {
 
-// LoRM: the foreground, and the loss and gradients, computed in blocks, against the formula.
+// LoRM: the foreground, and loss and gradients computed in blocks, against the formula.
 
 struct Case {
   std::int64_t pictures = 2;
   std::int64_t places = 30;
   std::int64_t channels = 16;
-  double foreground = 0.5;  ///< share of the places
+  double foreground = 0.5;  ///< share of the positions
   at::ScalarType type = at::kDouble;
 };
 
@@ -341,13 +341,13 @@ TEST(SegmentationLorm, IsThatOfItsFormulaWithGradientsInFloat64) {
 }
 
 TEST(SegmentationLorm, IsThatOfItsFormulaOverSeveralBlocksInFloat32) {
-  // At most 1024 places per block.
+  // At most 1024 positions per block.
   const LormInputs inputs =
       some_inputs({.pictures = 1, .places = 1500, .channels = 8, .foreground = 0.9, .type = at::kFloat});
   EXPECT_LT(difference(found_by(lorm_loss, inputs), found_by(lorm_loss_plain, inputs)), 1e-5);
 }
 
-/// A device does not wait for the number of foreground places, and so asks for all places.
+/// On a device nothing waits for the number of foreground positions, so all positions are queried.
 LormInputs with_all_queries(LormInputs inputs) {
   const at::NoGradGuard guard;
   at::Tensor all = at::randn_like(inputs.keys);
@@ -366,7 +366,7 @@ TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormula) {
 }
 
 TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormulaOverTwoBlocks) {
-  // 64 places of this many pictures are a block.
+  // 64 positions in each of this many images make a block.
   const LormInputs all =
       with_all_queries(some_inputs({.pictures = 4096, .places = 70, .channels = 2, .type = at::kFloat}));
   EXPECT_LT(difference(found_by(lorm_loss, all), found_by(lorm_loss_plain, all)), 1e-5);

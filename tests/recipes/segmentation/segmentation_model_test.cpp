@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network, its windows over pictures, and the drawings of its answers.
+// The network, its windows over images, and drawings of its predictions.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/ops/arange.h>
@@ -38,7 +38,7 @@ using ::testing::HasSubstr;
 using Sizes = std::vector<std::int64_t>;
 using Starts = std::vector<std::int64_t>;
 
-// The network: shapes of its outputs, names of its parts, and its refusals.
+// The network: shapes of its outputs, names of its parts, and its errors.
 
 ModelOptions small(ModelType type = ModelType::kAsppLorm) {
   ModelOptions options{.type = type, .classes = 3};
@@ -188,9 +188,9 @@ TEST(SegmentationModel, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)net.forward(at::rand({2, 3, 33, 33})), UsageError);
 }
 
-// Pictures through windows and in several scales.
+// Images in windows and at several scales.
 
-/// A network whose logits depend only on the pixel: windows change nothing.
+/// A network whose logits depend only on the pixel, so that windows change nothing.
 at::Tensor by_pixel(const at::Tensor& pictures) {
   const at::Tensor red = pictures.narrow(1, 0, 1);
   return at::cat({red * 4, at::zeros_like(red), 1 - red}, 1);
@@ -264,7 +264,7 @@ TEST(SegmentationWindows, TakeTheMeanOverScalesInTheSizeOfTheBase) {
 }
 
 TEST(SegmentationWindows, MirroredViewsMakeTheResultSymmetric) {
-  // Logits grow to the right in any picture: averaging with the mirror image removes that.
+  // Logits grow to the right in any image: averaging with the mirror image removes that.
   const auto leaning = [](const at::Tensor& pictures) {
     const at::Tensor ramp =
         at::arange(pictures.size(3), at::kFloat).expand({pictures.size(0), 1, pictures.size(2), -1});
@@ -387,7 +387,7 @@ TEST(SegmentationGallery, KeepsTheWorstAndTheBestOfAllRanks) {
   EXPECT_THROW(Gallery().merge(own.bytes().substr(0, 20)), InternalError);
 }
 
-/// A picture and its mask.
+/// An image and its mask.
 class OnePicture final : public ImageSource {
  public:
   [[nodiscard]] std::int64_t size() const override { return 1; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The origin's checkpoints: its networks, re-created in PyTorch with its names (golden/make_origin_names.py), give the
-// same logits and the same LoRM here, and can load a checkpoint of this program.
+// The original's checkpoints: its networks, re-created in PyTorch with its names (golden/make_origin_names.py), give
+// the same logits and the same LoRM here, and can load this program's checkpoints.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ using test::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// The origin's name of a network, and this program's.
+/// The original's name for a network, and this program's.
 struct Network {
   const char* there;
   const char* here;

@@ -222,7 +222,7 @@ TEST(SegmentationTask, TakesNumberAndNamesOfTheClassesFromTheData) {
     SegmentationTask::settle(config);
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("num_classes is 7, and scenes:2:1 has 5 classes (background, disc"));
+    EXPECT_THAT(error.message(), HasSubstr("num_classes is 7, but scenes:2:1 has 5 classes (background, disc"));
   }
   config = SegmentationConfig();
   config.data.train = "scenes:2:1";
@@ -231,7 +231,7 @@ TEST(SegmentationTask, TakesNumberAndNamesOfTheClassesFromTheData) {
   EXPECT_EQ(config.num_classes, 3);
 }
 
-/// All that could make two runs differ, small enough for a test.
+/// Everything that could make two runs differ, small enough for a test.
 SegmentationConfig small_config() {
   SegmentationConfig config;
   config.replicas = 4;
@@ -289,7 +289,7 @@ TEST_P(SegmentationWorlds, FourReplicasGiveOneDigestAndOneMeanIou) {
 
 INSTANTIATE_TEST_SUITE_P(TwoAndFour, SegmentationWorlds, ::testing::Values(2, 4));
 
-/// One picture per replica, too few for batch norm without sync.
+/// One image per replica, too few for batch norm without sync.
 SegmentationConfig synced_config() {
   SegmentationConfig config = small_config();
   config.sync_batchnorm = true;
@@ -343,7 +343,7 @@ TEST(SegmentationTally, LeavesClassesOutThatAreNowhere) {
   EXPECT_THAT(names, ::testing::ElementsAre("miou", "pixel_accuracy", "iou_a", "iou_b"));
 }
 
-/// Trains a step on this rank's own pictures and returns the parameters.
+/// Trains a step on this rank's own images and returns the parameters.
 at::Tensor step_of(DistributedDataParallel<Segmenter>& model, const Job& job) {
   const at::Tensor images = at::randn({2, 3, 33, 33}) + job.rank();
   const at::Tensor labels = at::randint(3, {2, 33, 33}, at::kByte);
@@ -371,7 +371,8 @@ bool same_on_all_ranks(const at::Tensor& value, const Job& job) {
 
 RANKS_TEST(SegmentationRun, GradientsStaySynchronisedWhenWeightsAreLoadedAfterWrapping, 2) {
   DistributedDataParallel<Segmenter> model(Segmenter(small_network()), job);
-  // The origin restored pretrained weights here and lost its wrapper: after that each rank trained alone.
+  // The original implementation restored pretrained weights here and lost its wrapper: from then on each rank trained
+  // alone.
   Segmenter other(small_network());
   Weights weights;
   for (const auto& [name, value] : named_parameters_of(other)) weights.tensors[name] = at::full_like(value, 0.01);
@@ -390,7 +391,7 @@ RANKS_TEST(SegmentationRun, AParameterThatWasReplacedAfterWrappingIsAnErrorThatN
   }
 }
 
-/// Evaluates a network of fixed weights.
+/// Evaluates a network with fixed weights.
 Evaluation evaluated(const Job& job, SegmentationTask& task, torch::nn::Module& model, std::int64_t batch_size) {
   return evaluate(job, task, model, task.make_dataset("scenes:9:3"), {.batch_size = batch_size, .workers = 0});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of ranks after an ordered fault, and the time they took.
+// How ranks ended after an ordered fault, and the time they took.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -8,7 +8,7 @@
 namespace lockstep::testing::make_believe {
 namespace {
 
-/// The most pieces of work in the queue, by default as in the queue of a real stream.
+/// The maximum number of work items in the queue, by default as in the queue of a real stream.
 std::size_t most_work() {
   const char* text = std::getenv("LOCKSTEP_DOUBLE_QUEUE");  // NOLINT(concurrency-mt-unsafe)
   return text == nullptr ? 1024 : static_cast<std::size_t>(std::atoi(text));

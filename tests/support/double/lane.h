@@ -11,19 +11,21 @@
 
 namespace lockstep::testing::make_believe {
 
-/// A queue and its thread, which live as long as the process.
+/// A queue and its thread, which live for the life of the process.
 class Lane {
  public:
-  /// Adds work. Blocks: while LOCKSTEP_DOUBLE_QUEUE pieces of work (1024 by default) wait.
+  /// Adds work. Blocks: while LOCKSTEP_DOUBLE_QUEUE work items (1024 by default) are waiting.
   void push(std::function<void()> work);
-  /// The number of pieces of work added so far.
+  /// The number of work items added so far.
   [[nodiscard]] std::uint64_t pushed();
-  /// True if the first `count` pieces are done. Throws: the error of a piece, because a device reports errors later.
+  /// True if the first `count` work items are done. Throws: the error of a work item, because a device reports errors
+  /// later.
   [[nodiscard]] bool reached(std::uint64_t count);
   void wait(std::uint64_t count);
   [[nodiscard]] bool is_idle();
 
-  /// During its lifetime the calling thread works in the lane's order: after all present work, before all later work.
+  /// During its lifetime the calling thread works in the lane's order: after all work queued so far, before all later
+  /// work.
   class Turn {
    public:
     explicit Turn(Lane& lane);

@@ -10,13 +10,13 @@
 namespace lockstep::testing::make_believe {
 namespace {
 
-/// The progress that the calling thread knows from events that it queried.
+/// The progress that the calling thread knows about from the events it has queried.
 Clock& seen_here() {
   static thread_local Clock clock;
   return clock;
 }
 
-/// Merges accesses, because an operator may get the same memory twice, to read and to write.
+/// Merges accesses, because an operator may get the same memory twice, once to read and once to write.
 std::vector<Access> merged(const std::vector<Access>& accesses) {
   std::vector<Access> found;
   for (const Access& access : accesses) {
@@ -146,7 +146,7 @@ void Ledger::give_back(const void* begin) {
   for (const Note& note : block.notes) {
     if (note.stream == block.stream || block.recorded.count(note.stream) != 0) continue;
     if (is_over(note, clocks_[static_cast<std::size_t>(block.stream)])) continue;
-    // The allocator waits for the recorded streams' present work, which may have waited for other streams.
+    // The allocator waits for the recorded streams' current work, which may have waited for other streams.
     if (std::any_of(block.recorded.begin(), block.recorded.end(),
                     [&](int stream) { return is_over(note, clocks_[static_cast<std::size_t>(stream)]); })) {
       continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the order of accesses to memory. Each stream has a vector clock; each operation notes its reads and writes.
-// Two operations, one of which writes, need an event or a wait of the host between them. The ledger finds a missing
+// Two operations, one of which writes, need an event or a host wait between them. The ledger finds a missing
 // synchronisation even if the operations happened to run in the right order.
 #pragma once
 
@@ -27,14 +27,14 @@ class Clock {
   std::vector<std::uint64_t> ticks_;
 };
 
-/// The ledger of the process. Streams are numbers from 0 on. Thread-safe: yes.
+/// The ledger of the process. Streams are numbered from 0. Thread-safe: yes.
 class Ledger {
  public:
   static Ledger& instance();
 
   int add_stream(std::string name);
   void run(int stream, const std::string& name, const std::vector<Access>& accesses);
-  /// Returns the progress of an event that is recorded now.
+  /// Returns the progress of an event recorded now.
   [[nodiscard]] Clock record(int stream);
   void hold(int stream, const Clock& clock);
   /// Notes that the calling thread has seen this progress.
@@ -45,12 +45,12 @@ class Ledger {
   /// Notes that memory was allocated for a stream. After give_back(), later work of that stream may get it.
   void take(const void* begin, std::size_t bytes, int stream);
   void give_back(const void* begin);
-  /// Reports memory that is not allocated, because a graph's memory must stay. Returns false if there is any.
+  /// Reports memory that is not allocated, because a graph's memory must stay. Returns false if there is such memory.
   [[nodiscard]] bool has_taken(const std::string& name, const std::vector<Access>& accesses);
   /// Does the same as Tensor::record_stream: keeps memory until the stream's work so far is done.
   void record_stream(const void* begin, int stream);
 
-  /// The most bytes allocated at one time, on all GPUs of the process.
+  /// The peak number of bytes allocated, on all GPUs of the process.
   [[nodiscard]] std::int64_t peak();
   void restart_peak();
 

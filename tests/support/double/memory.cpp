@@ -21,7 +21,7 @@ c10::Storage mirror(const c10::Storage& storage, c10::Device device, c10::Delete
   return c10::Storage(c10::Storage::use_byte_size_t{}, storage.nbytes(), std::move(data), allocator, device.is_cpu());
 }
 
-/// Allocates the memory for a stream of the GPU.
+/// Allocates the memory for a stream on the GPU.
 c10::Storage taken(const c10::Storage& storage, c10::Device gpu, int stream) {
   Ledger::instance().take(storage.data(), storage.nbytes(), stream);
   return mirror(storage, gpu, give_back);

@@ -29,7 +29,7 @@ namespace {
 
 using Stack = torch::jit::Stack;
 
-/// Operators that read a value back, or make a result whose size depends on values.
+/// Operators that read a value back, or create a result whose size depends on values.
 const std::set<std::string>& waiting_operators() {
   static const std::set<std::string> names = {"aten::_local_scalar_dense",
                                               "aten::nonzero",
@@ -53,7 +53,7 @@ const std::set<std::string>& reshaping_operators() {
   return names;
 }
 
-/// The facts in an operator's schema.
+/// What an operator's schema tells.
 struct Traits {
   bool is_view = false;      ///< does not access memory
   bool can_be_late = false;  ///< its results are the caller's tensors, so the caller need not wait
@@ -193,7 +193,7 @@ class Call {
     value = c10::IValue(c10::Device(c10::kCPU));
   }
 
-  /// Returns the arguments for later use, with the host's present values.
+  /// Returns the arguments for later use, with the host's current values.
   [[nodiscard]] Stack kept_arguments() const {
     Stack copy(stack_.end() - static_cast<std::ptrdiff_t>(traits_.writes.size()), stack_.end());
     for (c10::IValue& value : copy) {
@@ -215,7 +215,7 @@ class Call {
     });
   }
 
-  /// Records the call: each replay computes into the results' present memory.
+  /// Records the call: each replay computes into the results' current memory.
   void record(DeviceStream& stream, Recording& recording) {
     if (waits_) recording.refuse_to_wait();
     const bool computes = !traits_.is_view && !traits_.makes_empty;
@@ -308,7 +308,7 @@ void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack
 
 // Operators with their own implementation -----------------------------------------------------------------------------
 
-/// CUDA copies this much pageable memory without a wait; for more it waits until the stream is done.
+/// CUDA copies up to this much pageable memory without waiting; for more, it waits until the stream is done.
 constexpr std::size_t kStagedBytes = std::size_t{64} << 10;
 
 /// True if the host waits for this copy; notes the kind of wait.
@@ -339,7 +339,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   if (self.is_cuda()) accesses.push_back(span_of(self, true));
   DeviceStream& others = stream_of(current_stream(self.is_cuda() ? self.device() : gpu));
   stream.hold(others.mark());  // between two GPUs both streams wait for the copy
-  // Pageable memory is read at once.
+  // Pageable memory is read immediately.
   const bool is_read_now = from.is_cpu() && !waits && !is_pinned(from.storage().data());
   at::Tensor to = on_host(self);
   // If the host reads before the copy is done, it must get wrong values.

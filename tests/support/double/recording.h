@@ -34,7 +34,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   Recording& operator=(const Recording&) = delete;
   ~Recording();
 
-  /// Lets the calling thread record `origin` until end() or abandon().
+  /// Makes the calling thread record `origin` until end() or abandon().
   void begin(DeviceStream& origin);
   /// Ends the recording. Throws: if a stream was not joined, or a rule was broken before.
   void end();
@@ -50,11 +50,11 @@ class Recording : public std::enable_shared_from_this<Recording> {
   [[noreturn]] void refuse_to_wait();
 
   // Operators compute while they are recorded, because their results need a size. These values are restored.
-  /// Saves the memory that an operation would write.
+  /// Saves the memory that an operation is about to write.
   void save(const std::vector<Access>& accesses);
-  /// Keeps new memory of the recording. Only replays give it values.
+  /// Keeps memory that the recording allocates. Only replays give it values.
   void own(const at::Storage& made);
-  /// Notes that the work draws random numbers: the caller's thread must do it at once.
+  /// Notes that the work draws random numbers: the caller's thread must do it immediately.
   void note_draw() { draws_ = true; }
 
   /// Enqueues the whole recording on the stream.
@@ -74,7 +74,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   };
   struct Branch {
     DeviceStream* stream = nullptr;
-    int number = 0;  ///< number of the branch's stream in the ledger; for the first branch the replaying stream
+    int number = 0;  ///< number of the branch's stream in the ledger; for the first branch, the replaying stream
     Clock clock = {};
   };
   [[nodiscard]] std::size_t branch_of(DeviceStream& stream);

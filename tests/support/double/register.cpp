@@ -9,7 +9,7 @@
 namespace lockstep::testing {
 namespace {
 
-/// The pointer that Lockstep passes to NCCL as a cudaStream_t.
+/// The pointer that Lockstep passes to NCCL as its cudaStream_t.
 void* handle_of(const c10::Stream& stream) {
   make_believe::StreamHandle& handle = make_believe::stream_of(stream);
   return &handle;

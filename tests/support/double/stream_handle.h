@@ -24,7 +24,7 @@ class StreamHandle {
   StreamHandle(const StreamHandle&) = delete;
   StreamHandle& operator=(const StreamHandle&) = delete;
 
-  /// Adds work after the stream's present work. The stream's thread does it after the delay LOCKSTEP_DOUBLE_DELAY_US.
+  /// Adds work after the stream's current work. The stream's thread does it after the delay LOCKSTEP_DOUBLE_DELAY_US.
   /// Thread-safe: yes.
   /// If the stream is being recorded, each replay does the work instead: is_recording().
   virtual void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) = 0;

@@ -41,7 +41,7 @@ class DeviceStream final : public StreamHandle {
   /// Waits until all work is done, like cudaStreamSynchronize.
   void wait();
 
-  /// Sends later work into the recording; null: later work is done as usual.
+  /// Sends later work into the recording; null: later work runs as usual.
   void record(std::shared_ptr<Recording> recording);
   [[nodiscard]] std::shared_ptr<Recording> recording();
   [[nodiscard]] bool is_recording() override { return recording() != nullptr; }
@@ -56,7 +56,7 @@ class DeviceStream final : public StreamHandle {
   std::shared_ptr<Recording> recording_;
 };
 
-/// The stream for c10's stream.
+/// The stream that corresponds to c10's stream.
 [[nodiscard]] DeviceStream& stream_of(const c10::Stream& stream);
 
 [[nodiscard]] bool is_done(const Marker& marker);

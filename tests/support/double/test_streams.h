@@ -14,7 +14,7 @@ inline const c10::Device kGpu(c10::kCUDA, 0);
 inline c10::Stream another_stream() { return c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamFromGlobalPool(kGpu); }
 inline c10::Stream current_stream() { return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(kGpu); }
 
-/// Makes `later` wait for the present work of `earlier`.
+/// Makes `later` wait for the current work of `earlier`.
 inline void put_behind(const c10::Stream& later, const c10::Stream& earlier) {
   c10::Event event(c10::kCUDA);
   event.record(earlier);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with libtorch that asks the parts for CUDA.
+// A program with libtorch that calls the CUDA parts.
 #include <cstdint>
 
 #include "lockstep/base/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a picture to an answer as `lockstep predict` gives it. page.json of the file says which kind it is.
+// From an image to a result as `lockstep predict` returns it. The file's page.json says which kind it is.
 import { gray, planesOf, resample } from './picture.js';
 import { sharesOf } from './windows.js';
 
@@ -8,12 +8,12 @@ function fitted(network, picture) {
   const seen = channels === 1 ? gray(picture) : picture;
   if (seen.width === width && seen.height === height) return planesOf(seen);
   if (network.page.picture === 'as_is') {
-    throw new Error(`the picture is ${seen.width} x ${seen.height} pixels, and this network reads ${width} x ${height}: scale it`);
+    throw new Error(`the image is ${seen.width} x ${seen.height} pixels, but this network reads ${width} x ${height}: resize it`);
   }
   return planesOf(resample(seen, width, height));
 }
 
-/// The likeliest class of each place, and its share: logits [places, classes].
+/// The most likely class at each position, and its probability: logits [places, classes].
 function likeliest(logits, places, classes) {
   return Array.from({ length: places }, (_, place) => {
     const row = logits.subarray(place * classes, (place + 1) * classes);
@@ -23,7 +23,7 @@ function likeliest(logits, places, classes) {
   });
 }
 
-/// A string is as sure as its least sure letter.
+/// A string is as certain as its least certain letter.
 async function text(network, picture) {
   const { logits } = await network.run(fitted(network, picture));
   const read = likeliest(logits.data, logits.dims[1], logits.dims[2]);
@@ -32,7 +32,7 @@ async function text(network, picture) {
 
 const between = (value, low, high) => Math.min(Math.max(value, low), high);
 
-/// What has at least this score; where nothing has, the best guess.
+/// The boxes with at least this score; if there are none, the best guess.
 export function chosenOf({ all }, threshold) {
   const objects = all.filter(({ score }) => score >= threshold);
   const words = objects.map((one) => `${one.name} ${one.score.toFixed(2)}`).join(', ');
@@ -53,7 +53,7 @@ async function boxes(network, picture) {
   return chosenOf({ all }, network.page.threshold);
 }
 
-/// The likeliest class of each pixel, and how much of the picture each class has.
+/// The most likely class of each pixel, and each class's share of the image.
 async function mask(network, picture) {
   const { shares, note } = await sharesOf(network, planesOf(picture));
   const pixels = picture.width * picture.height;
@@ -73,7 +73,7 @@ async function mask(network, picture) {
     confidence: sure / pixels };
 }
 
-/// The mean probability of the words is geometric; the end that the network chose counts as one.
+/// The words' mean probability is geometric; an end chosen by the network counts as a word.
 async function words(network, picture) {
   const said = await network.run(fitted(network, picture));
   const ids = Array.from(said.words.data, Number);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer on its picture: boxes with names, or the classes' colours as recipes/segmentation/metrics/overlay.cpp has them.
+// A result drawn on its image: boxes with names, or the classes' colours as in
+// recipes/segmentation/metrics/overlay.cpp.
 
 const kOpacity = 0.5;
 const kMost = 960; // pixels of the longer side

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A box where a picture is dropped, and the network's answer. demo.html has model and runtime in itself; the live page
-// asks its server for both. Nothing else is asked.
+// A box to drop an image on, and the network's result. demo.html contains model and runtime; the live page requests
+// both from its server. Nothing else is requested.
 import './style.css';
 import { byId, make, show } from '../dom.js';
 import { answer, chosenOf } from './answers.js';
@@ -10,7 +10,7 @@ import { decode } from './picture.js';
 
 const unzipped = (stream) => new Response(stream.pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
 
-/// The bytes that an element has as base64.
+/// The bytes that an element holds as base64.
 function bytesIn(element) {
   const text = atob(element.textContent.trim());
   element.textContent = '';
@@ -35,7 +35,7 @@ const say = (words, state) => {
 const painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
 const seconds = (from) => `${((performance.now() - from) / 1000).toFixed(2)} s`;
 
-/// What a test reads, too: boxes and names as `lockstep predict --json` calls them.
+/// Also read by a test: boxes and names as in `lockstep predict --json`.
 function report(result, picture) {
   const { objects = [], text, confidence } = result;
   return { text, confidence, width: picture.width, height: picture.height, boxes: objects.map(({ box }) => box),
@@ -98,7 +98,7 @@ function describe({ recipe, checkpoint, shape, names, page }) {
   byId('least-value').textContent = Number(byId('least').value).toFixed(2);
   document.title = `${recipe}: Lockstep`;
   const size = `${shape.width} x ${shape.height} pixels, ${shape.channels === 1 ? 'gray' : 'in colour'}`;
-  const seen = page.picture === 'as_is' ? `reads pictures of ${size}` : `sees ${size}; pictures are scaled as in training`;
+  const seen = page.picture === 'as_is' ? `reads images of ${size}` : `sees ${size}; images are scaled as in training`;
   show(byId('about'), make('span', {}, `The network ${seen}. It knows ${names.length} ${page.answer === 'words' ? 'words' : 'classes'}.`),
     make('span', {}, `From ${checkpoint}.`));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network out of the bytes of an ONNX file, computed by ONNX Runtime in WebAssembly, in one thread.
+// A network from the bytes of an ONNX file, run by ONNX Runtime in WebAssembly, in one thread.
 import * as ort from 'onnxruntime-web/wasm';
 
 const kMetadata = 14; // ModelProto.metadata_props
@@ -28,7 +28,7 @@ function eachField(bytes, use) {
   }
 }
 
-/// What the file says of itself: {recipe, checkpoint, 'network.json', 'page.json', ...}.
+/// The file's own metadata: {recipe, checkpoint, 'network.json', 'page.json', ...}.
 export function textsOf(model) {
   const texts = {};
   eachField(model, (field, entry) => {
@@ -40,13 +40,13 @@ export function textsOf(model) {
   return texts;
 }
 
-/// Starts the runtime and gives the network: {page, names, recipe, checkpoint, shape, run}. Throws: Error for a file
-/// that says nothing about pictures.
+/// Starts the runtime and returns the network: {page, names, recipe, checkpoint, shape, run}. Throws: Error if the file
+/// says nothing about images.
 export async function openNetwork(model, runtime) {
   const texts = textsOf(model);
   const network = JSON.parse(texts['network.json'] ?? '{}');
   if (!texts['page.json']) {
-    throw new Error('this file does not say how pictures become arguments. Of a detector, export it with --postprocess.');
+    throw new Error('this file does not say how images become arguments. Export a detector with --postprocess.');
   }
   ort.env.logLevel = 'error';
   ort.env.wasm.numThreads = 1;

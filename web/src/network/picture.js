@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture as bytes, and in another size: with the same bits as src/data/resample.cpp, which are Pillow's.
+// An image as bytes, and resized with the same bits as src/data/resample.cpp, which are Pillow's.
 
-/// Decodes a file into {width, height, channels: 3, data}. Colours are the file's own numbers; alpha is dropped.
+/// Decodes a file into {width, height, channels: 3, data}. Colours are the file's raw values; alpha is dropped.
 export async function decode(file) {
   const bitmap = await createImageBitmap(file, { colorSpaceConversion: 'none', premultiplyAlpha: 'none' });
   const { width, height } = bitmap;
@@ -30,7 +30,7 @@ export function gray({ width, height, data }) {
 
 const kBits = 22;
 
-/// For each of `out` places along a side of `size` pixels: the first pixel that counts, and weights in fixed point.
+/// For each of `out` positions along a side of `size` pixels: the first pixel that counts, and weights in fixed point.
 function weightsOf(size, out) {
   const scale = size / out;
   const wide = Math.max(scale, 1);
@@ -49,7 +49,7 @@ function weightsOf(size, out) {
   });
 }
 
-/// Along one side: `lines` lines of places that are `step` apart, with `apart` from a line to the next.
+/// Along one side: `lines` lines of positions that are `step` apart, with `apart` from one line to the next.
 function alongSide(from, to, places, lines) {
   for (let line = 0; line < lines.count; ++line) {
     const start = lines.start(line);
@@ -63,7 +63,7 @@ function alongSide(from, to, places, lines) {
   }
 }
 
-/// The picture in another size, antialiased: along x first, into 8 bits, then along y.
+/// The image resized, antialiased: along x first, into 8 bits, then along y.
 export function resample(picture, width, height) {
   const { channels } = picture;
   let { data } = picture;
@@ -98,7 +98,7 @@ export function planesOf({ width, height, channels, data }) {
   return { width, height, channels, values };
 }
 
-/// Planes in another size, linearly, with the corners' middles on each other: upsample_bilinear2d(align_corners=true).
+/// Planes resized linearly, with aligned corner centres: upsample_bilinear2d(align_corners=true).
 export function stretched(planes, width, height) {
   if (planes.width === width && planes.height === height) return planes;
   const values = new Float32Array(planes.channels * width * height);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a segmenter looks at a picture of any size, as recipes/segmentation/model/windows.cpp does: the mean over scales
-// of the mean over windows. A side below a window's is stretched to it, since the file's network sees one size.
+// How a segmenter processes an image of any size, as in recipes/segmentation/model/windows.cpp: the mean over scales of
+// the mean over windows. A side shorter than a window's is stretched to it, since the file's network takes only one
+// size.
 import { stretched } from './picture.js';
 
 function startsOf(length, window, overlap) {
@@ -10,7 +11,7 @@ function startsOf(length, window, overlap) {
   return Array.from({ length: gaps + 1 }, (_, i) => Math.trunc(((length - window) * i) / gaps));
 }
 
-/// Rows of one part of planes to the same part of others, added.
+/// Adds rows of one part of some planes to the same part of others.
 function add(from, to, part, flip) {
   for (let channel = 0; channel < to.channels; ++channel) {
     for (let y = 0; y < part.height; ++y) {
@@ -51,7 +52,7 @@ async function throughWindows(network, view) {
   return sum;
 }
 
-/// Shares of the classes for each pixel, and a note where `lockstep predict` looks at the picture otherwise.
+/// The classes' shares for each pixel, and a note if `lockstep predict` processes the image differently.
 export async function sharesOf(network, picture) {
   const { scales, base_size: base, whole } = network.page.windows;
   const { width, height } = network.shape;
@@ -61,7 +62,7 @@ export async function sharesOf(network, picture) {
   for (const scale of scales) {
     const size = [picture.width, picture.height].map((side) => Math.max(Math.round(side * by * scale), 1));
     const fits = size[0] >= width && size[1] >= height && !(whole && (size[0] > width || size[1] > height));
-    if (!fits) note = `The file's network sees ${width} x ${height} pixels at once; predict looks at this picture in another way.`;
+    if (!fits) note = `The file's network sees ${width} x ${height} pixels at once; predict processes this image differently.`;
     const view = stretched(picture, Math.max(size[0], width), Math.max(size[1], height));
     const shares = stretched(await throughWindows(network, view), picture.width, picture.height);
     for (let at = 0; at < sum.values.length; ++at) sum.values[at] += shares.values[at] / scales.length;

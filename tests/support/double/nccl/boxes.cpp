@@ -46,7 +46,7 @@ struct Boxes::Shared {
 
 std::string Boxes::make() {
   static std::atomic<int> next{0};
-  // Not one of Lockstep's names, for which tests search to find leftovers of the library.
+  // Not one of Lockstep's names, which tests search for to find leftovers of the library.
   const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
   (void)shm_unlink(name.c_str());  // removes the memory of a killed process with this process id
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);

@@ -12,7 +12,7 @@ namespace lockstep::testing::nccl_double {
 
 constexpr int kMostRanks = 16;
 
-/// Bytes to or from a peer. `call` is a number of the call that both must make: a wait for a peer with another call
+/// Bytes to or from a peer. `call` is a number for the call that both must make: a wait for a peer with another call
 /// never ends, as in NCCL's kernels.
 struct Transfer {
   bool out = false;
@@ -24,7 +24,7 @@ struct Transfer {
 
 class Boxes {
  public:
-  /// Makes the shared memory. Returns its name; empty if there is no space.
+  /// Creates the shared memory. Returns its name; empty if there is no space.
   [[nodiscard]] static std::string make();
 
   explicit Boxes(const std::string& name);
@@ -37,8 +37,9 @@ class Boxes {
   void remove_name();
   /// Waits until all ranks have called it. Returns false if `aborted` was set before.
   [[nodiscard]] bool meet(int rank, int world, const std::atomic<bool>& aborted);
-  /// Does all transfers at the same time, but transfers with the same peer and direction in order. Returns false if
-  /// `aborted` was set before they ended.
+  /// Does all transfers at the same time, with transfers to the same peer in the same direction in order. Returns false
+  /// if
+  /// `aborted` was set before they finished.
   [[nodiscard]] bool exchange(int rank, std::vector<Transfer> transfers, const std::atomic<bool>& aborted);
 
  private:

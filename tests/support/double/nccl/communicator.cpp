@@ -15,7 +15,7 @@
 namespace lockstep::testing::nccl_double {
 namespace {
 
-/// The least time of a call, so that a call from a second thread is detected.
+/// The minimum duration of a call, so that a call from a second thread is detected.
 constexpr auto kVisit = std::chrono::microseconds(20);
 constexpr auto kSlow = std::chrono::milliseconds(100);
 
@@ -96,7 +96,7 @@ nccl::Result Communicator::block() {
   return nccl::kInternalError;
 }
 
-/// Records a group: each replay does the work. The communicator is bound to the graph until the graph is destroyed.
+/// Records a group: each replay does its work. The communicator is bound to the graph until the graph is destroyed.
 nccl::Result Communicator::record(std::vector<Operation> group) {
   std::shared_ptr<void> bond;
   if (forgets_recordings()) {
@@ -161,7 +161,7 @@ const char* Communicator::last_error() const {
   return result_ == nccl::kRemoteError ? "make-believe error of the network" : "";
 }
 
-/// Obeys the test's order. Returns false if the call must not be done.
+/// Obeys the test's order. Returns false if the call must not be executed.
 bool Communicator::obey(int call) {
   const Order& ordered = order();
   if (ordered.what.empty() || call < ordered.call) return true;

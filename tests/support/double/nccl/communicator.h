@@ -24,7 +24,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Marks a call as in the communicator during the object's lifetime. A second call at that time ends the process.
+  /// Marks a call as being in the communicator for the object's lifetime. A second call at that time ends the process.
   class Visit {
    public:
     Visit(Communicator& communicator, const char* call);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The queue for a real GPU: the stream copies its memory to the host, a host function exchanges the data with the
-// peers, and the stream copies the results back. All three can be recorded into a CUDA graph. The CUDA runtime is found
-// in the process, so this file does not need its headers.
+// peers, and the stream copies the results back. All three can be recorded into a CUDA graph. The CUDA runtime is
+// looked up in the process, so this file does not need its headers.
 //
 // A host function holds its stream until its peers arrive. CUDA may call host functions one after another, so two
 // communicators of a rank must not wait for each other's peers.
@@ -89,7 +89,7 @@ PinnedMemory& pinned() {
   return *memory;
 }
 
-/// A group with its data in the host's memory.
+/// A group with its data in host memory.
 struct OnHost {
   std::vector<Operation> group;
   Calls work;
@@ -134,7 +134,7 @@ bool is_recorded(nccl::Stream stream) {
 
 bool forgets_recordings() { return false; }
 
-/// Enqueues a group. Recorded work is kept, because a graph may be replayed as long as the process lives.
+/// Enqueues a group. Recorded work is kept, because a graph may be replayed for the life of the process.
 void enqueue(const std::vector<Operation>& group, const Place& place, Calls work) {
   const nccl::Stream stream = group.front().stream;
   auto* there = new OnHost{.group = {}, .work = std::move(work), .memory = {}};

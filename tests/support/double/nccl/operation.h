@@ -28,14 +28,14 @@ struct Place {
   int world = 1;
 };
 
-/// The bytes of `count` elements.
+/// The size in bytes of `count` elements.
 [[nodiscard]] std::size_t bytes_of(const Operation& operation);
 
 /// The bytes that this rank reads at `from`, or writes at `to`; 0 if only the root does and this rank is not the root.
 [[nodiscard]] std::size_t bytes_read(const Operation& operation, const Place& place);
 [[nodiscard]] std::size_t bytes_written(const Operation& operation, const Place& place);
 
-/// Returns a number that is equal on ranks with the same call; never 0.
+/// Returns a number that is the same on ranks making the same call; never 0.
 [[nodiscard]] std::uint64_t number_of(const Operation& operation);
 
 }  // namespace lockstep::testing::nccl_double
