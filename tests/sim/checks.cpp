@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -37,11 +38,12 @@ void World::check_start(const Rank& rank) {
   require(!is_old || is_touched(rank.process->host->name, -1), "a rank of an old round starts");
   require(rank.round < plan_.most_rounds(), fmt::format("round {} is one too many", rank.round));
   require(rank.rank >= 0 && rank.rank < rank.world_size, "a rank has no place in its world");
-  std::set<const Host*> nodes = {rank.process->host};
+  const int nodes = std::atoi(rank.process->environment.at("GROUP_WORLD_SIZE").c_str());
+  require(nodes >= plan_.min_nodes && nodes <= plan_.max_nodes,
+          fmt::format("round {} has {} nodes", rank.round, nodes));
   for (const Rank& other : ranks_) {
     if (&other == &rank || other.has_ended) continue;
     if (other.round == rank.round && other.served_by == rank.served_by) {
-      nodes.insert(other.process->host);
       require(other.rank != rank.rank, fmt::format("two processes are rank {} of round {}", rank.rank, rank.round));
       require(other.world_size == rank.world_size, "two ranks of a round have another world size");
       continue;
@@ -53,7 +55,6 @@ void World::check_start(const Rank& rank) {
     require(!is_heard,
             fmt::format("round {} begins while rank {} of round {} still runs", rank.round, other.rank, other.round));
   }
-  require(std::ssize(nodes) <= plan_.max_nodes, fmt::format("round {} has {} nodes", rank.round, nodes.size()));
 }
 
 // An error that would come again counts once its rank has reported it, even if the node of the rank is lost later.
