@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input, on the command line and on the disk: one clear error that names the thing, the right exit code, no hang.
+// Bad input, on the command line and on disk: one clear error that names the thing, the right exit code, no hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -83,7 +83,7 @@ TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   EXPECT_THAT(refused.err, HasSubstr("amp=bf16"));
 }
 
-/// The same is true of GPUs: captcha:ultra has 3 replicas, and a machine may have 4 or 8.
+/// The same goes for GPUs: captcha:ultra has 3 replicas, and a machine may have 4 or 8.
 TEST(Commands, NoMoreProcessesTrainThanHaveAReplica) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);

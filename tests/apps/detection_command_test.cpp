@@ -23,7 +23,7 @@ using ::testing::Not;
 
 // The detection recipe from the command line: scenes, training in two stages, evaluation and images.
 
-/// A quick network, which need not find anything.
+/// A quick network, which does not have to find anything.
 const std::vector<std::string> kTiny = {
     "image_size=64",    "model.hidden=32",    "model.heads=2",          "model.decoder_layers=1",
     "model.queries=40", "model.denoising=20", "batch_size=4",           "epochs=2",

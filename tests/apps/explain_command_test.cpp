@@ -79,7 +79,7 @@ class Explained : public ::testing::Test {
 TempDir* Explained::home_ = nullptr;
 
 TEST_F(Explained, AStepsSamplesAreThoseOfTheSampler) {
-  // 64 samples of 2 replicas in batches of 4: 8 steps an epoch, so step 10 is the second of the second epoch.
+  // 64 samples of 2 replicas in batches of 4: 8 steps per epoch, so step 10 is the second of the second epoch.
   const json step = explained({"--step", "10"});
   EXPECT_EQ(step["step"], 10);
   EXPECT_EQ(step["from_step"], 8);

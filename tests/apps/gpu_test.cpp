@@ -31,7 +31,7 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
-/// Captchas of four digits as bars of different heights: the machine with the GPU may have no fonts.
+/// Captchas of four digits as bars of different heights: the GPU machine may have no fonts.
 void draw_digits(const std::filesystem::path& folder, int count) {
   std::filesystem::create_directories(folder);
   for (int i = 0; i < count; ++i) {

@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 WIDTH = 100
-# CLI11's names for values and for switches that turn something off, where we gave none.
+# CLI11's names for values and for switches that turn something off, if we gave none.
 UNNAMED = re.compile(r"\b(TEXT|INT|UINT|FLOAT|BOOLEAN|REQUIRED)\b|(?<!\$)\{|\bPositionals\b")
 
 

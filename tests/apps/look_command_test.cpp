@@ -184,7 +184,7 @@ TEST_F(DoctorCommand, RanksOfOneHostHaveNoLink) {
 
 // `lockstep plot` from the command line, on logs that the test writes.
 
-/// Two runs of 100 logged steps; the second one's last line is torn.
+/// Two runs of 100 logged steps; the second one's last line is cut short.
 class PlotCommand : public ::testing::Test {
  protected:
   PlotCommand() {
@@ -227,7 +227,7 @@ TEST_F(PlotCommand, WritesAPictureByTheEndingOfItsName) {
   EXPECT_EQ(plot({"slow", "fast", "--out", "a.svg"}).code, 0);
   EXPECT_EQ(plot({"slow", "--out", "one.svg"}).code, 0);
   const std::string png = content("a.png");
-  // Two charts of 460 points, at two pixels per point.
+  // Two charts, each 460 points wide, at two pixels per point.
   EXPECT_EQ(png.substr(0, 20), std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x07\x30", 20));
   // The second run's colour, in the forms of several versions of cairo: rgb(84%,37%,0%), rgb(83.5294%, 36.8627%, 0%).
   const auto has_second = ContainsRegex("rgb\\(8[34][.0-9]*%, ?3[67][.0-9]*%, ?0%\\)");

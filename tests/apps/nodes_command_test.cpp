@@ -21,7 +21,7 @@ class TrainOnNodes : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 24, 1).code, 0); }
 
-  // Relative folders: `place` is the machine's working directory. Different host ids make them two hosts.
+  // Relative folders: `place` is the machine's working directory. Different host IDs make them two hosts.
   [[nodiscard]] ProcessOptions node(int rank, const std::string& place, const std::vector<std::string>& more) const {
     FileSystem::system().make_folder(folder_ / place);
     auto words = train_words(folder_ / "train", "run");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exporting attention to ONNX where it is a single operator (libtorch 2.0 and later). For older versions this file
-// declares the operator.
+// Attention as a single operator of libtorch 2.0 and later, exported to ONNX. For older versions this file declares the
+// operator.
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/runtime/operator.h>
 #include <torch/library.h>

@@ -330,7 +330,7 @@ std::shared_ptr<Network> drawn_network(std::uint64_t seed) {
       values.push_back(made);
       net->steps.emplace_back(from, step);
       net->words.push_back(word + "(" + std::to_string(from) + ")");
-    } catch (const std::exception&) {  // the shapes do not fit: try another one
+    } catch (const std::exception&) {  // the shapes do not match: try another one
     }
   }
   return net;

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import zlib
 
-# Settings for a quick step; the command's own settings stay.
+# Settings for a quick step; the command's own settings are kept.
 SMALL = {"detection": ["image_size=160", "batch_size=2", "total_batch_size=0"], "segmentation": ["augment.crop=64", "batch_size=2"],
          "captioning": ["batch_size=4"], "captcha": ["batch_size=4"]}
 MORE = {"detection:dfine_n": ["image_size=256"], "detection:deim_n": ["image_size=256"]}  # two scales, for 300 queries

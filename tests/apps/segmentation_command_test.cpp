@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A quick network, which need not find anything.
+/// A quick network, which does not have to find anything.
 const std::vector<std::string> kTiny = {"--layers",
                                         "18",
                                         "--batchsize",

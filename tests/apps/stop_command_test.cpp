@@ -30,7 +30,7 @@ class StopCommand : public ::testing::Test {
     return all;
   }
 
-  /// Sends `number` once the run has logged a step.
+  /// Sends signal `number` once the run has logged a step.
   ProcessResult stop_with(int number, const std::vector<std::string>& more,
                           const std::vector<std::pair<std::string, std::string>>& environment = {}) {
     ProcessOptions options = lockstep_command(words(more), folder_.path());

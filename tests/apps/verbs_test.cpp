@@ -94,7 +94,7 @@ TEST(Installation, WithoutAPackageTheErrorSaysWhatInstallsOne) {
   }
 }
 
-// The projects of `lockstep new`. tests/install builds and runs them.
+// The projects that `lockstep new` creates. tests/install builds and runs them.
 
 TEST(Doctor, LooksForNcclWhereTheWorkerWould) {
   const nccl::Search search = search_in(
@@ -352,7 +352,7 @@ TEST(TuneSearch, ItsFiguresAreThoseOfOnePair) {
   EXPECT_EQ(verdict.ratio, 0.9);
 }
 
-/// The two times and the ratio of a line.
+/// The two times and the ratio in a line.
 std::vector<double> figures_of(const std::string& line) {
   static const std::regex number(R"(([0-9]+\.?[0-9]*) (ms|x the time))");
   std::vector<double> found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time: a clock that skips sleep, notices about waits, and spans for listeners.
+// Time: a clock that skips time while the process is stopped, notices about waits, and spans for listeners.
 #include <gtest/gtest.h>
 
 #include <array>

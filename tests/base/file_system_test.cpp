@@ -133,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> special_files(const test::TempD
   return {{"fifo", "a named pipe"}, {"socket", "a socket"}, {"zero", "a device"}, {"folder", "a folder"}};
 }
 
-// Otherwise the reader would wait for a named pipe, and read a device until the memory is full.
+// Otherwise reading would block on a named pipe, and read a device until memory is full.
 std::string refusal_of(const std::filesystem::path& file, std::uint64_t most) {
   try {
     (void)FileSystem::system().read(file, most);
@@ -215,7 +215,7 @@ TEST(FileSystem, APipeIsNotReplacedByAFile) {
 TEST(FileSystem, AFailedReplacementLeavesTheOldFileAndNoTemporary) {
   const test::TempDir folder;
   FileSystem& files = FileSystem::system();
-  files.make_folder(folder / "target/child");  // a folder with entries cannot be replaced by a file
+  files.make_folder(folder / "target/child");  // a non-empty folder cannot be replaced by a file
   EXPECT_THROW(write_file_atomically(files, folder / "target", "x"), IoError);
   EXPECT_EQ(files.list(folder.path()), std::vector<std::string>{"target"});
 }

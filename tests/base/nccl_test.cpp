@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which NCCL a process picks. The libraries are stand-ins, and a separate program loads each.
+// The NCCL that a process picks. The libraries are stand-ins, and a separate program loads each.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -38,7 +38,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Two checkpoints that differ in known ways, and the report on them.
+// Two checkpoints that differ in known ways, and the report about them.
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

@@ -132,7 +132,7 @@ class FaultyFileSystem final : public FileSystem {
     std::unique_ptr<WritableFile> file_;
   };
 
-  /// An interrupted removal: a part of the folder is gone.
+  /// An interrupted removal: part of the folder is gone.
   static void remove_a_part(const std::filesystem::path& folder) {
     const auto names = real().exists(folder / ".") ? real().list(folder) : std::vector<std::string>();
     if (!names.empty()) real().remove(folder / names.back());

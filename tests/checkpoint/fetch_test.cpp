@@ -75,7 +75,7 @@ FetchOptions options_of(const fs::path& cache) {
   return {.cache = cache, .first_wait = std::chrono::milliseconds(0), .stall_limit = std::chrono::seconds(5)};
 }
 
-/// The names of all files below `folder` except locks.
+/// The names of all files under `folder` except locks.
 std::vector<std::string> files_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {

@@ -52,7 +52,7 @@ inline std::string pickled_name(const std::string& module, const std::string& na
 }
 inline std::string pickle_of(const std::string& body) { return "\x80\x02" + body + "."; }
 
-/// The fields of a tensor's pickle, which may be nonsense.
+/// The fields of a pickled tensor, which may be nonsense.
 struct PickledTensor {
   std::string storage_class = "FloatStorage";
   std::string key = "0";

@@ -51,7 +51,7 @@ struct Outcome {
   std::string error;
 };
 
-/// One save by `world` threads. `disks`: one per rank; ranks without one use the system's.
+/// One save by `world` threads. `disks`: one per rank; ranks without one use the system's disk.
 std::vector<Outcome> save_together(const fs::path& folder, std::int64_t step, int world,
                                    const std::vector<FileSystem*>& disks = {}) {
   const auto store = make_local_store();

@@ -35,7 +35,7 @@ struct Device {
   std::atomic<bool> done{true};
   std::atomic<bool> aborted{false};
   std::atomic<bool> faulty{false};    ///< it is lost: every query returns an error
-  std::atomic<bool> connects{false};  ///< a call waits for peers until it is aborted
+  std::atomic<bool> connects{false};  ///< a call keeps waiting for peers until it is aborted
   std::atomic<bool> full{false};      ///< a call returns an error
   std::atomic<int> holds{0};
   std::function<void()> on_abort = nullptr;  ///< called before anything ends
@@ -132,7 +132,7 @@ TEST(DevicePath, TakesWhatLiesOnItsDeviceAndItsTransportCanCarry) {
   EXPECT_FALSE(path.takes(all_reduce_of(here), here, elsewhere));
 }
 
-/// A world of one on the make-believe device.
+/// A world of one rank on the make-believe device.
 std::shared_ptr<OwnedGroup> group_on(Device& device) {
   GroupOptions options{.place = {0, 1}, .timeout = milliseconds(60'000)};
   options.transport = std::make_unique<FakeTransport>(device);

@@ -438,7 +438,7 @@ TEST_F(AddressFile, IsReadAsItWasWritten) {
   EXPECT_EQ(read->token, "abc");
 }
 
-// A process that could read the token while the file is being written could join the job.
+// A process that managed to read the token while the file is being written could join the job.
 TEST_F(AddressFile, IsAtNoMomentOpenToOthers) {
   std::atomic<bool> is_done = false;
   std::atomic<int> seen_open = 0;
@@ -486,7 +486,7 @@ TEST_F(AddressFile, WithAnythingElseIsNoAddress) {
 }
 
 #if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
-// torchrun's own store used like ours, with every libtorch. A TCPStore in this process stands in for torchrun's.
+// torchrun's own store used like ours, with every libtorch. A TCPStore in this process plays torchrun's.
 
 class TorchStore : public ::testing::Test {
  protected:

@@ -283,7 +283,7 @@ class Pair {
     }
     for (const nccl::Comm comm : comms_) settle(comm);
   }
-  /// Sums on the rank's own stream, and returns it.
+  /// Sums on the rank's own stream, and returns that stream.
   c10::Stream sum(std::size_t rank, const at::Tensor& values) {
     const c10::Stream stream = another_stream();
     put_behind(stream, current_stream());
@@ -423,7 +423,7 @@ TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamed) {
   expect_the_others_to_name_rank_1(ended);
 }
 
-/// NCCL notices the death too, and may be faster.
+/// NCCL notices the death as well, and may be faster.
 TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamedBeforeNcclsError) {
   const EndedRanks ended = connect_with("lost");
   EXPECT_EQ(ended.ranks[1].code, 128 + SIGKILL);

@@ -120,7 +120,7 @@ TEST_P(Failure, OfARankThatThrowsReachesTheOthersWithItsWords) {
   }
 }
 
-/// The rank stays alive, so that no connection breaks.
+/// The rank stays alive, so no connection breaks.
 TEST_P(Failure, OfARankThatAbortsEndsASumInAnyOrderAtOnce) {
   RankProcesses ranks(
       current_test(),

@@ -218,8 +218,8 @@ TEST_P(RanksOnOneGpu, AKilledRankIsNamedByTheOther) {
   EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
 }
 
-/// Its socket threads stop with it; the other rank has already met it and waits for the GPU. Only the launcher can tell
-/// which rank it is.
+/// Its socket threads stop with it; the other rank has already met it and waits for the GPU. Only the launcher
+/// can name it.
 TEST_P(RanksOnOneGpu, AStoppedRankEndsTheOtherAtTheTimeLimit) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2, GetParam(), "3"));

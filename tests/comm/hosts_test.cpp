@@ -125,7 +125,7 @@ void count_connections(Job& job) {
     if (repeat == 0) connected = sockets();
     EXPECT_EQ(sockets(), connected) << "once";
   }
-  group.barrier().wait();  // no rank leaves while another counts
+  group.barrier().wait();  // no rank leaves while another is counting
 }
 
 TEST_P(Distant, RanksConnectWhenTheyHaveSomethingToSayToEachOther) {
@@ -496,7 +496,7 @@ using ::lockstep::testing::run_shell;
 using ::lockstep::testing::this_program;
 using ::testing::HasSubstr;
 
-// Two hosts with two ranks each: network namespaces with a slow, late or lossy wire between them.
+// Two hosts with two ranks each: network namespaces with a slow, high-latency or lossy wire between them.
 
 constexpr std::int64_t kCount = 500'000;  // 2 MB
 

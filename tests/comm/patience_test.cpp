@@ -122,7 +122,7 @@ TEST_F(MeetingWatchTest, LetsRanksLeaveThatAreConnected) {
   EXPECT_FALSE(watch.failure());
 }
 
-// Which rank is blamed after a failure over sockets: every rank that gives up also breaks the others' connections.
+// The rank that is blamed after a failure over sockets: every rank that gives up also breaks the others' connections.
 
 World world_of(int size, std::vector<int> speakers = {}) {
   World world{.rank = 0, .size = size};
@@ -172,7 +172,7 @@ TEST(RollCall, GivesThePresentTheSameAnswerWhateverTheySuspect) {
   EXPECT_THAT(absent_ranks(of_zero, world_of(3)), ElementsAre(2));
 }
 
-/// The error of rank 0 of two after `why` ended its connection with rank 1.
+/// The error on rank 0 of two after its connection to rank 1 ended for the reason `why`.
 std::string failure_of_two(bool other_answers, const std::string& why) {
   const auto store = make_local_store();
   const World world{.rank = 0, .size = 2, .hosts = {"here", "there"}, .store = store, .prefix = "group/"};

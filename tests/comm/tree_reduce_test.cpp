@@ -114,7 +114,7 @@ TEST(TreeReduce, LetsANotANumberWinMinAndMax) {
   }
 }
 
-// libtorch's operations in tree order against our kernel, on the CPU, where both run.
+// libtorch's operations in tree order against our kernel, on the CPU, which can run both.
 
 std::vector<PartialSum> one_part_per_replica(int replicas, c10::ScalarType dtype) {
   std::vector<PartialSum> parts;
@@ -345,7 +345,7 @@ TEST(Replicas, PartialSumsOfAGrowingBlockStayFew) {
   EXPECT_EQ(most, 6U);
 }
 
-/// The sums that the ranks of a world publish for `inputs`, one per replica, added in the order in which they finish.
+/// The sums that the ranks of a world publish for `inputs`, one per replica, added in the order they finish.
 std::vector<PartialSum> publish(const std::vector<at::Tensor>& inputs, int world) {
   const auto replicas = static_cast<int>(inputs.size());
   std::vector<PartialSum> all;

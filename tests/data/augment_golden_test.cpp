@@ -150,7 +150,7 @@ Image noise(ImageSize size, std::int64_t channels) {
   return image;
 }
 
-/// Runs `check` with each instruction set that this processor has.
+/// Runs `check` with each instruction set that this processor supports.
 template <class Check>
 void on_every_instruction_set(const Check& check) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {

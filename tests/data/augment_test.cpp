@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effect of augmentations on boxes, points, masks and maps, and the numbers they draw.
+// The effect of augmentations on boxes, points, masks and maps, and the random numbers they draw.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop over the loader: order, shards, errors, and resuming after a kill.
+// Looping over the loader: order, shards, errors, and resuming after a kill.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>

@@ -105,7 +105,7 @@ TEST(Pixels, NameTheFileThatCannotBeRead) {
   }
 }
 
-// The files that count, and the sample of each.
+// The files that count, and the sample from each.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 

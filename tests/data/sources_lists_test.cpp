@@ -408,7 +408,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Names: endings in upper and lower case, and names that begin with a dot, the leftovers of other programs.
+// Names: extensions in upper and lower case, and names that begin with a dot, the leftovers of other programs.
 
 const std::string kPicture = encode_png(view_of(Image{{2, 1}, 1, {0, 1}}));
 const std::string kXml =

@@ -362,7 +362,7 @@ TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
   EXPECT_LT(crowded, found.events[3].time_ns - found.events[2].time_ns + kMs);
 }
 
-// A rank that calls `name` as operation 12, which fails.
+// A rank whose operation 12 is `name` and fails.
 RankFacts rank_that_calls(int number, const std::string& name, std::uint64_t bytes = 4000) {
   RankFacts facts{.rank = number, .ring = Snapshot{.rank = number}};
   for (const EventType type : {EventType::kCollectiveBegin, EventType::kCollectiveFailed}) {

@@ -89,7 +89,7 @@ void run_over(const std::string& seed, const Target& target) {
 
 class FuzzSeeds : public ::testing::TestWithParam<Target> {};
 
-// A target without a seed in the archive fails here.
+// A target that has no seed in the archive fails here.
 TEST_P(FuzzSeeds, AreReadOrRefusedWhateverChanges) {
   const std::vector<std::string> seeds = all_seeds_of(GetParam().name);
   ASSERT_FALSE(seeds.empty()) << "fuzz/seeds.tar.xz has no seed of " << GetParam().name

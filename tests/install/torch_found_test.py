@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several libtorches CMake picks, and the errors for one that does not fit: made-up folders.
+"""CMake's choice among several libtorches, and the errors for one that does not fit: made-up folders.
 
 Exit code: 0 passed, 1 failed."""
 import argparse
@@ -21,7 +21,7 @@ lockstep_find_torch(${{WANTED}})
 get_target_property(libraries Lockstep::torch INTERFACE_LINK_LIBRARIES)
 message(STATUS "FOUND ${{LOCKSTEP_TORCH_VERSION}} ${{LOCKSTEP_TORCH}} LINKS ${{libraries}}")
 """
-# A package for find_package(Torch) that is not in a folder of its own.
+# A find_package(Torch) package that is not in a folder of its own.
 SYSTEM = """set(TORCH_INCLUDE_DIRS {include})
 set(TORCH_LIBRARIES system_torch)
 """

@@ -66,7 +66,7 @@ TEST_F(RawAgent, GivesRankZeroATerminalOfTheSameWidth) {
 }
 
 TEST_F(RawAgent, KeepsTheBarBelowTheLinesOfOthers) {
-  // The agent writes a log before it shows the same bytes, so the ranks can tell what is on the screen.
+  // The agent writes a log before it shows the same bytes, so the ranks know what is on the screen.
   const auto result = test::run_process(
       agent_on_terminal("cd $LOGS/attempt_0; if [ $RANK = 0 ]; then printf '\\r10%%'; "
                         "until [ -s rank-1/stderr.log ]; do sleep 0.01; done; printf '\\r20%%\\n'; "
@@ -75,7 +75,7 @@ TEST_F(RawAgent, KeepsTheBarBelowTheLinesOfOthers) {
 }
 
 TEST_F(RawAgent, ClearsABarBeforeTheRowThatFollowsIt) {
-  // A bar on stderr, cleared, then a row on stdout; the next round starts when the row is in the log.
+  // A bar on stderr, cleared, then a row on stdout; the next round starts once the row is in the log.
   const auto result =
       test::run_process(agent_on_terminal("[ $RANK = 0 ] || exit 0; cd $LOGS/attempt_0/rank-0; for i in $(seq 40); do "
                                           "printf 'bar' >&2; printf '\\r\\033[K' >&2; echo row; "

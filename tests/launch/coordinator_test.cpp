@@ -46,7 +46,7 @@ TEST(Coordinator, ThatCannotGoOnTellsItsAgentWhy) {
   EXPECT_THROW(coordinator.rethrow_failure(), std::bad_alloc);
 }
 
-// A process that knows an agent's id could report that it left or was lost.
+// A process that knows an agent's ID could report that it left or was lost.
 TEST(Coordinator, TellsNoAgentTheIdOfAnother) {
   const std::string token = make_token();
   const StoreServer server({.token = token});
@@ -89,7 +89,7 @@ TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
   EXPECT_NE(old.keys, present.keys);
 }
 
-// A job over spot instances may have thousands of rounds.
+// A job on spot instances may have thousands of rounds.
 TEST(Coordinator, LeavesNothingOfTheRoundBeforeInTheStore) {
   const std::string token = make_token();
   StoreServer server({.token = token});
@@ -419,7 +419,7 @@ TEST(FirstCause, IsTheLostNodeAndNotTheRankThatWaitedForIt) {
 }
 
 TEST(FirstCause, IsTheLostNodeWhereARankElsewhereFailedWhileItWasSilent) {
-  // "connection reset" from the rank's own library.
+  // "connection reset" reported by the rank's own library.
   EXPECT_TRUE(is_the_node(claim_of(FailureKind::kDied, 0, 94 * kSecond)));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `lockstep doctor` and `lockstep plan` read from a run.
+// The facts that `lockstep doctor` and `lockstep plan` read from a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -310,7 +310,7 @@ class Ring {
   Ring() { ring_.world_size = 2; }
 
   /// Backward runs from 30 to 60 ms. Two buckets start at 40 and 60 ms and finish at 50 and 80 ms; the rank waits from
-  /// 60 ms. The optimizer takes 5 ms starting at 1 ms; an 8-byte all_reduce that nobody waits for overlaps it.
+  /// 60 ms. The optimizer takes 5 ms starting at 1 ms; an 8-byte all_reduce without a wait overlaps it.
   void step(std::int64_t bytes = 1000) {
     const std::int64_t at = (++steps_) * 100;
     section(EventType::kSectionBegin, "optimizer", at + 1);

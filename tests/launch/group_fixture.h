@@ -87,7 +87,7 @@ class GroupTest : public ::testing::Test {
     }
   }
 
-  // The nodes end like ranks that were asked to save, or that have no work.
+  // The nodes end like ranks that were asked to save, or that have nothing to do.
   void end_by_request(const std::vector<std::string>& names) {
     for (const auto& name : names) {
       end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});

@@ -264,7 +264,7 @@ struct Ranks {
   int said_at = -1;  ///< seconds since the start
   int said = 0;
 
-  /// `each_second` changes the ranks' output and time.
+  /// `each_second` updates the ranks' output and CPU time.
   void go_on(
       int count, const std::function<void()>& each_second = [] {}) {
     for (int i = 0; i < count; ++i) {
@@ -358,7 +358,7 @@ TEST(Silence, TheLineNamesRanksHostSecondsAndWhatToType) {
       "shows where it is");
 }
 
-/// What the launcher's own watch prints about two ranks after polling once a second for `time`.
+/// The output of the launcher's own watch on two ranks, after polling once a second for `time`.
 std::string said_of(const std::vector<WatchedRank>& ranks, seconds time, std::uint64_t output_each_second = 0) {
   HangWatch watch([](const char*) { return nullptr; });
   ::testing::internal::CaptureStderr();

@@ -166,7 +166,7 @@ TEST_F(Limits, ALimitThatIsLoweredUnderTheLauncherDoesNotMakeItDeaf) {
   EXPECT_TRUE(all_gone());
 }
 
-// Its output goes to a full pipe that nobody reads.
+// Its output goes to a full pipe that no process reads.
 TEST_F(Limits, APagerThatDoesNotReadDoesNotMakeItDeaf) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

@@ -48,7 +48,7 @@ TEST(Links, TheFirstRankOfEachNodeMeasures) {
   EXPECT_THAT(first_ranks({1, 0, 1}), ElementsAre(0, 1));
 }
 
-/// Three hosts that meet in one store.
+/// Three hosts that rendezvous in one store.
 class MeasuredLinks : public ::testing::TestWithParam<bool> {
  protected:
   [[nodiscard]] std::shared_ptr<wire::Hub> host(int rank, const std::string& token = "what all hosts know") const {

@@ -413,7 +413,7 @@ class SomeNodes : public TwoNodes {
     return std::make_unique<Process>(options);
   }
 
-  // True if the ranks 0 to `count` - 1 run in this life.
+  // True if ranks 0 to `count` - 1 run in this attempt.
   bool in_life(int life, int count) const {
     return test::eventually([&] {
       for (int rank = 0; rank < count; ++rank) {

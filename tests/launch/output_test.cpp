@@ -226,7 +226,7 @@ TEST(Failure, AMismatchIsTheCauseWhicheverRankEndedFirst) {
   EXPECT_EQ(end.cause->rank, 1);
 }
 
-// A node joins, the ranks are asked to save, and one fails at that moment.
+// A node joins, the ranks are asked to save, and one fails at that very moment.
 TEST(Failure, ThatWouldComeAgainIsNoEndByRequest) {
   const test::TempDir folder;
   const LogFolder logs(folder.path());

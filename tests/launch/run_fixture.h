@@ -44,7 +44,7 @@ class Run : public ::testing::Test {
     return test::run_process(command(arguments));
   }
 
-  // Runs two ranks of a shell script.
+  // Runs a shell script as two ranks.
   test::ProcessResult run_script(const std::string& script) const {
     return run({"--nproc-per-node", "2", "--", "sh", "-c", script});
   }

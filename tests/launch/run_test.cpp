@@ -193,7 +193,7 @@ TEST_F(Run, KillingAStubEndsItsWorkerAndTheJob) {
   EXPECT_TRUE(all_gone());
 }
 
-// `script` gives the launcher a terminal.
+// script(1) gives the launcher a terminal.
 TEST_F(Run, OnATerminalRankZeroHasOneToDrawItsBarOn) {
   auto options = command({"--nproc-per-node", "2", "--", "sh", (folder_ / "bar.sh").string()});
   std::ofstream(folder_ / "bar.sh")
@@ -209,7 +209,7 @@ TEST_F(Run, OnATerminalRankZeroHasOneToDrawItsBarOn) {
   EXPECT_THAT(result.out, HasSubstr("[1]: rank 1 has none\r\n"));
 }
 
-// An error of the command itself, on a terminal.
+// An error in the command itself, on a terminal.
 TEST(Command, ColoursItsErrorsOnATerminalUnlessToldNotTo) {
   const auto on_terminal = [](const std::string& no_color, const std::string& term) {
     return test::run_process({.command = {"script", "-qec", kLockstep + " rnu", "/dev/null"},

@@ -52,7 +52,7 @@ using ::testing::Not;
 constexpr auto kLimit = std::chrono::seconds(20);
 std::string own_path;
 
-/// A process that hangs in the named way, and has got there.
+/// A process that hangs in the named way and has got that far.
 class Hanging {
  public:
   Hanging(const std::string& way, char state)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `lockstep run` in unusual surroundings and with torchrun's options.
+// `lockstep run` in unusual environments and with torchrun's options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// `lockstep run` in unusual surroundings: closed descriptors, output that nobody reads, a limit on file sizes, a
+// `lockstep run` in unusual surroundings: closed descriptors, output that no process reads, a limit on file sizes, a
 // separate network or pid namespace.
 
 class Surroundings : public run_test::Run {

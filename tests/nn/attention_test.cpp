@@ -29,7 +29,7 @@ using ::testing::Not;
 struct Case {
   std::int64_t items, heads, queries, keys, depth;
   std::int64_t windows = 0;   ///< of the bias; 0: none
-  bool bias_of_heads = true;  ///< else one for all heads, without a gradient
+  bool bias_of_heads = true;  ///< otherwise one bias for all heads, without a gradient
   bool hidden = false;
 };
 

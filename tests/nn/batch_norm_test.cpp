@@ -141,7 +141,7 @@ class Others final : public StatisticsSync {
   std::size_t calls_ = 0;
 };
 
-/// What a replica with `input` contributes to each call in a forward and the backward of a sum of cubes (a sum of
+/// The contribution of a replica with `input` to each call in a forward and the backward of a sum of cubes (a sum of
 /// squares has no gradient here).
 std::vector<at::Tensor> brought_by(const at::Tensor& input, const at::Tensor& other) {
   // Two rounds: the first finds the forward contributions, the second the backward ones.
@@ -169,7 +169,7 @@ Outcome outcome(Norm& norm, const at::Tensor& input) {
   return {output.detach(), leaf.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var};
 }
 
-/// `own` with a replica that has `others`, against torch over both.
+/// Compares `own` together with a replica that has `others` against torch on both.
 void expect_like_both(const at::Tensor& own, const at::Tensor& others, double tolerance) {
   BatchNorm2d synced(own.size(1));
   randomize(synced);

@@ -32,7 +32,7 @@ using Options = torch::nn::Conv2dOptions;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-/// Runs its scope with precision bf16, like Trainer.
+/// Runs its scope in bf16 precision, like Trainer.
 class InBfloat16 {
  public:
   InBfloat16() {
@@ -140,7 +140,7 @@ TEST_P(WinogradTest, InBfloat16TheErrorIsThatOfItsRounding) {
   EXPECT_EQ(found.out.scalar_type(), at::kBFloat16);
   EXPECT_EQ(found.images.scalar_type(), at::kBFloat16);
   EXPECT_EQ(found.weight.scalar_type(), at::kFloat);
-  // 2^-8 is the spacing of bfloat16; a result is rounded once, its terms before that.
+  // 2^-8 is the spacing of bfloat16; a result is rounded once, and its terms before that.
   expect_near(found, exact_pass_of(layer, images.to(at::kBFloat16), grad.to(at::kBFloat16)), 1.0 / 128);
 }
 
@@ -178,7 +178,7 @@ Pass direct_pass_of(const Conv2d& layer, const at::Tensor& images, const at::Ten
   return {.out = out, .images = x.grad(), .weight = weight.grad(), .bias = bias.grad()};
 }
 
-/// The norm of the difference relative to the norm.
+/// The norm of the difference relative to the norm of `exact`.
 double error_of(const at::Tensor& found, const at::Tensor& exact) {
   return ((found.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU kernels of batch norm, run on the processor, against libtorch's separate layers in double precision.
+// The GPU kernels of batch norm, run on the CPU, against libtorch's separate layers in double precision.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/equal.h>
@@ -79,7 +79,7 @@ struct Outcome {
   at::Tensor out, x_grad, residual_grad, weight_grad, bias_grad, running_mean, running_var;
 };
 
-/// A leaf of autograd with these values.
+/// An autograd leaf with these values.
 at::Tensor leaf(const at::Tensor& values, at::ScalarType type) {
   return values.defined() ? values.detach().to(values.options().dtype(type), false, true).requires_grad_() : values;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused layers on a real GPU, against libtorch's separate layers in double precision on the processor.
+// The fused layers on a real GPU, against libtorch's separate layers in double precision on the CPU.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/equal.h>

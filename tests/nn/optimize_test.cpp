@@ -67,7 +67,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// Convolutions with every fused chain, one inside the other.
+/// Convolutions with every fused chain, one nested in another.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     seed_all(4);
@@ -400,7 +400,7 @@ TEST_F(TorchScript, RefusesWhatIsNoFunctionOfTensors) {
   EXPECT_THAT(fault(function_of(*net)), HasSubstr("training mode"));
 }
 
-// libtorch writes the numbers in the code through a stream.
+// libtorch writes the numbers in the code through a C++ stream.
 TEST_F(TorchScript, IsTheSameArchiveInALocaleWithADecimalComma) {
   const std::string plain = to_torchscript(*net, function_of(*net));
   const test::CommaLocale comma;

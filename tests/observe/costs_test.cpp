@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profile computes: operator costs, and the offset between clocks.
+// A profile's computations: operator costs, and the offset between clocks.
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
@@ -112,7 +112,7 @@ TEST(OperatorName, IsShortForNodesOfTheBackward) {
 
 constexpr std::int64_t kOffset = 5'000'000'000;
 
-/// A round: the ranks enter at these times of rank 0's clock, and both leave one trip after the later one.
+/// A round: the ranks enter at these times of rank 0's clock, and both leave one trip after the later of them.
 struct Meeting {
   std::int64_t main_enters;
   std::int64_t other_enters;

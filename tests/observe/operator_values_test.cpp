@@ -14,7 +14,7 @@ namespace operator_values_test {
 using observe::OperatorValue;
 using observe::OperatorValues;
 
-/// Layers of libtorch and of Lockstep.
+/// Layers from libtorch and from Lockstep.
 struct Net : torch::nn::Module {
   Net() {
     conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)));

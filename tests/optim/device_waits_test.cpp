@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 
 constexpr int kParameters = 12;
 
-/// Parameters with gradients, the same on every device.
+/// Parameters with gradients, identical on every device.
 NamedTensors parameters_on(const c10::Device& device) {
   seed_all(5);
   NamedTensors parameters;

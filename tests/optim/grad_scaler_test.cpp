@@ -44,7 +44,7 @@ struct Loop {
 
   explicit Loop(GradScalerOptions options = {}) : scaler(std::move(options)) {}
 
-  /// Runs the backward of a loss whose gradient before scaling is `gradient`.
+  /// Runs backward on a loss whose unscaled gradient is `gradient`.
   void backward(double gradient) {
     optimizer.zero_grad();
     scaler.scale(weight.mul(gradient).sum()).backward();

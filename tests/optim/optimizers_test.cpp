@@ -51,7 +51,7 @@ const Json& golden() {
   return kGolden;
 }
 
-/// The parameters' layout in memory.
+/// The parameters' memory layout.
 enum class Layout { kContiguous, kChannelsLast, kStrided };
 
 at::Tensor laid_out(const at::Tensor& value, Layout layout) {
@@ -84,7 +84,7 @@ struct Way {
   at::ScalarType dtype = at::kFloat;
   Layout layout = Layout::kContiguous;
   double grad_scale = 1;
-  double floor = 0.1;  ///< differences are relative to values of this size and above
+  double floor = 0.1;  ///< differences are relative for values of at least this size
 };
 
 /// The largest difference from the dumped parameters.
@@ -272,7 +272,7 @@ void set_grads(const NamedTensors& parameters, const Json& grads) {
   }
 }
 
-/// The largest relative difference from PyTorch after each of its steps.
+/// The largest relative difference from PyTorch after any of its steps.
 double worst_difference(at::ScalarType dtype, at::MemoryFormat format) {
   const Json golden = test::read_golden("optim/golden/adamw.json");
   const NamedTensors parameters = start_of(golden, dtype, format);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DataParallel against DistributedDataParallel on as many ranks, and against a plain loop over the parts of a batch.
+// DataParallel against DistributedDataParallel on the same number of ranks, and against a plain loop over the parts of
+// a batch.
 #include "lockstep/parallel/data_parallel.h"
 
 #include <ATen/core/grad_mode.h>
@@ -261,7 +262,7 @@ TEST(DataParallel, TakesPlainArgumentsAndGivesTuplesAndScalars) {
                      {.replicas = 3});
   const auto [scaled, sums] = model(at::arange(4, at::kFloat).view({4, 1}), 2.0);
   EXPECT_TRUE(at::equal(scaled, at::arange(4, at::kFloat).view({4, 1}) * 2));
-  EXPECT_EQ(sums.sizes(), (std::vector<std::int64_t>{2}));  // parts of 2 and 2: the third replica is idle
+  EXPECT_EQ(sums.sizes(), (std::vector<std::int64_t>{2}));  // parts of 2 samples each: the third replica is idle
   EXPECT_EQ(sums[0].item<float>(), 1);
   EXPECT_EQ(sums[1].item<float>(), 5);
 }

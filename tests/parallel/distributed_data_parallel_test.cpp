@@ -350,9 +350,9 @@ RANKS_TEST(DistributedDataParallel, RefusesBucketsOfNoSize, 1) {
   EXPECT_THROW(DistributedDataParallel(Net(), job, {.bucket_bytes = 0}), UsageError);
 }
 
-// In the first step the wrapper compares the ranks' samples.
+// On the first step the wrapper compares the ranks' samples.
 
-/// What rank 0 prints in two steps, the first on `indices`.
+/// Rank 0's output in two steps, the first on `indices`.
 std::string said(Job& job, const std::vector<std::int64_t>& indices, std::int64_t shards) {
   DistributedDataParallel model{torch::nn::Linear(2, 1), job};
   ::testing::internal::CaptureStderr();

@@ -86,7 +86,7 @@ struct Model {
   ReplicaTeam team;
 };
 
-/// Over the first step's buckets and the rebuilt ones.
+/// With the first step's buckets and with the rebuilt ones.
 void compare_steps(Job& job, int replicas) {
   Model model(job, counting(replicas));
   for (int number = 0; number < 3; ++number) {
@@ -138,7 +138,7 @@ RANKS_TEST(GradNorm, CountsAParameterThatKeptTheGradientOfAnEarlierStep, 2) {
   model.step(0);
   model.ddp.module().uses_last = false;
   const at::Tensor& kept = model.ddp.module().last->weight;
-  kept.mutable_grad() = at::full(kept.sizes(), job.rank() + 1.0);  // so that the reduction gives another value
+  kept.mutable_grad() = at::full(kept.sizes(), job.rank() + 1.0);  // so that the reduction gives a different value
   model.ddp(input(job.rank(), 1)).backward();
   ASSERT_EQ(kept.grad().max().item<double>(), job.rank() + 1.0);
   EXPECT_EQ(model.ddp.grad_norm(), grad_norm(named_parameters_of(model.ddp)));

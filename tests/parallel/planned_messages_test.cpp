@@ -63,7 +63,7 @@ class RecordingNetwork final : public comm::Network {
   const std::shared_ptr<comm::Transport> transport_;
 };
 
-/// The exchanges of comm for an all_reduce of `bytes`; with 0 bytes, for a barrier.
+/// comm's exchanges for an all_reduce of `bytes`; with 0 bytes, for a barrier.
 Exchanges made(int ranks, std::int64_t bytes) {
   const auto transport = std::make_shared<RecordingTransport>(ranks);
   comm::FlatBackend backend(std::make_shared<RecordingNetwork>(transport));

@@ -29,7 +29,8 @@ using ::testing::HasSubstr;
 
 constexpr int kReplicas = 4;
 
-/// Three convolutions, the last two with a batch norm whose input needs a gradient: collectives inside backward.
+/// Three convolutions, the last two with a batch norm whose input needs a gradient: there are collectives inside
+/// backward.
 template <class Norm>
 struct NetImpl : torch::nn::Module {
   NetImpl() {
@@ -233,7 +234,7 @@ RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThrea
   } catch (const DataError& error) {
     EXPECT_EQ(error.message(), "no gradient today");
   }
-  // The engine of each replica's thread still works: a plain backward on the same threads ends normally.
+  // The autograd engine of each replica's thread still works: a plain backward on the same threads ends normally.
   failing = false;
   model.team.run([&](Replica&) {
     const at::Tensor x = at::randn({2}).requires_grad_(true);

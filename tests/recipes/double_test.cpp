@@ -160,7 +160,7 @@ TEST_P(DoubleWorlds, TrainCaptchaAsOneProcess) {
   expect_captcha_to_train_as_one(GetParam(), [](captcha::CaptchaConfig& config) { config.ema.decay = 0.5; });
 }
 
-/// The first scale is too large for float32.
+/// The initial scale is too large for float32.
 TEST_P(DoubleWorlds, SkipTheCaptchasFirstStepWhereItOverflows) {
   expect_captcha_to_train_as_one(GetParam(), [](captcha::CaptchaConfig& config) {
     config.grad_scaler = {.enabled = "true", .init_scale = 3e38, .backoff_factor = 1e-30};
@@ -225,7 +225,7 @@ TEST_P(DoubleWorlds, TrainCaptioningAsOneProcess) {
   expect_to_train_as_one<captioning::CaptioningTask>(GetParam(), config);
 }
 
-/// The host of a real GPU runs further ahead than that of a make-believe one.
+/// With a real GPU the host runs further ahead than with a make-believe one.
 TEST(Double, WhatTheHostReadsLaterIsThereByThen) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   ::setenv("LOCKSTEP_DOUBLE_DELAY_US", "20000", 1);  // NOLINT(concurrency-mt-unsafe)

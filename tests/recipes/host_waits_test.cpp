@@ -206,7 +206,7 @@ TEST(DeviceLosses, OfThePlacesThatAreRectifiedAreTheHosts) {
   }
 }
 
-/// What a model with fresh weights predicts for an image on this device.
+/// The prediction of a model with fresh weights for an image, on this device.
 std::string read_on(const c10::Device& device, const Recipe& recipe, const TrainConfig& config,
                     const std::filesystem::path& file) {
   const auto task = recipe.make_task(config);

@@ -127,7 +127,7 @@ void make_files(const fs::path& folder) {
   }
 }
 
-/// Files for all runs of this program.
+/// Files for all runs in this program.
 const fs::path& files() {
   static const test::TempDir kFolder;
   static const bool kMade = (make_files(kFolder.path()), true);

@@ -75,7 +75,7 @@ TEST(MakePlan, SaysWhetherHooksHierarchyAndZeroPay) {
   EXPECT_NEAR(named(plan.alternatives, "bf16 hook").gain, 0.5, 0.1);
   EXPECT_GT(named(plan.alternatives, "PowerSGD hook, rank 1").gain, 0.7);
   EXPECT_GT(named(plan.alternatives, "ZeRO-1").step_s, 0);
-  // If copying memory is as slow as the link, bf16 does not pay.
+  // If copying memory is as slow as the link, bf16 does not pay off.
   const Plan busy =
       make_plan(known, {.cluster = {.gpus = 4, .machines = 4, .network = slow, .host = {.copy_bytes_per_s = 5e7}}});
   EXPECT_LT(named(busy.alternatives, "bf16 hook").gain, 0);

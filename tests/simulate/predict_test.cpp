@@ -196,7 +196,7 @@ TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
             (std::pair{Among::kLeaders, std::int64_t{600'000}}));
 }
 
-/// The distance of each phase's messages; 0: to all.
+/// The distance of each phase's messages; 0 means to all.
 std::vector<int> distances(const Call& call, const Cluster& cluster) {
   std::vector<int> all;
   for (const Phase& phase : phases_of(call, cluster)) all.push_back(phase.distance);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which interface the ranks use, and fabric ports.
+// The network interface that the ranks use, and fabric ports.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -89,7 +89,7 @@ class PresenceTest : public ::testing::Test {
  protected:
   StoreAddress address() const { return {.host = "127.0.0.1", .port = server_->port(), .token = token_}; }
 
-  // A client that attends once, by hand, and then does nothing more.
+  // A client that announces itself once, by hand, and then does nothing more.
   store::Socket attend_once(milliseconds silence) const {
     auto opened = store::open_connection(address(), SystemClock::instance().now() + kLong);
     store::Socket socket = std::move(*opened.socket);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store: its keys, its requests, and its interface.
+// The store: its keys, requests and interface.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -431,7 +431,7 @@ TEST(StoreClient, NeverSendsTheToken) {
   connection.send(ok(store::make_nonce()));
   heard += connection.read_frame();
   EXPECT_THAT(heard, ::testing::Not(HasSubstr(token)));
-  // Its own proof, sent back, does not count as the server's.
+  // The client's own proof, echoed back, does not count as the server's.
   connection.send(ok(heard.substr(heard.size() - 32)));
   EXPECT_THAT(message_of<UsageError>([&] { client.get(); }), HasSubstr("does not know this program's token"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Too many clients from outside, and the clients inside.
+// Too many clients from outside, and clients in the same process.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>

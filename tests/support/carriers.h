@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs of several ranks over every backend.
+// Jobs of several ranks on every backend.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test's own certificates, made by OpenSSL on elliptic curves.
+// A test's own certificates, created by OpenSSL with elliptic-curve keys.
 #pragma once
 
 #include <openssl/evp.h>
@@ -25,7 +25,7 @@ struct CertificateOptions {
   Certificate signer = {};  ///< certificate of the signer; empty: self-signed
 };
 
-/// Makes a certificate and writes `folder`/`name`.crt and .key.
+/// Creates a certificate and writes `folder`/`name`.crt and .key.
 inline Certificate make_certificate(const std::filesystem::path& folder, const std::string& name,
                                     const CertificateOptions& options = {}) {
   using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets, for the object's lifetime, a locale in which numbers are "0,5" and "1.000": C++'s locale by a facet, the C
-// library's if localedef can make one (no CI machine has de_DE installed).
+// library's if localedef can create one (no CI machine has de_DE installed).
 #pragma once
 
 #include <clocale>
@@ -35,7 +35,7 @@ class CommaLocale {
   };
   static constexpr const char* kName = "de_DE.UTF-8";
 
-  /// Makes the locale once per process, because this takes a second.
+  /// Creates the locale once per process, because this takes a second.
   static bool made_folder() {
     static const TempDir folder;
     static const bool made = [] {

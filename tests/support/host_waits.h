@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A make-believe GPU that counts the host's waits for it. Its memory is the host's, and its operators are the CPU's.
-// The operators reveal where the host would wait for a real device: a number read back, a size that depends on values,
+// The operators show where the host would wait for a real device: a number read back, a size that depends on values,
 // a copy from or to memory that is not pinned.
 #pragma once
 

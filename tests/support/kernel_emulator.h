@@ -28,8 +28,8 @@ inline thread_local Index emulated_block;
 inline thread_local std::barrier<>* emulated_barrier = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Kernels by name. `Argument`: the struct of their arguments. A thread must not wait for its block after another
-/// thread of it has returned.
+/// Kernels by name. `Argument`: the struct of their arguments. A thread must not wait for its block after another of
+/// the block's threads has returned.
 template <class Argument>
 class EmulatedKernels final : public tensor::DeviceKernels {
  public:

@@ -25,7 +25,7 @@ std::set<std::string> wanted_files(int argc, char** argv) {
   return files;
 }
 
-/// The filter "Suite.Name:Suite.Name:..." for the tests in `files`. Removes from `files` the files that have a test.
+/// The filter "Suite.Name:Suite.Name:..." for the tests in `files`. Removes the files that have a test from `files`.
 std::string filter_of(std::set<std::string>& files) {
   const std::set<std::string> wanted = files;
   const auto& program = *::testing::UnitTest::GetInstance();

@@ -54,7 +54,7 @@ class OriginGolden {
     }
     return weights;
   }
-  /// The largest difference relative to the output's largest number.
+  /// The largest difference relative to the output's largest value.
   [[nodiscard]] double distance(const std::string& output, const at::Tensor& found) const {
     const auto numbers = facts_.at("outputs").at(output).get<std::vector<double>>();
     const at::Tensor expected = at::tensor(numbers, at::kDouble);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program with captured output and waits for it with a deadline. Finds processes by a variable in their
+// Starts a program, captures its output and waits for it with a deadline. Finds processes by a variable in their
 // environment, to check that all have ended.
 #pragma once
 

@@ -31,7 +31,7 @@ namespace lockstep::testing {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(5);
-constexpr int kSlower = lockstep::test::kAnySanitizer ? 5 : 1;  // what took 10 s takes 50 s under AddressSanitizer
+constexpr int kSlower = lockstep::test::kAnySanitizer ? 5 : 1;  // 10 s became 50 s under AddressSanitizer
 constexpr const char* kBodyVariable = "LOCKSTEP_TEST_BODY";
 
 [[noreturn]] void run_as_rank(const std::function<void(Job&)>& body) {

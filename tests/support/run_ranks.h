@@ -28,7 +28,7 @@ namespace lockstep::testing {
 
 struct RanksOptions {
   int world = 2;
-  std::map<std::string, std::string> env = {};  ///< variables of every rank, added to this process's own
+  std::map<std::string, std::string> env = {};  ///< environment variables of every rank, added to this process's own
   std::chrono::seconds deadline{60};            ///< deadline, which is several times longer under a sanitizer
   bool by_hand = false;  ///< true: only MASTER_ADDR and MASTER_PORT are set, and rank 0 serves the store
   /// If not empty, the ranks claim to be on several hosts with these numbers of ranks, and share memory within a host.

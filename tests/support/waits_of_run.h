@@ -39,7 +39,7 @@ class WaitCounter final : public RunSink {
   std::optional<HostWaits> waits_;
 };
 
-/// Returns the waits of kSteps steps of a task. `config` names its data set.
+/// Returns the waits of kSteps steps of a task. `config` names its dataset.
 /// Example: EXPECT_THAT(waits_of_run<SegmentationTask>(config), IsEmpty());
 template <class TheTask, class Config>
 std::vector<std::string> waits_of_run(Config config) {

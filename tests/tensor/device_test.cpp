@@ -105,7 +105,7 @@ TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   EXPECT_GE(mallinfo2().fordblks, kLarge) << "the freed block stays with the process";
 }
 
-/// The page faults of a thread that uses a block for the second time. The block is larger than a thread's own arena.
+/// The page faults of a thread that uses a block a second time. The block is larger than a thread's own arena.
 std::int64_t faults_of_second_use() {
   constexpr std::size_t kBlock = 2 * kLarge;
   std::int64_t faults = 0;

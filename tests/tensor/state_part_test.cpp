@@ -20,7 +20,7 @@ namespace state_part_test {
 
 using ::testing::HasSubstr;
 
-// A state cut into parts and joined again, for every number of parts.
+// A state split into parts and joined again, for every number of parts.
 
 StateDict example() {
   StateDict state;
@@ -155,7 +155,7 @@ TEST(StatePart, PartsThatMakeNoWholeAreRefusedByName) {
   EXPECT_EQ(why_not(parts), "two parts hold 'n'");
 }
 
-/// The complaint of load_tensors about `state`; "" if it accepts it.
+/// load_tensors' complaint about `state`; "" if it accepts it.
 std::string complaint(const NamedTensors& items, const StateDict& state) {
   try {
     load_tensors(items, state);

@@ -283,7 +283,7 @@ TEST(BatchProbe, ARecordedStepAndOneThatIsNotNeedRoomSideBySide) {
   EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/false}, 24), 24);
   config.cuda_graph = "true";
   EXPECT_EQ(train::trial_size(config, {gpu, 1, /*recordable=*/false}, 24), 48);
-  EXPECT_EQ(train::trial_size(config, {gpu, 2, /*recordable=*/true}, 24), 24);  // a step on this device is not recorded
+  EXPECT_EQ(train::trial_size(config, {gpu, 2, /*recordable=*/true}, 24), 24);  // steps on this device are not recorded
   EXPECT_EQ(train::trial_size(config, {cpu, 1, /*recordable=*/true}, 24), 24);
 }
 

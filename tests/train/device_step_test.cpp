@@ -31,7 +31,7 @@ struct LineNet : torch::nn::Module {
   torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
 };
 
-/// The gradient of step `bad` is not finite, but its loss is.
+/// The gradient at step `bad` is non-finite, but the loss is finite.
 class RootTask : public Task {
  public:
   explicit RootTask(std::int64_t bad) : bad_(bad) {}

@@ -89,7 +89,7 @@ TEST(Digests, OfAResumedRunAreThoseOfARunThatWasNeverStopped) {
   for (const int step : {7, 8, 9, 10}) {
     std::filesystem::remove_all(folder / "resumed/checkpoints" / fmt::format("step-{:08}", step));
   }
-  // The file as after a kill: steps after the checkpoint, and a part of a record.
+  // The file as after a kill: steps after the checkpoint, and part of a record.
   const std::string torn = chain_of(folder / "whole").substr(0, 9 * 32 + 7);
   write_file_atomically(FileSystem::system(), folder / "resumed/digests.bin", torn);
   NoisyRun second;

@@ -452,7 +452,7 @@ TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
 // Failures ------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kStops = "LOCKSTEP_TEST_STOPS";
-/// Trains by replays until a fault ends it. A rank that stops itself has finished its work.
+/// Trains with replayed steps until a fault ends it. A rank that stops itself has finished its work.
 void train_for_ever(Job& job) {
   Training training(job, {.steps = 15});
   training.run();
@@ -468,7 +468,7 @@ void train_for_ever(Job& job) {
   }
 }
 
-/// NCCL has one call per bucket in a step, and some before the first step; this call is in a replay.
+/// NCCL has one call per bucket in a step, and a few before the first step; this call falls in a replay.
 constexpr const char* kInAReplay = "call=80";
 
 EndedRanks loop_with(int world, const std::string& fault, Env env = {}) {

@@ -34,7 +34,7 @@ namespace gpu_test {
 using test::TempDir;
 using ::testing::HasSubstr;
 
-// The Trainer on a GPU: a measured batch size.
+// The Trainer on a GPU: finding the batch size by measurement.
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
@@ -130,7 +130,7 @@ class Side {
     optimizer_.emplace(net_, AdamWOptions{.lr = 1e-2});
   }
 
-  /// Trains steps of two batches with a scaled loss.
+  /// Trains with a scaled loss, two batches per step.
   void train_scaled_in_halves(bool recorded) {
     GradScaler scaler({.init_scale = 1024, .growth_interval = 2});
     scaler_ = &scaler;

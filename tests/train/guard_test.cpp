@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard names the rank with an error of any kind, and reports nothing without an error.
+// The guard names the rank with an error, whatever its kind, and reports nothing if there is none.
 #include "train/step/guard.h"
 
 #include <fmt/format.h>

@@ -46,7 +46,7 @@ using Json = nlohmann::json;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// Which values are non-finite in the first step of each epoch (in its second batch), on one replica.
+/// The values that are non-finite in the first step of each epoch (in its second batch), on one replica.
 enum class Poison { kNothing, kOneGradient, kLoss, kAllLosses };
 
 /// A NoisyTask in which one replica has non-finite values.
@@ -149,7 +149,7 @@ TEST(LossScale, AnInfinityOfOneReplicaLeavesTheStepOutAndHalvesTheScaleOnEveryPr
   const StateDict scaler = state_of(folder / "two", "scaler");
   EXPECT_EQ(std::get<double>(scaler.at("scale")), 32768);
   EXPECT_EQ(std::get<std::int64_t>(state_of(folder / "two", "optimizer").at("step")), 6);
-  // A process with another scale would have computed other gradients.
+  // A process with a different scale would have computed different gradients.
   EXPECT_EQ(digest_of(folder / "two"), digest_of(folder / "alone"));
   EXPECT_EQ(digest_of(folder / "four"), digest_of(folder / "alone"));
 }
@@ -244,7 +244,7 @@ TEST(LossScale, ARunWhoseGradientsAreNeverFiniteEndsWithADataError) {
     train(alone(), folder / "run", run);
     FAIL() << "no error";
   } catch (const DataError& error) {
-    // 65536 halved 41 times is below 2^-24.
+    // 65536, halved 41 times, is below 2^-24.
     EXPECT_THAT(error.message(), HasSubstr("at step 41"));
     EXPECT_THAT(error.hint(), HasSubstr("optimizer.lr"));
   }

@@ -92,7 +92,7 @@ TEST(BatchSearch, WithoutSamplesNothingIsTried) {
 
 #ifdef __SANITIZE_ADDRESS__
 // These tests request more than 1 TiB of memory. The C library then fails the request, but AddressSanitizer ends the
-// program, unless this function's options, which it reads before ASAN_OPTIONS, allow it.
+// program unless the options from this function, which it reads before ASAN_OPTIONS, allow the failure.
 extern "C" {
 [[gnu::visibility("default")]] const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
 const char* __asan_default_options() { return "allocator_may_return_null=1"; }

@@ -56,7 +56,7 @@ std::shared_ptr<Dataset> numbers(std::int64_t count) {
   return make_dataset(count, [](std::int64_t i) { return Sample{at::full({1}, std::sin(i + 1.0), at::kDouble)}; });
 }
 
-/// The bits of a sum, which depends on the order of additions, and of the number of samples.
+/// The bits of a sum that depends on the order of additions, and the number of samples.
 std::string bits_of(const Job& job, std::int64_t samples) {
   torch::nn::Linear net(1, 1);
   const auto found = evaluate_sharded(job, *net, numbers(samples), {.batch_size = 4}, [](const Batch& batch) {

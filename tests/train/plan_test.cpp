@@ -146,7 +146,7 @@ TEST(Plan, TheBannerSaysWhichScheduleItIs) {
   EXPECT_EQ(schedule_text({.type = "flat_cosine"}), "flat cosine");
 }
 
-// The state of a run in a checkpoint, which is untrusted input.
+// A run's state in a checkpoint, which is untrusted input.
 
 /// A state with all entries.
 StateDict full_state() {
@@ -206,7 +206,7 @@ using train::precision_text;
 const c10::Device kCpu(c10::kCPU);
 const c10::Device kCuda(c10::kCUDA, 0);
 
-/// Restores libtorch's switches at the end of a test.
+/// Restores libtorch's switches when a test ends.
 class Tf32 : public ::testing::Test {
  protected:
   Tf32() : products_(at::globalContext().allowTF32CuBLAS()), convolutions_(at::globalContext().allowTF32CuDNN()) {}

@@ -132,7 +132,7 @@ TEST(RunFolder, AFolderWithAnEarlierRunIsRefusedUnlessItGoesOn) {
   EXPECT_EQ(error_of(root / "run", {.resume = true}), "no error");
 }
 
-/// The config.yml of an experiment is the user's own.
+/// An experiment's config.yml belongs to the user.
 TEST(RunFolder, AnExperimentsFolderIsNoEarlierRunUntilItHasTheSettingsOfOne) {
   const test::TempDir root;
   FileSystem::system().make_folder(root / "x");

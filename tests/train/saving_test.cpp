@@ -311,7 +311,7 @@ TEST(StartFromAUrl, GoesOnToTheDigestOfTheUnbrokenRun) {
 
 TEST(Start, AnErrorOfTheMainRankIsTheSameOnAll) {
   const TempDir folder;
-  const bool is_rank = !variable("LOCKSTEP_TEST_RUN").empty();  // this variable names the run for a rank
+  const bool is_rank = !variable("LOCKSTEP_TEST_RUN").empty();  // only ranks have this variable, with the run's name
   if (!is_rank) train(alone(), folder / "run");
   for (const std::string& name : files_of(folder / "run/checkpoints")) {
     if (name.starts_with("step-")) fs::resize_file(folder / "run/checkpoints" / name / "model.safetensors", 7);

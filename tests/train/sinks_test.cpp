@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run reports to users and programs.
+// A run's reports to users and programs.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -183,7 +183,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// What a training run reports to users and Prometheus while it runs: TensorBoard's event files and the page /metrics.
+// A training run's reports to users and Prometheus while it runs: TensorBoard's event files and the page /metrics.
 
 struct Wanted {
   std::int64_t steps = 4;

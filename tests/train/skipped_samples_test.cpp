@@ -149,7 +149,7 @@ class SampleWatch final : public StepWatch {
 
 constexpr int kLeftOut = 16;  ///< samples
 
-/// Resumes at step 4 of `from`, and skips the first of all samples.
+/// Resumes at step 4 of `from`, and skips the very first sample.
 NoisyRun second_half(const TempDir& folder, const std::filesystem::path& from) {
   std::string names;
   for (int index = 0; index < kLeftOut; ++index) names += fmt::format("sample {}\n", index);

@@ -399,7 +399,7 @@ TEST(StagedConfig, ASecondStageNeedsAnEvaluationBeforeIt) {
   EXPECT_THROW(config.validate(), UsageError);
   config.eval_every_epochs = 3;
   EXPECT_NO_THROW(config.validate());
-  config.eval_from_epoch = 3;  // the first evaluation would be after 6 epochs
+  config.eval_from_epoch = 3;  // the first evaluation would come after 6 epochs
   EXPECT_THROW(config.validate(), UsageError);
   config.eval_from_epoch = 2;
   EXPECT_NO_THROW(config.validate());
@@ -419,7 +419,7 @@ TEST(StagedConfig, SettingsOfASecondStageWithoutOneAreAnError) {
   EXPECT_NO_THROW(config.validate());
 }
 
-// Fresh runs that start from the weights of another run or file, on one process and on two.
+// New runs that start from the weights of another run or file, in one process and in two.
 
 /// Settings for a single step that hardly changes the parameters, so that the run saves its start.
 TrainConfig still_config() {

@@ -28,10 +28,10 @@ using ::testing::IsEmpty;
 
 // StepGraph with a make-believe recording on the CPU: each replay runs the work, as a GPU's graph would.
 
-/// Counts the calls to the recording.
+/// Counts the calls to the make-believe recording.
 struct Calls {
   bool entered = false;              ///< true: the recorded stream is the current stream
-  std::vector<bool> on_stream = {};  ///< for each computation of a step: true if the recorded stream was current
+  std::vector<bool> on_stream = {};  ///< for each time a step is computed: true if the recorded stream was current
   int records = 0;
   int replays = 0;
 };
@@ -167,7 +167,7 @@ Batch batch_of(std::int64_t size, std::uint64_t seed) {
   return batch;
 }
 
-/// The loss of each step over batches of these sizes.
+/// Trains on batches of these sizes; returns each step's loss.
 std::vector<double> train(Small& small, StepGraph& steps, const std::vector<std::int64_t>& sizes) {
   std::vector<double> losses;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -190,7 +190,7 @@ TEST(StepGraph, ARecordedRunHasTheBitsOfOneThatIsNot) {
   EXPECT_EQ(calls.records, 1);
 }
 
-/// Runs steps of `batches` batches each, with these sizes. Returns the losses.
+/// Runs steps of `batches` batches of these sizes each. Returns the losses.
 std::vector<double> accumulate(Small& small, StepGraph& steps, const std::vector<std::int64_t>& sizes,
                                std::size_t batches) {
   small.share = 1.0 / static_cast<double>(batches);
@@ -228,7 +228,7 @@ TEST(StepGraph, ABatchAddsToGradientsOfAnotherShapeAndOfLayersThatItDoesNotUse) 
   EXPECT_GT(calls.replays, 40);
 }
 
-/// Trains steps with a scaled loss; one step overflows and is skipped.
+/// Trains with a scaled loss; one step overflows and is skipped.
 void train_scaled(Small& small, StepGraph& steps) {
   GradScaler scaler({.init_scale = 4, .growth_interval = 2});
   SGD optimizer(small.parameters(), {.lr = 0.01});

@@ -345,7 +345,7 @@ class ThrowingTask final : public LineTask {
   std::string where_;
 };
 
-/// The exit code, and the launcher's record, of a program whose task throws in `where`.
+/// The exit code and the launcher's record of a program whose task throws in `where`.
 std::pair<int, std::string> end_of_task(const std::string& where) {
   const test::TempDir folder;
   ::setenv("LOCKSTEP_ERROR_FILE", (folder / "error.json").c_str(), 1);

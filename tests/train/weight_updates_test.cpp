@@ -165,7 +165,7 @@ const std::string& expected_digest() {
 
 class EmaWorlds : public ::testing::TestWithParam<int> {};
 
-/// Each rank evaluates with its own average: the best checkpoint's metric is part of the digest.
+/// Each rank evaluates with its own moving average: the best checkpoint's metric is part of the digest.
 TEST_P(EmaWorlds, FourReplicasGiveOneDigest) {
   const TempDir folder;
   const std::string shared =
@@ -242,7 +242,7 @@ TEST(EmaRun, AStepThatWasLeftOutIsNoUpdate) {
   EXPECT_EQ(saved.updates, result.steps - *result.skipped_steps);
 }
 
-/// An average that starts with the weights of step 5 and includes the weights of the steps up to 10.
+/// A moving average that starts from the weights of step 5 and includes those of the steps up to 10.
 StateDict average_since_step_5(const fs::path& run) {
   const auto model_at = [&run](std::int64_t step) {
     return load_checkpoint((run / fmt::format("checkpoints/step-{:08}", step)).string()).state("model");
@@ -315,7 +315,7 @@ using ::lockstep::testing::alone;
 using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 
-// Runs with sharded optimizer state and synced batch norm: they have the same digest as one process without shards.
+// Runs with sharded optimizer state and synced batch norm: they have the same digest as an unsharded process.
 
 /// A run with a constant learning rate: then the number of steps does not affect earlier steps.
 NoisyRun run_with(std::int64_t steps, bool zero) {

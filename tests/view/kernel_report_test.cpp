@@ -52,7 +52,7 @@ ProfiledCall section(const std::string& name, std::int64_t begin_ms, std::int64_
   return made;
 }
 
-/// A backward node of a layer that began at `made_ms`.
+/// A backward node of a layer whose forward began at `made_ms`.
 ProfiledCall node(std::int64_t made_ms, std::int64_t begin_ms, std::int64_t end_ms) {
   ProfiledCall made = call("Node", begin_ms, end_ms);
   made.kind = CallKind::kBackwardNode;

@@ -60,7 +60,7 @@ std::int64_t sum_of_parts(const Profile& profile) {
 }
 
 TEST(OperatorTable, GivesAnOperatorTheTimeThatItsCalleesDoNotHave) {
-  // Callees end, and are recorded, before their caller.
+  // Callees finish, and are recorded, before their caller.
   const Profile profile = profile_of({call("mm", 2, 7), call("t", 8, 9), call("linear", 0, 10)});
   EXPECT_EQ(row_of(profile, "linear").total_ns, 10 * kMs);
   EXPECT_EQ(row_of(profile, "linear").self_ns, 4 * kMs);
@@ -337,7 +337,7 @@ TEST(TraceText, HasCallsThatLieInsideOfEachOther) { EXPECT_TRUE(is_nested(events
 
 TEST_F(MergeTraces, PutsTheRanksOntoTheClockOfRankZero) {
   write(0, trace_text(rank_profile(0, 1'000'000)));
-  Profile other = rank_profile(1, 90'000'500'000);  // the same moment, half a microsecond later
+  Profile other = rank_profile(1, 90'000'500'000);  // the same moment, but half a microsecond later
   other.clock_offset_ns = 90'000'500'000 - 1'000'500;
   other.clock_error_ns = 20'000;
   write(1, trace_text(other));

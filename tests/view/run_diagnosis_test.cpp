@@ -302,7 +302,7 @@ TEST(RunDiagnosis, JsonHasNullsForWhatIsUnknown) {
   EXPECT_THAT(json, HasSubstr(R"("step": null, "checkpoint": null, "report": null})"));
 }
 
-/// A report of one rank, about `step` steps.
+/// A report on one rank, covering `step` steps.
 StepReport report_up_to(std::int64_t step) {
   return {.first_step = 1,
           .last_step = step,

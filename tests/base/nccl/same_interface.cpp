@@ -32,7 +32,7 @@ static_assert(offsetof(Config, blocking) == offsetof(ncclConfig_t, blocking));
 constexpr ncclConfig_t kTheirs = NCCL_CONFIG_INITIALIZER;
 static_assert(Config{}.magic == kTheirs.magic && kOldestVersion == NCCL_VERSION(2, 14, 0));
 
-/// Our type for a parameter of theirs.
+/// Our type for one of their parameters.
 template <class Theirs>
 struct Ours {
   using type = Theirs;

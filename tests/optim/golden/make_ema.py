@@ -43,7 +43,7 @@ def main():
     values = [{name: short(shape) for name, shape in SHAPES.items()} for _ in range(UPDATES + 1)]
     out = {"torch": torch.__version__, "values": [{n: dump(v) for n, v in one.items()} for one in values],
            "cases": {name: run(case, values) for name, case in CASES.items()}}
-    # 0.1 as float32 has nine digits; three mean the same.
+    # 0.1 as float32 prints nine digits; three mean the same.
     for one in out["values"]:
         for value in one.values():
             value["data"] = [float(f"{x:.3g}") for x in value["data"]]

@@ -126,7 +126,7 @@ TEST(CaptchaTask, ItsLossIsTheMeanCrossEntropyOfAllLogits) {
   CaptchaTask task(config);
   Batch batch;
   batch.target = at::full({3, 4}, 7, at::kLong);
-  // Logits of zero: every binary cross entropy is ln 2.
+  // With logits of zero, every binary cross-entropy is ln 2.
   EXPECT_NEAR(task.loss(at::full({3, 144}, 0.0F), batch).item<double>(), 0.693147, 1e-6);
 }
 
@@ -379,7 +379,7 @@ at::Tensor fractions(std::int64_t count, std::int64_t salt) {
   return at::bitwise_right_shift(mixed, 8).to(at::kDouble) / (1 << 24);
 }
 
-/// Weights as functions of their index, biases of 0, no dropout.
+/// Sets weights to functions of their index and biases to 0; no dropout.
 void fill(torch::nn::Module& net) {
   std::int64_t salt = 0;
   for (const auto& item : net.named_parameters()) {

@@ -183,7 +183,7 @@ TEST(CaptioningCiderD, GivesLengthsFarAwayTheirPenaltyToo) {
 }
 
 TEST(CaptioningCiderD, OfIdsThatNoFrequencyKnowsIsWhatItIsForOthers) {
-  // The same captions with other ids, some of which do not fit 16 bits; the frequencies know only small ones.
+  // The same captions with other ids, some of which do not fit in 16 bits; the frequency table knows only small ones.
   const References small = {{{1, 2, 3, 0}, {1, 2, 4, 0}}, {{1, 2, 0}}, {{5, 6, 0}}};
   const auto frequencies = frequencies_of(small);
   ASSERT_FALSE(frequencies->table().wide());

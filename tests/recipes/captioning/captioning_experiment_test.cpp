@@ -450,7 +450,7 @@ TEST_F(CaptioningPage, HasPicturesInAGridWithTheirWordsBelow) {
   const Image page = caption_page(pictures, {.columns = 2, .cell = 120});
   const common::Lettering letters(13);
   EXPECT_EQ(page.size.width, 8 + 2 * 128);
-  const std::int64_t words = 4 + 3 * letters.line_height();  // two lines of caption, one of reference
+  const std::int64_t words = 4 + 3 * letters.line_height();  // two lines for the caption, one for the reference
   EXPECT_EQ(page.size.height, 8 + 2 * (60 + words + 8));
   EXPECT_THAT(pixel_at(page, 8, 8), ElementsAre(200, 0, 30));
   EXPECT_THAT(pixel_at(page, 8 + 119, 8 + 59), ElementsAre(200, 0, 30));

@@ -79,7 +79,7 @@ std::string joined(const std::vector<std::string>& words, std::size_t from, std:
   return text;
 }
 
-/// The axis of a relation, and the order along it: -1, 0 or 1; ' ' if the words have no relation.
+/// The axis of a relation, and the order along it: -1, 0 or 1; ' ' if the caption has no relation.
 struct Relation {
   char axis = ' ';
   int order = 0;
@@ -309,7 +309,7 @@ TEST(GenerateCaptioning, TellsItsProgressToTheEndAndNeverGoesBack) {
   EXPECT_EQ(last, 810);
 }
 
-/// Threads with stacks of 1 GiB in an address space with room for three.
+/// Threads with stacks of 1 GiB in an address space that has room for three.
 TEST(GenerateCaptioning, GoesOnWithTheThreadsThatTheMachineGives) {
   const auto wanted = generated({.count = 40, .seed = 7, .size = 32, .threads = 1});
   pthread_attr_t usual;

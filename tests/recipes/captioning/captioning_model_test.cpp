@@ -70,7 +70,7 @@ at::Tensor some_words(std::int64_t rows, std::int64_t length) {
 
 double difference(const at::Tensor& one, const at::Tensor& other) { return (one - other).abs().max().item<double>(); }
 
-/// Weights far from zero, so that nothing hides behind a symmetric start.
+/// Weights far from zero, so that a symmetric initialization hides nothing.
 std::shared_ptr<Captioner> stirred(const ModelOptions& options) {
   at::manual_seed(3);
   auto net = make_captioner(options);
@@ -274,7 +274,7 @@ TEST(CaptioningModel, ScheduledSamplingOfZeroIsTeacherForcingAndOfOneReadsNothin
     EXPECT_GT(difference(drawn(inputs, 0.5), net->log_probs(memory, inputs)), 1e-3);
     // One word is a smaller product than six words, and its last bits depend on the processor.
     EXPECT_LT(difference(drawn(inputs, 1).select(1, 0), net->log_probs(memory, inputs).select(1, 0)), 1e-5);
-    // The transformer's first pass reads the words; only X-linear's does not depend on them.
+    // The transformer's first pass reads the words; X-linear's is the only one that does not depend on them.
     if (type == ModelType::kXLinear) {
       EXPECT_TRUE(drawn(inputs, 1).equal(drawn(other, 1)));
     }

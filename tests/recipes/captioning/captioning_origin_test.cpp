@@ -56,7 +56,7 @@ class CaptioningOrigin : public ::testing::TestWithParam<const char*> {
   }
 
   [[nodiscard]] bool is_x_lan() const { return std::string(GetParam()) == "XLAN"; }
-  /// A task that knows the words of the vocabulary and features of width 12.
+  /// A task that knows the vocabulary's words and features of width 12.
   [[nodiscard]] std::unique_ptr<CaptioningTask> task() const {
     auto task = std::make_unique<CaptioningTask>(config_);
     const std::string text = Vocabulary::from_file(config_.sets.vocabulary).to_text();

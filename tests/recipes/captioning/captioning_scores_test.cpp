@@ -137,7 +137,7 @@ TEST(CaptioningTokens, KnowUtf8FromOtherBytes) {
               HasSubstr("a caption is not UTF-8: byte 0xe9 at 5 of 11, after \"a caf\""));
 }
 
-// nlg-eval's tests: "this is a good test".
+// From nlg-eval's tests: "this is a good test".
 TEST(CaptioningScores, OfOneCaptionAreThePublishedOnes) {
   const CaptionScores scores =
       score_captions({worded(0, "this is a good test", {"this is a test", "this is also a test"})});
@@ -149,7 +149,7 @@ TEST(CaptioningScores, OfOneCaptionAreThePublishedOnes) {
   EXPECT_EQ(scores.cider_d, 0) << "with one image no n-gram carries information";
 }
 
-// nlg-eval's example. Its CIDEr, as in COCO's evaluation, is CIDEr-D with the frequencies of its references.
+// nlg-eval's example. Its CIDEr is CIDEr-D with the references' document frequencies, as in COCO's evaluation.
 TEST(CaptioningScores, OfTwoCaptionsAreThePublishedOnes) {
   const CaptionScores scores = score_captions(
       {worded(0, "this is the model generated sentence1 which seems good enough",
@@ -277,8 +277,8 @@ TEST(CaptioningMeteor, TakesTheAlignmentWithTheFewestChunks) {
   EXPECT_EQ(align_words({5}, {6}).score(), 0);
 }
 
-// The example of Banerjee and Lavie for chunks: "the president then spoke to the audience" against "the president spoke
-// to the audience"; each word of the shorter one is matched, in "the president" and "spoke to the audience".
+// Banerjee and Lavie's example of chunks: "the president then spoke to the audience" against "the president spoke to
+// the audience"; each word of the shorter one is matched, in "the president" and "spoke to the audience".
 TEST(CaptioningMeteor, IsTheFormulaOfThePaper) {
   const MeteorCounts counts = align_words({1, 2, 3, 4, 1, 5}, {1, 2, 9, 3, 4, 1, 5});
   EXPECT_EQ(counts.matches, 6);
@@ -319,7 +319,7 @@ TEST(CaptioningMeteor, AlignsLongTextsRunByRunWithTheMostMatches) {
   const MeteorCounts counts = align_words(hypothesis, reference);
   EXPECT_EQ(counts.matches, 400);
   EXPECT_EQ(counts.chunks, 14);
-  // Fewer places than words: each place is used once.
+  // Fewer positions than words: each position is used once.
   EXPECT_EQ(align_words(Ids(2000, 7), Ids(30, 7)).matches, 30);
   EXPECT_EQ(align_words(Ids(2000, 7), Ids(30, 7)).chunks, 1);
 }

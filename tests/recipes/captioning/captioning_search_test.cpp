@@ -158,7 +158,7 @@ std::vector<Caption> greedy_rows(const Table& table, std::int64_t images, std::i
   return rows_of(greedy(speaker, max_words));
 }
 
-/// The same log-probabilities after any words.
+/// The same log-probabilities whatever the words so far.
 Table fixed_table(const std::vector<double>& probabilities) {
   std::vector<double> logs;
   for (const double one : probabilities) logs.push_back(std::log(one));
@@ -249,7 +249,7 @@ TEST(CaptioningSearch, ACaptionThatEndedKeepsItsSumAndItsWords) {
 }
 
 TEST(CaptioningSearch, AnEndedCaptionThatIsNotTheBestCanStillWin) {
-  // The empty caption has 0.4; a caption that begins with 1 has 0.6, halved by each further word.
+  // The empty caption has probability 0.4; a caption that begins with 1 has 0.6, halved by each further word.
   const Table table = [](std::int64_t, const Caption& said) {
     if (said.empty()) return std::vector<double>{std::log(0.4), std::log(0.6), kNever};
     return std::vector<double>{kNever, std::log(0.5), std::log(0.5)};

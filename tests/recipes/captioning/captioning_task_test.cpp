@@ -166,7 +166,7 @@ TEST(CaptioningRun, XLinearWithGreedyBaselineGivesOneDigestOnTwoProcesses) {
 
 TEST(CaptioningRun, IsResumedInBothStagesToTheSameDigest) {
   const fs::path steps = unbroken_result().run_dir / "checkpoints";
-  // 18 images, 4 replicas, batches of 2: 3 steps an epoch; the second stage begins after step 6.
+  // 18 images, 4 replicas, batches of 2: 3 steps per epoch; the second stage starts after step 6.
   for (const int step : {2, 6, 8, 9}) {
     const TempDir folder;
     fs::copy(unbroken_result().run_dir, folder / "run", fs::copy_options::recursive);

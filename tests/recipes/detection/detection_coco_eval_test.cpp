@@ -31,7 +31,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-// COCO's numbers against an evaluator written straight from their definition, and cases computed by hand: crowds, ties,
+// COCO's numbers against an evaluator written straight from the definition, and cases computed by hand: crowds, ties,
 // empty images, areas, more than 100 detections.
 
 struct ImageCase {
@@ -441,7 +441,7 @@ TEST(CocoNumbers, AThousandImagesWithAHundredDetectionsAreQuick) {
   EXPECT_LT(seconds, 10) << "below 1 s on a quiet processor";
 }
 
-// Detections in the files that COCO's tools read, and as messages between ranks.
+// Detections in files for COCO's tools, and as messages between ranks.
 
 std::vector<ImageDetections> two_images() {
   return {{.index = 1, .id = 42, .found = {{.box = {10, 20, 30, 40}, .label = 1, .score = 0.75}}},

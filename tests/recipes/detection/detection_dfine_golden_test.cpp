@@ -60,7 +60,7 @@ at::Tensor value_of(const std::string& name, at::IntArrayRef shape) {
   return near_one ? 0.75 + 0.5 * f : (f - 0.5) * 0.4;
 }
 
-/// True for values that the network computes from its sizes alone.
+/// True for values that the network computes from its sizes only.
 bool constant(const std::string& name) {
   for (const char* end :
        {".num_points_scale", ".up", ".reg_scale", ".anchors", ".valid_mask", ".num_batches_tracked"}) {
@@ -199,7 +199,7 @@ class Golden {
   /// order.
   void expect_queries_of(Golden& whole, double tolerance) {
     const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
-    const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: differences, not products
+    const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: from differences, not matrix products
     const at::Tensor nearest = distances.argmin(2);
     for (std::int64_t i = 0; i < nearest.size(0); ++i) {
       EXPECT_EQ(std::get<0>(at::_unique2(nearest[i])).numel(), nearest.size(1)) << name_ << ", image " << i;

@@ -163,7 +163,7 @@ TEST(DetectionDfine, AFrozenBackboneKeepsItsStemAndItsNorms) {
 
 class DetectionDfineWeights : public ::testing::Test {
  protected:
-  /// What a Python program prints about a file; if torch is missing, the reason to skip.
+  /// A Python program's output about a file; if torch is missing, the reason to skip.
   static testing::Output python(const std::string& mode, const std::string& file) {
     return testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/golden/make_dfine.py {} {}",
                                           LOCKSTEP_TEST_SOURCE_DIR, mode, file));
@@ -322,7 +322,7 @@ TEST(DetectionDfine, SizesThatDoNotFitAreErrors) {
   EXPECT_THROW(net.forward(at::rand({1, 3, 32, 32}), nullptr), UsageError);  // 21 positions
 }
 
-// Unchanged settings files of D-FINE and DEIM: keys with an effect, keys with a note, and errors.
+// Unchanged settings files of D-FINE and DEIM: keys that have an effect, keys that get a note, and errors.
 
 const fs::path kTree = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/recipes/detection/origin";
 

@@ -331,7 +331,7 @@ TEST(DetectionCriterion, DividesByTheMeanNumberOfBoxesOverReplicas) {
   positive[0][0] = 1;
   EXPECT_NEAR(value("mal"), class_loss(outputs.at("logits")[0][0], quality, positive, {}).sum().item<double>() / kMean,
               1e-5);
-  // All bins alike: log 33 for each of the four sides.
+  // All bins are alike: log 33 for each of the four sides.
   EXPECT_NEAR(value("fgl"), 0.15 * 4 * std::log(33.0) * kIou / kMean, 1e-5);
   EXPECT_EQ(terms.size(), 4U);
 }

@@ -24,7 +24,7 @@ struct Evaluated {
   ImageResult result;
 };
 
-/// Image `id` with two objects; one is found `off` pixels away, which lowers the overlap.
+/// Image `id` with two objects; one is detected `off` pixels away, which lowers the overlap.
 Evaluated image_with(std::int64_t id, double off) {
   Evaluated one;
   one.truth = {id, {{{10, 10, 20, 20}, 0, 400, false}, {{50, 10, 20, 20}, 1, 400, false}}};

@@ -159,7 +159,7 @@ def main():
     rng = random.Random(11)
     cases = []
     for number in range(36):
-        # Every third case has ids beyond 16 bits.
+        # Every third case has ids that need more than 16 bits.
         ids = (lambda word: word * 70001 + 3) if number % 3 == 2 else (lambda word: word)
         images = make_corpus(rng, rng.choice([4, 12, 40]), ids, 7 if number % 2 else 9)
         others = [references for _, references in make_corpus(rng, 12, ids, 9)]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 HEIGHT, WIDTH, OUTPUTS = 16, 32, 2 * 5
-# The channels of each convolution; True if its layer ends with a pooling.
+# The channels of each convolution; True if its layer ends with pooling.
 LAYERS = {"conv7": [(32, True), (64, False), (64, True), (128, False), (128, False), (128, True), (128, False)],
           "conv3": [(32, True), (64, True), (64, True)]}
 

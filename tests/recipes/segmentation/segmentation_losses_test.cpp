@@ -36,7 +36,7 @@ namespace lockstep::segmentation {
 namespace segmentation_losses_test {
 
 // The losses: each term against its formula one pixel at a time, the kernel against libtorch's operators, and cases
-// without a pixel.
+// without any pixels.
 
 const Planes kAllPlanes{.pseudo_labels = true, .scribble_distances = true, .class_distances = true};
 
@@ -297,7 +297,7 @@ struct Case {
   at::ScalarType type = at::kDouble;
 };
 
-/// Features like those after ReLU: many are 0.
+/// Features as after ReLU: many are 0.
 LormInputs some_inputs(const Case& setting) {
   torch::manual_seed(3);
   const auto options = at::TensorOptions(setting.type);
@@ -322,7 +322,7 @@ Found found_by(at::Tensor (*loss)(const LormInputs&), const LormInputs& inputs) 
           torch::autograd::grad({value}, {inputs.features, inputs.queries, inputs.keys, inputs.gamma})};
 }
 
-/// The largest relative difference of a gradient, by norms.
+/// The largest relative difference of any gradient, by norm.
 double difference(const Found& own, const Found& theirs) {
   double worst = std::abs(own.loss - theirs.loss) / std::max(1e-30, std::abs(theirs.loss));
   for (std::size_t i = 0; i < theirs.grads.size(); ++i) {

@@ -279,7 +279,7 @@ TEST(SegmentationWindows, RefuseScalesThatAreNone) {
   EXPECT_THROW((void)class_shares(at::rand({3, 8, 8}), by_pixel, {.scales = {0.0}}), UsageError);
 }
 
-// The confusion matrix against numbers computed by hand, and the drawings.
+// The confusion matrix against hand-computed numbers, and the drawings.
 
 constexpr std::array<std::uint8_t, 8> kTruth = {0, 0, 0, 1, 1, 2, 255, 255};
 constexpr std::array<std::uint8_t, 8> kPredicted = {0, 0, 1, 1, 1, 0, 1, 2};

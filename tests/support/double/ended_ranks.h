@@ -25,7 +25,7 @@ inline EndedRanks ended_ranks(const std::function<void(Job&)>& body, const Ranks
   return {std::move(ends), std::chrono::steady_clock::now() - begin};
 }
 
-/// Expects, of three ranks, that ranks 0 and 2 name rank 1 in their errors.
+/// Expects ranks 0 and 2 of three to name rank 1 in their errors.
 inline void expect_the_others_to_name_rank_1(const EndedRanks& ended) {
   for (const std::size_t rank : {0, 2}) {
     EXPECT_EQ(ended.ranks[rank].code, 75) << ended.ranks[rank].log;

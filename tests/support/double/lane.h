@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of a stream, whose work a thread does in order.
+// A stream's queue, whose work a thread runs in order.
 #pragma once
 
 #include <condition_variable>

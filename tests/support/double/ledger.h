@@ -16,7 +16,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// The known progress of each stream.
+/// How far each stream is known to have got.
 class Clock {
  public:
   [[nodiscard]] std::uint64_t at(int stream) const;

@@ -53,7 +53,7 @@ const std::set<std::string>& reshaping_operators() {
   return names;
 }
 
-/// What an operator's schema tells.
+/// Facts from an operator's schema.
 struct Traits {
   bool is_view = false;      ///< does not access memory
   bool can_be_late = false;  ///< its results are the caller's tensors, so the caller need not wait

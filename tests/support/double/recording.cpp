@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kNotNow = "CUDA error: operation not permitted when stream is capturing";
 
-/// Returns a reference to the flag that this thread has begun a recording.
+/// Returns a reference to the flag that says whether this thread has begun a recording.
 bool& records_here() {
   static thread_local bool records = false;
   return records;
@@ -132,7 +132,7 @@ void Recording::own(const at::Storage& made) {
   if (made.nbytes() > 0) own_[made.data()] = made.nbytes();
 }
 
-/// Notes the accesses and their order in the ledger. Returns false if memory was freed.
+/// Enters the accesses and their order in the ledger. Returns false if memory was freed.
 bool Recording::account(int number) {
   Ledger& ledger = Ledger::instance();
   for (const Step& step : steps_) {

@@ -36,7 +36,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
 
   /// Makes the calling thread record `origin` until end() or abandon().
   void begin(DeviceStream& origin);
-  /// Ends the recording. Throws: if a stream was not joined, or a rule was broken before.
+  /// Ends the recording. Throws: if a stream was not joined, or a rule was broken earlier.
   void end();
   void abandon();
 
@@ -59,7 +59,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
 
   /// Enqueues the whole recording on the stream.
   void replay(DeviceStream& stream);
-  /// The number of calls of replay() in this process.
+  /// The number of calls to replay() in this process.
   [[nodiscard]] static int replays();
 
  private:

@@ -15,7 +15,7 @@ void* handle_of(const c10::Stream& stream) {
   return &handle;
 }
 
-/// The memory use of a rank, which computes on one GPU in these tests.
+/// The memory use of a rank, which uses a single GPU in these tests.
 MemoryUse memory_of(int /*gpu*/) { return {.peak = make_believe::Ledger::instance().peak(), .reserved = std::nullopt}; }
 
 void forget_memory(int /*gpu*/) { make_believe::Ledger::instance().restart_peak(); }

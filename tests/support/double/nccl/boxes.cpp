@@ -48,7 +48,7 @@ std::string Boxes::make() {
   static std::atomic<int> next{0};
   // Not one of Lockstep's names, which tests search for to find leftovers of the library.
   const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
-  (void)shm_unlink(name.c_str());  // removes the memory of a killed process with this process id
+  (void)shm_unlink(name.c_str());  // removes what a killed process with this process ID left
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return "";
   const bool is_large = ftruncate(file, sizeof(Shared)) == 0;

@@ -189,7 +189,7 @@ bool Communicator::broadcast(const Operation& operation) {
   return true;
 }
 
-/// Reduces in the order of the ranks, so that all ranks have the same bits.
+/// Reduces in the order of the ranks, so that all ranks get the same bits.
 bool Communicator::reduce(const Operation& operation) {
   const int root = operation.kind == Kind::kReduce ? operation.peer : -1;
   const std::size_t bytes = bytes_of(operation);

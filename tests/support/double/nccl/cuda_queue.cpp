@@ -110,7 +110,7 @@ void give_back(void* argument) {
   for (std::byte* memory : there->memory) pinned().give_back(memory);
 }
 
-/// Enqueues copies of the group's inputs on the stream, and makes room for its outputs.
+/// Enqueues copies of the group's inputs on the stream, and allocates room for its outputs.
 void bring(const std::vector<Operation>& group, const Place& place, OnHost& there) {
   for (Operation operation : group) {
     const auto room = [&](std::size_t bytes) { return there.memory.emplace_back(pinned().take(bytes)); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and other reductions of NCCL's types.
+// Sums and other reductions on NCCL's types.
 #pragma once
 
 #include <cstddef>

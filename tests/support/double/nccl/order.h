@@ -20,7 +20,7 @@ struct Order {
 /// Returns the order for this process, by its RANK.
 [[nodiscard]] const Order& order();
 
-/// Ends the process: the program has broken a rule of NCCL.
+/// Ends the process: the program has broken one of NCCL's rules.
 [[noreturn]] void end_for(const std::string& rule);
 
 }  // namespace lockstep::testing::nccl_double
