@@ -24,7 +24,7 @@ enum class Channel { kPipe, kTerminal };
 
 struct WorkerSpec {
   int rank = 0;
-  std::string path;                    ///< path where the program was found
+  std::string path;                    ///< the path of the program that was found
   std::vector<std::string> arguments;  ///< arguments; [0] is the name as typed
   std::vector<std::string> environment;
   bool is_standby = false;  ///< the worker waits until take_over()

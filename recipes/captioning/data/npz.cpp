@@ -43,7 +43,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return "(" + text + ")";
 }
 
-/// What is wrong with a shape, given `count` bytes of values; "" if nothing is.
+/// Returns the problem with a shape, given `count` bytes of values; "" if there is none.
 std::string shape_problem(const NpyHeader& header, std::size_t count) {
   const std::string shape = shape_text(header.shape);
   if (header.shape.size() < 2) return fmt::format("its shape is {}, must be (rows, width)", shape);

@@ -119,7 +119,7 @@ std::optional<std::string> inflate_all(std::string_view packed, std::uint64_t si
   return out;
 }
 
-/// What is wrong with a member's directory entry; "" if nothing is.
+/// Returns the problem with a member's directory entry; "" if there is none.
 std::string entry_problem(const ZipEntryInfo& entry, std::string_view name, std::uint64_t most) {
   if ((entry.flags & 1U) != 0) return fmt::format("{} is encrypted", name);
   if (entry.method != 0 && entry.method != 8) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-/// What is wrong with a line that should be a word; "" if nothing is.
+/// Returns the problem with a line that should be a word; "" if there is none.
 std::string word_problem(std::string_view word) {
   if (word.empty()) return "is blank";
   if (word.find_first_of(" \t\v\f\r") != std::string_view::npos) {

@@ -30,7 +30,7 @@ class GridBackbone : public torch::nn::Module {
 struct Features {
   at::Tensor tokens = {};   ///< [B, L, dim]; a grid is stored row by row
   at::Tensor global = {};   ///< [B, dim]: the mean of the existing tokens, before positions are added
-  at::Tensor mask = {};     ///< bool [B, L], true where the token exists; undefined: all exist
+  at::Tensor mask = {};     ///< bool [B, L], true for valid tokens; undefined: all are valid
   std::int64_t height = 0;  ///< height of the grid; height * width = L, or both are 0 without a grid
   std::int64_t width = 0;
 };

@@ -77,7 +77,7 @@ struct ModelOptions {
 struct Memory {
   at::Tensor tokens;              ///< [B, L, dim]
   at::Tensor global;              ///< [B, dim]
-  at::Tensor mask;                ///< bool [B, L], true where the token exists; undefined: all exist
+  at::Tensor mask;                ///< bool [B, L], true for valid tokens; undefined: all are valid
   std::vector<at::Tensor> extra;  ///< tensors of the decoder; the first dimension is B
   std::int64_t copies = 1;        ///< number of word rows per image
 

@@ -42,7 +42,7 @@ class DecoderLayer final : public torch::nn::Module {
     at::Tensor global;  ///< [B, dim]
     at::Tensor key;     ///< [B, heads, L + 1, depth]
     at::Tensor value;   ///< [B, heads, L + 1, depth]
-    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true where the token does not exist; undefined: all exist
+    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true for padding tokens; undefined: there are none
   };
   Picture look(const at::Tensor& tokens_and_global, const at::Tensor& global);
 

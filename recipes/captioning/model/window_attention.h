@@ -29,8 +29,8 @@ struct Grid {
 /// the mean over the windows. A grid that windows do not divide is padded. A window larger than the grid becomes the
 /// whole grid and is not shifted. Cells that a shift brings together from opposite edges do not attend to each other.
 ///
-/// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] only for window 0, true where the
-/// row exists. Cost: the projections are computed once per row, not once per window.
+/// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] only for window 0, true for each
+/// valid row. Cost: the projections are computed once per row, not once per window.
 /// Source: Liu et al., Swin Transformer, 2021; Wang et al., End-to-End Transformer Based Model for Image Captioning,
 ///         2022.
 class WindowAttention final : public torch::nn::Module {

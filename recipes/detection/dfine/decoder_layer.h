@@ -18,7 +18,7 @@
 
 namespace lockstep::detection::dfine {
 
-/// Attention where every query samples a few points of each scale around its box.
+/// Attention in which every query samples a few points of each scale around its box.
 /// Source: Zhu et al., Deformable DETR, 2021.
 class CrossAttention final : public torch::nn::Module {
  public:

@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// Converts all types except float64 to float32, for computations where bfloat16 is too coarse.
+/// Converts all types except float64 to float32, for computations that bfloat16 is too coarse for.
 [[nodiscard]] at::Tensor at_least_float(const at::Tensor& x);
 
 /// Converts centre and size to corners (left, top, right, bottom). With `clamp`, a size below 0 counts as 0.

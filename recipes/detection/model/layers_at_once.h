@@ -26,7 +26,7 @@ class LayersAtOnce {
 
   [[nodiscard]] bool are_of(const torch::nn::Module& net) const { return net_.lock().get() == &net; }
 
-  /// A training forward pass where each batch norm runs once. The layers compute with copies of their weights in the
+  /// A training forward pass in which each batch norm runs once. The layers compute with copies of their weights in the
   /// device's autocast type, backward computes the gradients of all weights at the end, and the batch norms count the
   /// batch together. Values, gradients and counts are the same as without a Scope.
   ///

@@ -15,7 +15,7 @@
 
 namespace lockstep::launch {
 
-/// What an agent knows about a rank of its node.
+/// An agent's knowledge about a rank of its node.
 struct WatchedRank {
   int rank = 0;
   pid_t pid = 0;  ///< the worker's process, which may be a script that started the rank

@@ -22,7 +22,7 @@ class SaveCounter final : public RunSink {
   Job job_;
 };
 
-/// Tells the launcher how many ranks have work, so that an elastic group does not grow beyond that number.
+/// Reports to the launcher how many ranks have work, so that an elastic group does not grow beyond that number.
 void publish_replicas(const Job& job, std::int64_t replicas);
 
 /// Returns true if the ranks were started by `lockstep run` or a verb of `lockstep`.

@@ -170,7 +170,7 @@ class RunSetup {
                               .world_size = job_.world_size()});
   }
 
-  /// Finds the batch size and writes it to the settings, where a resumed run reads it.
+  /// Finds the batch size and writes it to the settings, which a resumed run reads.
   void find_batch() {
     if (job_.is_main()) log::note("batch_size is auto: looking for the largest that fits in memory");
     const auto make_net = [this] { return steps().make_net(); };
