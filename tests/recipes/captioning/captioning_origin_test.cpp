@@ -110,7 +110,7 @@ TEST_P(CaptioningOrigin, WithoutItsVocabularyOrWithAnotherItIsRefused) {
 }
 
 /// A network with a backbone of its own reports them as lost, as what it learnt from them would be.
-TEST_P(CaptioningOrigin, ItsBackbonesWeightsAreLeftOutWhereFeaturesTakeItsPlace) {
+TEST_P(CaptioningOrigin, ItsBackbonesWeightsAreLeftOutIfFeaturesTakeItsPlace) {
   StateDict file = golden_.weights(kComputed);
   file["backbone.norm.weight"] = at::ones({192});
   const auto keeps_them = [&](CaptioningTask& task) {
