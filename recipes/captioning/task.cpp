@@ -22,6 +22,7 @@
 #include "captioning/tally.h"
 #include "common/imagenet_values.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/optim/autocast.h"
@@ -188,7 +189,13 @@ std::vector<std::string> CaptioningTask::fit_weights(StateDict& weights, const N
 std::optional<TorchValue> CaptioningTask::origin_file(const ModelStates& states) const {
   StateDict model = states.best();
   for (const char* own : {kVocabulary, kFeatureWidth}) model.erase(own);
-  return to_torch_value(give_origin_names(model, config_.model_options(vocabulary()->size(), feature_width_)));
+  const StateDict theirs = give_origin_names(model, config_.model_options(vocabulary()->size(), feature_width_));
+  if (model_type_from_name(config_.model_type) == ModelType::kTransformer) {
+    log::note(
+        "the file is without PureT's frozen Swin-L, which its program reads from a file of its own: load it with "
+        "load_state_dict(..., strict=False)");
+  }
+  return to_torch_value(theirs);
 }
 
 std::int64_t CaptioningTask::feature_rows() const {

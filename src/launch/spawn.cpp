@@ -65,8 +65,8 @@ void pass_to_agent(int number) {
   errno = before;
 }
 
-// Makes other threads forward signals to this thread, on which the agent handles them. On other threads, such as those a
-// BLAS library starts when loaded, a signal would end the process.
+// Makes other threads forward signals to this thread, on which the agent handles them. On other threads, such as those
+// a BLAS library starts when loaded, a signal would end the process.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {

@@ -9,6 +9,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
 #include <variant>
 
 #include "captioning/model/layers.h"
@@ -164,8 +166,7 @@ Rows of_pure_t() {
                {{decoder + "fuse_layer_norm."}, "decoder*.fuse_norm."},
                {{"decoder.word_embed."}, "words."},
                {{"decoder.pos_embed.weight"}, ""},
-               {{"decoder.generator."}, "classifier."},
-               {{"backbone."}, ""}};
+               {{"decoder.generator."}, "classifier."}};
   for (const auto& [theirs, here] : {std::pair(encoder, "encoder*."), std::pair(decoder, "decoder*.")}) {
     rows.push_back({{theirs + "ff_layer.fc1."}, std::string(here) + "feed_forward.first."});
     rows.push_back({{theirs + "ff_layer.fc2."}, std::string(here) + "feed_forward.second."});
@@ -214,6 +215,11 @@ StateDict as_pure_t(const StateDict& model, const ModelOptions& options) {
   return theirs;
 }
 
+/// With a backbone of its own, the network does not take that of the file, whose weights are then reported as lost.
+bool has_backbone(const NamedTensors& model) {
+  return std::ranges::any_of(model, [](const auto& entry) { return entry.first.starts_with("features.backbone."); });
+}
+
 }  // namespace
 
 bool are_origins(const StateDict& weights, ModelType type) {
@@ -222,7 +228,11 @@ bool are_origins(const StateDict& weights, ModelType type) {
 
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model, ModelType type) {
   if (!are_origins(weights, type)) return {};
-  if (type == ModelType::kTransformer) return common::OriginNames("PureT", of_pure_t()).take(weights, model);
+  if (type == ModelType::kTransformer) {
+    Rows rows = of_pure_t();
+    if (!has_backbone(model)) rows.push_back({{"backbone."}, ""});
+    return common::OriginNames("PureT", std::move(rows)).take(weights, model);
+  }
   take_lstm(weights);
   std::vector<std::string> done = common::OriginNames("X-LAN", of_x_lan()).take(weights, model);
   swap_halves_of_updates(weights, "encoder.layer", ".update.weight");

@@ -17,8 +17,6 @@ constexpr std::array<std::pair<std::string_view, ModelType>, 4> kTypes = {
      {"deeplabv3p", ModelType::kDeepLabV3Plus},
      {"deeplabv3p_lorm", ModelType::kDeepLabV3PlusLorm}}};
 
-bool has_decoder(ModelType type) { return type == ModelType::kDeepLabV3Plus || type == ModelType::kDeepLabV3PlusLorm; }
-
 ModelOptions checked(ModelOptions options) {
   if (options.classes < 2 || options.classes > 255) {
     throw UsageError(
@@ -53,6 +51,8 @@ std::string to_string(ModelType type) {
   }
   return "unknown";
 }
+
+bool has_decoder(ModelType type) { return type == ModelType::kDeepLabV3Plus || type == ModelType::kDeepLabV3PlusLorm; }
 
 bool has_lorm(ModelType type) { return type == ModelType::kAsppLorm || type == ModelType::kDeepLabV3PlusLorm; }
 

@@ -30,6 +30,7 @@ enum class ModelType {
 [[nodiscard]] ModelType model_type_from_name(std::string_view name);
 [[nodiscard]] std::string to_string(ModelType type);
 [[nodiscard]] bool has_lorm(ModelType type);
+[[nodiscard]] bool has_decoder(ModelType type);
 
 struct ModelOptions {
   ModelType type = ModelType::kAsppLorm;

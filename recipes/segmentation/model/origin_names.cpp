@@ -64,7 +64,7 @@ void add_lorm(Rows& rows, const std::string& theirs) {
 common::OriginNames names_of(Rows rows) { return {"Class-driven-Scribble-Promotion-Network", std::move(rows)}; }
 
 common::OriginNames names_of(ModelType type) {
-  const bool decoder = type == ModelType::kDeepLabV3Plus || type == ModelType::kDeepLabV3PlusLorm;
+  const bool decoder = has_decoder(type);
   Rows rows = decoder ? of_decoder() : of_class_width(has_lorm(type) ? "layer_pred0." : "layer5.");
   add_lorm(rows, decoder ? "layer_lorm." : "layer_camatt.");
   return names_of(std::move(rows));
@@ -104,6 +104,8 @@ StateDict give_origin_names(const StateDict& model, const ModelOptions& options)
   require_there(options.backbone.output_stride == 8, fmt::format("stride {}", options.backbone.output_stride));
   require_there(options.backbone.stride_in_1x1, "the stride of a bottleneck in its 3x3 (model.stride_in_1x1)");
   require_there(options.rates.empty(), "custom dilations (model.rates)");
+  require_there(!has_decoder(options.type) || options.backbone.layers >= 50,
+                fmt::format("a decoder on ResNet-{}", options.backbone.layers));
   StateDict theirs = names_of(options.type).give(model);
   const auto fuse = theirs.find(kFuse);
   if (fuse != theirs.end()) roll_channels(theirs, kFuse, std::get<at::Tensor>(fuse->second).size(1) - kLowChannels);

@@ -4,6 +4,7 @@
 // checkpoints.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,7 +86,9 @@ TEST_P(CaptioningOrigin, ItsSnapshotSaysTheSameHereAndOnTheWayBack) {
   const at::Tensor logs = net.log_probs(net.encode(features.to(at::kFloat), {}), words);
   EXPECT_LT(golden_.distance("log_probs", logs), 1e-5);
 
+  ::testing::internal::CaptureStderr();
   const auto back = task->origin_file({.model = model_state_dict(*model)});
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("strict=False") == std::string::npos, is_x_lan());
   ASSERT_TRUE(back);
   export_torch_file(folder_ / "back.pth", *back);
   golden_.expect_read_in_python((folder_ / "back.pth").string());
@@ -105,6 +108,21 @@ TEST_P(CaptioningOrigin, WithoutItsVocabularyOrWithAnotherItIsRefused) {
   config_.sets.vocabulary = words;
   std::ofstream(words, std::ios::app) << "another\n";
   EXPECT_THAT(refused(*this->task()), HasSubstr("for 10 words, but the vocabulary has 11"));
+}
+
+/// A network with a backbone of its own reports them as lost, as what it learnt from them would be.
+TEST_P(CaptioningOrigin, ItsBackbonesWeightsAreLeftOutIfFeaturesTakeItsPlace) {
+  StateDict file = golden_.weights(kComputed);
+  file["backbone.norm.weight"] = at::ones({192});
+  const auto keeps_them = [&](CaptioningTask& task) {
+    StateDict weights = file;
+    const auto model = task.make_model();
+    (void)task.fit_weights(weights, named_entries_of(*model));
+    return weights.contains("backbone.norm.weight");
+  };
+  EXPECT_EQ(keeps_them(*task()), is_x_lan()) << "X-LAN has no backbone";
+  config_.sets.features.clear();
+  EXPECT_TRUE(keeps_them(*task()));
 }
 
 TEST_P(CaptioningOrigin, ANetworkThatItDoesNotHaveIsNotWritten) {

@@ -103,6 +103,11 @@ TEST(SegmentationOriginFile, OfANetworkThatTheOriginDoesNotHaveIsRefused) {
   config.model.backbone.output_stride = 16;
   const SegmentationTask task(config);
   EXPECT_THAT(fault_of<UsageError>([&] { (void)task.origin_file({}); }), HasSubstr("stride 16"));
+  // The origin's decoder expects 256 channels from layer1.
+  SegmentationConfig shallow = config_of("deeplabv3p");
+  shallow.model.backbone.layers = 18;
+  const SegmentationTask with_decoder(shallow);
+  EXPECT_THAT(fault_of<UsageError>([&] { (void)with_decoder.origin_file({}); }), HasSubstr("decoder on ResNet-18"));
 }
 
 }  // namespace segmentation_origin_test
