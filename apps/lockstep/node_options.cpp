@@ -134,7 +134,7 @@ std::string network_around(const std::string& address) {
   }
 }
 
-// Returns the trusted network of a job without a secret; empty if it has one. A job on this machine only need not name
+// Returns the trusted network of a job without a secret, or "" if the job has one. A job on one machine need not name
 // it.
 std::string network_without_secret(const NodeOptions& given, const AgentOptions& options) {
   constexpr const char* kThisMachine = "127.0.0.0/8";
@@ -164,15 +164,6 @@ void trust(const NodeOptions& given, AgentOptions& options) {
   put_into_environment("LOCKSTEP_TRUST_NETWORK", network.text());
   log::warn("this job has no secret: every user of every machine on {} can join it, end it, and run code in it",
             network.text());
-}
-
-// The most likely network of a host with this address.
-std::string network_around(const std::string& address) {
-  try {
-    return store::TrustedNetwork(address + "/24").text();
-  } catch (const UsageError&) {
-    return "192.168.1.0/24";
-  }
 }
 
 // The argument, quoted for a shell if necessary.
