@@ -137,7 +137,14 @@ bool World::is_touched(const std::string& host, int rank) const {
   });
 }
 
-// A verdict names a rank or a node that a fault has touched.
+// Returns false for faults after which the kernel closes the connections at once, or that leave the agents alone.
+static bool silences_node(const Fault& fault) {
+  using Kind = Fault::Kind;
+  return fault.kind != Kind::kKillAgent && fault.kind != Kind::kTellToLeave && fault.kind != Kind::kStartAgent &&
+         fault.kind != Kind::kRefuseCalls && fault.kind != Kind::kJumpClock && !is_of_rank(fault.kind);
+}
+
+// A verdict names a rank or a node that a fault has touched, and calls a node silent only if a fault can silence it.
 void World::check_blame() {
   for (const auto& entry : fs::recursive_directory_iterator("logs")) {
     if (entry.path().filename() != "verdict.json") continue;
@@ -151,6 +158,9 @@ void World::check_blame() {
                                 host, text));
     // These ranks have no flight rings, so the late rank is unknown: the verdict names the rank that noticed.
     const bool is_late = verdict.value("cause", "") == "timeout" || text.find("TimeoutError") != std::string::npos;
+    const bool is_silent = text.find("it reported nothing") != std::string::npos;
+    require(!is_silent || std::any_of(plan_.faults.begin(), plan_.faults.end(), silences_node),
+            host + " is called silent, and its agent was killed");
     if (host.empty() || is_late) continue;
     require(is_touched(host, rank), fmt::format("rank {} on {} is blamed, which no fault has touched", rank, host));
   }
