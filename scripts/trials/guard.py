@@ -77,9 +77,9 @@ class Trial(driver.Trial):
         step = step // WORLD * WORLD + WORLD - 1
         _, said = self.train(f"flip:activation:rank=3:step={step}:bit=20:always", nodes="1:2")
         wrong = [] if sorted(self.codes) == [0, 77] else [f"exit codes {self.codes}: {said[-400:]}"]
-        wrong += [] if "is left out: its rank 3 computed wrong numbers" in said else ["no message says that the host is left out"]
+        wrong += [] if "is excluded: its rank 3 computed wrong numbers" in said else ["no message says that the host is excluded"]
         wrong += [] if wrong or self.digests() == self.expected else ["other digests"]
-        return {"rank": 3, "step": step, "seen": "left out", "wrong": wrong}
+        return {"rank": 3, "step": step, "seen": "excluded", "wrong": wrong}
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         rank = draw.randrange(WORLD)

@@ -290,7 +290,7 @@ TEST(DetectionFiles, WhatIsWrongInTheFileNamesFileAndLine) {
   std::ofstream(home / "other.yml") << "recipe: captcha\n";
   const ProcessResult other = lockstep({"train", "detection", "-c", "other.yml", "--run-dir", "run"}, home.path());
   EXPECT_EQ(other.code, 64);
-  EXPECT_THAT(other.err, HasSubstr("other.yml:1: the file is for the recipe captcha, and detection is named"));
+  EXPECT_THAT(other.err, HasSubstr("other.yml:1: the file is for the recipe captcha, but detection is named"));
 }
 
 TEST(DetectionFiles, WeightsThatFitLessThanHalfAreRefusedUnlessTheyAreMeant) {

@@ -116,7 +116,7 @@ class HostsCommand(unittest.TestCase):
         begin = time.monotonic()
         code, _, errors = self.run_hosts(self.hosts("") + ",nowhere", HELLO)
         self.assertIn("ssh: Could not resolve hostname nowhere", errors)
-        self.assertIn("lockstep: host nowhere was not reached", errors.splitlines()[-2])
+        self.assertIn("lockstep: host nowhere could not be reached", errors.splitlines()[-2])
         self.assertEqual(code, 75)
         self.assertLess(time.monotonic() - begin, 20)
         self.assert_nothing_is_left()

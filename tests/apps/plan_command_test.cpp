@@ -71,7 +71,7 @@ TEST_F(PlanCommand, MeasuresARecipe) {
 }
 
 TEST_F(PlanCommand, SaysWhatIsMissing) {
-  EXPECT_THAT(plan({"nothing"}).err, HasSubstr("'nothing' is no folder"));
+  EXPECT_THAT(plan({"nothing"}).err, HasSubstr("'nothing' is not a folder"));
   EXPECT_EQ(plan({"nothing"}).code, 64);
   std::filesystem::create_directories(home_ / "empty");
   const ProcessResult empty = plan({"empty"});

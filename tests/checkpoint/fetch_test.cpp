@@ -231,7 +231,7 @@ TEST(Fetch, FollowsNoRedirectForEverAndNoneToALocalFile) {
               HasSubstr("at most 3 redirects are followed"));
   EXPECT_THAT(server.requests(), SizeIs(4));
   EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url("/file"), options); }),
-              HasSubstr("to http:// and https:// only"));
+              HasSubstr("and only to http:// and https://"));
   EXPECT_THAT(server.requests(), SizeIs(5));
 }
 

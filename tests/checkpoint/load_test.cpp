@@ -213,7 +213,7 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   EXPECT_TRUE(sealed(R"("format_version": 2,)" + rest + R"("files": {},)").ok());
   for (const int version : {0, 3}) {
     EXPECT_THAT(sealed(fmt::format(R"("format_version": {},)", version) + rest + R"("files": {},)").error(),
-                HasSubstr(fmt::format("format is {}, this program reads 1 and 2", version)));
+                HasSubstr(fmt::format("format is {}, but this program reads 1 and 2", version)));
   }
   EXPECT_THAT(sealed(R"("format_version": 1, "files": {},)").error(), HasSubstr("step"));
   EXPECT_FALSE(sealed(R"("format_version": "1",)" + rest + R"("files": {},)").ok());

@@ -66,7 +66,7 @@ TEST(KernelVariables, OfAnotherRunAreADifference) {
     EXPECT_EQ(platform_difference(manifest), "");
   }
   manifest.kernel_variables = "MKL_CBWR=AVX2";
-  EXPECT_THAT(platform_difference(manifest), HasSubstr("MKL_CBWR=AVX2, and this is"));
+  EXPECT_THAT(platform_difference(manifest), HasSubstr("MKL_CBWR=AVX2, but this is"));
 }
 
 TEST(WordsForEnv, GiveAProgramTheSameVariablesAndNoOthers) {

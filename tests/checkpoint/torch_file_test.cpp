@@ -492,7 +492,7 @@ TEST(Zip, RefusesSizesThatTheFileDoesNotHave) {
   EXPECT_THAT(refusal(changed(file, entry + 24, little_endian(6, 4))),
               HasSubstr("not compressed and has 5 bytes instead of 6"));
   std::string large = changed(file, entry + 20, little_endian(0x7FFFFFFF, 4) + little_endian(0x7FFFFFFF, 4));
-  EXPECT_THAT(refusal(large), HasSubstr("'a' has 2147483647 bytes from byte 64 on"));
+  EXPECT_THAT(refusal(large), HasSubstr("'a' has 2147483647 bytes from byte 64, but the directory is at"));
   EXPECT_THAT(refusal(changed(file, entry + 42, little_endian(0xFFFFFFF0, 4))), HasSubstr("is not at byte"));
   EXPECT_THAT(refusal(changed(file, entry + 24, little_endian(0xFFFFFFFF, 4))), HasSubstr("lacks its 64-bit sizes"));
 }

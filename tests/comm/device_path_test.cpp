@@ -409,8 +409,8 @@ const cuda::Obstacle kObstacle{cuda::Lack::kDriver, "no NVIDIA driver was found"
 
 TEST(DeviceChoice, GpusThatNobodyUsesAreSaid) {
   DeviceRequest request{.devices = 2, .obstacle = kObstacle};
-  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, and no NVIDIA driver was found: "));
-  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("else install the driver)"));
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, but no NVIDIA driver was found: "));
+  EXPECT_THAT(idle_gpus_warning(request), HasSubstr("otherwise install the driver)"));
   request.obstacle = {};
   EXPECT_THAT(idle_gpus_warning(request), HasSubstr("this host has 2 GPUs, but CUDA finds none of them"));
   request.gpus = 2;

@@ -219,7 +219,7 @@ TEST(JsonList, SaysWhichEntryIsWrongAndWhy) {
   EXPECT_EQ(error("{\"path\": \"a\", \"values\": [" + huge + "]}"), "line 1: a number too large for a double");
   EXPECT_EQ(error("{\"path\": " + std::string(100, '[')),
             "line 1: lists and objects are nested more than 64 deep (byte 73)");
-  EXPECT_EQ(error(R"([{"path": "a"}, {"label": 1}])"), "entry 1: an entry needs a text \"path\"");
+  EXPECT_EQ(error(R"([{"path": "a"}, {"label": 1}])"), "entry 1: an entry needs a string \"path\"");
   EXPECT_EQ(error(R"([{"path": "a", "boxes": [[1, 2, 0, 5]]}])"), "entry 0: box [1,2,0,5] ends before it begins");
   EXPECT_EQ(error(R"([{"path": "a", "boxes": [[1, 2, 3, 5]], "labels": [1, 2]}])"), "entry 0: 2 labels for 1 boxes");
   EXPECT_EQ(error(R"([{"path": "a", "label": 1}, {"path": "b", "label": "x"}])"),

@@ -111,14 +111,14 @@ TEST(Coco, NamesTheAnnotationThatIsWrongOrCountsIt) {
            annotation + "]}";
   };
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"({"image_id": 2, "category_id": 1, "bbox": [0, 0, 1, 1]})", "no picture has the id 2"},
+      {R"({"image_id": 2, "category_id": 1, "bbox": [0, 0, 1, 1]})", "no image has the id 2"},
       {R"({"image_id": 1, "category_id": 9, "bbox": [0, 0, 1, 1]})", "no category has the id 9"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, -1, 1]})", "a box of -1 x 1 pixels"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1]})", "no \"bbox\" of 4 numbers"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": [16], "size": [3, 4]}})",
        "a mask of 4 x 3 pixels for an image of 4 x 4"},
       {R"({"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": {"counts": "\u007f", "size": [4, 4]}})",
-       "letter 0 of a mask's counts is invalid"}};
+       "character 0 of a mask's counts is invalid"}};
   for (const auto& [annotation, why] : cases) {
     EXPECT_EQ(data::parse_coco(with(annotation), {.masks = true}).error(), "annotations[1]: " + why);
     const auto lenient = data::parse_coco(with(annotation), {.masks = true, .strict = false});

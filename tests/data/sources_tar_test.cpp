@@ -366,7 +366,7 @@ TEST(TarShards, RefuseNumbersThatAreNoneByTheirNames) {
   EXPECT_TRUE(read(R"({"objects": [{"box": [0, 0, 1, 1], "crowd": 1, "label": 2.0}]})").objects.at(0).crowd);
   EXPECT_THAT(fault(R"({"label": "3"})"), HasSubstr("\"label\" is the text \"3\", must be a whole number"));
   EXPECT_THAT(fault(R"({"values": [1, null]})"), HasSubstr("\"values\" holds null, must be numbers"));
-  EXPECT_THAT(fault(R"({"values": [1, NaN]})"), HasSubstr("NaN is no number"));
+  EXPECT_THAT(fault(R"({"values": [1, NaN]})"), HasSubstr("NaN is not a JSON number"));
   EXPECT_THAT(fault(R"({"objects": [{"box": [0, 0, 1, 1], "area": "1"}]})"), HasSubstr("\"area\" is the text"));
 }
 

@@ -101,7 +101,7 @@ TEST_F(RunFolder, TornFilesAreNotedAndNeverMore) {
   EXPECT_EQ(run.log->loss, 0.5);
   EXPECT_THAT(run.checkpoint, HasSubstr("step-00000005"));
   EXPECT_THAT(run.notes, ElementsAre(HasSubstr("verdict.json is torn"), HasSubstr("summary.json is torn"),
-                                     HasSubstr("log.jsonl has a line that is not whole JSON"),
+                                     HasSubstr("log.jsonl has a line that is incomplete JSON"),
                                      HasSubstr("step-00000009 has no manifest")));
 }
 

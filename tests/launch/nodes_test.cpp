@@ -260,7 +260,8 @@ TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   const auto of_first = test::run_process(words("0", "127.0.0.0/8"));
   EXPECT_EQ(of_first.code, 0) << of_first.err;
   EXPECT_EQ(of_first.out, "[0]: 0 of 2\n");
-  EXPECT_THAT(of_first.err, HasSubstr("warn: this job has no secret: every user of every machine on 127.0.0.0/8 may"));
+  EXPECT_THAT(of_first.err,
+              HasSubstr("warn: this job has no secret: every user of every machine on 127.0.0.0/8 can join it"));
   EXPECT_EQ(second.wait().code, 0);
   auto elsewhere = words("0", "192.168.1.0/24");
   elsewhere.command[5] = "--master_addr=10.0.0.1";

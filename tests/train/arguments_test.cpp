@@ -168,8 +168,8 @@ std::string told(const TrainerOptions& more) {
 }
 
 TEST(OptionWords, AreTheTrainersWhereTheProgramHasNoOptions) {
-  EXPECT_THAT(told({}), HasSubstr("TrainerOptions::resume = \"auto\" goes on with it"));
-  EXPECT_THAT(told({.has_options = true}), HasSubstr("--resume auto goes on with it"));
+  EXPECT_THAT(told({}), HasSubstr("TrainerOptions::resume = \"auto\" continues it"));
+  EXPECT_THAT(told({.has_options = true}), HasSubstr("--resume auto continues it"));
 }
 
 }  // namespace arguments_test

@@ -339,7 +339,7 @@ TEST(TrainConfig, AGroupOfTheOptimizerThatCannotBeIsNamed) {
   EXPECT_EQ(message_of(with("optimizer.groups=[{params: a, lr: -1}]")),
             "the group 'a' of optimizer.groups: AdamW's lr is -1, which is not >= 0");
   EXPECT_THAT(message_of(with("optimizer.groups=[{params: '(a'}]")),
-              ::testing::HasSubstr("is not a regular expression"));
+              ::testing::HasSubstr("is not a valid regular expression"));
 }
 
 TEST(TrainConfig, ClippingIsByNormOrByValue) {

@@ -135,7 +135,7 @@ TEST_F(BadCaptions, AFeatureOfAnotherWidthIsNamed) {
   options.feature_width = 2048;
   EXPECT_EQ(fault_of_sample(options), "features " + at("att/1.npz") +
                                           ": array 'feat' is 4 wide, must be 2048\n  next  feature_width sets how wide "
-                                          "they are");
+                                          "they must be");
 }
 
 TEST_F(BadCaptions, AFeatureOfAnotherWidthThanTheFirstIsNamed) {
@@ -222,7 +222,7 @@ TEST_F(BadCaptions, ANameThatNoFileCanHaveIsAFileThatIsNotThere) {
   const std::string name(300, 'x');
   const std::string text = fault_of_text(name + "\ta dog\n");
   EXPECT_THAT(text, HasSubstr(at("captions.txt") + ": 1 of 1 ids have no image: the first is " + name.substr(0, 40) +
-                              "..., looked for as "));
+                              "..., expected at "));
   EXPECT_LT(text.size(), 800U);
   SetOptions options = set();
   options.images = name;

@@ -343,6 +343,7 @@ TEST_F(Experiment, WhatChangesTheResultIsSaidFirstAndEachKeyOnALineOfItsOwn) {
                           place + ":9: MODEL.BILINEAR.ELU_ALPHA is 1, which changes the result: here it is always 1.3",
                           place + ":8: MODEL.BILINEAR.DECODE_DROPOUT is 0.2, which changes the result: here it is "
                                   "that of MODEL.BILINEAR.ENCODE_DROPOUT, 0.5",
+                          HasSubstr(":11: DATA_LOADER.INPUT_SEQ_PATH is a pickle, which is not read"),
                           "note: without effect here: LOGGER_NAME", "note: without effect here: INFERENCE.EVAL"));
 }
 

@@ -507,9 +507,9 @@ TEST(CaptioningModel, RefusesDataOfAnotherShapeAndRowsThatMakeNoGrid) {
   EXPECT_THAT(encoding_error(windows, at::zeros({2, 9, 12}), {9, 4}), HasSubstr("do not form a grid"));
   EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 13})), HasSubstr("13 wide, but the network takes 12"));
   EXPECT_THAT(encoding_error(plain, at::zeros({2, 3, 9, 12})), HasSubstr("4 dimensions"));
-  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 0}), HasSubstr("picture 1 of the batch has 0 rows"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 0}), HasSubstr("image 1 of the batch has 0 rows"));
   EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9, 10}), HasSubstr("has 10 rows"));
-  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9}), HasSubstr("lengths of 1 pictures"));
+  EXPECT_THAT(encoding_error(plain, at::zeros({2, 9, 12}), {9}), HasSubstr("lengths for 1 images"));
   EXPECT_THAT(encoding_error(with_pictures(ModelType::kXLinear), at::zeros({2, 9, 12})), HasSubstr("3 dimensions"));
 }
 

@@ -161,7 +161,7 @@ TEST_F(BadCoco, AnUnknownClassOrPictureNamesTheAnnotation) {
 
 TEST_F(BadCoco, AClassBeyondTheNetworksNamesTheObject) {
   write_one(R"("category_id": 7, "bbox": [1, 1, 2, 2])");
-  EXPECT_THAT(fault(1), AllOf(HasSubstr("object 0 of " + (folder_ / "b.png").string()), HasSubstr("the class 1"),
+  EXPECT_THAT(fault(1), AllOf(HasSubstr("object 0 of " + (folder_ / "b.png").string()), HasSubstr("class 1"),
                               HasSubstr("there are 1 classes")));
   EXPECT_EQ(fault(2), "not thrown");
 }
@@ -225,7 +225,7 @@ TEST_F(BadCoco, AFileThatIsNoCocoIsNamed) {
       {R"({"images": 5})", ""},
       {R"({"images": []})", "no list \"images\""},
       {R"({"images": [5]})", "images[0]: not an object"},
-      {R"({"images": [{"id": "1", "file_name": "a.png"}]})", "images[0]: a picture needs \"id\""},
+      {R"({"images": [{"id": "1", "file_name": "a.png"}]})", "images[0]: an image needs \"id\""},
       {R"({"images": [{"id": 1, "file_name": "a.png", "width": -4, "height": 2}]})", "images[0]: -4 x 2 pixels"},
       {R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [7]})", "annotations[0]: not an object"},
       {R"({"images": [{"id": 1, "file_name": "a.png"}], "categories": [{"id": 1}]})", "categories[0]"},

@@ -493,7 +493,7 @@ TEST(DetectionOrigin, WhatIsWrongIsAnErrorWithFileAndLine) {
   EXPECT_THAT(fault_in("\nepoches: many\n"), HasSubstr("x.yml:2: epochs is 'many'"));
   EXPECT_THAT(fault_in("eval_spatial_size: [640, 480]\n"), HasSubstr("x.yml:1: eval_spatial_size"));
   EXPECT_THAT(fault_in("DEIMCriterion:\n  matcher: {iou_order_alpha: 4.0, change_matcher: True}\n"),
-              HasSubstr("x.yml:2: DEIMCriterion.matcher.change_matcher is True, which has no counterpart here"));
+              HasSubstr("x.yml:2: DEIMCriterion.matcher.change_matcher is True, which has no equivalent here"));
 }
 
 TEST(DetectionOrigin, TheRecipesOwnNamesWinAndWhatIsTypedWinsOverBoth) {
