@@ -18,7 +18,7 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr int kPeople = 1000;  // captions drawn per scene, five at a time
-constexpr int kJudges = 300;   // of the people; a caption's agreement is measured against these
+constexpr int kJudges = 300;   // how many of the people a caption's agreement is measured against
 constexpr std::uint64_t kOtherPeople = 1000003;
 
 class Words {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of a training step of the captioning recipe, and the share of scoring: one rank, one thread, generated
-// scenes and a preset's network.
+// The cost of a training step of the captioning recipe, and the share of it that scoring takes: one rank, one thread,
+// generated scenes and a preset's network.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/Parallel.h>
@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Milliseconds of `work`: the mean of `repeats`, after one warm-up.
+/// Milliseconds that `work` takes: the mean of `repeats`, after one warm-up.
 double time_of(int repeats, const std::function<void()>& work) {
   work();
   const auto begin = Clock::now();

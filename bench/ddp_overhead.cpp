@@ -70,7 +70,7 @@ class Side {
   }
 
  private:
-  /// Waits for a GPU's pending work, by reading one number.
+  /// Waits for a GPU's pending work, by reading back one number.
   void wait() {
     if (!device_.is_cpu()) (void)net_->parameters().front().detach().reshape({-1})[0].item<float>();
   }

@@ -45,7 +45,7 @@ Inputs inputs_of(const Case& one) {
           leaf(at::softmax(at::rand({one.batch, one.queries, one.heads, points}), -1))};
 }
 
-/// Milliseconds of a forward, and of a backward after it.
+/// Milliseconds that a forward takes, and the backward after it.
 std::array<double, 2> time_of(Sampler sampler, const Case& one, const Inputs& inputs) {
   const auto begin = Clock::now();
   const at::Tensor out = sampler(inputs.values, inputs.places, inputs.shares, one.sizes, one.points);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of nn/conv/direct.h on one thread: the best of several runs, in GFLOP/s. Products that the algorithm
-// saves count too (docs/design/convolutions.md).
+// The speed of nn/conv/direct.h's products on one thread: the best of several runs, in GFLOP/s. Multiplications that
+// the algorithm avoids count too (docs/design/convolutions.md).
 #include <fmt/format.h>
 
 #include <algorithm>

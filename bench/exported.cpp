@@ -61,7 +61,7 @@ void compare(const char* name, const Recipe& recipe, const std::string& preset, 
   const std::vector<c10::IValue> inputs(arguments.begin(), arguments.end());
   std::vector<double> own;
   std::vector<double> exported;
-  for (int i = -5; i < 21; ++i) {  // the first pairs are warm-up: the interpreter optimises what it has seen
+  for (int i = -5; i < 21; ++i) {  // the first pairs are warm-up: the interpreter optimises code that it has run
     const double a = milliseconds([&] { (void)function->run(arguments); });
     const double b = milliseconds([&] { (void)module.forward(inputs); });
     if (i < 0) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our layers against libtorch's, forward and backward, over shapes: the source of the limits in kernel_table.cpp. One
-// thread; the two sides alternate, and the median of the ratios counts. Run it on an otherwise idle processor: taskset
-// -c 1.
+// Our layers against libtorch's, forward and backward, over shapes: the source of the thresholds in kernel_table.cpp.
+// One thread; the two sides alternate, and the result is the median of the ratios. Run it on an otherwise idle
+// processor: taskset -c 1.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>

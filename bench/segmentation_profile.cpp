@@ -49,14 +49,14 @@ double memory_mib(const std::string& key) {
   return 0;
 }
 
-/// CPU time, so that with one thread other programs do not count.
+/// CPU time, so that with one thread other programs do not distort the result.
 double seconds_of(const std::function<void()>& work) {
   const std::clock_t begin = std::clock();
   work();
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-/// A target half of which is one class, with some pixels of no class.
+/// A target in which half of the pixels have one class, and some have none.
 at::Tensor some_target(const Setting& setting, std::int64_t planes) {
   at::Tensor target = at::randint(0, 256, {setting.batch, planes, setting.crop, setting.crop}, at::kByte);
   target.select(1, 0).copy_(at::randint(0, 21, {setting.batch, setting.crop, setting.crop}, at::kByte));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a training step of the captcha network: self time by libtorch operator, and bytes of its tensors per
-// second, compared with the speed of copying memory. One rank, one thread.
+// How a training step of the captcha network spends its time: self time by libtorch operator, and the bytes of its
+// tensors per second, compared with the speed of copying memory. One rank, one thread.
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 
 #include <ATen/ops/rand.h>
@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct Row {
-  double seconds = 0;  ///< without the operators that it calls
+  double seconds = 0;  ///< excluding the operators that it calls
   double bytes = 0;    ///< of its inputs
   int calls = 0;
 };

@@ -1,5 +1,5 @@
 # Sets a build type if none was chosen: without one the kernels are not optimised, and training takes ten times as long. A project
-# that adds Lockstep as a subdirectory chooses for itself, and gets a warning.
+# that adds Lockstep as a subdirectory makes its own choice, and gets a warning.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)

@@ -1,6 +1,6 @@
 # cmake -DSOURCE=web -DBUILD=folder -DNETWORK=folder -DNPM=npm -P LockstepBuildWeb.cmake builds the pages in BUILD, writes
-# BUILD/assets.cpp, and fills NETWORK with the page that runs a network. If NPM is empty or fails, there are no files: the build
-# of the command continues, and says how to get the page.
+# BUILD/assets.cpp, and fills NETWORK with the page that runs a network. If NPM is empty or fails, there are no files: the command
+# is built anyway, and says how to get the page.
 function(run result)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${BUILD} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
   set(${result} ${code} PARENT_SCOPE)

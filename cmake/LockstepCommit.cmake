@@ -1,5 +1,5 @@
-# Run by the build, with -D OUTPUT=... -D SOURCE=...: writes a C++ file with the commit that is built, if it has changed. The
-# commit comes from git, or in a source archive from commit.txt, which `git archive` fills in; it is empty if neither has it.
+# Run by the build, with -D OUTPUT=... -D SOURCE=...: writes a C++ file with the commit being built, if it has changed. The commit
+# comes from git, or in a source archive from commit.txt, which `git archive` fills in; it is empty if neither has it.
 set(commit "")
 if(EXISTS ${SOURCE}/.git)
   execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude * OUTPUT_VARIABLE commit

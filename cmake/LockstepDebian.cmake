@@ -1,4 +1,4 @@
-# The Debian package of each library that the static liblockstep needs: for the message of find_package(Lockstep), and for
+# The Debian package of each library that the static liblockstep needs: for find_package(Lockstep)'s message, and for
 # liblockstep-dev's dependencies.
 set(lockstep_package_spdlog libspdlog-dev)
 set(lockstep_package_yaml-cpp libyaml-cpp-dev)

@@ -1,7 +1,7 @@
-# Every library that Lockstep uses, found once. Package targets are global: a project that adds Lockstep as a subdirectory links
-# them too. Third-party headers are SYSTEM: our warnings are for our own code.
+# Finds every library that Lockstep uses, once. Package targets are global, because a project that adds Lockstep as a subdirectory
+# links them too. Third-party headers are SYSTEM, because our warnings are for our own code.
 #
-# LOCKSTEP_DEPENDENCIES names a folder in which `scripts/platforms/gpu_check --gather` put them all: for machines without the
+# LOCKSTEP_DEPENDENCIES names a folder into which `scripts/platforms/gpu_check --gather` put them all, for machines without the
 # packages.
 set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
 if(LOCKSTEP_DEPENDENCIES)
@@ -26,7 +26,7 @@ find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(Freetype REQUIRED)
 
-# lockstep_library(NAME HEADER LIBRARY): lockstep::NAME, for a C library that has no CMake package everywhere.
+# lockstep_library(NAME HEADER LIBRARY): lockstep::NAME, for a C library that does not have a CMake package everywhere.
 function(lockstep_library name header library)
   find_path(LOCKSTEP_${name}_INCLUDE ${header} PATH_SUFFIXES ${name} REQUIRED)
   find_library(LOCKSTEP_${name}_LIBRARY ${library} REQUIRED)
@@ -41,7 +41,7 @@ lockstep_library(pugixml pugixml.hpp pugixml)
 lockstep_library(jpeg jpeglib.h jpeg)
 lockstep_library(deflate libdeflate.h deflate)
 lockstep_library(hwy hwy/highway.h hwy)
-# The kernels keep vectors in arrays, and SVE's have no size: aarch64 has only NEON kernels.
+# The kernels keep vectors in arrays, but SVE vectors have no compile-time size, so aarch64 has only NEON kernels.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   target_compile_definitions(lockstep_hwy INTERFACE
     "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
@@ -80,7 +80,7 @@ target_link_libraries(lockstep_torch INTERFACE Lockstep::torch)
 add_library(lockstep::torch ALIAS lockstep_torch)
 
 # CUDA: the toolkit's headers, only for src/tensor/cuda. If libtorch has no CUDA, its files are compiled only by a test
-# (LockstepCudaCheck.cmake). Python's torch has the headers next to it. NCCL is loaded when a run needs it.
+# (LockstepCudaCheck.cmake). With Python's torch, the headers are next to it. NCCL is loaded when a run needs it.
 set(of_python "")
 if(LOCKSTEP_TORCH)
   set(of_python ${LOCKSTEP_TORCH}/../nvidia)
@@ -89,8 +89,8 @@ find_path(LOCKSTEP_CUDA_INCLUDE cuda_runtime_api.h
           HINTS ENV CUDA_HOME ENV CUDA_PATH ${CUDA_TOOLKIT_ROOT_DIR} ${CUDAToolkit_ROOT} PATHS /usr/local/cuda
                 ${of_python}/cu13 ${of_python}/cuda_runtime
           PATH_SUFFIXES include)
-# Python's packages have the headers in parts, and `pip install torch` does not bring all of them. With CUDA 12 each part has its
-# own folder.
+# Python's packages split the headers into parts, and `pip install torch` does not install all of them. With CUDA 12 each part has
+# its own folder.
 set(lockstep_cuda_includes ${LOCKSTEP_CUDA_INCLUDE})
 if(EXISTS "${LOCKSTEP_CUDA_INCLUDE}/../../cuda_nvcc/include/crt/host_defines.h")
   list(APPEND lockstep_cuda_includes ${LOCKSTEP_CUDA_INCLUDE}/../../cuda_nvcc/include)

@@ -11,7 +11,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(LOCKSTEP_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})  # until 1.0 each minor version may differ
-# The dependencies of a static library, by linker name. LockstepDebian.cmake has the package names.
+# The dependencies of a static library, by linker name. The package names are in LockstepDebian.cmake.
 set(LOCKSTEP_CORE_LIBRARIES spdlog yaml-cpp ssl crypto dw)
 set(LOCKSTEP_TRAIN_LIBRARIES hwy xxhash curl deflate z spng jpeg pugixml freetype opencv_imgproc opencv_core
   microhttpd)
@@ -41,7 +41,7 @@ function(lockstep_file target output kind)
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 endfunction()
 
-# lockstep_shared_file(TARGET OUTPUT LINK libraries... MODULES modules...): shared, with the public names only.
+# lockstep_shared_file(TARGET OUTPUT LINK libraries... MODULES modules...): shared, exporting only the public symbols.
 function(lockstep_shared_file target output)
   cmake_parse_arguments(ARG "" "" "LINK;MODULES" ${ARGN})
   lockstep_file(${target} ${output} SHARED ${ARG_MODULES})
@@ -80,7 +80,7 @@ install(FILES ${PROJECT_BINARY_DIR}/include/lockstep/base/version.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep/base COMPONENT development)
 if(LOCKSTEP_APPS)
   install(TARGETS lockstep_command lockstep-dashboard lockstep-plot lockstep-worker DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
-  # Programs look for it next to their own folder. Without npm it is empty.
+  # Programs look for it next to their own folder. It is empty without npm.
   install(DIRECTORY ${PROJECT_BINARY_DIR}/share/lockstep/network DESTINATION share/lockstep COMPONENT command OPTIONAL)
 endif()
 
@@ -92,10 +92,10 @@ install(FILES ${PROJECT_BINARY_DIR}/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/L
               cmake/LockstepTorch.cmake cmake/LockstepDebian.cmake
         DESTINATION ${LOCKSTEP_PACKAGE_DIR} COMPONENT development)
 
-# lockstep.pc lists what the CMake targets carry. libtorch has no pkg-config file of its own.
+# lockstep.pc lists what the CMake targets provide. libtorch has no pkg-config file of its own.
 list(TRANSFORM LOCKSTEP_TORCH_INCLUDES PREPEND "-isystem" OUTPUT_VARIABLE torch_flags)
 list(REMOVE_ITEM torch_flags -isystem/usr/include)
-if(LOCKSTEP_TORCH AND EXISTS ${CMAKE_BINARY_DIR}/lockstep_fmt)  # goes before libtorch's own fmt: LockstepTorch.cmake
+if(LOCKSTEP_TORCH AND EXISTS ${CMAKE_BINARY_DIR}/lockstep_fmt)  # must come before libtorch's own fmt (see LockstepTorch.cmake)
   install(DIRECTORY ${CMAKE_BINARY_DIR}/lockstep_fmt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
   list(PREPEND torch_flags "-isystem\${includedir}/lockstep_fmt")
 endif()
@@ -109,7 +109,7 @@ set(static "")
 foreach(name IN LISTS LOCKSTEP_TRAIN_LIBRARIES LOCKSTEP_CORE_LIBRARIES LOCKSTEP_LINK_FLAGS)
   string(APPEND static " -l${name}")
 endforeach()
-if(LOCKSTEP_CUDA)  # liblockstep-cuda.so is looked for there
+if(LOCKSTEP_CUDA)  # where liblockstep-cuda.so is searched for
   string(APPEND LOCKSTEP_PC_TORCH " -Wl,-rpath,\${libdir}")
 endif()
 set(LOCKSTEP_PC_LIBRARIES "")  # if there are only static libraries
@@ -119,7 +119,7 @@ if(LOCKSTEP_SHARED)
 else()
   set(LOCKSTEP_PC_LIBRARIES ${static})
 endif()
-string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconfig)  # the package can be moved
+string(REGEX REPLACE "[^/]+" ".." LOCKSTEP_PC_UP ${CMAKE_INSTALL_LIBDIR}/pkgconfig)  # makes the package relocatable
 configure_file(cmake/lockstep.pc.in ${PROJECT_BINARY_DIR}/lockstep.pc @ONLY)
 if(NOT LOCKSTEP_WHEEL)  # a wheel does not know where pip will put torch
   install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

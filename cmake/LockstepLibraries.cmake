@@ -1,4 +1,4 @@
-# What a project that adds Lockstep as a subdirectory links; the installed package has the same names.
+# The targets that a project links if it adds Lockstep as a subdirectory; the installed package uses the same names.
 #   lockstep::core      rendezvous, launcher, terminal views, settings: without torch
 #   lockstep::lockstep  all of the library
 #   lockstep::recipes   the recipes' tasks as well (with LOCKSTEP_RECIPES)

@@ -3,7 +3,7 @@
 
 set(LOCKSTEP_LAYERS_FILE ${CMAKE_CURRENT_LIST_DIR}/layers.txt)
 
-# Stops with an error unless layers.txt allows `module` to depend on each of `deps`.
+# Stops with an error unless layers.txt allows `module` to depend on all of `deps`.
 function(lockstep_check_arrows module)
   file(STRINGS ${LOCKSTEP_LAYERS_FILE} rows REGEX "^${module}[ ]")
   string(REGEX REPLACE "[ ]+" ";" allowed "${rows}")
@@ -14,9 +14,9 @@ function(lockstep_check_arrows module)
   endforeach()
 endfunction()
 
-# lockstep_precompile(TARGET KIND): the tensor headers are read once per KIND (library or test) instead of once per file, 2.3 s
-# each with GCC 12. Not torch::nn's: their precompiled form of 620 MB takes longer to load than the headers take to read. Not in
-# the presets dev and clang: there each file has to include what it uses.
+# lockstep_precompile(TARGET KIND): the tensor headers are read once per KIND (library or test) instead of once per file, which
+# takes 2.3 s each with GCC 12. torch::nn's headers are excluded: their precompiled form of 620 MB takes longer to load than the
+# headers take to read. So are the presets dev and clang, where each file has to include what it uses.
 option(LOCKSTEP_PCH "Precompile the headers of a tensor" ON)
 set(lockstep_precompiled_library_headers <ATen/core/ivalue.h> <ATen/core/Tensor.h> <fmt/format.h>)
 set(lockstep_precompiled_test_headers ${lockstep_precompiled_library_headers} <gtest/gtest.h>)
@@ -39,14 +39,14 @@ function(lockstep_precompile target kind)
     target_precompile_headers(${from} PRIVATE ${lockstep_precompiled_${kind}_headers})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${from})
-  # GCC bug 105651 again: it then warns about std::string's own memcpy under two more names.
+  # GCC bug 105651 again: here GCC warns about std::string's own memcpy under two more names.
   target_compile_options(${target} PRIVATE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow$<SEMICOLON>-Wno-array-bounds>)
 endfunction()
 
-# lockstep_unite(TARGET): several files of the target are compiled as one, and read what they include once. Not those that Highway
-# compiles once per instruction set, and not those with their own options. Not in the presets dev and clang: there each file must
-# compile by itself.
+# lockstep_unite(TARGET): several files of the target are compiled as one, so that their includes are read only once. This
+# excludes files that Highway compiles once per instruction set, files with their own options, and the presets dev and clang,
+# where each file must compile by itself.
 set(LOCKSTEP_UNITY_DEFAULT ON)  # for users of the library
 if(PROJECT_IS_TOP_LEVEL)
   set(LOCKSTEP_UNITY_DEFAULT OFF)
@@ -58,11 +58,11 @@ function(lockstep_unite target)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
-  # GCC treats the contents of a united file as a header's, and warns about code that it inlines from std::variant. The presets
+  # GCC treats the contents of a united file like a header, and warns about code that it inlines from std::variant. The presets
   # dev and clang have both warnings.
   target_compile_options(${target} PRIVATE
     $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage$<SEMICOLON>-Wno-maybe-uninitialized>)
-  # At the end, when the folders below have added their files.
+  # Runs at the end, when the subfolders have added their files.
   cmake_language(EVAL CODE "cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL lockstep_keep_apart ${target})")
 endfunction()
 
@@ -89,14 +89,14 @@ function(lockstep_keep_apart target)
       set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     endif()
   endforeach()
-  # Equally many files in each of the fewest parts: the last part is not a short one.
+  # As few parts as possible, with the same number of files in each, so that the last part is not shorter.
   list(LENGTH files count)
   math(EXPR parts "(${count} + ${LOCKSTEP_UNITY_FILES} - 1) / ${LOCKSTEP_UNITY_FILES}")
   math(EXPR batch "(${count} + ${parts} - 1) / ${parts}")
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${batch})
 endfunction()
 
-# lockstep_of_cuda(TARGET): it is built from the files of src/tensor/cuda.
+# lockstep_of_cuda(TARGET): the target is built from the files of src/tensor/cuda.
 function(lockstep_of_cuda target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
                                                ${PROJECT_SOURCE_DIR}/internal ${PROJECT_BINARY_DIR}/include)
@@ -104,14 +104,14 @@ function(lockstep_of_cuda target)
   target_link_libraries(${target} PRIVATE lockstep::torch lockstep_warnings)
 endfunction()
 
-# Nothing in the target computes in a step: it is compiled for build speed.
+# Nothing in the target runs during a step, so it is compiled for build speed.
 function(lockstep_cold target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# lockstep_module(NAME [TENSORS] [COLD] SOURCES ... DEPS modules... LINK public libraries... PRIVATE_LINK libraries...)
-# builds src/NAME into the static library lockstep_NAME, alias lockstep::NAME. TENSORS: most of its files use at::Tensor
-# and no torch::nn. COLD: see lockstep_cold().
+# lockstep_module(NAME [TENSORS] [COLD] SOURCES ... DEPS modules... LINK public libraries... PRIVATE_LINK libraries...) builds
+# src/NAME into the static library lockstep_NAME, alias lockstep::NAME. TENSORS: most of its files use at::Tensor but not
+# torch::nn. COLD: see lockstep_cold().
 function(lockstep_module name)
   cmake_parse_arguments(ARG "TENSORS;COLD" "" "SOURCES;DEPS;LINK;PRIVATE_LINK" ${ARGN})
   lockstep_check_arrows(${name} ${ARG_DEPS})
@@ -145,7 +145,7 @@ set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every test timeout is this many times
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|double|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
 #               [NEEDS targets...])
-# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; a unit ROOM_... may lie in tests/MODULE/ROOM. OWN_MAIN: the file
+# makes tests/MODULE/UNIT_test.cpp the test MODULE.UNIT; a unit ROOM_... may be in tests/MODULE/ROOM. OWN_MAIN: the file
 # has its own main(). NEEDS: programs that it starts. Label gpu: it skips itself, with the reason, if there is no GPU. With
 # LOCKSTEP_UNITY one program, MODULE_united_test, has the files of the module that do not need their own program;
 # otherwise each file has one, MODULE_UNIT_test. With it, the unit tests without a TIMEOUT are also one test,
@@ -191,7 +191,7 @@ function(lockstep_test module unit)
   endif()
   math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${LOCKSTEP_TEST_PATIENCE}")
   set_tests_properties(${module}.${unit} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
-  # On a machine with a GPU the other tests still test what they test everywhere.
+  # On a machine with a GPU the other tests still test the same things as everywhere else.
   if(gpu IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_TEST_PROGRAMS ${target})
   else()
@@ -211,7 +211,7 @@ function(lockstep_long_tests module)
   set_tests_properties(${module}.long PROPERTIES LABELS "ranks;long" TIMEOUT 600 ENVIRONMENT LOCKSTEP_DEVICE=cpu)
 endfunction()
 
-# The short unit tests of a module are one test, MODULE.units: its program loads libtorch once (0.7 s of a core), not once per
+# The short unit tests of a module are one test, MODULE.units: its program loads libtorch once (0.7 s of CPU time), not once per
 # file.
 function(lockstep_unit_of_many module file)
   get_property(files GLOBAL PROPERTY LOCKSTEP_UNITS_OF_${module})
@@ -230,13 +230,13 @@ function(lockstep_add_units module)
   lockstep_test_environment(${module} ${module}.units)
 endfunction()
 
-# Tests that run everywhere run without a GPU, and without the module's long tests.
+# Tests that run everywhere do not use a GPU, and skip the module's long tests.
 function(lockstep_test_environment module test)
   get_property(without_long GLOBAL PROPERTY LOCKSTEP_LONG_TESTS_OF_${module})
   set_tests_properties(${test} PROPERTIES ENVIRONMENT "LOCKSTEP_DEVICE=cpu;${without_long}")
 endfunction()
 
-# The main() of tests, and the code with which it starts ranks.
+# The tests' main(), and the code with which it starts ranks.
 function(lockstep_test_main target)
   if(NOT TARGET lockstep_test_main)
     add_library(lockstep_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/support/main_of_files.cpp
@@ -247,7 +247,7 @@ function(lockstep_test_main target)
   target_link_libraries(${target} PRIVATE lockstep_test_main)
 endfunction()
 
-# The program of one test file or, united, of several: created for the first of them.
+# The program of one test file or, if united, of several; it is created for the first of them.
 function(lockstep_test_program module target)
   if(TARGET ${target})
     return()
@@ -269,7 +269,7 @@ function(lockstep_test_program module target)
   endif()
   target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest lockstep_warnings)
   target_link_options(${target} PRIVATE ${LOCKSTEP_TEST_LINKER})
-  # The code under test is optimised; its tests need not be, and compile in half the time.
+  # The code under test is optimised; its tests need not be, and compile in half the time unoptimised.
   target_compile_options(${target} PRIVATE -O0)
   if(module IN_LIST LOCKSTEP_TENSOR_TESTS)
     lockstep_precompile(${target} test)

@@ -1,7 +1,7 @@
 # Adapts the result of `cmake --install` to Debian's rules; cpack runs this on the folders that become packages.
 #   - no run paths: the libraries are where the loader searches
 #   - zsh's completion in the folder that Debian's zsh reads
-#   - compressed man pages and changelogs, without the time of the compression
+#   - compressed man pages and changelogs, without timestamps
 file(GLOB_RECURSE files LIST_DIRECTORIES false ${CPACK_TEMPORARY_DIRECTORY}/*)
 foreach(file IN LISTS files)
   if(IS_SYMLINK ${file})

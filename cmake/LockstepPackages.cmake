@@ -1,4 +1,4 @@
-# `cpack -G DEB` in the build folder builds two Debian packages:
+# `cpack -G DEB` in the build folder creates two Debian packages:
 #   lockstep         the command, its man pages and completion
 #   liblockstep-dev  headers, static and shared libraries, the CMake package, lockstep.pc
 # They need the libtorch of the Debian release on which they were built.
@@ -20,7 +20,7 @@ set(LOCKSTEP_MAINTAINER "Lockstep maintainers <maintainers@lockstep.invalid>" CA
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME lockstep)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package's description begins with its own
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package's description begins with its own summary
 set(CPACK_PACKAGE_CONTACT ${LOCKSTEP_MAINTAINER})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL command development)
@@ -32,8 +32,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/LockstepPackageFiles.cmake)
 
-# OpenBLAS computes several times faster than the libblas3 that libtorch would bring, and of its builds the one with OpenMP shares
-# libtorch's threads. The fonts are for `generate captcha` and for text on images.
+# OpenBLAS is several times faster than the libblas3 that libtorch would pull in, and its OpenMP build shares libtorch's threads.
+# The fonts are for `generate captcha` and for text on images.
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME lockstep)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_DEPENDS "libopenblas0-openmp, fonts-dejavu-core")

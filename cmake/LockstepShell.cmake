@@ -1,6 +1,6 @@
 # Man pages and completion for bash and zsh, generated from the built command's --help: in <build>/shell.
 #
-# Python 3 generates them; without it, and in builds with a sanitizer, which start slowly, there are none. They are regenerated
+# Python 3 generates them; without it there are none, nor in sanitizer builds, whose programs start slowly. They are regenerated
 # when a file with --help texts or setting names changes, not whenever the programs are linked.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")
@@ -19,7 +19,7 @@ add_custom_command(OUTPUT ${shell}/help.json
   COMMAND Python3::Interpreter scripts/build/command_help.py --programs ${programs} --output ${shell}/new.json
   COMMAND Python3::Interpreter scripts/build/man_pages --texts ${shell}/new.json --output ${shell}/man
   COMMAND Python3::Interpreter scripts/build/completions --texts ${shell}/new.json --output ${shell}
-  COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # last: after a failure they are generated again
+  COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # done last, so that they are regenerated after a failure
   DEPENDS scripts/build/command_help.py scripts/build/man_pages scripts/build/completions ${texts}
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMENT "Man pages and completion" VERBATIM)
 add_custom_target(lockstep_shell ALL DEPENDS ${shell}/help.json)

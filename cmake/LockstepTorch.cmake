@@ -3,7 +3,7 @@
 # does the installed package, so that both find libtorch in the same way and report the same errors if it does not fit.
 #
 # The libtorch is the first of these that exists:
-#   1. LOCKSTEP_TORCH: the folder of Python's torch package, or of an unpacked archive of pytorch.org. Their own CMake
+#   1. LOCKSTEP_TORCH: the folder of Python's torch package, or of an unpacked archive from pytorch.org. Their own CMake
 #      package would require a CUDA compiler, and is not used.
 #   2. the CMake package below Torch_DIR, Torch_ROOT or CMAKE_PREFIX_PATH (-D, or the environment), such a folder or not
 #   3. the torch package of the active environment: VIRTUAL_ENV, then CONDA_PREFIX. No python is started.
@@ -30,7 +30,7 @@ function(lockstep_is_torch_folder folder result)
   endif()
 endfunction()
 
-# Sets `config` to the folder with a TorchConfig.cmake that the caller of cmake names, "" if none is named, and `source` to the
+# Sets `config` to the folder with a TorchConfig.cmake that the caller of cmake names, or "" if none is named, and `source` to the
 # variable that names it.
 function(lockstep_named_torch_config)
   foreach(name IN ITEMS Torch_DIR Torch_ROOT CMAKE_PREFIX_PATH "environment's Torch_ROOT" "environment's CMAKE_PREFIX_PATH")
@@ -51,7 +51,7 @@ function(lockstep_named_torch_config)
 endfunction()
 
 # The torch package of the active environment, and the variable that names the environment; "" if there is none.
-# `wanted`: a version, whose first two numbers have to match; "": any.
+# `wanted`: a version whose first two numbers have to match; "" for any.
 function(lockstep_torch_of_environment wanted result variable)
   set(${result} "" PARENT_SCOPE)
   string(REGEX MATCH "^[0-9]+\\.[0-9]+" wanted "${wanted}")
@@ -215,7 +215,7 @@ function(lockstep_find_torch)
   add_library(Lockstep::torch INTERFACE IMPORTED GLOBAL)
   target_include_directories(Lockstep::torch SYSTEM INTERFACE ${ordered_includes})
   # PyTorch's own packages export a std::filesystem of an older libstdc++, whose remove_all() crashes in programs built with a
-  # newer compiler. The loader searches first in the library that is named first.
+  # newer compiler. The loader searches libraries in the order in which they are named.
   target_link_libraries(Lockstep::torch INTERFACE stdc++ ${libraries})
   if(folder)
     # libtorch's libraries find their own dependencies at run time.

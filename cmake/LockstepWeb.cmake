@@ -1,6 +1,6 @@
-# lockstep_embed_web(TARGET): builds web/ with npm and compiles the result in. Without npm, or without a network the first time,
-# the program serves a plain page that says so. `npm ci` runs when web/package-lock.json has changed; nothing else in a build
-# needs a network.
+# lockstep_embed_web(TARGET): builds web/ with npm and compiles the result in. Without npm, or without network access the first
+# time, the program serves a plain page that says so. `npm ci` runs when web/package-lock.json has changed; nothing else in a
+# build needs the network.
 find_program(LOCKSTEP_NPM npm)
 set(LOCKSTEP_NETWORK_PAGE ${PROJECT_BINARY_DIR}/share/lockstep/network)  # where programs in ${PROJECT_BINARY_DIR}/bin look
 option(LOCKSTEP_WEB "Build the page of lockstep dashboard (needs npm)" ON)

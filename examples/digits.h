@@ -1,4 +1,4 @@
-// The images that several examples learn from: MNIST if $LOCKSTEP_DATA/mnist has its files, else synthetic digits.
+// The images that several examples learn from: MNIST if it is in $LOCKSTEP_DATA/mnist, otherwise synthetic digits.
 #pragma once
 
 #include <lockstep/data.h>
@@ -10,7 +10,7 @@
 #include <memory>
 #include <string>
 
-// A digit as 7 rows of 5 dots, with random position, size and slant, in noise. `part` seeds the random numbers.
+// A digit as 7 rows of 5 dots, with random position, size and slant, plus noise. `part` seeds the random numbers.
 inline lockstep::Sample drawn_digit(int64_t index, uint64_t part) {
   static constexpr int kRows[10][7] = {
       {14, 17, 19, 21, 25, 17, 14}, {4, 12, 4, 4, 4, 4, 14},    {14, 17, 1, 2, 4, 8, 31},   {31, 2, 4, 2, 1, 17, 14},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs an example's README: its `sh` blocks, one after the other in an empty folder, and compares their output.
+"""Runs an example's README: its `sh` blocks, one after another in an empty folder, and compares their output.
 
 The ```text block that follows an `sh` block shows that block's real output. Its lines must come in this order; `...` stands for
 omitted lines, and with two ranks the order of neighbouring lines that begin with `rank` or `[` is free. Words and whole numbers
@@ -7,14 +7,14 @@ must be the same. These may differ from machine to machine: numbers with a decim
 host names, paths below /tmp, digests, a stack's addresses, and the width of spaces and of table rules.
 
 A comment in the README can ask for more. <!-- check: accuracy >= 0.97 --> compares the last number that follows the word
-"accuracy" in the output of the block before it. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
+"accuracy" in the output of the preceding block. The operators are >= and <=. <!-- skip unless: COMMAND --> skips the whole
 example, and says so, if the shell command fails. <!-- any number: WORD --> allows other numbers in the lines with WORD of the
-block before it. <!-- exit: N --> is the exit code of the block before it (0 without such a comment).
+preceding block. <!-- exit: N --> is the exit code of the preceding block (0 without such a comment).
 
 example:
   examples/run_readme.py examples/01_hello_all_reduce --build build/test
 
-exit code: 0 as shown, 1 not, 77 skipped
+exit code: 0 if the output is as shown, 1 if not, 77 if skipped
 """
 import argparse
 import dataclasses
@@ -56,7 +56,7 @@ class Step:
     command: str
     shown: list = dataclasses.field(default_factory=list)   # lines of the text block
     checks: list = dataclasses.field(default_factory=list)  # (word, operator, bound)
-    free_words: list = dataclasses.field(default_factory=list)  # numbers in lines with them may differ
+    free_words: list = dataclasses.field(default_factory=list)  # numbers in lines with these words may differ
     exit_code: int = 0
 
 

@@ -1,6 +1,6 @@
 # With LOCKSTEP_UNITY the examples are one program: reading and linking libtorch would cost each of 30 programs 20 s of CPU time.
-# Each source is in a separate namespace, after the headers of all; hard links give the program the examples' names, and it runs
-# the example whose name it was called by. Without LOCKSTEP_UNITY each is compiled as a reader would compile it.
+# Each source is in a separate namespace, after all the headers; hard links give the program the examples' names, and it runs the
+# example by whose name it was called. Without LOCKSTEP_UNITY each is compiled as a reader would compile it.
 
 function(lockstep_unite_example source output)
   cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
@@ -31,7 +31,7 @@ function(lockstep_write_united_examples file)
 @bodies@" @ONLY)
 endfunction()
 
-# The main() of all examples.
+# The main() for all examples.
 function(lockstep_write_united_main file)
   set(declared)
   set(rows)
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
 " @ONLY)
 endfunction()
 
-# Two files, for two compilers at a time.
+# Two files, so that two compilers can run at once.
 function(lockstep_build_united_examples)
   get_property(entries GLOBAL PROPERTY LOCKSTEP_UNITED_EXAMPLES)
   if(NOT entries)

@@ -16,11 +16,11 @@ namespace {
 
 using namespace lockstep::checkpoint;  // NOLINT(google-build-using-namespace): this file calls nothing else
 
-constexpr std::uint64_t kMostUnpacked = 1 << 20;  // larger ones would only take time
+constexpr std::uint64_t kMostUnpacked = 1 << 20;  // larger ones would only cost time
 
 volatile unsigned checkpoint_bytes_read = 0;
 
-// Reads every byte, so that the sanitizer sees a wrong range.
+// Reads every byte, so that the sanitizer catches a wrong range.
 void read_all(std::string_view bytes) {
   unsigned total = 0;
   for (const char byte : bytes) total += static_cast<unsigned char>(byte);
@@ -103,7 +103,7 @@ void manifest(std::string_view bytes) {
   const auto read = manifest_from_json(body + seal);
   if (!read) return;
   for (const auto& [name, digest] : read->files) require(is_plain_file_name(name));
-  // It stays the same when written and read again.
+  // Writing it and reading it again must not change it.
   const auto again = manifest_from_json(manifest_to_json(*read));
   require(again && *again == *read);
 }

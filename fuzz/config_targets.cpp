@@ -14,7 +14,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-constexpr std::size_t kMostBound = 20;  // more would only take time
+constexpr std::size_t kMostBound = 20;  // more would only cost time
 
 /// Settings of every type.
 struct FuzzedSettings {
@@ -81,7 +81,7 @@ void json_text(std::string_view bytes) {
   try {
     const nlohmann::json value = parse_json(bytes, kLimits);
     require(depth_of(depth_of, value) <= kLimits.depth);
-    require(parse_json(value.dump(), kLimits) == value);  // it stays the same when written and read again
+    require(parse_json(value.dump(), kLimits) == value);  // writing it and reading it again must not change it
     std::string packed;
     nlohmann::json::to_cbor(value, packed);
     require(parse_cbor(packed, {.depth = kLimits.depth}) == value);

@@ -20,7 +20,7 @@ namespace lockstep::fuzz {
 namespace {
 
 constexpr std::int64_t kMostPixels =
-    1 << 20;  // larger ones are rejected or decoded the same way, and would only take time
+    1 << 20;  // larger ones are rejected or decoded the same way, and would only cost time
 
 bool is_small(ImageSize size) { return size.width * size.height <= kMostPixels; }
 
@@ -28,7 +28,7 @@ void require_whole(const Image& image) {
   require(static_cast<std::int64_t>(image.pixels.size()) == image.size.width * image.size.height * image.channels);
 }
 
-// Reads every byte, so that the sanitizer sees a wrong range.
+// Reads every byte, so that the sanitizer catches a wrong range.
 unsigned sum(std::string_view bytes) {
   unsigned total = 0;
   for (const char byte : bytes) total += static_cast<unsigned char>(byte);

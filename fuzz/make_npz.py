@@ -5,7 +5,7 @@ captioning read them too.
     scripts/trials/fuzz --unpack FOLDER && python3 fuzz/make_npz.py FOLDER && scripts/trials/fuzz --pack FOLDER
 
 Run with Python 3 and NumPy (1.24.2 wrote those in the archive). The value at row r and column c is 4 r + c / 2 - 3. wide.npz has
-another shape; absurd.npz claims one too large for any memory. The first byte of an npy chooses stored (0) or deflated.
+a different shape; absurd.npz claims one too large for any memory. The first byte of an npy chooses stored (0) or deflated.
 """
 import io
 import pathlib

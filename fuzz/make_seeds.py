@@ -177,7 +177,7 @@ def hostile_numbers():
                        "point": '{"objects": [{"box": [0, 0, 1, 1], "points": [[1e39, 0, 1]]}]}',
                        "area": '{"objects": [{"box": [0, 0, 1, 1], "area": 1e308}]}',
                        "value": '{"values": [-1e308]}'}.items():
-        write(f"tar/hostile/far_{kind}.tar", b"")  # makes the folder
+        write(f"tar/hostile/far_{kind}.tar", b"")  # creates the folder
         FILES.write_tar(pathlib.Path(sys.argv[1]) / f"tar/hostile/far_{kind}.tar",
                         {"a.png": FILES.png(8, 8), "a.json": text.encode()})
 

@@ -8,7 +8,7 @@
 
 namespace lockstep::fuzz {
 
-/// Ends the program, which counts as a finding, if a reader breaks its promise.
+/// Ends the program, which counts as a finding, if a reader breaks its contract.
 inline void require(bool holds) {
   if (!holds) std::abort();
 }
@@ -18,7 +18,7 @@ inline void require(bool holds) {
 /// The sum of all bytes read, which keeps the compiler from removing the reads.
 extern unsigned bytes_read;
 
-void images(std::string_view bytes);  ///< PNG and JPEG: the size, the whole image, and a part
+void images(std::string_view bytes);  ///< PNG and JPEG: the size, the whole image, and a part of it
 /// Pixels of an otherwise valid PNG: a change elsewhere would not get past the checksums. The first 8 bytes choose
 /// size, color type, depth and interlacing; the others are the rows before compression.
 void png_rows(std::string_view bytes);
@@ -79,10 +79,10 @@ void page_words(std::string_view bytes);
 // wire_targets.cpp: bytes on a connection between two ranks, from a peer that does not know the key
 
 void wire_hello(std::string_view bytes);  ///< the first bytes, as they are and as changes to valid ones
-/// Feeds both ends of an opening such bytes in pieces, and altered bytes of each other: neither opens.
+/// Feeds both ends of an opening such bytes in pieces, and each other's bytes with changes: neither opens.
 void wire_opening(std::string_view bytes);
 /// The first byte chooses plain or TLS; the others replace messages or the handshake. The reader writes only into the
-/// memory of the awaited message.
+/// memory of the message that it is waiting for.
 void wire_frames(std::string_view bytes);
 
 }  // namespace lockstep::fuzz

@@ -45,7 +45,7 @@ std::string altered(std::string words, std::string_view bytes) {
   return words;
 }
 
-/// Feeds `bytes` to an end, in pieces whose lengths come from the bytes.
+/// Feeds `bytes` to an end, in pieces whose lengths come from the bytes themselves.
 void feed(Opening& end, std::string_view bytes) {
   while (!bytes.empty()) {
     const std::size_t size = std::min<std::size_t>(bytes.size(), 1 + static_cast<unsigned char>(bytes[0]) % 40);
@@ -133,14 +133,14 @@ void wire_hello(std::string_view bytes) {
 
 void wire_opening(std::string_view bytes) {
   using namespace wire_targets;
-  // Another key: the fuzzer sees the comparisons below, and would find the right bytes for the first key by itself.
+  // A different key: the fuzzer sees the comparisons below, and would find the right bytes for the first key by itself.
   static const std::string key = wire_key("a token of no other end", "seed");
   Opening caller = calling_end(key);
   Opening called = called_end(key);
   feed(caller, bytes);
   feed(called, bytes);
   require(caller.step() != Opening::Step::kOpen && called.step() != Opening::Step::kOpen);
-  // The bytes of a valid end, changed.
+  // The bytes that a valid end sends, with changes.
   Opening right_called = called_end();
   const std::string answer = right_called.words();
   const std::string wrong_answer = altered(answer, bytes);

@@ -92,7 +92,7 @@ bool is_bool(const std::string& word) {
   return word == "true" || word == "false" || word == "True" || word == "False" || word == "1" || word == "0";
 }
 
-// If an option is given twice, the last occurrence counts, as in argparse: a script may append options to a command.
+// If an option is given twice, the last occurrence wins, as in argparse: a script may append options to a command.
 void take_last(CLI::App& app) {
   for (CLI::Option* option : app.get_options({})) {
     const bool is_single = option->get_expected_max() == 1 && !option->get_positional();
@@ -168,7 +168,7 @@ void print_json(std::string_view json) {
       out += letter;
       continue;
     }
-    // Control characters: DEL and C1, and marks of the writing direction; up to three bytes.
+    // Control characters: DEL and C1, and text direction marks; up to three bytes.
     const auto tail = [&](std::size_t i) { return static_cast<unsigned>(letter[i]) & 0x3FU; };
     const unsigned code = letter.size() == 1   ? static_cast<unsigned char>(letter[0])
                           : letter.size() == 2 ? (static_cast<unsigned>(letter[0]) & 0x1FU) << 6U | tail(1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The conventions of every Lockstep command line: long options with '-' or '_', --help, --quiet, and, for a mistake, a
-// single UsageError with the nearest valid spelling. Free of libtorch.
+// single UsageError with the nearest valid spelling. Does not use libtorch.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -30,7 +30,7 @@ void prepare(CLI::App& app, const CommandText& text);
 /// The long options of an app: "--batch-size", ...
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
 
-/// Adds an option whose value is a number with a decimal point: CLI11's own conversion obeys the locale.
+/// Adds an option whose value is a number with a decimal point: CLI11's own conversion depends on the locale.
 /// Example: cli::add_number(app, "--budget", budget, "try nothing new after this time")->check(cli::above_zero());
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& number, const std::string& help);
 /// Does the same for an optional number.
@@ -85,7 +85,7 @@ struct Verb {
   int (*run)(const std::vector<std::string>& arguments);
 };
 
-/// Runs the verb with which `arguments` starts; with no verb or --help it lists the verbs.
+/// Runs the verb that `arguments` starts with; with no verb or --help it lists the verbs.
 /// Throws: UsageError for an unknown verb, with the nearest one.
 [[nodiscard]] int dispatch(const CommandText& text, const std::vector<Verb>& verbs,
                            const std::vector<std::string>& arguments);

@@ -17,7 +17,7 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 constexpr std::size_t kWidestLeft = 26;   // a longer entry has its description on the next line
 constexpr std::size_t kTiedDefault = 32;  // a default of at most this many characters stays on one line
 constexpr std::size_t kIndent = 2;
-constexpr char kTie = '\x1f';  // a space at which no line breaks
+constexpr char kTie = '\x1f';  // a non-breaking space
 
 /// The words of a command line. A quoted string counts as one word, as does an option with its value.
 std::vector<std::string> split_command(std::string_view command) {

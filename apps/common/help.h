@@ -33,7 +33,7 @@ inline constexpr const char* kMoreOptions = "Options";  ///< the group of option
 /// The text of --help. An option's type name represents its value, and its default string is its default.
 [[nodiscard]] std::string help_text(const CLI::App& app, const CommandText& text);
 
-/// The text of --help of a command with verbs, given as (name, summary).
+/// The --help text of a command with verbs, given as (name, summary).
 [[nodiscard]] std::string verbs_text(const CommandText& text,
                                      const std::vector<std::pair<std::string, std::string>>& verbs,
                                      const std::vector<std::pair<std::string, std::string>>& options);

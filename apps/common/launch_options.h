@@ -15,8 +15,8 @@ inline const std::string kRanks{kRanksGroup};
 /// The names of an option in CLI11's form, such as "-d,--device".
 [[nodiscard]] std::string option_names_of(const TrainOption& option);
 
-/// Describes an option of `lockstep train` by its row of train_options(). If `app` lacks the option, adds it for the
-/// help alone. Returns the option.
+/// Describes an option of `lockstep train` from its row in train_options(). If `app` lacks the option, adds it only for
+/// the help. Returns the option.
 CLI::Option* describe(CLI::App& app, const std::string& name);
 
 /// Describes --nproc-per-node; `fallback` is the default in --help.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launcher's notes on a run, made before its ranks start. A rank prints them once options and data are known to be
+// A launcher's notes about a run, made before its ranks start. A rank prints them once options and data are known to be
 // valid, so that no note is printed above an error.
 #pragma once
 

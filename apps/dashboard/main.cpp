@@ -64,7 +64,8 @@ void require_folders(const std::vector<std::string>& runs) {
   }
 }
 
-// Gives the run priority: the page takes only idle processor time. Ends this process when the launcher ends in any way.
+// Gives the run priority: the page takes only idle processor time. Ends this process when the launcher ends for any
+// reason.
 void live_beside(int launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != launcher) std::exit(0);

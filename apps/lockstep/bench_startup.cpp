@@ -28,7 +28,7 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-// Runs a command to its end and returns its output.
+// Runs a command to completion and returns its output.
 std::string output_of(const std::vector<std::string>& command) {
   const ChildResult result = run_child(command, kTimeToStart);
   if (result.code == 0) return result.out;

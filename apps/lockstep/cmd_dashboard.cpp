@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep dashboard: executes lockstep-dashboard from this program's folder. It is a separate program so that no other
-// verb loads a web server. --dashboard of a run starts the same program beside the run.
+// verb loads a web server. A run's --dashboard option starts the same program alongside the run.
 #include "page_of_run.h"
 
 #include <fcntl.h>

@@ -58,7 +58,7 @@ struct RunOptions {
   bool is_ignored = false;
 };
 
-// An option of torchrun that has no effect here, its value, and the reason.
+// A torchrun option that has no effect here, its value, and the reason.
 struct Unneeded {
   const char* name;
   const char* value;

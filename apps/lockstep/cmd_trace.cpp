@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep trace merge: joins the traces of the ranks of a profiled run.
+// lockstep trace merge: merges the traces of a profiled run's ranks.
 #include <fmt/format.h>
 
 #include <filesystem>

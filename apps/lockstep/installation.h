@@ -8,7 +8,7 @@
 
 namespace lockstep::apps {
 
-/// The file of the running command.
+/// The executable of the running command.
 [[nodiscard]] std::filesystem::path this_program();
 
 /// The Python that runs a .py file: `chosen` ($PYTHON_EXEC, as with torchrun); otherwise the Python of the environment

@@ -88,7 +88,7 @@ TakeIn take_in_of(const std::string& text) {
   throw UsageError(fmt::format("--take-in is '{}'", text), "give checkpoint or now");
 }
 
-// Applies torchrun's list of KEY=VALUE, of which only one key has an effect here.
+// Applies torchrun's KEY=VALUE list, in which only one key has an effect here.
 void apply_conf(const std::string& text, AgentOptions& options) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
@@ -109,7 +109,7 @@ void put_into_environment(const char* name, const std::string& value) {
   ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): the command has no other thread yet
 }
 
-// Makes the path absolute, because a rank may work in another folder.
+// Makes the path absolute, because a rank may run in a different folder.
 void put_file_into_environment(const char* name, const std::string& file) {
   if (!file.empty()) put_into_environment(name, std::filesystem::absolute(file).string());
 }
@@ -134,8 +134,8 @@ std::string network_around(const std::string& address) {
   }
 }
 
-// Returns the trusted network of a job without a secret, or "" if the job has one. A job on one machine need not name
-// it.
+// Returns the trusted network of a job without a secret; empty if it has one. A job that runs only on this machine need
+// not name it.
 std::string network_without_secret(const NodeOptions& given, const AgentOptions& options) {
   constexpr const char* kThisMachine = "127.0.0.0/8";
   if (!given.trust_network.empty() || !given.insecure_no_token) return given.trust_network;
@@ -227,7 +227,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   apply_wire(given.wire);
   apply_endpoint(given, options);
   trust(given, options);
-  // torchrun's default: scripts for several nodes that do not give the option work unchanged.
+  // torchrun's default: multi-node scripts that omit the option work unchanged.
   if (options.nodes > 1 && options.master_port == 0) options.master_port = 29500;
 }
 

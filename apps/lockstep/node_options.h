@@ -19,7 +19,7 @@ struct NodeOptions {
   std::string run_id = {};
   std::string take_in = "checkpoint";
   std::string conf = {};           ///< --rdzv-conf
-  std::string token_file = {};     ///< file with the secret of a run over several nodes
+  std::string token_file = {};     ///< file with the secret of a multi-node run
   std::string trust_network = {};  ///< network whose machines may join without a secret
   bool insecure_no_token = false;  ///< without a secret: trust_network, or if it is empty this machine
   std::string tls_cert = {};       ///< PEM files to encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA

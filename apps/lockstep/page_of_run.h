@@ -17,8 +17,8 @@ namespace lockstep::apps {
 /// listen on; "0" if the option has no address; nothing without the option. Throws: UsageError for an invalid address.
 [[nodiscard]] std::optional<std::string> take_dashboard(std::vector<std::string>& words);
 
-/// Starts lockstep-dashboard for `folder`, which may still be missing. The dashboard prints its address, has the lowest
-/// priority, and ends with this process, even if this process executes another program or is killed.
+/// Starts lockstep-dashboard for `folder`, which may still be missing. The dashboard prints its address, runs at the
+/// lowest priority, and ends with this process, even if this process executes another program or is killed.
 /// Throws: ResourceError if the program is missing or no process can start.
 void show_page_of_run(const std::string& address, const std::filesystem::path& folder);
 

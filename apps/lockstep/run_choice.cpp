@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // Only a folder has an entry "."; a missing path or a file has none.
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
-// Decides as RunFolder of module train does.
+// Decides as RunFolder in the train module does.
 bool holds_a_run(FileSystem& files, const fs::path& folder, bool experiment = false) {
   return files.exists(folder / (experiment ? "config.resolved.yml" : "config.yml")) ||
          files.exists(folder / "checkpoints");
@@ -172,7 +172,7 @@ RunChoice choose(const RunRequest& request, FileSystem& files) {
 
 bool is_same_folder(const fs::path& a, const fs::path& b) {
   std::error_code problem;
-  // Both paths get a slash at the end, because weakly_canonical() keeps it for a missing folder.
+  // Both paths get a trailing slash, because weakly_canonical() keeps it for a missing folder.
   return fs::weakly_canonical(a / "", problem) == fs::weakly_canonical(b / "", problem) && !problem;
 }
 

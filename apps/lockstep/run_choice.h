@@ -29,16 +29,16 @@ struct RunChoice {
 /// With `auto` and no --run-dir it chooses the newest <runs>/<name>-<time> that holds a run, otherwise a new folder.
 /// With a path it chooses the run folder that contains the path. Creates the folder if it chose the name, so that runs
 /// started together get different folders.
-/// Throws: UsageError if the folder holds another run (the error names the process that trains in it) or --resume is a
-/// URL; DataError if the path is missing.
+/// Throws: UsageError if the folder holds another run (the error names the process that is training in it) or --resume
+/// is a URL; DataError if the path is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
 
 /// True if both paths name the same folder, which may be missing.
 [[nodiscard]] bool is_same_folder(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Creates the run folder. If no rank could train in it, reports one error instead of one per rank. Another run may
-/// still begin before the ranks start: RunFolder (module train) checks again.
-/// Throws: UsageError naming another process that trains in it; IoError if it cannot be written.
+/// still begin before the ranks start: RunFolder (in the train module) checks again.
+/// Throws: UsageError naming another process that is training in it; IoError if it cannot be written.
 void require_usable(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::apps

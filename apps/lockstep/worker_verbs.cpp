@@ -140,7 +140,7 @@ bool is_rank_by_address(const Words& arguments) {
   return !url.empty() && !url.starts_with("env://");
 }
 
-// Under srun, mpirun or the training operator of Kubernetes with one task per node, --nnodes makes the task a launcher;
+// Under srun, mpirun or Kubernetes' training operator with one task per node, --nnodes makes the task a launcher;
 // otherwise it is a rank.
 bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");

@@ -9,7 +9,7 @@
 
 namespace lockstep::apps {
 
-/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last occurrence counts. Arguments
+/// Takes `--name VALUE` or `--name=VALUE` (with '-' or '_') out of `arguments`; the last occurrence wins. Arguments
 /// after "--" are kept. Throws: UsageError if the value is missing or empty.
 [[nodiscard]] std::optional<std::string> take_option(std::vector<std::string>& arguments, const std::string& name);
 
@@ -19,7 +19,7 @@ int cmd_train(int argc, char** argv);
 /// Any other verb that computes (argv[0]): runs one process, or --nproc-per-node ranks.
 int cmd_worker(int argc, char** argv);
 
-/// `lockstep bench startup`: measures the time of a group of ranks from the command to its first finished training
+/// `lockstep bench startup`: measures how long a group of ranks takes from the command to its first completed training
 /// step. Starts `lockstep run` with `processes` ranks of `worker` repeatedly, and prints the median. `arguments`: the
 /// arguments after "startup". Returns the exit code. Throws: UsageError; PeerError if a run fails.
 [[nodiscard]] int bench_startup(const std::string& worker, int processes, std::vector<std::string> arguments);

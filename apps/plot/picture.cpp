@@ -128,7 +128,7 @@ class Sheet {
     return extents.x_advance;
   }
 
-  /// Draws a curve, clipped to `clip`. `places` are in points of the sheet.
+  /// Draws a curve, clipped to `clip`. `places` are in sheet points.
   void curve(const std::vector<Point>& places, const Box& clip, Ink ink, double opacity) {
     cairo_save(cairo_);
     cairo_rectangle(cairo_, clip.x, clip.y, clip.width, clip.height);
@@ -144,7 +144,7 @@ class Sheet {
   }
 
  private:
-  static constexpr std::size_t kFew = 12;  // up to this number, points are marked: one point makes no line
+  static constexpr std::size_t kFew = 12;  // up to this many points are marked: a single point makes no line
 
   void use(Ink ink) { cairo_set_source_rgb(cairo_, ink.red, ink.green, ink.blue); }
 
@@ -311,7 +311,7 @@ std::string png_of(const std::vector<Chart>& charts, const Layout& layout) {
   return out;
 }
 
-// Takes the fonts of a wheel, with fontconfig's settings: a system without these settings rarely has a font.
+// Uses the fonts and fontconfig settings that a wheel brings: a system without such settings rarely has a font.
 void take_own_fonts() {
   std::error_code problem;
   const std::filesystem::path own = font_folder().parent_path().parent_path() / "fonts.conf";

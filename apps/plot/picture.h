@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws charts as an image with cairo. Module view chooses their contents.
+// Draws charts as an image with cairo. The view module chooses their contents.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace lockstep::plot {
 
-/// Draws `charts` below each other into `file`, in the format of its extension, .png or .svg.
-/// Throws: UsageError for another extension; IoError if it cannot be written.
+/// Draws `charts` one below the other into `file`, in the format of its extension, .png or .svg.
+/// Throws: UsageError for any other extension; IoError if it cannot be written.
 void draw_picture(const std::vector<view::Chart>& charts, const std::filesystem::path& file);
 
 /// Throws: UsageError if the extension of `file` is neither .png nor .svg.

@@ -112,7 +112,8 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& word
   return files;
 }
 
-// The path of each file's picture. Throws: UsageError if it is one of the files, or another file's picture.
+// The path of each file's output image. Throws: UsageError if it is one of the input files, or another file's output
+// image.
 std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesystem::path>& files,
                                                  const std::filesystem::path& folder) {
   std::set<std::filesystem::path> taken;

@@ -166,7 +166,7 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
   log::note("{} is made for GPUs: on this CPU amp is bf16 instead of fp16; --set amp=none computes in float32", what);
 }
 
-/// Takes options that were not given from the settings.
+/// Takes from the settings the options that were not given.
 void take_options(TrainArguments& train, const Settings& settings) {
   for (const char* name : {"--run-dir", "--resume", "--init-from"}) {
     if (const std::string said = settings.option(name); !said.empty()) train.given.try_emplace(name, said);
@@ -177,7 +177,7 @@ void take_options(TrainArguments& train, const Settings& settings) {
 }
 
 // Applies --logdir: as in other programs, it is the folder that contains the run's folder. If the run's folder is given
-// elsewhere, only TensorBoard's files are there.
+// elsewhere, only TensorBoard's files go there.
 void take_log_folder(TrainArguments& train, Settings& settings) {
   namespace fs = std::filesystem;
   const fs::path folder = settings.option("--logdir");

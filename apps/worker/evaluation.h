@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a trained model and reports on it: text or JSON on the console, files, pictures. Shared by `eval` and
+// Evaluates a trained model and reports on it: text or JSON on the console, files, images. Shared by `eval` and
 // `train --test-only`.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace lockstep::worker {
 struct EvaluationRequest {
   std::string recipe;
   std::string data;             ///< path for Task::make_dataset()
-  std::string pictures = {};    ///< folder for pictures; empty: none
+  std::string pictures = {};    ///< folder for images; empty: none
   std::string results = {};     ///< folder for metrics.json and the recipe's other files; empty: none
   std::string onnx = {};        ///< exported file that computes in place of the model; empty: none
   std::string runtime = {};     ///< Python or Node for the exported file; empty: one that has ONNX Runtime
@@ -26,7 +26,7 @@ struct EvaluationRequest {
   std::int64_t final_after = 0;
 };
 
-/// Collective: yes. Throws: UsageError if the recipe does not draw pictures, or the ONNX file is from another network;
+/// Collective: yes. Throws: UsageError if the recipe does not draw images, or the ONNX file is from another network;
 /// the errors of evaluate().
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request);
 

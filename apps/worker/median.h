@@ -7,7 +7,7 @@
 
 namespace lockstep::worker {
 
-/// Returns the median of `values`, a list that is not empty.
+/// Returns the median of `values`, which must not be empty.
 [[nodiscard]] inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;

@@ -50,7 +50,7 @@ Source open_source(const std::string& what) {
   return source;
 }
 
-/// The file of -c, which may name its recipe. Throws: UsageError if that is another recipe.
+/// The file of -c, which may name its recipe. Throws: UsageError if that is a different recipe.
 ConfigTree open_file(const std::string& file, const Recipe& recipe) {
   ConfigTree tree = ConfigTree::from_file(file);
   const auto named = tree.values().find("recipe");

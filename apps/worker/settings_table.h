@@ -28,7 +28,7 @@ using SettingRows = std::vector<ConfigFields::Field>;
 /// A Markdown table of default, values and meaning, or with `rules` of the rules for resume, hosts and tune.
 [[nodiscard]] std::string markdown_of(const SettingRows& rows, bool rules);
 
-/// The keys that `base` lacks or for which it has another value.
+/// The keys that `base` lacks or for which it has a different value.
 [[nodiscard]] std::vector<std::string> own_keys(const ConfigFields& fields, const ConfigFields& base);
 
 /// The keys that `lockstep tune` may try, as in "channels_last, threads and workers".

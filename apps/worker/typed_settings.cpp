@@ -31,7 +31,7 @@ std::string recipe_or_file(const Arguments& arguments) {
   return word.empty() ? file_word(arguments) : word;
 }
 
-// Converts "-u a=b c=d" to "--set a=b --set c=d", so that all assignments have one order.
+// Converts "-u a=b c=d" to "--set a=b --set c=d", so that all assignments are in one order.
 Arguments with_updates_as_sets(const Arguments& arguments) {
   Arguments words;
   bool updating = false;

@@ -9,7 +9,7 @@
 
 namespace lockstep::worker {
 
-/// The word instead of RECIPE for the settings that all recipes share.
+/// The word that replaces RECIPE for the settings that all recipes share.
 inline constexpr const char* kBase = "base";
 
 /// The file of -c; empty: none.

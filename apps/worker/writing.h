@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The display of every `lockstep generate` while it writes: a progress bar, and at the end the elapsed time.
+// What every `lockstep generate` shows while it writes: a progress bar, and at the end the elapsed time.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class Writing {
     return
         [this](std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); };
   }
-  /// Clears the bar. Returns the time in words.
+  /// Clears the bar. Returns the time as text.
   [[nodiscard]] std::string done() {
     bar_.clear();
     return text::duration(Seconds(SystemClock::instance().now() - begin_).count());

@@ -1,10 +1,10 @@
-// Measures a step's time and memory: with mixed precision or without, with a whole batch or in parts.
+// Measures a step's time and memory: with or without mixed precision, with the batch whole or in parts.
 #include <lockstep/lockstep.h>
 #include <lockstep/tensor/device_memory.h>
 
 #include "../digits.h"
 
-// Wide enough that activations, not libtorch itself, fill the memory.
+// Wide enough that activations, not libtorch itself, dominate memory use.
 torch::nn::Sequential make_net() {
   using Conv = torch::nn::Conv2dOptions;
   return torch::nn::Sequential(

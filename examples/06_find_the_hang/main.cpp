@@ -11,10 +11,10 @@ struct Net : torch::nn::Module {
   torch::nn::Linear fc;
 };
 
-// The fault of rank 1 in its tenth step.
+// The mistake that rank 1 makes in its tenth step.
 void go_wrong(const std::string& fault) {
   if (fault == "slow") std::this_thread::sleep_for(std::chrono::seconds(60));  // a download, a lock, a slow disk
-  if (fault == "frozen") std::raise(SIGSTOP);                                  // as by a batch system or Ctrl-Z
+  if (fault == "frozen") std::raise(SIGSTOP);                                  // as a batch system or Ctrl-Z would do
 }
 
 int train(lockstep::Job& job, const std::string& fault) {

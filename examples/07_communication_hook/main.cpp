@@ -14,7 +14,7 @@ struct ByteCounter : lockstep::trace::Sink {
   std::atomic<uint64_t> bytes{0};
 };
 
-// Your own hook: each rank sends the sign of every number, times one length for all of them.
+// Your own hook: each rank sends the sign of every number, times one magnitude for all of them.
 lockstep::HookStage signs(lockstep::GradBucket& bucket) {
   const torch::Tensor length = bucket.gradient().abs().mean();
   auto sum = bucket.all_reduce({(bucket.gradient().sign() * length).to(torch::kBFloat16)});

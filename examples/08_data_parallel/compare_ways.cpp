@@ -1,4 +1,4 @@
-// Runs 08_data_parallel in its four ways, alternating, and prints the medians side by side.
+// Runs 08_data_parallel in all four ways, alternately, and prints the medians side by side.
 #include <lockstep/lockstep.h>
 #include <lockstep/view/table.h>
 
@@ -25,7 +25,7 @@ double median(const Way& way, size_t figure) {
   return values[values.size() / 2];
 }
 
-// Returns: the number of lines with this mark at their end. Only one way needs them.
+// Returns: the number of lines that end with this mark, which only one way needs.
 std::string own_lines(const std::string& source, const std::string& mark) {
   int64_t lines = 0;
   std::ifstream file(source);

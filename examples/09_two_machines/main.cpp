@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class says if their coordinates have the same sign.
+// Points in a square; the class says whether both coordinates have the same sign.
 std::shared_ptr<lockstep::Dataset> points(const std::string& /*part*/) {
   return lockstep::make_dataset(4096, [](int64_t i) {
     const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;

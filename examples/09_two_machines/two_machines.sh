@@ -6,8 +6,8 @@
 # On each machine, bash runs COMMAND with MACHINE (0, 1, ...) in its environment; machine N has the address 10.77.0.(N + 1).
 # The exit code is that of the first machine that failed.
 #
-# All of it lives in separate namespaces (network, mounts, processes), and the kernel ends those with this script, even if it is
-# killed: nothing is left to clean up. It needs `ip` and root, or a kernel with user namespaces.
+# Everything lives in separate namespaces (network, mount, PID), which the kernel removes when this script ends, even if it is
+# killed, so nothing is left to clean up. It needs `ip` and root, or a kernel with user namespaces.
 set -euo pipefail
 
 if [ -z "${INSIDE_TWO_MACHINES:-}" ]; then
@@ -17,7 +17,7 @@ if [ -z "${INSIDE_TWO_MACHINES:-}" ]; then
 fi
 
 count=$1 command=$2
-mount -t tmpfs tmpfs /run # `ip` keeps the names of namespaces there; this folder is private to us
+mount -t tmpfs tmpfs /run # `ip` keeps the names of namespaces there; this folder is private to this script
 ip link add br0 type bridge
 ip link set br0 up
 for ((machine = 0; machine < count; machine++)); do

@@ -4,7 +4,7 @@
 #include <set>
 #include <thread>
 
-// Returns: all samples of an epoch as one tensor, and the time it took in seconds.
+// Returns: all samples of an epoch as one tensor, and the time taken in seconds.
 std::pair<at::Tensor, double> read(const std::shared_ptr<lockstep::Dataset>& set, lockstep::Job& job, int64_t workers) {
   lockstep::DataLoader loader{set, job, {.batch_size = 32, .workers = workers, .shuffle = true, .seed = 7}};
   const auto begin = std::chrono::steady_clock::now();
@@ -14,7 +14,7 @@ std::pair<at::Tensor, double> read(const std::shared_ptr<lockstep::Dataset>& set
 }
 
 int train(lockstep::Job& job) {
-  const std::vector<double> table = {0.5, -1.5, 2.5, 3.5};  // workers use it as it is: no copy, no pickle
+  const std::vector<double> table = {0.5, -1.5, 2.5, 3.5};  // workers use it directly: no copy, no pickling
   std::mutex mutex;
   std::set<std::thread::id> readers;
 
@@ -33,7 +33,7 @@ int train(lockstep::Job& job) {
   };
 
   const auto noisy = lockstep::transform(Waves(table), [&](lockstep::Sample sample, lockstep::SampleContext& context) {
-    const std::lock_guard lock(mutex);  // several workers are here at once
+    const std::lock_guard lock(mutex);  // several workers may be here at once
     readers.insert(std::this_thread::get_id());
     sample.data.add_(context.random.uniform(-0.1, 0.1));  // the sample's own random numbers
     return sample;

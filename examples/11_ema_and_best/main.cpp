@@ -1,4 +1,4 @@
-// A run in two stages: the second starts from the best of the first. A moving average of the weights is evaluated.
+// A run in two stages: the second starts from the first's best checkpoint. Evaluations use a moving average.
 #include <lockstep/lockstep.h>
 
 struct Net : torch::nn::Module {
@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class says if their coordinates have the same sign. In training one in five is wrong.
+// Points in a square; the class says whether both coordinates have the same sign. In training one in five is wrong.
 std::shared_ptr<lockstep::Dataset> points(const std::string& part) {
   const bool is_noisy = part == "train";
   return lockstep::make_dataset(1024, [is_noisy](int64_t i, lockstep::SampleContext& context) {

@@ -1,4 +1,4 @@
-// A training run whose samples are slow to read, as from a remote disk: what do the profile and step report show?
+// A training run whose samples are slow to read, as from a remote disk: what do the profile and the step report show?
 #include <lockstep/lockstep.h>
 
 #include <thread>

@@ -1,4 +1,4 @@
-// A ResNet-18 with torchvision's names: it starts from a .pth file and trains all layers or only the last one.
+// A ResNet-18 with torchvision's names: it starts from a .pth file and trains all layers or only the last.
 #include <common/resnet.h>  // a part of lockstep::recipes
 #include <lockstep/lockstep.h>
 

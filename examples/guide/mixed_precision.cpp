@@ -8,7 +8,7 @@ int train(lockstep::Job& job) {
   net->to(job.device());
   lockstep::DistributedDataParallel model{net, job};
   lockstep::AdamW optimizer{model, {.lr = 3e-3}};
-  lockstep::GradScaler scaler{{.enabled = gpu}};  // if not enabled it does nothing, and the loop is the same
+  lockstep::GradScaler scaler{{.enabled = gpu}};  // does nothing if disabled, so the loop is the same
 
   torch::manual_seed(job.rank() + 1);
   torch::Tensor loss;

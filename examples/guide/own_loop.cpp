@@ -11,7 +11,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class says if their coordinates have the same sign.
+// Points in a square; the class says whether both coordinates have the same sign.
 lockstep::Sample point(int64_t i) {
   const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;
   return {at::tensor({x, y}, at::kFloat), at::scalar_tensor(x * y > 0 ? 1 : 0, at::kLong)};
@@ -46,10 +46,10 @@ void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimiz
     if (is_best) lockstep::name_checkpoint(files, kCheckpoints, "best", step);
     lockstep::prune_checkpoints(files, kCheckpoints, {.keep_last = 2});
   }
-  job.barrier();  // no rank continues, or ends, before it is on disk
+  job.barrier();  // no rank continues or exits before it is on disk
 }
 
-// Every rank reads, so that all start the same.
+// Every rank reads, so that all start from the same state.
 template <class Model>
 Progress go_on(Model& model, lockstep::AdamW& optimizer) {
   const auto newest = lockstep::find_newest_valid(lockstep::FileSystem::system(), kCheckpoints);

@@ -1,4 +1,4 @@
-// Answers to questions in docs/guide/questions.md, as far as a program can show them: one function for each.
+// Answers to questions in docs/guide/questions.md, as far as a program can show them: one function each.
 #include <lockstep/lockstep.h>
 
 using lockstep::DistributedDataParallel;

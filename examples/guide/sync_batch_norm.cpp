@@ -22,7 +22,7 @@ int train(lockstep::Job& job) {
   const int64_t each = 8 / job.world_size();
   at::Tensor loss;
   for (int step = 0; step < 50; ++step) {
-    // All ranks draw the same, and each takes its own part.
+    // All ranks draw the same points, and each takes its own part.
     const at::Tensor all = torch::rand({8, 2}).to(job.device()) * 2 - 1;
     const at::Tensor x = all.narrow(0, each * job.rank(), each);
     loss = (model(x) - x.prod(1, /*keepdim=*/true)).pow(2).mean();

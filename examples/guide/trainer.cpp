@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points of a square; the class says if their coordinates have the same sign. `part`: data.train or data.test.
+// Points in a square; the class says whether both coordinates have the same sign. `part`: data.train or data.test.
 std::shared_ptr<lockstep::Dataset> points(const std::string& part) {
   const double shift = part == "test" ? 0.01 : 0;
   return lockstep::make_dataset(4096, [shift](int64_t i) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m lockstep VERB ...: becomes the program lockstep, which starts .py programs with this Python."""
+"""python -m lockstep VERB ...: becomes the lockstep program, which starts .py programs with this Python."""
 import importlib.util
 import os
 import sys

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Becomes the program of this name in the package lockstep of this file's environment. Python would take twenty times as
-# long to start it.
+# Becomes the program of this name in the lockstep package of this file's environment. Starting it through Python would take
+# twenty times as long.
 self=$0
 [ ! -L "$self" ] || self=$(readlink -f "$self")
 name=${self##*/}

@@ -29,7 +29,7 @@ class CaptchaRecipe final : public Recipe {
                                                 const std::vector<std::filesystem::path>& files) const override;
 };
 
-// The last layer has a weight for each position in the image, so the network works for one size only.
+// The last layer has a weight for each position in the image, so the network only works for one image size.
 std::string other_size_remedy(const std::filesystem::path& file, const Labels& labels) {
   return fmt::format(
       "scale the image: convert {} -resize '{}x{}!' scaled.png; or train a model for its size: lockstep train captcha "
@@ -37,7 +37,7 @@ std::string other_size_remedy(const std::filesystem::path& file, const Labels& l
       file.string(), labels.width, labels.height);
 }
 
-// Reads the characters of an image and their smallest probability: a string is only as certain as its least certain
+// Reads the characters in an image, with their lowest probability: a string is only as certain as its least certain
 // character.
 Prediction read_one(CaptchaTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
   const auto& labels = task.config().labels;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The captcha recogniser as a Task of the Trainer and as a Recipe of the command line.
+// The captcha recogniser as a Task for the Trainer and a Recipe for the command line.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class CaptchaTask : public Task {
   /// Maps images [N, 1, H, W] in 0..1 to logits [N, L, C].
   std::optional<lockstep::nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   Outputs run_exported(const lockstep::nn::TensorFunction& network, const Batch& batch) override;
-  /// Returns MultiLabelSoftMarginLoss against the one-hot label: the mean of the L*C logits' binary cross entropies.
+  /// Returns MultiLabelSoftMarginLoss against the one-hot label: the mean binary cross entropy over the L*C logits.
   at::Tensor loss(const at::Tensor& output, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
   at::Tensor count(const at::Tensor& output, const Batch& batch) override;

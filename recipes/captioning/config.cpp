@@ -11,7 +11,7 @@ namespace lockstep::captioning {
 namespace {
 
 constexpr ConfigRange kProbability{.least = 0, .most = 1, .below = true};
-constexpr ConfigRange kProbabilityOrNone{.most = 1, .below = true};  // below 0: another setting applies
+constexpr ConfigRange kProbabilityOrNone{.most = 1, .below = true};  // below 0, another setting applies
 constexpr ConfigRange kShare{0, 1};
 constexpr ConfigRange kWidth{1, 65536};
 constexpr ConfigRange kWidthOrNone{0, 65536};

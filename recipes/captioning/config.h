@@ -16,22 +16,22 @@
 namespace lockstep::captioning {
 
 struct CaptioningConfig final : TrainConfig {
-  std::string folder;  ///< folder of an experiment, with config.yml; empty: none
+  std::string folder;  ///< folder of an experiment, with config.yml; empty if none
 
   struct Sets {
-    std::string train_split;  ///< split, as in SetOptions; the next three likewise
+    std::string train_split;  ///< split, as in SetOptions; so are the next three
     std::string test_split;
     std::string train_ids;
     std::string test_ids;
     std::string images;  ///< folder, as in SetOptions, for both sets
     std::string features;
-    std::string test_features;  ///< features of the test set; empty: `features`
-    std::string final_test;     ///< set for a last evaluation, with the best weights, after training; empty: none
+    std::string test_features;  ///< features of the test set; empty means `features`
+    std::string final_test;     ///< set for a last evaluation, with the best weights, after training; empty if none
     std::string final_test_split;
     std::string final_test_ids;
     std::string final_test_features;
-    std::string vocabulary;            ///< file with one word per line; empty: the training captions' words
-    std::int64_t vocabulary_size = 0;  ///< required number of words; 0: any
+    std::string vocabulary;            ///< file with one word per line; if empty, the training captions' words
+    std::int64_t vocabulary_size = 0;  ///< required number of words; 0 means any
     std::int64_t min_word_count = 1;
     std::int64_t max_words = 16;
     std::int64_t captions_per_image = 5;
@@ -46,23 +46,23 @@ struct CaptioningConfig final : TrainConfig {
   ModelOptions model;  ///< the other settings of the network
 
   struct Loss {
-    double label_smoothing = 0;  ///< share of a target spread over other words; 0: cross entropy
+    double label_smoothing = 0;  ///< fraction of a target spread over other words; 0 means cross entropy
   } loss;
 
-  /// The probability that a word is the network's own rather than the caption's. It rises by inc_prob every inc_every
-  /// epochs from `start`, up to max_prob.
+  /// The probability that an input word is the network's own rather than the caption's. It increases by inc_prob every
+  /// inc_every epochs from `start`, up to max_prob.
   struct ScheduledSampling {
     std::int64_t start = 0;  ///< epoch, counted from 0; the probability is 0 until start + inc_every
     std::int64_t inc_every = 5;
     double inc_prob = 0.05;
-    double max_prob = 0;  ///< maximum probability; 0: no scheduled sampling
+    double max_prob = 0;  ///< maximum probability; 0 means no scheduled sampling
   } scheduled_sampling;
 
   struct SelfCritical {
-    std::string start = "second_stage";  ///< second_stage (stop_epoch), first_epoch
-    std::string baseline = "samples";    ///< samples: mean reward of the image's other samples; or greedy
+    std::string start = "second_stage";  ///< second_stage (stop_epoch) or first_epoch
+    std::string baseline = "samples";    ///< samples (mean reward of the image's other samples) or greedy
     std::int64_t samples = 5;            ///< captions drawn for each image
-    std::string document_frequencies;    ///< file for the training captions' frequencies; empty: none
+    std::string document_frequencies;    ///< file for the training captions' frequencies; empty if none
   } self_critical;
 
   struct Eval {
@@ -89,15 +89,15 @@ struct CaptioningConfig final : TrainConfig {
 [[nodiscard]] std::map<std::string, std::string> presets();
 
 /// Reads an experiment in its original form: a config.yml with sections in capitals. They become this program's
-/// settings, each with its file and line.
+/// settings, each of which keeps its file and line.
 ///
-/// Keys in capitals are the original ones (lib/config.py of X-LAN and PureT); all other keys are this program's own,
-/// may be in the same file, and take precedence. A key that the file lacks keeps this program's default. One note lists
-/// the keys that have no effect here. Pickles are not read: captions and document frequencies in .pkl files are
+/// Keys in capitals are the original ones (lib/config.py of X-LAN and PureT); all other keys are this program's own;
+/// they may be in the same file and take precedence. A key missing from the file keeps this program's default. One note
+/// lists the keys that have no effect here. Pickles are not read: captions and document frequencies in .pkl files are
 /// skipped, with a note that names the setting to use instead.
 ///
 /// Throws: DataError if the file is missing; UsageError naming file and line of a key that the original does not have
-///         (with the nearest one), of a value of another type, or of a value without a counterpart here.
+///         (with the nearest one), of a value of the wrong type, or of a value without a counterpart here.
 [[nodiscard]] ConfigTree read_experiment(const std::filesystem::path& file);
 
 }  // namespace lockstep::captioning

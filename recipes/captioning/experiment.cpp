@@ -27,7 +27,7 @@ namespace {
   throw UsageError(fmt::format("{}: {} is '{}': {}", keys.origin(key), key, value, instead));
 }
 
-/// A key for which this program has a single value.
+/// A key for which this program supports a single value.
 struct Fixed {
   enum Network { kBoth, kXLan, kPureT } of;
   const char* key;
@@ -84,8 +84,7 @@ bool is_picture(const std::string& file) {
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".JPG";
 }
 
-/// True if a folder given for features holds images, judging by the list of their files or by the first file in the
-/// folder.
+/// True if a folder given for features holds images, judging by the list of files or by the first file in the folder.
 bool names_pictures(const std::string& folder, const std::string& ids) {
   namespace fs = std::filesystem;
   std::error_code problem;
@@ -129,7 +128,7 @@ class OriginSettings {
     replaced_.push_back(fmt::format("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead));
   }
 
-  /// Adds a note on a probability that must equal another in this program.
+  /// Adds a note about a probability that must equal another one in this program.
   void same_as(const std::string& key, double value, const std::string& other, double here) {
     if (!keys_.has(key) || !keys_.has(other) || value == here) return;
     different_.push_back(fmt::format("{}: {} is {}, which changes the result: here it is that of {}, {}",
@@ -138,7 +137,7 @@ class OriginSettings {
 
   [[nodiscard]] bool is_x_lan() const { return keys_.model_type == "XLAN"; }
 
-  /// Notes the values that this program handles differently: first those that change the result, then the rest.
+  /// Adds notes on the values that this program handles differently: first those that change the result, then the rest.
   void say_what_is_different() const {
     for (const Fixed& fixed : kFixed) {
       const bool counts = fixed.of == Fixed::kBoth || (fixed.of == Fixed::kXLan) == is_x_lan();
@@ -196,7 +195,7 @@ class NetworkSettings : public OriginSettings {
   }
 
  private:
-  /// PureT's decoder, words and features have their own probabilities; its encoder's is always 0.1.
+  /// PureT has separate probabilities for its decoder, words and features; its encoder's is always 0.1.
   void pure_t_dropouts() {
     const std::string decoder = "MODEL.BILINEAR.DECODE_DROPOUT";
     if (!keys_.has(decoder)) return;
@@ -237,7 +236,7 @@ class NetworkSettings : public OriginSettings {
     set("model.middle_dim", keys_.encode_att_mid_dim[1], key);
   }
 
-  /// Rejects a second width: this program has one width for the whole network.
+  /// Rejects a second width: in this program, the whole network has one width.
   void same_width(const std::string& key, std::int64_t width) {
     if (!keys_.has(key) || !keys_.has("MODEL.BILINEAR.DIM") || width == keys_.bilinear_dim) return;
     refuse(keys_, key, std::to_string(width), fmt::format("it must be MODEL.BILINEAR.DIM, {}", keys_.bilinear_dim));
@@ -361,7 +360,7 @@ class Translation final : public NetworkSettings {
     const std::vector<std::pair<std::string, std::string>> kinds = {
         {"Clamp", "clip_value"}, {"Norm", "clip_norm"}, {"None", ""}};
     const std::string chosen = one_of("SOLVER.GRAD_CLIP_TYPE", keys_.grad_clip_type, kinds);
-    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other
+    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other one
       set(key, key == chosen ? fmt::format("{}", keys_.grad_clip) : "0", "SOLVER.GRAD_CLIP");
     }
   }
@@ -435,7 +434,7 @@ ConfigTree read_experiment(const std::filesystem::path& file) {
   if (capitals.values().empty()) return own;
   require_known_network(capitals);
   ConfigTree ours = Translation(capitals).run();
-  // Lockstep's own key for one kind of clipping turns off the other.
+  // Lockstep's own key for one kind of clipping turns off the other kind.
   for (const auto& [named, other] : {std::pair("clip_norm", "clip_value"), std::pair("clip_value", "clip_norm")}) {
     if (own.values().count(named) != 0) ours.set(std::string(other) + "=0", file.string());
   }

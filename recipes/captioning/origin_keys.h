@@ -12,7 +12,7 @@
 
 namespace lockstep::captioning {
 
-/// The members are the keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
+/// The members are those keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
 class OriginKeys {
  public:
   OriginKeys();

@@ -71,7 +71,7 @@ void paste_picture(Image& page, const Image& picture, std::int64_t left, std::in
 Words words_below(const CaptionedPicture& picture, const common::Lettering& letters, std::int64_t width) {
   Words words;
   if (picture.cider_d) words.score = fmt::format("{:.2f}", *picture.cider_d);
-  // For line breaking, the score counts as the caption's first word; it is then drawn in its own colour.
+  // For line breaking, the score counts as the caption's first word; it is drawn in its own colour.
   words.said = letters.lines(words.score.empty() ? picture.caption : words.score + " " + picture.caption, width);
   words.reference = letters.lines(picture.reference, width);
   return words;
@@ -129,7 +129,7 @@ Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOpti
   }
   const auto count = static_cast<std::int64_t>(cells.size());
   const std::int64_t columns = std::min(options.columns, count);
-  std::vector<std::int64_t> tops{kMargin};  // top of each row, and of the one after the last
+  std::vector<std::int64_t> tops{kMargin};  // top of each row, plus that of the one after the last
   for (std::int64_t first = 0; first < count; first += columns) {
     std::int64_t height = 0;
     for (std::int64_t i = first; i < std::min(first + columns, count); ++i) {

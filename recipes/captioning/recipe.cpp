@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captioning for the command line: its presets, experiments in their original form, and its captions for files.
+// Captioning on the command line: presets, experiments in their original form, and captions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>

@@ -37,7 +37,7 @@ std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& 
         "remove it to have it recreated, or name another file");
   }
   auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
-  // Several ranks may write the file at the same time: they write the same bytes, each atomically.
+  // Several ranks may write the file at the same time: they write the same bytes, and each does so atomically.
   if (!cache.empty()) counted->save(cache);
   return counted;
 }

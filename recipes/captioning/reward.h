@@ -15,8 +15,8 @@
 
 namespace lockstep::captioning {
 
-/// The document frequencies of a training set's references, each truncated as in training and with its final 0. cache:
-/// the file they are read from, or written to if it is missing; empty: no file.
+/// The document frequencies of a training set's references, each truncated as in training, with its final 0. cache: the
+/// file that they are read from, or written to if it is missing; empty for no file.
 /// Throws: UsageError if the set is empty; DataError if the file is not valid, or belongs to different captions or ids;
 ///         IoError.
 [[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,

@@ -50,7 +50,7 @@ std::vector<std::vector<std::string>> worded(const std::vector<std::string>& cap
   return words;
 }
 
-/// The JSON of an id: a number if it looks like one, like COCO's ids, otherwise a string.
+/// The JSON for an id: a number if it looks like one, as COCO's ids do, otherwise a string.
 std::string id_json(const std::string& id) {
   const bool number = !id.empty() && id.size() < 18 && id.find_first_not_of("0123456789") == std::string::npos &&
                       (id == "0" || id.front() != '0');
@@ -134,7 +134,7 @@ std::vector<std::filesystem::path> CaptionTally::draw(const std::filesystem::pat
   std::vector<CaptionedPicture> pictures;
   std::int64_t place = 0;
   for (const auto& [index, words] : said_) {
-    // Evenly spread over the set, without selection.
+    // Evenly spread over the set, with no cherry-picking.
     if (place++ != std::ssize(pictures) * count / std::max<std::int64_t>(shown, 1)) continue;
     const ImageCaptions& captions = set_->captions(index);
     pictures.push_back({.picture = set_->picture(index),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: the captions from all ranks, one per image, and their scores.
+// The evaluation of a set: all ranks' captions, one per image, and their scores.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class CaptionTally final : public Tally {
   [[nodiscard]] std::string report() const override;
   /// The file result_val_<epoch>.json: [{"image_id": ..., "caption": ...}], the format of COCO's evaluation.
   [[nodiscard]] std::map<std::string, std::string> results(std::int64_t epoch) const override;
-  /// Draws captions.png: images, evenly spread over the set, with their captions; nothing if the set has features.
+  /// Draws captions.png: images, evenly spread over the set, with their captions; nothing for features.
   [[nodiscard]] std::vector<std::filesystem::path> draw(const std::filesystem::path& folder) const override;
 
  private:

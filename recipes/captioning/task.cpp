@@ -129,7 +129,7 @@ std::shared_ptr<const Vocabulary> CaptioningTask::vocabulary() const {
 
 void CaptioningTask::check_model_state(const StateDict& state) {
   const at::Tensor* bytes = tensor_of(state, kVocabulary);
-  if (bytes == nullptr) return;  // weights without a vocabulary: not checked here
+  if (bytes == nullptr) return;  // weights without a vocabulary are not checked here
   auto theirs =
       std::make_shared<const Vocabulary>(Vocabulary::from_text(text_of(*bytes), "the checkpoint's vocabulary"));
   if (const at::Tensor* width = tensor_of(state, kFeatureWidth)) check_feature_width(width->item<std::int64_t>());
@@ -159,7 +159,7 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   return model;
 }
 
-/// Requires data.vocabulary with the weights' number of words: its word ids are lines of the original vocabulary.
+/// Requires data.vocabulary to have the weights' number of words: ids are line numbers in the original vocabulary.
 void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
   const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
                                                                                      : "decoder.word_embed.weight";

@@ -17,7 +17,7 @@
 namespace lockstep::captioning {
 
 /// The model holds the vocabulary as the buffer "vocabulary" (uint8, Vocabulary::to_text()) and the width of features
-/// as "feature_width", so that a checkpoint is all that captioning needs.
+/// as "feature_width", so that captioning needs nothing but a checkpoint.
 ///
 /// Lifetime: `config` outlives the task.
 class CaptioningTask final : public Task {
@@ -42,12 +42,12 @@ class CaptioningTask final : public Task {
   /// Returns, in training with annotators' captions, "logits" [B * S, T, V]; in self-critical training also "words",
   /// "chosen", "reward" and "advantage" (SampledCaptions; sampling has no gradient); in evaluation "words" [B, T].
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
-  /// Returns greedy captions for any eval.beam_size.
+  /// Returns greedy captions, whatever eval.beam_size is.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;
   /// Returns the term "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
-  /// Returns a key only for batches of images with only annotators' words: drawing words needs the host.
+  /// Returns a key only for batches of images that use only annotators' words: drawing words needs the host.
   [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;

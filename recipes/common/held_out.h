@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that hold out a part of the training set as the test set.
+// The settings that hold out part of the training set as the test set.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class OriginNames {
   OriginNames(std::string origin, std::vector<OriginName> rows);
 
   /// Renames entries of `weights` to the network's names; entries that are already in `model` keep theirs. Returns a
-  /// sentence about the change, for a note; nothing if nothing changed.
+  /// sentence describing the change, for a note; nothing if nothing changed.
   /// Throws: DataError naming the entries if parts of one tensor cannot be joined.
   std::vector<std::string> take(StateDict& weights, const NamedTensors& model) const;
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kStemChannels = 64;
 
-/// The blocks of a network of one depth.
+/// The number of blocks in each stage, and their kind, for one network depth.
 struct Depth {
   std::array<std::int64_t, 4> blocks;
   bool bottleneck;
@@ -56,7 +56,7 @@ struct Kernel {
   std::int64_t dilation = 1;
 };
 
-/// Creates a convolution without bias that keeps the size, except for its stride.
+/// Creates a convolution without bias that preserves the size, apart from its stride.
 nn::Conv2d convolution(std::int64_t in, std::int64_t out, Kernel kernel) {
   nn::Conv2d conv(torch::nn::Conv2dOptions(in, out, kernel.size)
                       .stride(kernel.stride)
@@ -72,7 +72,7 @@ nn::BatchNormReLU2d norm_relu(std::int64_t channels) {
   return nn::BatchNormReLU2d(torch::nn::BatchNormOptions(channels));
 }
 
-/// Creates the shortcut of a block if the shape changes; null: the shortcut is the input itself.
+/// Creates the shortcut of a block if the shape changes; null if the shortcut is the input itself.
 torch::nn::Sequential way_around(const BlockShape& shape) {
   if (shape.stride == 1 && shape.in == shape.out) return nullptr;
   return torch::nn::Sequential(convolution(shape.in, shape.out, {.stride = shape.stride}), nn::BatchNorm2d(shape.out));
@@ -140,7 +140,7 @@ class Bottleneck final : public ResidualBlock {
   torch::nn::Sequential downsample_;
 };
 
-/// The stride and dilation of a stage: strides beyond the wanted output stride become dilation.
+/// The stride and dilation of a stage: strides beyond the requested output stride become dilation.
 struct StageShape {
   std::int64_t stride = 1;
   std::int64_t dilation = 1;

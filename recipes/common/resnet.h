@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ResNet-18, 34, 50, 101 and 152 without the classifier, under torchvision's names, so that torchvision's weights fit.
-// A base class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
+// ResNet-18, 34, 50, 101 and 152 without the classifier, under torchvision's names, so that torchvision's weights can
+// be loaded. A base class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -18,7 +18,7 @@ namespace lockstep::common {
 
 struct ResNetOptions {
   std::int64_t layers = 50;         ///< 18, 34, 50, 101 or 152
-  std::int64_t output_stride = 32;  ///< 8, 16 or 32: pixels of the image per pixel of layer4; below 32, by dilation
+  std::int64_t output_stride = 32;  ///< 8, 16 or 32: image pixels per pixel of layer4; below 32 through dilation
   bool stride_in_1x1 = false;       ///< a bottleneck's stride is in its first 1x1 (Caffe), else in its 3x3
                                     ///< (torchvision)
   bool multi_grid = false;          ///< the dilations of layer4's blocks are 1, 2 and 4 times the stage's

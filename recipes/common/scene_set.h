@@ -15,11 +15,11 @@ struct SceneSet {
   bool few = false;  ///< few large objects, which a network learns in a minute
 };
 
-/// True if the path means scenes drawn in memory: "scenes:200"; with a seed "scenes:200:7"; easy ones
+/// True if the path names scenes drawn in memory: "scenes:200"; with a seed "scenes:200:7"; easy ones
 /// "scenes:200:7:few".
 [[nodiscard]] bool names_scenes(std::string_view path) noexcept;
 
-/// Throws: UsageError if the path has another form or the count is out of range.
+/// Throws: UsageError if the path has a different form or the count is out of range.
 [[nodiscard]] SceneSet parse_scene_set(const std::string& path);
 
 }  // namespace lockstep::common

@@ -19,7 +19,8 @@ using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>
 struct IndexLoop {
   std::int64_t count = 0;
   std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system cannot start more
-  /// Called once on each thread; its result is called with the indices that the thread takes, in any order.
+  /// Called once on each thread; the function it returns is called with the indices that the thread takes, in any
+  /// order.
   std::function<std::function<void(std::int64_t index)>()> make_worker;
   IndexProgress progress = nullptr;
 };
@@ -39,16 +40,16 @@ inline void write_set_picture(const Image& image, const std::filesystem::path& f
 /// Throws: UsageError if `folder` exists and is not a folder.
 void refuse_file(const std::filesystem::path& folder);
 
-/// Creates the folder. Throws: UsageError if it already contains files, or if a file has its name.
+/// Creates the folder. Throws: UsageError if it already contains files, or if a file of that name exists.
 void make_empty_folder(const std::filesystem::path& folder);
 
-/// The range from which the sides of each image are drawn, both ends included. Units: pixels.
+/// The range from which the sides of each image are drawn, inclusive. Units: pixels.
 struct SideRange {
   std::int64_t least = 0;
   std::int64_t most = 0;
 };
 
-/// Reads "160" or "128-192". Throws: UsageError for any other text, or a side outside `limits`.
+/// Reads "160" or "128-192". Throws: UsageError for anything else, or a side outside `limits`.
 [[nodiscard]] SideRange parse_sides(const std::string& text, const SideRange& limits);
 
 /// Throws: UsageError, as in "generate captcha: count is 0, must be 1 .. 100".

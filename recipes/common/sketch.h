@@ -59,7 +59,7 @@ class Sketch {
     for (Tint& tint : tints_) {
       const std::uint64_t bits = random();
       for (unsigned i = 0; i < 3; ++i) {
-        // The sum of two uniform numbers has a triangular distribution around 0.
+        // The sum of two uniform random numbers has a triangular distribution around 0.
         tint[i] += scale * (static_cast<Number>((bits >> (20 * i) & 0x3ff) + (bits >> (20 * i + 10) & 0x3ff)) - 1023);
       }
     }

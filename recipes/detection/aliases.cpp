@@ -25,7 +25,7 @@ bool is_true(const std::string& value) { return lower(value) == "true" || lower(
 
 std::string amp_name(const std::string& value) { return is_true(value) ? "bf16" : "none"; }
 
-/// `use_ema: false` turns the average off; with `true`, the decay has its own key.
+/// `use_ema: false` turns the average off; with `true`, the decay comes from its own key.
 std::string decay_of_use(const std::string& value) { return is_true(value) ? "" : "0"; }
 
 std::string scheduler_name(const std::string& value) { return value == "MultiStepLR" ? "multi_step" : value; }
@@ -46,12 +46,12 @@ std::string side_of(const std::string& value) {
                    "images become square: --set image_size=PIXELS");
 }
 
-/// A key whose `values` describe what this recipe always does; the note reports other values.
+/// A key whose `values` describe what this recipe does anyway; the note reports other values.
 ConfigAlias always(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values)};
 }
 
-/// A key that chooses a part; this recipe has only the parts `values`.
+/// A key that selects a component; this recipe has only those in `values`.
 ConfigAlias must_be(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values), .must_be = true};
 }
@@ -179,7 +179,7 @@ std::string levels_of(const std::string& value) {
   throw UsageError(fmt::format("HGNetv2.return_idx is {}; it must be [1, 2, 3] or [2, 3]", value));
 }
 
-// The sections of the network. Each row has a key and its setting; always() is for keys that are determined by others.
+// The sections of the network. Each row maps a key to its setting; always() is for keys that are determined by others.
 
 std::vector<ConfigAlias> of_the_backbone() {
   const std::string backbone = "HGNetv2.";
@@ -262,7 +262,7 @@ std::vector<ConfigAlias> of_the_matcher(const std::string& matcher) {
           must_be(matcher + "change_matcher", {"False"})};
 }
 
-/// The class of each part. In this recipe, channel counts and strides are determined by the other parts.
+/// The class of each component. In this recipe, channel counts and strides are determined by the other parts.
 std::vector<ConfigAlias> of_the_parts() {
   std::vector<ConfigAlias> all;
   for (const std::string model : {"DEIM.", "DFINE."}) {

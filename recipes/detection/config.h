@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The detection recipe's own settings and presets, and the translation of the original project's files into these
-// settings. A setting has its original name or one that describes its effect.
+// settings. A setting has either its original name or one that describes its effect.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace lockstep::detection {
 
 /// The network of model.type, and the settings that depend on it.
 struct NetworkChoice {
-  std::int64_t coarsest_stride = 0;  ///< pixels; the sides of an image must be multiples of it
+  std::int64_t coarsest_stride = 0;  ///< in pixels; the sides of an image must be multiples of it
   double reg_scale = 0;
   double up = 0;
   bool as_published = false;  ///< losses and matching as in the published code
@@ -34,22 +34,22 @@ struct NetworkChoice {
 };
 
 struct DetectionConfig final : TrainConfig {
-  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() takes the number of classes from the set
-  std::vector<std::string> class_names = {};   ///< class names to display, by label; empty: the set's own names
+  AutoInt num_classes = AutoInt::automatic();  ///< if auto, settle() takes the number of classes from the set
+  std::vector<std::string> class_names = {};   ///< class names to display, by label; if empty, the set's own names
   std::int64_t image_size = 160;               ///< side in pixels of the network's input images
 
   struct Sets {
     std::string kind = "auto";  ///< layout of both sets, as in open_source()
-    std::string train_images;   ///< COCO: the folder of the images; empty: beside the JSON file
+    std::string train_images;   ///< COCO: the folder of the images; if empty, next to the JSON file
     std::string test_images;
     std::string train_split;  ///< VOC: name of a list in ImageSets
     std::string test_split;
-    double val_fraction = 0;      ///< share of data.train's images used as the test set; 0: the test set is data.test
+    double val_fraction = 0;  ///< fraction of data.train's images used as the test set; if 0, the test set is data.test
     std::int64_t split_seed = 0;  ///< seed for choosing these images
-    /// The data's own names of the classes, by label, stored by settle(). The labels of a VOC set follow this list.
+    /// The data set's own class names, by label, stored by settle(). The labels of a VOC set follow this list.
     std::vector<std::string> class_names;
-    bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; false: labels are the ids
-    bool strict = true;  ///< false: entries with a bad image or box are skipped and counted
+    bool remap = true;   ///< COCO: labels are 0 .. n - 1 in the order of the category ids; otherwise the ids themselves
+    bool strict = true;  ///< if false, entries with a bad image or box are skipped and counted
   } sets;
 
   std::vector<std::string> policy = {"4", "29", "50"};  ///< augment.policy
@@ -85,10 +85,10 @@ struct DetectionConfig final : TrainConfig {
 /// The settings of the original project (D-FINE, DEIM) that can be translated one by one, and their names here.
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 
-/// Translates keys of a D-FINE or DEIM file that only have a meaning together: image operations, losses, the schedule,
-/// the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line. A key of
-/// the recipe stays, unless it came from a file and the original key from the command line.
-/// Throws: UsageError naming file and line of an entry without a counterpart.
+/// Translates keys of a D-FINE or DEIM file that are meaningful only in combination: image operations, losses, the
+/// schedule, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line. A
+/// key of the recipe stays, unless it came from a file and the original key from the command line.
+/// Throws: UsageError naming the file and line of an entry without a counterpart.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 
 /// Adds the published network's settings, dfine.backbone and so on, to `fields`. `points`: the text of Options::points.

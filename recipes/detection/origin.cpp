@@ -25,12 +25,12 @@ const std::string kVal = "val_dataloader.";
 const std::string kTransforms = "dataset.transforms.";
 const std::string kCollate = "train_dataloader.collate_fn.";
 
-/// An operation's argument and its setting here. Source: the constructors of the original transforms.
+/// An argument of an operation, and its setting here. Source: the constructors of the original transforms.
 struct Argument {
   const char* operation;
   const char* name;
   const char* to;
-  const char* fallback;  ///< value if the operation lacks the argument; empty: the recipe's own default
+  const char* fallback;  ///< value if the operation does not give the argument; if empty, the recipe's own default
 };
 
 constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "augment.photometric_prob", "0.5"},
@@ -46,7 +46,7 @@ constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "au
 constexpr std::array kProbabilities = {"augment.photometric_prob", "augment.zoom_out_prob", "augment.iou_crop_prob",
                                        "augment.flip_prob"};
 
-/// Arguments that describe what this recipe does anyway, or that only save the original code time.
+/// Arguments that describe what this recipe does anyway, or that only make the original code faster.
 constexpr std::array kSilent = {"type",  "use_cache", "max_cached_images", "random_pop", "dtype",
                                 "scale", "fmt",       "normalize"};
 
@@ -102,7 +102,7 @@ class Keys {
 
   [[nodiscard]] const ConfigTree& before() const noexcept { return from_; }
   [[nodiscard]] const ConfigTree& after() const noexcept { return to_; }
-  /// Returns the value of a key; null if the tree did not have it.
+  /// Returns the value of a key; null if it was not in the tree.
   [[nodiscard]] const ConfigValue* find(const std::string& key) const {
     const auto found = from_.values().find(key);
     return found == from_.values().end() ? nullptr : &found->second;
@@ -130,7 +130,7 @@ class Keys {
   ConfigTree to_;
 };
 
-/// Translates FlatCosine's settings if named, otherwise MultiStepLR's settings with its linear warm-up.
+/// Translates FlatCosine's settings if that is named, otherwise those of MultiStepLR with its linear warm-up.
 void choose_schedule(Keys& keys) {
   if (keys.says("lrsheduler")) {
     keys.drop_all("lr_scheduler.");
@@ -140,7 +140,7 @@ void choose_schedule(Keys& keys) {
   }
 }
 
-/// The side of the network's input; empty: not set.
+/// The side of the network's input; empty if not set.
 std::string picture_side(const Keys& keys) {
   const ConfigValue* value = keys.find("eval_spatial_size");
   if (value == nullptr) return "";
@@ -150,7 +150,7 @@ std::string picture_side(const Keys& keys) {
                    "images become square: --set image_size=PIXELS");
 }
 
-/// Translates the sizes into this recipe's single size. A key with another size stays in the tree, for the note.
+/// Translates the sizes into this recipe's single size. A key with a different size stays in the tree, for the note.
 void unite_sizes(Keys& keys) {
   const std::string side = picture_side(keys);
   const ConfigValue* base = keys.find(kCollate + "base_size");
@@ -180,7 +180,7 @@ std::optional<std::vector<ConfigMap>> operations_of(const Keys& keys, const std:
   return list;
 }
 
-/// Reads the operations of the training set, and turns off the operations that are not in its list.
+/// Reads the training set's operations, and turns off those that are not listed.
 class Operations {
  public:
   explicit Operations(Keys& keys) : keys_(keys) {}
@@ -319,7 +319,7 @@ void read_evaluation(Keys& keys) {
   }
 }
 
-/// Takes the weight of the chosen class loss: a file may have weights for several.
+/// Uses the weight of the chosen class loss: a file may have weights for several.
 void read_class_weight(Keys& keys, const std::string& criterion, const std::string& classes) {
   for (const std::string each : {"mal", "vfl", "focal"}) {
     const std::string key = criterion + ".weight_dict.loss_" + each;
@@ -354,7 +354,7 @@ void read_losses(Keys& keys, const std::string& criterion) {
   keys.drop(key);
 }
 
-/// Takes the section of the class that `criterion` names: a tree may have the sections of both classes.
+/// Uses the section of the class that `criterion` names: a tree may have sections for both classes.
 void choose_criterion(Keys& keys) {
   const ConfigValue* named = keys.find("criterion");
   if (named == nullptr) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The detector for the command line: its presets, the original options, and its predictions for files.
+// The detector on the command line: presets, the original options, and predictions for files.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
 
@@ -49,7 +49,7 @@ class DetectionRecipe final : public Recipe {
                                           const std::filesystem::path& file) const override;
 };
 
-/// The detections in one file with at least a given score, most certain first.
+/// The detections in one file whose score is at least a given value, most certain first.
 struct Looked {
   std::string file;
   ImageSize size;
@@ -149,7 +149,7 @@ Image picture_of(const DetectionTask& task, const Looked& looked) {
   return draw_boxes(view_of(image), drawn_size(image.size), marks);
 }
 
-/// A detection as in "circle 0.93 at 12, 30 (40 x 20 px)".
+/// A detection, as in "circle 0.93 at 12, 30 (40 x 20 px)".
 std::string words_of(const DetectionTask& task, const FoundObject& object) {
   return fmt::format("{} at {:.0f}, {:.0f} ({:.0f} x {:.0f} px)", name_and_score(task, object), object.box.x,
                      object.box.y, object.box.width, object.box.height);

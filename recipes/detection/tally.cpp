@@ -112,7 +112,7 @@ std::vector<Metric> DetectionTally::metrics(const std::vector<std::string>& part
   const HitCounts& hits = numbers_.confident;
   std::vector<Metric> metrics{{"ap", numbers_.ap}, {"ap50", numbers_.ap50}, {"f1", hits.f1()}};
   const auto add = [&](const char* name, double value) {
-    // COCO's -1: the set has no object of that size, so a curve would show nothing.
+    // COCO uses -1 if the set has no object of that size, so a curve would show nothing.
     if (value != -1) metrics.push_back({.name = name, .value = value, .in_table = false});
   };
   add("ap75", numbers_.ap75);

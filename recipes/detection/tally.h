@@ -23,12 +23,12 @@ namespace lockstep::detection {
 /// The 100 most certain detections of each image of a batch, in pixels of the original images.
 [[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
 
-/// The part of a box that is inside the image: a model's boxes may extend beyond its edge. Units: pixels.
+/// The part of a box that is inside the image: a model's boxes may extend beyond its edges. Units: pixels.
 [[nodiscard]] CocoBox cut_at_edges(const CocoBox& box, ImageSize size);
 
 class DetectionTally final : public Tally {
  public:
-  /// `class_names`: names by label. `source`: the images of the samples, by index; null: no images are drawn.
+  /// `class_names`: names by label. `source`: the images of the samples, by index; null if no images are drawn.
   /// `category_ids`: as in DetectionSet.
   DetectionTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source,
                  std::vector<std::int64_t> category_ids = {})

@@ -30,7 +30,7 @@ const Targets& targets_of(const Batch& batch) {
   return *targets;
 }
 
-/// The classes as in "8 classes (circle, triangle, ...)".
+/// The classes, as in "8 classes (circle, triangle, ...)".
 std::string counted_names(std::int64_t classes, const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> some(names.begin(),
@@ -40,7 +40,7 @@ std::string counted_names(std::int64_t classes, const std::vector<std::string>& 
   return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
 }
 
-/// Throws if the sets differ in their classes: each set numbers its own labels, so labels would mean different things.
+/// Throws if the sets differ in their classes: each set has its own labels, so a label would mean different things.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;
@@ -66,7 +66,7 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
   }
 }
 
-/// Throws if a user's own names for the classes are the set's names in another order.
+/// Throws if a user's own names for the classes are the set's names in a different order.
 void require_no_other_order(const std::vector<std::string>& words, const std::vector<std::string>& names) {
   if (words.empty() || words == names || !std::is_permutation(words.begin(), words.end(), names.begin(), names.end()))
     return;
@@ -227,7 +227,7 @@ Outputs DetectionTask::run_exported(const nn::TensorFunction& network, const Bat
 }
 
 std::vector<LossTerm> DetectionTask::loss_terms(const Outputs& outputs, const Batch& batch) {
-  // Outside a run (`lockstep tune`, tests) there is no replica, and the batch's own counts stay.
+  // Outside a run (`lockstep tune`, tests) there are no replicas, and the batch's own counts are used.
   return criterion(outputs, targets_of(batch), config_.criterion_options(), [](const at::Tensor& counts) {
     if (Replica* replica = find_replica()) replica->all_reduce(counts);
   });

@@ -21,8 +21,8 @@ class DetectionTask final : public Task {
   /// `folder`: a path for open_source(), or synthetic scenes such as "scenes:200" or, with a seed, "scenes:200:7".
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
-  /// Sets the number and the names of the classes in `config` from data.train, unless they are set.
-  /// Throws: UsageError if num_classes differs from the set's number, naming both; DataError if the set cannot be read.
+  /// Sets the number and names of the classes in `config` from data.train, unless they are already set.
+  /// Throws: UsageError naming both if num_classes differs from the set's number; DataError if the set cannot be read.
   void settle(DetectionConfig& config);
   [[nodiscard]] Collate collate() const override;
   std::shared_ptr<torch::nn::Module> make_model() override;
@@ -30,7 +30,7 @@ class DetectionTask final : public Task {
   /// (dfine/weights.h).
   std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& model) override;
   /// Returns the published networks' weights, under the original names; nothing for the small detector, which has no
-  /// counterpart in another program.
+  /// counterpart elsewhere.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Drops the layers needed only in training.
   void prepare_inference(torch::nn::Module& model) override;

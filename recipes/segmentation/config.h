@@ -31,8 +31,8 @@ struct SegmentationConfig final : TrainConfig {
     std::string pseudo_labels;
     std::string distance_scribble;
     std::string distance_class;
-    bool strict = true;           ///< false: images without a mask or map are skipped and counted
-    double val_fraction = 0;      ///< share of data.train's images used as the test set; 0: the test set is data.test
+    bool strict = true;       ///< false: images without a mask or map are skipped and counted
+    double val_fraction = 0;  ///< fraction of data.train's images used as the test set; 0: the test set is data.test
     std::int64_t split_seed = 0;  ///< seed for choosing these images
   } sets;
 
@@ -48,7 +48,7 @@ struct SegmentationConfig final : TrainConfig {
   SegmentationConfig();
   void describe(ConfigFields& fields) override;
   void validate() const override;
-  /// Returns data.train if val_fraction holds out a part of it for the test.
+  /// Returns data.train if val_fraction holds out part of it for testing, otherwise data.test.
   [[nodiscard]] const std::string& test_data() const override { return sets.val_fraction > 0 ? data.train : data.test; }
 
   /// True if training uses full masks.
@@ -56,7 +56,7 @@ struct SegmentationConfig final : TrainConfig {
   /// The options of the network, including those it shares with other parts. Throws: UsageError naming the key. With a
   /// loss.lorm of 0 the network has no LoRM.
   [[nodiscard]] ModelOptions model_options() const;
-  /// Returns the options as set; for training with full masks, without pseudo-labels and distances.
+  /// Returns the options as set; for training with full masks, without the pseudo-label and distance terms.
   [[nodiscard]] LossOptions loss_options() const;
   /// The maps that the losses need.
   [[nodiscard]] Planes planes() const;

@@ -49,7 +49,7 @@ at::Tensor shares_of_file(const SegmentationTask& task, torch::nn::Module& model
   return task.look_at(model, Normalize{}(std::move(sample)).data.to(device_of(model))).to(at::kCPU);
 }
 
-/// The shares of the classes, the most frequent first: "background 86.9 %, nucleus 13.1 %".
+/// Each class's share of the pixels, most frequent first: "background 86.9 %, nucleus 13.1 %".
 Prediction read_one(const SegmentationTask& task, torch::nn::Module& model, const std::filesystem::path& file) {
   const at::Tensor shares = shares_of_file(task, model, file);
   const auto [confidence, classes] = shares.max(0);

@@ -13,7 +13,7 @@
 namespace lockstep::segmentation {
 namespace {
 
-constexpr std::size_t kInTable = 2;  // up to this number of classes, the table of epochs has each class's IoU
+constexpr std::size_t kInTable = 2;  // with up to this many classes, the epoch table shows each class's IoU
 
 at::Tensor contiguous_bytes(const at::Tensor& classes) { return classes.to(at::kCPU, at::kByte).contiguous(); }
 

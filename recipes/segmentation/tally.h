@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and the best images.
+// The evaluation of a set: one confusion matrix over all ranks, and pages of the worst and best images.
 #pragma once
 
 #include <filesystem>

@@ -152,7 +152,7 @@ Outputs SegmentationTask::run_exported(const nn::TensorFunction& network, const 
                                    side, views.size(3), views.size(2)),
                        "export and evaluate with --set eval.window=N, at most the shorter side of each image");
     }
-    // The network applies softmax itself; the softmax of the logarithms of its outputs gives the outputs back.
+    // The network applies softmax itself; the softmax of the logarithms of its outputs recovers the outputs.
     return network({values.restored(views)}).at(0).log();
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation as a Task of the Trainer and as a Recipe of the command line.
+// Segmentation as a Task for the Trainer and a Recipe for the command line.
 #pragma once
 
 #include <memory>
@@ -32,10 +32,10 @@ class SegmentationTask final : public Task {
   /// Returns {epoch, state_dict}, the format of the original evaluate.py.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Maps images [N, 3, S, S] in 0..1 to the classes' probabilities [N, C, S, S], from a single view at one scale. S is
-  /// the evaluation's window, or the training's crop if that window is the whole image.
+  /// the evaluation window, or the training crop if that window is the whole image.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
-  /// Returns the outputs of Segmenter in training; in evaluation "classes", uint8 [B, H, W], with each image computed
-  /// on its own according to the settings eval.*, and 255 outside the image.
+  /// Returns the outputs of Segmenter in training; in evaluation, "classes", uint8 [B, H, W], with each image evaluated
+  /// on its own according to the eval.* settings, and 255 outside the image.
   Outputs run(torch::nn::Module& model, const Batch& batch) override;
   /// Throws: UsageError if a view's size differs from the function's images.
   Outputs run_exported(const nn::TensorFunction& network, const Batch& batch) override;

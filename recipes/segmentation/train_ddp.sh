@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The same launch without a separate launcher: `lockstep train` starts its ranks itself, restarts them from the last checkpoint
-# when one dies, and puts their logs into the run's folder. Arguments after the script take precedence.
+# when one dies, and puts their logs into the run's folder. Arguments passed to the script take precedence.
 set -euo pipefail
 
 NUM_GPUS=${NUM_GPUS:-2}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The original launch under torchrun, with its arguments: 2 ranks that `lockstep run`, which accepts torchrun's options, starts
-# and watches. Arguments after the script come last and take precedence:
+# and watches. Arguments passed to the script come last and take precedence:
 #   bash train_torchrun.sh --epochs 10 --batchsize 4
 set -euo pipefail
 

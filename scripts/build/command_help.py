@@ -59,7 +59,7 @@ def fail(words, line):
 
 
 def parse_rows(lines, column, words):
-    """(left, lines on the right) of two columns; a long left side has a separate line."""
+    """(left, lines on the right) of two columns; a long left side is on a separate line."""
     rows = []
     for line in lines:
         is_split = line[column - 2:column] == "  "
@@ -151,7 +151,7 @@ def parse_command(command, text):
 
 
 class Worker:
-    """A lockstep-worker that answers many questions: each start loads libtorch, which costs half a second of CPU time."""
+    """A lockstep-worker that answers many requests: each start would load libtorch, which costs half a second of CPU time."""
 
     def __init__(self, program, environment):
         self.process = subprocess.Popen([program, "answers"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -196,7 +196,7 @@ class Programs:
 
 
 class Texts:
-    """The command's cached answers: asking takes half a minute, because each answer loads libtorch."""
+    """The command's cached output: asking takes half a minute, because each call loads libtorch."""
 
     def __init__(self, file: pathlib.Path):
         self.texts = json.loads(file.read_text())

@@ -75,7 +75,7 @@ def offenders(root):
 
 
 def self_test():
-    """Each bad line by itself must be an offender; the clean ones must not."""
+    """Each bad line by itself must be an offender; no clean one may be."""
     bad = ["auto a = nlohmann::json::parse(text);", "auto a = Json::parse(text, nullptr, false);",
            "json::sax_parse(text, &reader);", "if (json::accept(text)) return;", "auto a = nlohmann::json::from_cbor(bytes);",
            "auto a = nlohmann::ordered_json::parse(text);", "file >> some_json;", "const json rest = json :: parse ( text );",

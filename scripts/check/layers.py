@@ -168,7 +168,7 @@ class House:
         return None, None
 
     def room_arrows(self):
-        """House -> (room, room) -> one file and line that makes the arrow."""
+        """House -> (room, room) -> one file and line that causes the arrow."""
         arrows = collections.defaultdict(dict)
         for file in self.files:
             house, room = self.room(file)

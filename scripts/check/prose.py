@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the project's English: the comments in C++ and Python, and the text of pages, as blocks of lines.
 
-A block is a paragraph, one run of sentences: so a rule can check the beginning of a sentence.
+A block is a paragraph, a run of sentences, so that a rule can check how a sentence begins.
 """
 import ast
 import io

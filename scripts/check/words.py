@@ -10,7 +10,7 @@ with --lower. The rules:
   stand    the words `stands`, `stood`
   nobody   the words `nobody`, `somebody`
   returns  "Returns ..." above a void function
-  name     a parameter that is called of, by, how or mine
+  name     a parameter named of, by, how or mine
   missing  a file, `Name::member` or `function()` in a page that the tree does not have
 
 Prints a line for each count that rose; exit code 1 if there is one.
@@ -61,7 +61,7 @@ def is_question(text, at):
 def is_condition(text, match):
     """True if this `where` means `if` or `when`."""
     before, after = text[:match.start()], text[match.start():]
-    if re.search(r"(?:^[\W_]*|[.:;(]\s+)$", before):  # it opens a sentence: a condition has its main clause behind a comma
+    if re.search(r"(?:^[\W_]*|[.:;(]\s+)$", before):  # it opens a sentence: a condition has its main clause after a comma
         return re.match(r"where\b[^.;:]*?,\s", after, re.I) is not None and TO_LIE.match(after) is None
     return PLACE.search(before) is None and TO_LIE.match(after) is None
 

@@ -3,7 +3,7 @@
 """Trains the experiments behind the figures in the recipes' READMEs with several seeds, and checks that those figures still hold.
 
 Each experiment is a command from a README, on 2 processes. A figure that was measured once with one seed holds if it lies within
-2 standard deviations of the seeds' mean. Results are appended to a file; a later call continues from there, so the night can be
+2 standard deviations of the seeds' mean. Results are appended to a file; a later call continues from there, so the work can be
 split into pieces. Weakly labelled nuclei have a separate script: nuclei_seeds.py.
 
 examples:

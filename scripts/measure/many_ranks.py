@@ -41,7 +41,7 @@ RANK = 'touch "$1/$TORCHELASTIC_RESTART_COUNT-$RANK"; [ "$TORCHELASTIC_RESTART_C
 
 
 def group(given, shape: str) -> dict:
-    """The test itself measures; it fails if a sum is wrong."""
+    """The test takes the measurements itself; it fails if a sum is wrong."""
     folder = runs.fresh(given.work / "group")
     folder.mkdir(parents=True)
     results = folder / "figures.jsonl"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures the live page's processor time during a run while a browser shows it.
+"""Measures the live page's CPU time during a run while a browser shows it.
 
 Headless Chromium opens the page of a run of two ranks with --dashboard. After a few seconds of warm-up, this counts the
-processor time of the page's server and of the ranks. If every core is busy with ranks, the run slows down by at most the page's
-share of all cores. Without a browser (--closed) only reading the run's files is left.
+CPU time of the page's server and of the ranks. If every core is busy with ranks, the run slows down by at most the page's
+share of all cores. Without a browser (--closed) only the reading of the run's files remains.
 
 example:
   scripts/measure/page_cost.py --seconds 60
@@ -25,7 +25,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(pid: int) -> float:
-    """The processor time of all its threads so far; 0 if it has ended."""
+    """The CPU time of all its threads so far; 0 if it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -34,7 +34,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def named(pids: list[int], name: str) -> list[int]:
-    """The processes whose program name starts with this: the kernel keeps 15 letters."""
+    """The processes whose program name starts with this: the kernel keeps 15 characters."""
     found = []
     for pid in pids:
         path = pathlib.Path(f"/proc/{pid}/comm")

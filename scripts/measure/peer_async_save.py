@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Saves the captcha network and its AdamW with torch.distributed.checkpoint: how long a step waits for async_save, and the time of a
-load.
+"""Saves the captcha network and its AdamW with torch.distributed.checkpoint: how long a step waits for async_save, and how long
+a load takes.
 
 The first save allocates the staging buffers and does not count. Each save ends before the next begins.
 

@@ -42,7 +42,7 @@ SETTINGS = [
     # Settings 9 and 14 showed that parameters were split across buckets; the others after 12 were added then.
     ("segmentation:smoke", 2, 2, 1, "tcp", 100, 2, 2),
     ("captcha:conv3", 4, 2, 1, "tcp", 200, 5, 4),
-    # Not more than 200 Mb/s: at 300 and 400, plain sockets reached only 145 to 276 and 220 to 373 over the link on two cores.
+    # No more than 200 Mb/s: at 300 and 400, plain sockets reached only 145 to 276 and 220 to 373 over the link on two cores.
     ("segmentation:smoke", 2, 2, 1, "tcp", 200, 5, 16),
     ("captioning:smoke", 8, 2, 2, "tcp", 50, 10, 2),
 ]

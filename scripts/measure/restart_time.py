@@ -2,7 +2,7 @@
 """Measures the time from SIGKILL of a rank to the next finished step: Lockstep's captcha job on 2 ranks, and another
 launcher's, alternately.
 
-The other job is any command that restarts its ranks by itself and prints a line for each finished step. The killed rank is the
+The other job is any command that restarts its ranks on its own and prints a line for each finished step. The killed rank is the
 process below the launcher whose environment has RANK=1.
 
 example:

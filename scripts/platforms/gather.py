@@ -23,7 +23,7 @@ LEFT_OUT = {"build-essential", "cmake", "ninja-build", "libtorch-dev", "libucx-d
 ALSO = ["libbrotli-dev"]
 # The files of g++ and glibc: the target machine's are newer.
 NOT_COPIED = re.compile(r"^(ld-linux|lib(c|m|mvec|dl|rt|pthread|util|resolv|nsl|anl|nss_\w+|stdc\+\+|gcc_s|gomp)\.so)")
-# OpenCV links a LAPACK but never calls it in our use: take the small one, whichever this machine has selected.
+# OpenCV links a LAPACK, but our use of it never calls it: take the small one, whichever this machine has selected.
 SMALL = {"libblas.so.3": ("libblas3", "blas"), "liblapack.so.3": ("liblapack3", "lapack")}
 
 
@@ -119,7 +119,7 @@ class Folder:
 
 
 def copy_peers(folder: pathlib.Path) -> bool:
-    """The Python programs to compare with, if they lie next to the checkout."""
+    """The Python programs to compare with, if they are next to the checkout."""
     peers = ROOT.parent / "shared/peers"
     if not peers.is_dir():
         return False

@@ -1,4 +1,4 @@
-"""Trains for some time with a fault every half minute: does the run end with the undisturbed digest?
+"""Trains for a while with a fault every half minute: does the run end with the digest of an undisturbed run?
 
 At random moments, about every --every seconds, one of these happens to a random rank: it is killed, it is stopped (and hangs
 until the launcher ends it), it gets SIGSEGV, all ranks are killed at once, or it is stopped only for a moment. The run restarts

@@ -1,8 +1,9 @@
-"""Real training runs on disks that fail: full, read-only, with damaged checkpoints, in a folder that another run holds.
+"""Real training runs on failing disks: full, read-only, with damaged checkpoints, in a folder that another run holds.
 
-Each fault must give one clear error with its exit code, lose nothing saved, and leave a run that continues to the digest of an
-unbroken one. Each is tested on 1 and on 2 processes if that matters. Disks are mounted and processes started in this program's
-namespaces, so nothing remains even if it is killed. If the machine permits none, the faults that need a disk are skipped.
+Each fault must give one clear error with its exit code, lose nothing that was saved, and leave a run that continues to the
+digest of an unbroken one. Each is tested on 1 and on 2 processes if that matters. Disks are mounted and processes started in
+this program's namespaces, so nothing remains even if it is killed. If the machine does not permit that, the faults that need a
+disk are skipped.
 
 example:
   scripts/trials/trial disk_faults --small
@@ -94,7 +95,7 @@ class Disk:
         subprocess.run(["umount", "--recursive", "--lazy", str(self.path)], check=True)
 
     def remount(self, options: str) -> None:
-        # Naming the source keeps mount from reading and passing its present options again: a user namespace refuses some of them.
+        # Naming the source keeps mount from reading and passing its present options again: a user namespace rejects some of them.
         mount("-t", "tmpfs", "-o", f"remount,{options}", "tmpfs", str(self.path))
 
 
@@ -152,7 +153,7 @@ class Faults:
         self.log = training(self.whole)
         self.bytes = sum(path.stat().st_size for path in step_folder(self.whole, STEPS).iterdir())
 
-    # The parts of faults.
+    # The parts that faults are built from.
 
     def command(self, world: int, run_dir, resume: str = "none") -> list[str]:
         return [str(self.given.bin / "lockstep"), *runs.train_words(self.settings, world, run_dir, resume)]

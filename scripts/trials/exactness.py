@@ -4,8 +4,8 @@ Digests cover the checkpoint, and all steps that led to it.
 
 Replicas: 4. Variants: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THREADS unset and 2; tcp and UCX on one host; two and
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three variants that must matter:
-another seed, one step more, one sample changed. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
-accumulation (each with its own digest), all three at once, also interrupted and resumed on other numbers of processes.
+a different seed, one more step, one changed sample. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
+accumulation (each with its own digest), all three at once, also interrupted and resumed on different numbers of processes.
 Last come the three other recipes, each through both of its stages on scenes generated in memory, in bfloat16 and in float32, on
 1, 2 and 4 processes.
 
@@ -57,7 +57,7 @@ def train_over_ucx(given, settings, world: int, run_dir) -> None:
 
 
 def change_one_sample(given) -> str:
-    """A copy of the data with another label on one image."""
+    """A copy of the data with a different label on one image."""
     target = given.work / "data-changed"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(given.work / "data", target)

@@ -136,7 +136,7 @@ def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int
 
 
 def suspend(launchers: list[Launcher], draw: random.Random, seconds: float) -> None:
-    """Stops every process of the job, one after another like a batch system, and continues them in another order."""
+    """Stops every process of the job, one after another like a batch system, and continues them in a different order."""
     stopped: list[int] = []
     for _ in range(2):  # the second round catches processes started in the meantime
         processes = [pid for launcher in launchers for pid in runs.descendants(launcher.process.pid) if pid not in stopped]

@@ -87,7 +87,7 @@ class Trial(driver.Trial):
         said = process.communicate(timeout=60)[1]
         wrong, ended = [], (time.time_ns() - killed_ns) * 1e-9
         numbers = [row["number"] for row in events_of(self.given, folder) if row["rank"] == victim]
-        # A thread killed inside an event omits that event.
+        # If a thread was killed inside an event, that event is missing.
         if not numbers or numbers[-1] - numbers[0] + 1 - len(numbers) > 2:
             wrong.append(f"the ring of rank {victim} has {len(numbers)} events")
         if f"rank {victim} failed first: killed by signal 9 (SIGKILL)" not in said:

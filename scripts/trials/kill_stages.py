@@ -1,4 +1,4 @@
-"""Kills detection runs of two stages with SIGKILL, resumes each on a random number of processes, compares digests.
+"""Kills two-stage detection runs with SIGKILL, resumes each on a random number of processes, compares digests.
 
 The runs have 4 replicas, batch norm, a moving average, Mosaic, several image sizes, denoising and a checkpoint every 2
 steps. First the digest has to be the same on 1, 2 and 4 processes. Then in each trial the run is killed (all of its
@@ -74,7 +74,7 @@ class Trial(driver.Trial):
         world = draw.randint(1, 4)
         process = self.start(run_dir, world, "auto" if place else "none", "--max-restarts", draw.choice("03"))
         if broken_runs.wait_until(process, has_come, self.given.longest) and place:
-            # The moment may have passed before this part of the run: then it is killed at any time.
+            # The moment may have passed before this part of the run: then it is killed at an arbitrary time.
             time.sleep(draw.random() * 3)
         time.sleep(draw.random() * 0.15)
         if process.poll() is not None:

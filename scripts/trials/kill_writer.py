@@ -1,4 +1,4 @@
-"""Kills a small process that saves checkpoints at random moments, and checks the remains.
+"""Kills a small process that saves checkpoints at random moments, and checks what is left.
 
 Each kill takes tens of milliseconds. The kinds: one process; a thread that writes while the state changes; two ranks that
 write one checkpoint. The program is the checkpoint module's kill test, which reports its findings.

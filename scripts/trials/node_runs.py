@@ -80,7 +80,7 @@ class NodeTrial(driver.Trial):
             yield job
 
     def ends(self, job: Job, nodes, seconds: float):
-        """Waits for each of the launchers, `seconds` in total. Yields: the node, and its exit code, or none if it still runs."""
+        """Waits for each of the launchers, `seconds` in total. Yields: the node, and its exit code, or none if it is still running."""
         begin = time.monotonic()
         for node in nodes:
             try:

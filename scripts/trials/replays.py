@@ -3,9 +3,9 @@
   file     one image of the data is changed: the first step that reads it, and the file
   setting  fused layers, channels-last or bfloat16 is off in one run: the first step, and the forward of the first layer
   rate     the learning rate falls at a different epoch: the first step with a different rate, and its update
-  flip     a processor flips a bit in every step from some step on (LOCKSTEP_FAULT), even in a replay: the part of that step
+  flip     a processor flips a bit in every step from some step onwards (LOCKSTEP_FAULT), even in a replay: the part of that step
   moment   a bit flips once: the step, no difference in the replays, and a note that this run does not repeat
-  equal    another number of processes, interrupted and resumed: no difference
+  equal    a different number of processes, interrupted and resumed: no difference
   samples  a random step has the samples of `inspect sampler`, and its replay has the run's digests
 
 Runs have 4 replicas on a random number of processes, and keep a checkpoint every few steps.

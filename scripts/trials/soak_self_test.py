@@ -54,7 +54,7 @@ def self_test(Counts, soak, report) -> None:
         rows = [{"kind": "", "wrong": []}, {"wrong": [], "count": 20}, {"wrong": ["it broke"]}, {"trial": 0, "digest": "a"}]
         results.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert small("counts", 1, 1).counted(pathlib.Path(folder)) == (22, 1), small("counts", 1, 1).counted(pathlib.Path(folder))
-        # A trial that tries nothing is not repeated.
+        # A trial that runs nothing is not repeated.
         code, said, rows = quietly([Trial("skips", "runs", 2, 1, ["{python}", "-c", "raise SystemExit(77)"], ["LICENSE"])])
         assert code == 0 and "skipped: it tried nothing" in said and rows[-1][0] == "twice", said
         # A build during a trial does not make the trial fail.

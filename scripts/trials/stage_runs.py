@@ -1,4 +1,4 @@
-"""Common parts of the trials of runs in two stages: detection settings, and the moments around the switch."""
+"""Common parts of the trials of two-stage runs: detection settings, and the moments around the switch."""
 import json
 import pathlib
 import re

@@ -53,13 +53,13 @@ std::string text_of(void* library, const char* name) {
 
 std::string core_of(void* library) { return text_of(library, "openblas_get_corename"); }
 
-/// Returns "OpenBLAS 0.3.21" of "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...".
+/// Returns "OpenBLAS 0.3.21" from "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...".
 std::string version_of(void* library) {
   const std::string config = text_of(library, "openblas_get_config");
   return config.substr(0, config.find(' ', config.find(' ') + 1));
 }
 
-/// The decisions of choose_kernels(), for loaded().
+/// What choose_kernels() decided, for loaded().
 struct Chosen {
   std::string detected;
   bool by_user = false;
@@ -70,7 +70,7 @@ Chosen& chosen() {
   return state;
 }
 
-/// OpenBLAS reads the variable only during its setup, so this repeats the setup. Returns false if that is impossible.
+/// OpenBLAS reads the variable only during its initialization, so this reruns it. Returns false if that is impossible.
 bool set_up_again(const std::string& core) {
   const auto quit = find<Action>(RTLD_DEFAULT, "gotoblas_dynamic_quit");
   const auto start = find<Action>(RTLD_DEFAULT, "gotoblas_dynamic_init");
@@ -78,7 +78,7 @@ bool set_up_again(const std::string& core) {
   ::setenv(kVariable, core.c_str(), 1);
   quit();
   start();
-  ::unsetenv(kVariable);  // programs that this one starts choose for themselves
+  ::unsetenv(kVariable);  // child programs choose for themselves
   return true;
 }
 
@@ -101,7 +101,7 @@ std::string ask_in_a_child() {
   pollfd answer{ends[0], POLLIN, 0};
   const bool answered = child > 0 && ::poll(&answer, 1, kPatienceMs) > 0;
   std::array<char, 64> core{};
-  const ssize_t size = answered ? ::read(ends[0], core.data(), core.size()) : -1;  // all of it, or the end
+  const ssize_t size = answered ? ::read(ends[0], core.data(), core.size()) : -1;  // the whole name, or end of file
   ::close(ends[0]);
   if (child > 0 && !answered) ::kill(child, SIGKILL);
   while (child > 0 && ::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
@@ -159,7 +159,7 @@ bool choose_kernels() {
 std::string core_for_programs() {
   if (env::get(kVariable) || kind_of(cpu_features()) == Kind::kOlder) return "";
   std::string own = core_of(RTLD_DEFAULT);
-  // If this process has already chosen, the name is its choice.
+  // If this process has already chosen, the name reflects that choice.
   if (!chosen().detected.empty()) return own;
   const std::string core = own.empty() ? ask_in_a_child() : own;
   return core.empty() ? "" : better_core(core, cpu_features());

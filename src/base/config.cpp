@@ -28,7 +28,7 @@ ConfigValue value_of(const YAML::Node& node, std::string origin) {
   return {node.IsNull() ? "" : node.Scalar(), std::move(origin), false};
 }
 
-/// Removes the values below `key`: a new value of the key replaces them.
+/// Removes the values below `key`: a new value for the key replaces them.
 void erase_parts(std::map<std::string, ConfigValue>& values, const std::string& key) {
   const std::string prefix = key + ".";
   auto at = values.lower_bound(prefix);
@@ -77,7 +77,7 @@ YAML::Node parse(std::string_view yaml, const std::string& name) {
   }
 }
 
-/// The chain of files that are being read, each included by the one before it, and the number of files read in all.
+/// The chain of files that are being read, each included by the one before it, and the total number of files read.
 struct Including {
   std::vector<std::filesystem::path> open;
   int files = 0;
@@ -140,7 +140,7 @@ void ConfigTree::set(std::string_view assignment, const std::string& origin) {
   try {
     node = base::load_yaml(text);
   } catch (const YAML::Exception&) {
-    node = YAML::Node(text);  // text that is not YAML is the plain string that was typed
+    node = YAML::Node(text);  // text that is not YAML is taken as a plain string
   }
   erase_parts(values_, key);
   const bool is_list = node.IsSequence() && text != "-";  // "-" is plain text here, a list in YAML

@@ -160,7 +160,7 @@ void check_choice(const ConfigFields::Field& field, const ConfigValue& value) {
                                text::join(field.choices), text::did_you_mean(value.yaml, field.choices)));
 }
 
-/// Joins the dotted keys of a map that belongs in a list of maps into one value again.
+/// Joins the dotted keys of a map in a list of maps back into one value.
 std::map<std::string, ConfigValue> with_whole_maps(const ConfigTree& tree,
                                                    const std::vector<ConfigFields::Field>& fields) {
   std::map<std::string, ConfigValue> values = tree.values();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of a setting's values: ranges, units, choices.
+// The limits on a setting's values: ranges, units, choices.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: a double cannot hold every larger whole number
+constexpr double kExact = 9007199254740992.0;  // 2^53: above it, a double cannot represent every whole number
 
 std::string text_of(double number) {
   const bool whole = std::floor(number) == number && std::abs(number) < kExact;

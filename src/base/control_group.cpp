@@ -78,7 +78,7 @@ void read_tasks(const fs::path& group, bool /*is_second*/, GroupLimits& limits) 
 using Reader = void (*)(const fs::path&, bool, GroupLimits&);
 
 // Reads the group and all groups above it. In a container the path may not exist, or it may lead out of the container
-// ("/../job"). The root is then the container's own group.
+// ("/../job"). In that case the root is the container's own group.
 void read_upwards(const fs::path& root, std::string path, bool is_second, Reader read, GroupLimits& limits) {
   if (path.starts_with("/..")) path = "/";
   for (;;) {

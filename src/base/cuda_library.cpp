@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The build defines two lists of folders, separated by ":". LOCKSTEP_CUDA_FOLDERS lists the library folders of an
-// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths start from the folder of this
-// code's file.
+// install and of the build; LOCKSTEP_TORCH_FOLDERS lists libtorch's. Relative paths are relative to the folder of the
+// binary that contains this code.
 #include "lockstep/base/cuda_library.h"
 
 #include <dlfcn.h>
@@ -48,7 +48,7 @@ std::vector<std::string> folders_from(const fs::path& here, std::string_view lis
   return folders;
 }
 
-/// Returns the folders that the loader searches for this program: RPATH, LD_LIBRARY_PATH and the system's.
+/// Returns the folders that the loader searches for this program: RPATH, LD_LIBRARY_PATH and the system folders.
 std::vector<std::string> folders_of_loader() {
   void* program = ::dlopen(nullptr, RTLD_LAZY);
   Dl_serinfo count{};
@@ -79,7 +79,7 @@ std::string torch_without_cuda(const std::vector<std::string>& folders) {
 }
 
 std::string loader_words() {
-  const char* words = ::dlerror();  // glibc's is per thread
+  const char* words = ::dlerror();  // per thread in glibc
   return words != nullptr ? words : "the loader gives no reason";
 }
 
@@ -92,7 +92,7 @@ Obstacle no_fit(const std::string& file, const std::string& why) {
           "install the library that it names (pip install torch brings it), or reinstall Lockstep"};
 }
 
-/// Returns an obstacle in libtorch or the driver, outside Lockstep's own library.
+/// Returns an obstacle that lies in libtorch or the driver, not in Lockstep's own library.
 Obstacle obstacle_around(const Search& search) {
   if (const std::string folder = torch_without_cuda(search.torch_folders); !folder.empty()) {
     return {Lack::kLibtorch, fmt::format("this libtorch has no CUDA ({} has no libtorch_cuda.so)", folder),
@@ -105,7 +105,7 @@ Obstacle obstacle_around(const Search& search) {
   return {};
 }
 
-/// Loads the library as if the program were linked with it. Functions of libtorch are resolved when they are called.
+/// Loads the library as if the program were linked with it. libtorch functions are resolved when they are called.
 Library load(const std::string& path) {
   void* handle = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL | RTLD_NODELETE);
   if (handle == nullptr) return {.obstacle = no_fit(kFile, loader_words())};

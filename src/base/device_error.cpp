@@ -9,8 +9,8 @@
 namespace lockstep::base {
 namespace {
 
-// The messages of cudaGetErrorString(), CUDA 11 to 13, for errors after which a context is lost, and the messages of
-// cuBLAS and cuDNN for such an error in one of their kernels.
+// The messages of cudaGetErrorString() in CUDA 11 to 13 for errors after which the context is unusable, and the
+// messages of cuBLAS and cuDNN when one of their kernels hits such an error.
 constexpr std::array<std::string_view, 12> kAsynchronous = {
     "device-side assert triggered",
     "an illegal memory access was encountered",

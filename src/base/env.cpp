@@ -13,7 +13,7 @@
 namespace lockstep::env {
 namespace {
 
-constexpr double kMostSeconds = 1e9;  // 31 years, which fits in every clock
+constexpr double kMostSeconds = 1e9;  // 31 years, which every clock can represent
 
 std::optional<double> positive_seconds(const char* name) {
   const auto text = get(name);

@@ -54,7 +54,8 @@ std::string base::error_file_path() {
 
 namespace {
 
-// Writes the error in the form that torchelastic reads. "type" inside extraInfo is Lockstep's and can veto a restart.
+// Writes the error in the form that torchelastic reads. "type" inside extraInfo is specific to Lockstep and can veto a
+// restart.
 void write_error_file(const char* type, const std::string& text, int erred) {
   const std::string path = base::error_file_path();
   if (path.empty()) return;
@@ -101,7 +102,7 @@ std::string indented(const std::string& lines) {
   return out;
 }
 
-/// Reports an exception that is not a lockstep::Error: libtorch's, the standard library's, the program's own.
+/// Reports an exception that is not a lockstep::Error: libtorch's, the standard library's, or the program's own.
 int report_unknown(const std::exception& error) {
   const bool blocking = base::is_launch_blocking();
   const std::string device_hint = base::device_error_hint(error.what(), blocking);
@@ -130,7 +131,7 @@ int report_current() {
   } catch (const std::bad_alloc&) {
     return report_error(shortage_error("continue: out of memory", ENOMEM));
   } catch (const std::system_error& error) {
-    // EAGAIN of this category means that a library or the program could not start a thread.
+    // EAGAIN in this category means that a library or the program could not start a thread.
     const int number = error.code().value();
     const bool is_ours = error.code().category() == std::generic_category();
     if (!is_shortage(number) || (number == EAGAIN && !is_ours)) return report_unknown(error);
@@ -147,7 +148,7 @@ int report_current() {
 int base::report_current_exception() noexcept {
   try {
     return report_current();
-  } catch (...) {  // no memory even for the text
+  } catch (...) {  // not even enough memory for the text
     constexpr std::string_view kWords =
         "error: out of memory\n  next  raise the memory limit (ulimit -v), or use less\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the backtrace of an exception at the throw: the stack is still intact during the search for a handler. The
-// search calls the personality routine of each frame that it passes (Itanium C++ ABI). So a frame whose routine notes
-// the exception and catches nothing sees every exception that will leave it, and costs nothing if there is no
-// exception.
+// Captures the backtrace of an exception when it is thrown: the stack is still intact during the search for a handler.
+// The search calls the personality routine of each frame that it passes (Itanium C++ ABI). So a frame whose routine
+// notes the exception and catches nothing sees every exception that will leave it, and costs nothing if none is thrown.
 #include "lockstep/base/fault.h"
 
 #include <cxxabi.h>
@@ -44,14 +43,14 @@ std::atomic<std::int64_t> noted_batch = -1;
 thread_local const char* current_section = nullptr;
 thread_local base::Stack thrown_at;
 
-/// An exception that has been thrown, as noted by its innermost section.
+/// An exception that has been thrown, as recorded by its innermost section.
 struct Noted {
   std::exception_ptr exception;
   base::Place place;
   base::Stack stack;
 };
 
-/// The last noted exceptions. They are kept alive, so that a later exception does not get the same address.
+/// The most recently noted exceptions, kept alive so that a later exception does not get the same address.
 class Notes {
  public:
   void add(const std::exception_ptr& exception, const base::Stack& stack) noexcept {
@@ -80,7 +79,7 @@ class Notes {
   }
 
  private:
-  // Loader threads may fail at later batches before the first exception is thrown.
+  // Loader threads may fail on later batches before the first exception is thrown.
   static constexpr std::size_t kMost = 256;
 
   std::mutex mutex_;
@@ -107,7 +106,7 @@ std::string type_name(const std::exception& error) {
   if (!exception) {
     constexpr std::string_view kWords = "error: std::terminate was called without an exception\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
-    std::abort();  // the report of SIGABRT has the backtrace
+    std::abort();  // the SIGABRT report has the backtrace
   }
   notes().add(exception, base::capture_stack());
   int code = static_cast<int>(ExitCode::kProgram);

@@ -173,7 +173,7 @@ class PosixFileSystem final : public FileSystem {
     if (::fstat(fd.get(), &status) != 0) fail("stat", path, errno);
     const auto size = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
     if (size > most) refuse_size(path, text::bytes(size), most);
-    // One byte more than the size, so that the end of the file is found without a larger buffer.
+    // One byte more than the size, so that the end of the file is found without growing the buffer.
     std::string content(static_cast<std::size_t>(size) + 1, '\0');
     std::size_t have = 0;
     for (;;) {
@@ -256,11 +256,12 @@ UniqueFd try_open_regular_file(const fs::path& path, int flags, unsigned mode) {
   if (!fd.valid()) {
     const int code = errno;
     const bool there = ::stat(path.c_str(), &status) == 0;
-    // A pipe without a reader, a socket and a folder already fail, but the system's message does not name the kind.
+    // Opening a pipe without a reader, a socket or a folder already fails, but the system's message does not name the
+    // kind.
     if (there && (code == ENXIO || code == EISDIR || code == ENODEV)) require_regular(path, status.st_mode);
     errno = code;
-    // Another process holds a lease on the file. The kernel asks for it back, and a second open waits until it is
-    // released.
+    // Another process holds a lease on the file. The kernel asks the holder to release it, and a second open waits
+    // until that happens.
     if (!there || code != EWOULDBLOCK || !S_ISREG(status.st_mode)) return fd;
     fd.reset(::open(path.c_str(), wanted, mode));
     if (!fd.valid()) return fd;
@@ -316,7 +317,7 @@ void write_file_atomically(FileSystem& files, const fs::path& path, std::string_
   } catch (const Error&) {
     try {
       files.remove(temporary);
-    } catch (const Error&) {  // the first error counts
+    } catch (const Error&) {  // the first error is the one to report
     }
     throw;
   }
@@ -344,7 +345,7 @@ void make_folder_durably(FileSystem& files, const fs::path& folder) {
       files.sync_folder(parent);
     } catch (const SyncError&) {
       throw;
-    } catch (const IoError& error) {  // it may not be read, and was there before
+    } catch (const IoError& error) {  // it is not readable, and existed before
       log::debug("{}", error.message());
       return;
     }

@@ -43,7 +43,8 @@ bool is_coloured() {
   return yes;
 }
 
-// Returns the level's name for a line. Errors are red and warnings yellow, so that they are noticed during a run.
+// Returns the level's name as it appears in a line. Errors are red and warnings yellow, so that they are noticed during
+// a run.
 std::string name_of(Level level) {
   std::string name = std::string(kLevelNames[static_cast<std::size_t>(level)]) + ":";
   if (level > Level::kWarn || !is_coloured()) return name;

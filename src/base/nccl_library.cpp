@@ -143,7 +143,7 @@ Library open(const Search& search) {
     const bool may_be_missing = search.named.empty() && search.loaded.empty() && place != kFile;
     if (may_be_missing && !fs::exists(place, ignored)) continue;
     if (void* handle = ::dlopen(place.c_str(), flags_of(search))) return library_of(handle, place);
-    const char* why = ::dlerror();  // glibc's is per thread
+    const char* why = ::dlerror();  // per thread in glibc
     if (said.empty()) said = why != nullptr ? why : place;
   }
   return {.problem = why_not(search, said)};

@@ -57,7 +57,7 @@ void add_place(FixedText& text, const Place& place) noexcept;
 /// Returns the path of the launcher's error file; "" if there is none.
 [[nodiscard]] std::string error_file_path();
 
-/// Prints the exception that is being handled, and writes it to the launcher's error file. Returns: the exit code.
+/// Prints the exception being handled, and writes it to the launcher's error file. Returns: the exit code.
 int report_current_exception() noexcept;
 
 /// Reports SIGSEGV and similar signals from now on. An `error_file` of "" means none.

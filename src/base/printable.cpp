@@ -46,7 +46,7 @@ bool is_scheme_character(char c) noexcept {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '+' || c == '-' || c == '.';
 }
 
-/// Returns true if a scheme ends at `mark`: of "x://", or of "https:/", a URL that was treated as a path.
+/// Returns true if a scheme ends at `mark`, as in "x://", or in "https:/", a URL that was treated as a path.
 bool is_mark(std::string_view words, std::size_t mark) {
   if (words.substr(mark).starts_with("://")) return is_scheme_character(words[mark - 1]);
   return words.substr(0, mark).ends_with("http") || words.substr(0, mark).ends_with("https");

@@ -54,7 +54,8 @@ std::string memory_limit(const ResourceLimits& limits) {
   return fmt::format("{} of address space is allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
 
-// Returns true if there is too little memory for a thread's stack. The errno is then the same as at the thread limit.
+// Returns true if there is too little memory for a thread's stack. In that case errno is the same as when the thread
+// limit is reached.
 bool is_memory_short(const ResourceLimits& limits) {
   if (!limits.address_space || !limits.mapped) return false;
   constexpr std::uint64_t kUsualStack = 8U << 20U;

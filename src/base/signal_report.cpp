@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports SIGSEGV and similar signals in the handler itself. The handler allocates no memory. The only lock that it
-// takes is the dynamic linker's, to find the file of an address.
+// takes is the dynamic linker's, to find the file that an address belongs to.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -99,7 +99,7 @@ void on_signal(int number, siginfo_t* info, void* context) noexcept {
       signal_text.add(": address 0x").add_number(reinterpret_cast<std::uint64_t>(info->si_addr), 16);
     }
     signal_text.add("\n  backtrace (mangled names: c++filt decodes them)");
-    // The report is written in two parts, because the walk over a broken stack may itself fail.
+    // The report is written in two parts, because walking a broken stack may itself crash.
     write_text(STDERR_FILENO, "error: SIG");
     write_all(STDERR_FILENO, signal_text.c_str(), signal_text.size());
     const std::size_t head = signal_text.size();

@@ -50,7 +50,7 @@ Mapped map_file(const char* path) noexcept {
   return mapped;
 }
 
-/// Returns the mapped file of `path`. It keeps the last file, because neighbouring frames are often in the same file.
+/// Returns the mapped file of `path`. Caches the last file, because neighbouring frames are often in the same file.
 const Mapped& mapped_file(const char* path) noexcept {
   thread_local Mapped mapped;
   thread_local char known[256] = "";

@@ -19,19 +19,18 @@ struct Stack {
 /// Returns the caller's stack. Async-signal-safe after the first call, which loads libgcc.
 [[nodiscard]] Stack capture_stack() noexcept;
 
-/// The place of an address in a file. `function` is the mangled name; "" if it is not among the file's symbols.
+/// Where an address lies in a file. `function` is the mangled name; "" if it is not among the file's symbols.
 struct Frame {
   const char* file = "";
   const char* function = "";
   std::uint64_t offset = 0;  ///< offset in the function; in the file if the function is unknown
 };
 
-/// Finds the place of `address`. It allocates no memory, but leaves files mapped. It is async-signal-safe if dladdr()
-/// is.
+/// Locates `address`. Allocates no memory, but leaves files mapped. Async-signal-safe if dladdr() is.
 [[nodiscard]] Frame find_frame(const void* address) noexcept;
 
-/// Returns one line per frame, "#0 Net::forward(at::Tensor)+0x1c (first_training)", without the throw's frames and
-/// those below main.
+/// Returns one line per frame, "#0 Net::forward(at::Tensor)+0x1c (first_training)", without the frames of the throw
+/// itself and those below main.
 [[nodiscard]] std::string to_text(const Stack& stack);
 
 }  // namespace lockstep::base

@@ -12,7 +12,7 @@ namespace {
 
 void open_if_closed(int fd) noexcept {
   if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) return;
-  const int opened = ::open("/dev/null", O_RDWR);  // takes the lowest free number
+  const int opened = ::open("/dev/null", O_RDWR);  // gets the lowest free descriptor
   if (opened < 0 || opened == fd) return;
   ::dup2(opened, fd);
   ::close(opened);
@@ -20,7 +20,7 @@ void open_if_closed(int fd) noexcept {
 
 void do_nothing(int /*number*/) {}
 
-// Sets an empty handler. It has the effect of SIG_IGN, but execve() resets it, so executed programs have the default.
+// Sets an empty handler. It has the effect of SIG_IGN, but execve() resets it, so executed programs get the default.
 void turn_into_errno(int number) noexcept {
   struct sigaction action {};
   if (::sigaction(number, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;

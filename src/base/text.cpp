@@ -146,7 +146,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   if (!best.empty()) return best;
-  // An unfinished word: "--nproc" for "--nproc-per-node".
+  // A truncated word: "--nproc" for "--nproc-per-node".
   constexpr std::size_t kEnough = 4;
   const auto goes_on = [&](const std::string& candidate) {
     return word.size() >= kEnough && candidate.starts_with(word);

@@ -30,7 +30,7 @@ constexpr const char* kKeyIsText = "write the key as plain text";
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
-  std::uint64_t bytes = 0;  ///< bytes of its strings, each with the keys above it
+  std::uint64_t bytes = 0;  ///< bytes of its strings, each counted with its parent keys
   int height = 1;
 };
 
@@ -81,7 +81,7 @@ class YamlMeter : public YAML::EventHandler {
   std::uint64_t written_ = 0;
   std::vector<YamlLevel> open_;
   std::map<YAML::anchor_t, YamlExtent> anchors_;  ///< extents of whole values
-  YAML::Mark last_;                               ///< the place of the last event
+  YAML::Mark last_;                               ///< the position of the last event
 };
 
 void YamlMeter::count_value(const YAML::Mark& mark) {
@@ -113,7 +113,7 @@ void YamlMeter::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
   count_value(mark);
   if (key_is_next()) refuse_yaml(mark, fmt::format("a key that is an alias: {}", kKeyIsText));
   const auto meant = anchors_.find(anchor);
-  if (meant == anchors_.end()) {  // the parser knows the anchor, so its value has not ended
+  if (meant == anchors_.end()) {  // the parser knows the anchor, so its value is still open
     refuse_yaml(mark, "the alias is inside its own anchor, so the value would never end: write it out");
   }
   add(meant->second);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only function that parses a YAML text into a tree. Texts may come from strangers, inside checkpoints, and
-// yaml-cpp limits neither the growth by aliases nor the depth of a text.
+// The only function that parses YAML into a tree. YAML may come from an untrusted checkpoint, and yaml-cpp limits
+// neither alias expansion nor nesting depth.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -17,8 +17,8 @@ inline constexpr std::uint64_t kYamlMostValues = 100'000;            ///< with e
 inline constexpr std::uint64_t kYamlMostExpandedBytes = 64U << 20U;  ///< each value with all its parent keys
 
 /// Returns the text's only document; null if it has none. Checks the text before it builds a tree: the limits hold, no
-/// value contains itself, no key occurs twice in a map, and every key is a string. Throws: YAML::Exception with place
-/// and reason.
+/// value contains itself, no key occurs twice in a map, and every key is a string. Throws: YAML::Exception with
+/// position and reason.
 [[nodiscard]] YAML::Node load_yaml(std::string_view text);
 
 /// Returns a node's value as std::int64_t or double, as yaml-cpp does, but in the classic locale: in a locale with a

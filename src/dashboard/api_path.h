@@ -15,9 +15,9 @@ struct RunPath {
 /// Returns the parts of such a path; none for any other path.
 [[nodiscard]] std::optional<RunPath> parse_run_path(std::string_view path);
 
-/// Returns true for the path of a file of the page; the names have lower-case letters and dots.
+/// Returns true for the path of one of the page's files; the names consist of lower-case letters and dots.
 [[nodiscard]] bool is_asset_path(std::string_view path);
-/// Returns true for the path of a file of the page that runs an exported network.
+/// Returns true for the path of a file that belongs to the page that runs an exported network.
 [[nodiscard]] bool is_network_path(std::string_view path);
 
 }  // namespace lockstep::dashboard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of the page, which are built from web/ and compiled in.
+// The page's files, built from web/ and compiled in.
 #pragma once
 
 #include <map>

@@ -19,7 +19,7 @@ struct CurveWindow {
 };
 
 /// Returns the points of `curve` in the window and one on each side of it. If there are more than `points`, it divides
-/// the steps into points / 2 pieces and returns the smallest and the largest point of each, by step.
+/// the steps into points / 2 pieces and returns the smallest and the largest point of each, ordered by step.
 [[nodiscard]] view::Curve decimated(const view::Curve& curve, const CurveWindow& window);
 
 }  // namespace lockstep::dashboard

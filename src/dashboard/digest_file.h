@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a run's digests.bin while it grows, each record once.
+// Reads a run's digests.bin as it grows, each record once.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ class DigestFile {
  public:
   explicit DigestFile(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  /// Reads the new records, or all records again if a resumed run has cut the file.
+  /// Reads the new records, or all records again if a resumed run has truncated the file.
   void update();
   /// Returns the chain; null: the run has no chain.
   [[nodiscard]] const view::DigestChain* chain() const { return chain_ ? &*chain_ : nullptr; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a growing file line by line, and each byte once.
+// Reads a growing file line by line, reading each byte once.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 namespace lockstep::dashboard {
 
 /// Text after the last line end is kept until the line is complete. A file that has become shorter, as when a run
-/// resumes from an earlier step, or was replaced, is read again from its start.
+/// resumes from an earlier step, or was replaced, is reread from its start.
 class LineReader {
  public:
   explicit LineReader(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// The result of a call.
   struct Progress {
-    bool restarted = false;    ///< true: the file is read again from its start, so earlier lines are void
+    bool restarted = false;    ///< true: the file is being reread from its start, so discard earlier lines
     std::uint64_t read = 0;    ///< bytes that this call read
     bool is_complete = false;  ///< true: the end of the file was reached
   };
   using Use = std::function<void(std::string_view)>;
-  /// Reads at most `most` bytes, and calls `restart` before it reads a file again from its start.
+  /// Reads at most `most` bytes, and calls `restart` before it rereads a file from its start.
   Progress read(std::uint64_t most, const std::function<void()>& restart, const Use& line);
 
   /// Returns the number of bytes of the file that were read.

@@ -14,7 +14,7 @@
 namespace lockstep::dashboard {
 
 /// A rank's flight ring, mapped once and read while the rank writes it. While the launcher is alive, the file is a link
-/// to the launcher's memory, which is mapped. At its end the launcher leaves a copy, which is read instead.
+/// to the launcher's memory, which is mapped. When the launcher ends, it leaves a copy, which is read instead.
 class RingFile {
  public:
   explicit RingFile(std::filesystem::path file) : file_(std::move(file)) {}
@@ -22,7 +22,7 @@ class RingFile {
   RingFile(const RingFile&) = delete;
   RingFile& operator=(const RingFile&) = delete;
 
-  /// Returns the rank's current state, without events; none: the ring is missing or not yet begun.
+  /// Returns the rank's current state, without events; none: the ring is missing or has not been started.
   [[nodiscard]] std::optional<flight::Snapshot> state();
   /// Returns the rank's current state and events.
   [[nodiscard]] std::optional<flight::Snapshot> events();

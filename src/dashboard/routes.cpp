@@ -79,7 +79,7 @@ Response page(const std::string& path) {
   return refuse(404, "there is no such page");
 }
 
-/// The policy of a frame within the page: it may compile WebAssembly, which the page itself may not.
+/// The policy for a frame within the page: it may compile WebAssembly, which the page itself may not.
 constexpr const char* kNetworkPolicy =
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'; img-src 'self' "
     "blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";

@@ -22,7 +22,7 @@ class Routes {
   /// Returns true if the request has the token and does not come from a foreign page.
   [[nodiscard]] bool is_known(const http::Request& request) const;
   [[nodiscard]] http::Response answer(const http::Request& request);
-  /// Ends the streams, which have no end of their own.
+  /// Ends the streams, which never end on their own.
   void stop() noexcept { stops_ = true; }
 
  private:

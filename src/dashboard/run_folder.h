@@ -32,8 +32,8 @@ class RunFolder {
 
   /// Returns the values that change constantly: ranks and position in the log. Calls within 100 ms share a result.
   [[nodiscard]] nlohmann::json live();
-  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, pictures, names of curves, the time
-  /// of the network's export, digests, and the last step that the guard has verified.
+  /// Returns diagnosis, attempts, checkpoints, settings, summary, report, events, images, curve names, the time of the
+  /// network's export, digests, and the last step that the guard has verified.
   [[nodiscard]] nlohmann::json state();
   /// Returns compare_chains() of this run and `other`; null if either has no digests.
   [[nodiscard]] nlohmann::json compare(RunFolder& other);

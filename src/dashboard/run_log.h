@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of a run's log.jsonl, read while it grows.
+// The content of a run's log.jsonl, read as it grows.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class RunLog {
 
   /// Returns {"read", "size", "step", "points"}: the position in the file, and the data so far.
   [[nodiscard]] nlohmann::json progress() const;
-  /// Returns the names of all curves, the most important first.
+  /// Returns the names of all curves, most important first.
   [[nodiscard]] nlohmann::json names() const;
   /// Returns {"total", "raw", "smooth"} of a curve: its number of points, and "steps", "values" and "seconds" of the
   /// logged points and of the smoothed points; "smooth" is null if the weight is 0. "seconds" is the training time,
@@ -36,7 +36,7 @@ class RunLog {
   [[nodiscard]] const nlohmann::json& evaluation() const noexcept { return evaluation_; }
   /// Returns the last step that the guard has verified; null: the guard is off or not available.
   [[nodiscard]] const nlohmann::json& proved() const noexcept { return proved_; }
-  /// Returns the last report on the time that the parts of a step take; null: there is no report.
+  /// Returns the last report on how long the parts of a step take; null: there is no report.
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
  private:

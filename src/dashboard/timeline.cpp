@@ -55,7 +55,7 @@ class Pairs {
     spans_.push_back(std::move(span));
   }
 
-  // Other threads have sections too, so the innermost section of this name ends.
+  // Other threads have sections too, so it is the innermost section with this name that ends.
   void end_section(const Event& end) {
     const auto found =
         std::find_if(sections_.rbegin(), sections_.rend(), [&](const Event& begin) { return begin.name == end.name; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of a flight ring as spans with a begin and an end, by a pure function.
+// Turns the events of a flight ring into spans with a begin and an end, as a pure function.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct TimeSpan {
   bool is_open = false;
 };
 
-/// Returns the spans that end after `from_ns`, by their end. A span that began before the ring's oldest event is
-/// omitted.
+/// Returns the spans that end after `from_ns`, ordered by their end. A span that began before the ring's oldest event
+/// is omitted.
 [[nodiscard]] std::vector<TimeSpan> spans_of(const flight::Snapshot& ring, std::int64_t from_ns, std::int64_t now_ns);
 
 }  // namespace lockstep::dashboard

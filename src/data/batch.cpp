@@ -39,7 +39,7 @@ class Rows {
     return all_.defined() ? static_cast<std::byte*>(all_.data_ptr()) + i * row_bytes_ : nullptr;
   }
 
-  /// Copies `value` to row i. The first value decides the shape and type of all rows.
+  /// Copies `value` to row i. The first value determines the shape and type of all rows.
   void set(std::int64_t i, const at::Tensor& value) {
     if (!decided_) {
       decided_ = true;
@@ -110,7 +110,7 @@ class Maker {
     return true;
   }
 
-  /// Fills a batch of only bad samples with other samples of the set. The choice does not depend on the worker.
+  /// Fills a batch whose samples are all bad with other samples from the set. The choice does not depend on the worker.
   template <class Load>
   bool load_others(const Load& load) {
     constexpr int kTries = 100;

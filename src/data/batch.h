@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds one batch from samples, in the calling thread, without knowledge of workers and order.
+// Builds one batch from samples on the calling thread; it knows nothing about workers or ordering.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ struct BatchSource {
   std::uint64_t seed = 0;
   bool pin_memory = false;
   bool skip_bad = false;
-  bool replace_bad = false;  ///< replaces the samples of a batch of only bad samples; false: it stays empty
+  bool replace_bad = false;  ///< if every sample in a batch is bad, replace them; otherwise the batch is left empty
   std::int64_t shard = 0;    ///< the shard of the batches
 
   [[nodiscard]] std::string describe(std::int64_t index) const;
@@ -33,7 +33,7 @@ struct BatchSource {
 struct Progress {
   std::atomic<std::int64_t> step{-1};     ///< the batch being built
   std::atomic<std::int64_t> index{-1};    ///< the sample being loaded
-  std::atomic<std::int64_t> since_ns{0};  ///< start of the sample, in the steady clock's time
+  std::atomic<std::int64_t> since_ns{0};  ///< when loading of the sample started (steady_clock)
 };
 
 struct MadeBatch {

@@ -13,7 +13,7 @@ namespace lockstep::data {
 /// The largest side of an image; a larger image is rejected before memory is allocated.
 inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 
-/// Returns the size that a file's header states, or a Failure if a side or the whole is too large (max_pixels()) or out
+/// Returns the size that a file's header states, or a Failure if a side or the total is too large (max_pixels()) or out
 /// of proportion to `file_bytes`. Units: pixels.
 [[nodiscard]] Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes);
 
@@ -31,7 +31,7 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 [[nodiscard]] Result<Image> decode_png(std::string_view bytes, ColorMode mode);
 [[nodiscard]] Result<Image> decode_jpeg(std::string_view bytes, ColorMode mode);
 
-/// Oddities of an image whose pixels are intact. kTurned is logged but not counted.
+/// Oddities in an image whose pixels are intact. kTurned is logged but not counted.
 enum class Oddity { kWarning, kTransparency, kTurned };
 
 /// Stores an oddity of the image that this thread decodes.
@@ -43,7 +43,7 @@ void forget_oddity() noexcept;
 void note_oddity(const std::string& name);
 
 /// Decodes 8-bit PNGs without interlacing, palette or transparent colour, faster than decode_png(). Returns none for
-/// other and for damaged PNGs, whose fault decode_png() reports.
+/// other PNGs and for damaged ones, whose error decode_png() reports.
 [[nodiscard]] std::optional<Image> decode_plain_png(std::string_view bytes, ColorMode mode);
 
 /// Pixels of a file, and the place of the requested region in them. They may extend beyond it by less than a pixel.

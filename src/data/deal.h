@@ -10,7 +10,7 @@
 
 namespace lockstep::data {
 
-/// Returns the number of `whole` elements that a shard gets.
+/// Returns how many of `whole` elements a shard gets.
 [[nodiscard]] inline std::int64_t dealt_size(std::int64_t whole, const ShardSpec& shard, Remainder remainder) {
   switch (remainder) {
     case Remainder::kPad:

@@ -17,7 +17,7 @@ namespace lockstep::data {
 class DeviceCopy {
  public:
   explicit DeviceCopy(c10::Device device);
-  /// Starts to copy the batch's tensors, and replaces them with the copies. Returns: the event that marks the end.
+  /// Starts copying the batch's tensors, and replaces them with the copies. Returns: the event that marks completion.
   std::optional<c10::Event> start(Batch& batch);
 
  private:

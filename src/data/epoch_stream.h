@@ -23,7 +23,7 @@ namespace lockstep::data {
 /// The result of one task: a batch, or the error in its place.
 struct BatchOutcome {
   std::optional<MadeBatch> made;
-  std::optional<c10::Event> copied;  ///< the event that marks the end of the copy to a device
+  std::optional<c10::Event> copied;  ///< the event that marks completion of the copy to a device
   std::exception_ptr error;
   std::int64_t failed_index = -1;  ///< index of the sample that threw
 };
@@ -41,7 +41,7 @@ class EpochStream {
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, BatchOutcome made);
   enum class Wait { kReady, kEnded, kTimeout };
-  /// Waits until the next batch is ready, or until it is certain that there is none. `limit`: 0 = forever. Time in
+  /// Waits until the next batch is ready, or until it is certain that there is none. `limit`: 0 = forever. Time during
   /// which the whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
   [[nodiscard]] Wait wait(Seconds limit);
   /// Returns the batch or error; call it once after each kReady.

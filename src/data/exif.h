@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-/// The steps from the stored pixels to the upright image: mirrors them, then swaps x and y.
+/// The steps from the stored pixels to the upright image: mirror, then swap x and y.
 struct Turn {
   bool mirror_x = false;
   bool mirror_y = false;
@@ -26,9 +26,10 @@ struct Turn {
 
 [[nodiscard]] ImageSize upright(ImageSize stored, const Turn& turn) noexcept;
 [[nodiscard]] Image upright(Image stored, const Turn& turn);
-/// Maps a box in stored pixels to the upright image; `stored` is the size of the whole.
+/// Maps a box in stored pixels to the upright image; `stored` is the stored size of the whole image.
 [[nodiscard]] Box upright(const Box& place, ImageSize stored, const Turn& turn) noexcept;
-/// Returns the region of the stored pixels for a region of the upright image; `stored` is the size of the whole.
+/// Returns the region of the stored pixels for a region of the upright image; `stored` is the stored size of the whole
+/// image.
 [[nodiscard]] Region stored_region(const Region& region, ImageSize stored, const Turn& turn) noexcept;
 
 /// Do the same as decode_image() and image_size(), but without the rotation.

@@ -19,7 +19,7 @@ struct BatchTask {
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   std::vector<std::int64_t> indices;
-  std::vector<SampleMaker> makers;  ///< one for each index, for a stream; else empty
+  std::vector<SampleMaker> makers;  ///< for a stream, one per index; otherwise empty
 };
 
 /// Thread-safe: no; one thread at a time takes the next task.
@@ -28,7 +28,7 @@ class Feed {
   virtual ~Feed() = default;
   /// Returns the next task; none at the end.
   virtual std::optional<BatchTask> next() = 0;
-  /// Returns the number of steps of the whole epoch; the largest int64 if it is unknown.
+  /// Returns the number of steps in the whole epoch; the largest int64 if it is unknown.
   [[nodiscard]] virtual std::int64_t end() const noexcept { return std::numeric_limits<std::int64_t>::max(); }
 };
 

@@ -3,7 +3,7 @@
 // as in Pillow: the file's own luma differs by 1 in some pixels.
 //
 // libjpeg reports errors with a longjmp out of its functions. So every call to it is in a `step`, a function without
-// objects that would have to be destroyed.
+// any objects that need destroying.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace {
 // A progressive file may repeat scans forever; real files have about ten.
 constexpr int kMaxScans = 500;
 
-// Chroma is upsampled from neighbouring pixels. With this many extra columns and rows around it, a region has its
-// pixels in the whole image.
+// Chroma is upsampled from neighbouring pixels. With this many extra columns and rows around it, a region's pixels
+// equal those of the whole image.
 constexpr std::int64_t kMargin = 2;
 
 struct Faults {
@@ -46,9 +46,9 @@ Faults& faults_of(j_common_ptr info) { return *reinterpret_cast<Faults*>(info->e
   std::longjmp(faults.jump, 1);
 }
 
-// These warnings of libjpeg leave every pixel as in the file. All other warnings are faults: the rest of a truncated
-// JPEG would be gray, and a progression with gaps may lack a scan. Extra bytes before a restart marker belong to a
-// damaged part; before other markers, cameras and tools have added them.
+// These libjpeg warnings leave every pixel as in the file. All other warnings are errors: the rest of a truncated JPEG
+// would be gray, and a progression with gaps may lack a scan. Extra bytes before a restart marker belong to a damaged
+// part; before other markers, they were added by cameras and tools.
 bool is_harmless(const jpeg_error_mgr& error) {
   switch (error.msg_code) {
     case JWRN_EXTRANEOUS_DATA:
@@ -75,12 +75,12 @@ void on_progress(j_common_ptr info) {
   if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMaxScans) ERREXIT(info, JERR_BAD_PROGRESSION);
 }
 
-/// A thread's decoder, which it reuses for all its files.
+/// A thread's decoder, reused for all its files.
 struct Decoder {
   jpeg_decompress_struct info{};
   Faults faults{};
   jpeg_progress_mgr progress{};
-  std::vector<std::uint8_t> rows;  ///< memory for one call to jpeg_read_scanlines
+  std::vector<std::uint8_t> rows;  ///< buffer for one call to jpeg_read_scanlines
 
   Decoder() {
     info.err = jpeg_std_error(&faults.base);
@@ -148,7 +148,7 @@ void put_row(const Plan& plan, const std::uint8_t* row, std::int64_t y) {
   }
 }
 
-// The number of rows for which `rows` has memory.
+// The number of rows that `rows` can hold.
 constexpr int kRowsAtOnce = 4;
 
 void read_rows(Decoder& decoder, Plan& plan) {

@@ -27,16 +27,16 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMuchWaiting = 0.1;       // share of an epoch's time
+constexpr double kMuchWaiting = 0.1;       // fraction of an epoch's time
 constexpr double kShortEpoch = 1.0;        // seconds: shorter epochs are not judged
 constexpr std::size_t kNotedSamples = 10;  // maximum number of bad samples logged one by one
 
-/// Returns the number of samples of the epoch that all shards of `state` have read together.
+/// Returns the number of samples of the epoch that all shards of `state` have read in total.
 std::int64_t consumed_of(const LoaderState& state, std::int64_t whole) {
   const std::int64_t rest = whole - state.consumed;
   const std::int64_t in_step = state.shards * state.batch_size;
   const std::int64_t read = std::min(state.batches * in_step, rest);
-  // In a redistributed remainder, fewer samples than shards at the end belong to the previous step.
+  // In a redistributed remainder, if fewer samples than shards are left at the end, they belong to the previous step.
   const bool joined = state.consumed > 0 && rest - read < state.shards && state.batches > 0;
   return joined ? whole : state.consumed + read;
 }
@@ -68,7 +68,7 @@ class BadSampleList {
   std::set<std::int64_t> indices_;
 };
 
-/// Names the worker and the sample for which batch `step` is waiting.
+/// Names the worker and the sample that batch `step` is waiting for.
 TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& source, std::int64_t step,
                       std::int64_t epoch, double limit_s) {
   std::string who = "no worker has started it";
@@ -91,7 +91,8 @@ class DataLoader::Impl {
   std::optional<Batch> next(std::int64_t ticket);
   void cancel(std::int64_t ticket) noexcept;
   [[nodiscard]] LoaderState state() const;
-  /// Returns the position from which this loader continues after `state`, which another number of shards may have left.
+  /// Returns the position from which this loader continues after `state`, which may have been left by a different
+  /// number of shards.
   [[nodiscard]] LoaderState translated(const LoaderState& state) const;
   [[nodiscard]] std::vector<BadSample> bad_samples() const;
 
@@ -144,7 +145,7 @@ DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<Iter
     steps = epoch.batches;
     samples = options.drop_last ? epoch.samples - epoch.samples % options.batch_size : epoch.samples;
   }
-  // Batches are large. Without this call the memory of each batch is mapped anew, with a page fault for each page.
+  // Batches are large. Without this call, each batch's memory would be mapped anew, with a page fault for each page.
   keep_freed_memory();
   position_ = {.size = size, .shards = options.shard.count, .batch_size = options.batch_size, .seed = options.seed};
   source_ = make_source();

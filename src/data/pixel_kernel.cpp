@@ -22,7 +22,7 @@ using Ints = hn::CappedTag<std::int32_t, 16>;
 using Floats = hn::CappedTag<float, 16>;
 using IntBytes = hn::Rebind<std::uint8_t, Ints>;
 
-constexpr std::int64_t kBlock = 16;  // pixels of one round
+constexpr std::int64_t kBlock = 16;  // pixels per round
 
 /// 16 pixels, channel by channel.
 template <int kChannels>
@@ -32,7 +32,7 @@ struct Planes {
   HWY_INLINE void load(const std::uint8_t* pixels);
 };
 
-// Operations that move 16 single bytes at a time. Highway's scalar target has vectors of one lane only.
+// Operations that move 16 single bytes at a time. Highway's scalar target only has vectors of one lane.
 #if HWY_TARGET == HWY_SCALAR
 
 template <int kChannels>
@@ -192,7 +192,7 @@ void gray_of(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) {
       });
 }
 
-/// Converts pixels to floats. kNormalise false: mean 0 and deviation 1, which need no arithmetic.
+/// Converts pixels to floats. kNormalise false: mean 0 and standard deviation 1, which need no arithmetic.
 template <int kChannels, bool kNormalise>
 void floats_of(const PixelView& view, const FloatRule& rule, float* out) {
   const Floats d;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector kernels for rows of 8-bit pixels with 1 or 3 channels. Free of libtorch.
+// Vector kernels for rows of 8-bit pixels with 1 or 3 channels. Does not use libtorch.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lockstep::data {
 /// Converts RGB pixels to luma, as Pillow rounds it. Source: ITU-R BT.601 in 16-bit fixed point
 void rgb_to_gray(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) noexcept;
 
-/// Reverses the order of the pixels of one row, in place.
+/// Reverses the order of the pixels in one row, in place.
 void mirror_row(std::uint8_t* row, std::int64_t pixels, std::int64_t channels);
 
 /// Undoes PNG's Paeth filter, in place, for pixels of 3 or 4 bytes: adds to each byte the left, upper or upper left
@@ -45,8 +45,8 @@ struct ByteRows {
   std::int64_t stride = 0;  ///< a multiple of 16
 };
 
-/// Resamples rows [first, first + count) of `view` along x, into rows 0 .. count of `out`, which has memory for `count`
-/// rounded up to a multiple of 16 rows.
+/// Resamples rows [first, first + count) of `view` along x, into rows 0 .. count of `out`, which has room for `count`
+/// rows, rounded up to a multiple of 16.
 void resample_rows(const PixelView& view, std::int64_t first, std::int64_t count, const ResampleAxis& x, ByteRows out);
 
 /// Resamples rows along y: row 0 of `in` is row `skipped` of the axis. Writes axis.size() rows of `row_bytes`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decodes plain PNGs, which are nearly all PNGs: 8 bits, gray, RGB or RGBA, not interlaced. libdeflate inflates them in
-// one call instead of zlib's steps, and pixels need no general format conversion. It reports no errors: libspng gets
-// every file that is not plain, or is damaged.
+// one call rather than in zlib's steps, and pixels need no general format conversion. It reports no errors: libspng
+// gets every file that is not plain, or is damaged.
 #include <libdeflate.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct FreeDecompressor {
   void operator()(libdeflate_decompressor* made) const noexcept { libdeflate_free_decompressor(made); }
 };
 
-/// A thread's memory, which it reuses for all its files.
+/// A thread's buffers, reused for all its files.
 struct Tools {
   std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor{libdeflate_alloc_decompressor()};
   std::vector<unsigned char> packed;  ///< the contents of all IDAT chunks, if there are several

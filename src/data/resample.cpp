@@ -34,7 +34,7 @@ Filter filter_of(Interpolation interpolation) {
   return interpolation == Interpolation::kBicubic ? Filter{2.0, cubic} : Filter{1.0, triangle};
 }
 
-/// One axis of the image, and the part of it that is resampled.
+/// One axis of the image, and the part being resampled.
 struct Span {
   std::int64_t size;  ///< pixels of the image
   double begin;       ///< start of the part
@@ -78,7 +78,7 @@ Image empty_image(ImageSize size, std::int64_t channels) {
   return image;
 }
 
-/// The rows between the two passes, in memory that the thread reuses.
+/// The rows between the two passes, in a buffer that the thread reuses.
 struct Between {
   std::vector<std::uint8_t> memory;
   data::ByteRows rows;

@@ -49,8 +49,8 @@ WorkerPool::WorkerPool(BatchSource source, c10::Device device, std::int64_t work
   shared_->source = std::move(source);
   shared_->device = device;
   for (std::int64_t i = 0; i < workers; ++i) shared_->progress.push_back(std::make_unique<Progress>());
-  // Each worker sets libtorch's number of threads when it starts, which rebuilds libtorch's pool and hangs if the
-  // system has no threads left.
+  // Each worker sets libtorch's thread count when it starts, which rebuilds libtorch's pool and hangs if the system has
+  // no threads left.
   const int libtorch = 2 * (at::get_num_threads() - 1);
   if (libtorch > 0) require_threads(static_cast<int>(workers) + libtorch, "for the loader workers and libtorch");
   try {
@@ -104,7 +104,8 @@ std::optional<WorkerPool::Slow> WorkerPool::find(std::int64_t step) const {
 
 void WorkerPool::work(const std::shared_ptr<Shared>& shared, Progress& progress) noexcept {
   tensor::adopt_device();
-  at::init_num_threads();  // the same number as in the program: a sample must not depend on the thread that loads it
+  at::init_num_threads();  // the same count as in the main program: a sample must not depend on the thread that loads
+                           // it
   DeviceCopy copy(shared->device);
   std::uint64_t done = 0;
   std::unique_lock lock(shared->mutex);

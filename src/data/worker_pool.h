@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loader's threads: each takes tasks of the current stream and hands over their batches.
+// The loader's threads: each takes tasks from the current stream and hands over their batches.
 #pragma once
 
 #include <condition_variable>
@@ -20,12 +20,12 @@ namespace lockstep::data {
 [[nodiscard]] BatchOutcome make(const BatchSource& source, const BatchTask& task, const std::atomic<bool>& cancelled,
                                 Progress& progress) noexcept;
 
-/// The threads. Lifetime: they share the pool's state, so a thread that hangs in a sample can be abandoned.
+/// The threads. Lifetime: they share the pool's state, so a thread that hangs on a sample can be abandoned.
 class WorkerPool {
  public:
   /// Throws: ResourceError if not all threads start.
   WorkerPool(BatchSource source, c10::Device device, std::int64_t workers);
-  /// Ends the threads and waits for the samples being loaded; after abandon() it does not wait.
+  /// Stops the threads and waits for the samples being loaded; after abandon() it does not wait.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
@@ -49,7 +49,7 @@ class WorkerPool {
     std::mutex mutex;
     std::condition_variable wake;
     std::shared_ptr<EpochStream> stream;
-    std::uint64_t passes = 0;  ///< number of passes so far; a thread that has ended a pass waits for the next
+    std::uint64_t passes = 0;  ///< number of passes so far; a thread that has finished a pass waits for the next
     bool stopping = false;
     std::vector<std::unique_ptr<Progress>> progress;  ///< one for each thread
   };

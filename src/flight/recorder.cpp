@@ -35,7 +35,7 @@ class CoreQueue {
  public:
   CoreQueue() noexcept : file_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
 
-  /// Returns the nanoseconds of waiting since the thread began, at most half a millisecond old; 0: unknown.
+  /// Returns the nanoseconds spent waiting since the thread started (up to half a millisecond stale); 0 if unknown.
   [[nodiscard]] std::int64_t waited_ns() noexcept {
     constexpr std::int64_t kPause = 500'000;
     const std::int64_t now = now_ns();

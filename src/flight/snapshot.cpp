@@ -14,7 +14,7 @@ namespace {
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 
-// The limit of a ring's numbers, nine years in nanoseconds, so that arithmetic on a file's numbers cannot overflow.
+// The limit on a ring's numbers, nine years in nanoseconds, so that arithmetic on a file's numbers cannot overflow.
 constexpr std::int64_t kFar = std::int64_t{1} << 58;
 
 std::int64_t number_of(const std::atomic<std::int64_t>& value) {
@@ -54,7 +54,7 @@ std::optional<Event> read_event(const Ring& ring, std::uint64_t number) {
   return event;
 }
 
-// Reads a lane. A rank that was killed inside begin() leaves an odd version; its data are used nevertheless.
+// Reads a lane. A rank that was killed inside begin() leaves an odd version; its data are used anyway.
 Lane read_lane(const Ring& ring, int group) {
   const LaneSlot& slot = ring.lanes[static_cast<std::size_t>(group)];
   Lane lane;

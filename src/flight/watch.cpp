@@ -22,7 +22,7 @@ bool is_long_work(const Section& section) {
   return std::find(kLongWork.begin(), kLongWork.end(), section.name) != kLongWork.end();
 }
 
-// Combines the ranks' facts about a name, which a rank's table may have several times.
+// Combines the ranks' facts about a name, which a rank's table may contain several times.
 SectionName known_of(const std::string& name, const std::vector<RankFacts>& ranks) {
   SectionName known{.name = name};
   for (const RankFacts& rank : ranks) {
@@ -38,7 +38,7 @@ SectionName known_of(const std::string& name, const std::vector<RankFacts>& rank
 
 bool is_alive(const RankFacts& rank) { return rank.ring && !rank.process.has_ended; }
 
-// Returns the time since which a rank has had no event in its innermost section.
+// Returns when a rank's innermost section went silent.
 std::int64_t silent_since(const RankFacts& rank, const WatchFacts& facts) {
   return std::max({rank.ring->sections.back().since_ns, rank.ring->last_event_ns, facts.watched_since_ns});
 }

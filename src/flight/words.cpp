@@ -23,20 +23,22 @@ bool is_in(const RankFacts& facts, const Lane& held) {
   return lane != nullptr && lane->is_running() && lane->started == held.started;
 }
 
-// Returns true if this rank has finished the collective in which other ranks wait, so that they do not wait for it.
+// Returns true if this rank has already finished the collective that other ranks are waiting in, so they are not
+// waiting for this rank.
 bool is_past(const RankFacts& facts, const Lane& held) {
   const Lane* lane = lane_of(facts, held.group);
   return lane != nullptr && lane->finished >= held.started;
 }
 
-// Returns true if the other ranks wait for this rank: it has not begun the collective, or it was stopped, inside the
-// collective or elsewhere. In the ring, a rank that was stopped inside looks like a waiting rank. For a message between
-// two ranks, sequence numbers of the ranks cannot be compared.
+// Returns true if the other ranks are waiting for this rank: it has not begun the collective, or it was stopped, inside
+// the collective or elsewhere. In the ring, a rank that was stopped inside looks like a waiting rank. For a message
+// between two ranks, the two ranks' sequence numbers cannot be compared.
 bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
-// Returns true if a disk or swapping blocks the rank inside the collective. It is the last test, if all are inside.
+// Returns true if a disk or swapping blocks the rank inside the collective. Checked last, when every rank is inside the
+// collective.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
 
 bool waits_in(const RankFacts& facts, const Lane& held) { return is_in(facts, held) && !is_stopped(facts); }

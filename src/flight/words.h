@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes the facts about a rank in words.
+// Describes the facts about a rank as text.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace lockstep::flight {
 /// The reason why a rank is late.
 enum class Cause : std::uint8_t {
   kStopped,          ///< a signal or a debugger has stopped it
-  kUninterruptible,  ///< it waits in the kernel for a device, such as a disk or a network file system
+  kUninterruptible,  ///< waiting in the kernel for a device, such as a disk or a network file system
   kSwapped,          ///< most of its memory is on the swap disk
-  kSlowData,         ///< it waits for the data loader
-  kBusy,             ///< it computes in a section
-  kWaits,            ///< it sleeps in a section; the recorder does not know why
+  kSlowData,         ///< waiting for the data loader
+  kBusy,             ///< busy computing in a section
+  kWaits,            ///< sleeping in a section; the recorder does not know why
   kLeft,             ///< its program ended without an error while other ranks still called collectives
 };
 
@@ -57,14 +57,14 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
 /// Returns, for instance, "rank 2" or "ranks 0, 1, 3".
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);
 
-/// A collective, the ranks that wait in it, and the rank that they wait for.
+/// A collective, the ranks waiting in it, and the rank that they are waiting for.
 struct HeldUp {
   Lane lane;
   std::vector<int> waiting = {};
   const RankFacts* late = nullptr;  ///< a rank of held_up()'s argument
 };
 
-/// Returns the collective that blocks the ranks. If they wait in several, it is the first that some rank has not
+/// Returns the collective that blocks the ranks. If they wait in several, returns the first that some rank has not
 /// entered or cannot finish. Returns none if no rank waits for a rank of `all`.
 [[nodiscard]] std::optional<HeldUp> held_up(const std::vector<RankFacts>& all);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which connections of the web server are closed; the caller has the sockets and the clock. Thread-safe: no.
+// Decides which connections of the web server to close; the caller owns the sockets and the clock. Thread-safe: no.
 #pragma once
 
 #include <chrono>
@@ -14,17 +14,17 @@ namespace lockstep::http {
 class Guests {
  public:
   static constexpr std::chrono::seconds kHeadTime{
-      5};  ///< limit for a request's head, from the connection or the last response
+      5};  ///< limit for receiving a request's head, counted from the connection or the last response
   static constexpr std::chrono::seconds kAnswerTime{20};  ///< limit for an unknown client to receive the response
 
-  /// `places` is the limit of unknown clients.
+  /// `places` is the maximum number of unknown clients.
   explicit Guests(std::size_t places) : places_(places) {}
 
-  /// Adds a connection. Returns the sockets that must be closed for it.
+  /// Adds a connection. Returns the sockets that must be closed to make room for it.
   [[nodiscard]] std::vector<int> add(int socket, TimePoint now);
-  /// Notes that the socket's request is complete; `is_known`: the request has proved that its client is known.
+  /// Notes that the socket's request is complete; `is_known`: the request has shown that its client is known.
   void ask(int socket, bool is_known, TimePoint now);
-  /// Notes that the socket's response is sent.
+  /// Notes that the socket's response has been sent.
   void answered(int socket, TimePoint now);
   void leave(int socket) { guests_.erase(socket); }
 

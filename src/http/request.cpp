@@ -27,7 +27,7 @@ void add_header(Headers& headers, std::string_view name, std::string_view words)
   if (is_name(name, "authorization") && ++headers.tokens == 1) headers.request.token = bearer_token(words);
 }
 
-/// Calls `use` with each name and value. libmicrohttpd itself accepts only a C function.
+/// Calls `use` with each name and value. libmicrohttpd itself accepts only a C callback.
 template <class Use>
 void each_value(MHD_Connection* connection, MHD_ValueKind kind, Use&& use) {
   const auto call = [](void* to, MHD_ValueKind, const char* name, std::size_t size, const char* value,

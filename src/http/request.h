@@ -11,7 +11,7 @@ struct MHD_Connection;
 
 namespace lockstep::http {
 
-/// Returns the request; none if a header that decides on access occurs twice.
+/// Returns the request; none if a header that controls access occurs twice.
 [[nodiscard]] std::optional<Request> read_request(MHD_Connection* connection, const std::string& path,
                                                   const std::string& method);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GNU libmicrohttpd reads requests into memory of a fixed size and sends responses, with one thread per connection.
-// Guests decides which connections to close; shutdown() of the socket then ends the connection's thread.
+// GNU libmicrohttpd reads requests into fixed-size memory and sends responses, with one thread per connection. Guests
+// decides which connections to close; shutdown() of the socket then ends the connection's thread.
 #include "lockstep/http/server.h"
 
 #include <fmt/format.h>
@@ -69,10 +69,10 @@ int port_of(int socket) {
                        : reinterpret_cast<const sockaddr_in&>(address).sin_port);
 }
 
-constexpr std::size_t kMemory = 32 << 10;  // memory of a connection, half of it for the request's head
+constexpr std::size_t kMemory = 32 << 10;  // memory per connection, half of it for the request's head
 constexpr std::size_t kPiece = 16 << 10;
 constexpr unsigned kPatience = 5;  // seconds without a byte in either direction
-constexpr unsigned kRoom = 4;      // limit of all connections as a multiple of ServerOptions::places; it includes known
+constexpr unsigned kRoom = 4;      // limit on all connections as a multiple of ServerOptions::places; it includes known
                                    // clients and connections that are ending
 constexpr auto kLook = std::chrono::milliseconds(250);
 
@@ -180,7 +180,7 @@ class Server::Impl {
       if (!has_body(connection)) return MHD_YES;
       return send(connection, {.status = MHD_HTTP_CONTENT_TOO_LARGE, .body = "requests must not have a body\n"});
     } catch (...) {
-      return MHD_NO;  // there is no memory: the connection ends
+      return MHD_NO;  // out of memory: the connection is closed
     }
   }
 

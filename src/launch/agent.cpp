@@ -33,7 +33,7 @@ namespace {
 
 using namespace launch;  // NOLINT(google-build-using-namespace): this file implements the module's public header
 
-// How long the other nodes have to read from this agent's store how the job ended.
+// How long the other nodes have to read the job's outcome from this agent's store.
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
@@ -65,7 +65,7 @@ void log_rank_count(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// Starts the ranks. Returns the end to report if no rank was started: the order may be stale, because the agent was
+// Starts the ranks. If no rank was started, returns the end to report: the order may be stale, because the agent was
 // stopped or its node cut off, and the job continues without it.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
   try {
@@ -116,7 +116,7 @@ class Agent {
   }
 
  private:
-  // Returns the next order; none if a signal came or the store is lost.
+  // Returns the next order; none if a signal arrived or the store is lost.
   std::optional<Order> wait_for_order() {
     WaitNotice notice(SystemClock::instance().now());
     for (;;) {
@@ -136,7 +136,7 @@ class Agent {
   }
 
   void say_waiting(double seconds) {
-    if (!held_.empty()) return;  // it was reported, and may last as long as the job
+    if (!held_.empty()) return;  // already reported, and the wait may last as long as the job
     const std::string since = text::duration(seconds);
     try {
       if (has_ended_) {
@@ -189,7 +189,7 @@ class Agent {
     membership_->report(obstacle ? *obstacle : end_of_round(facts()));
   }
 
-  // After node 0 is lost, waits for its store if it may come back.
+  // After the loss of node 0, waits for its store if it may come back.
   bool rejoin() {
     const auto lost = membership_->lost();
     const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
@@ -290,7 +290,7 @@ class Agent {
   int attempt_ = -1;
   int end_signal_ = 0;      ///< signal that ended a wait
   bool has_ended_ = false;  ///< the group has reported the job's end
-  std::string held_;        ///< reason why this node waits while others train; empty: it is not waiting
+  std::string held_;        ///< reason why this node waits while others train; empty if it is not waiting
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ struct Pipe {
   }
 };
 
-/// Starts the program. `input` becomes its stdin; -1: /dev/null.
+/// Starts the program. `input` becomes its stdin; -1 means /dev/null.
 pid_t spawn_child(std::vector<std::string>& command, int input, const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
@@ -72,7 +72,7 @@ bool read_some(UniqueFd& fd, std::string& text, std::size_t most) {
   return true;
 }
 
-/// Waits for either stream and reads the available bytes. Returns false if the time is up.
+/// Waits for either stream and reads the available bytes. Returns false once time is up.
 bool read_more(SteadyTime end, UniqueFd& out, UniqueFd& err, std::string& said, std::string& errors) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
   if (left <= 0) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One iteration of a loop over descriptors: waits until some are ready, and calls the action of each of them.
+// One iteration of a loop over descriptors: waits until some are ready, and calls each one's action.
 #pragma once
 
 #include <poll.h>
@@ -21,7 +21,7 @@ class EventLoop {
     acts_.push_back(std::move(act));
   }
 
-  /// Waits once and calls the actions. Blocks: until a descriptor is ready, or `timeout_ms` have passed; -1: no limit.
+  /// Waits once and calls the actions. Blocks: until a descriptor is ready or `timeout_ms` (-1: no limit) have passed.
   void turn(int timeout_ms) {
     if (::poll(entries_.data(), entries_.size(), timeout_ms) < 0 && errno != EINTR) look_at_all();
     for (std::size_t i = 0; i < entries_.size(); ++i) {
@@ -30,7 +30,7 @@ class EventLoop {
   }
 
  private:
-  // poll() failed because the open file limit was lowered or memory is short: the descriptors can still be read,
+  // poll() failed because the limit on open files was lowered or memory ran out: the descriptors can still be read,
   // without waiting.
   void look_at_all() {
     const timespec nap{0, 10'000'000};

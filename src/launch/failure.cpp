@@ -36,7 +36,7 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Indents all lines of an error's text, since the important line of a Python traceback is the last.
+// Indents every line of an error's text, since the important line of a Python traceback is the last.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
   std::istringstream lines(text);
@@ -130,16 +130,16 @@ std::optional<FailureRecord> read_error_file(const std::filesystem::path& file) 
 
 namespace {
 
-// Returns true if the rank's last output is just the known error or its end: "error: WORDS" for "TYPE: WORDS".
+// Returns true if the rank's last output is just the known error, or the end of it: "error: WORDS" for "TYPE: WORDS".
 bool only_repeats(const std::string& known, const std::vector<std::string>& last_lines) {
   const std::string said = text::for_people(text::join(last_lines, "\n"));
   const std::size_t type_end = known.find(": ");
   if (said.empty() || known.empty()) return false;
-  if (said == "error: " + known || known.ends_with("\n" + said)) return true;  // a signal has no type
+  if (said == "error: " + known || known.ends_with("\n" + said)) return true;  // signals have no type
   return type_end != std::string::npos && said == "error" + known.substr(type_end);
 }
 
-// Returns the rank's own end; the error's type if the agent killed the rank while it was exiting after an error.
+// Returns how the rank ended, or the error's type if the agent killed the rank while it was exiting after an error.
 std::string headline_of(const WorkerEnd& end, const FailureRecord& said) {
   const bool is_own = describe_end(end) == describe_status(end.wait_status);
   if (is_own || said.message.empty()) return describe_end(end);
@@ -168,7 +168,7 @@ std::filesystem::path folder_of(const RoundFacts& facts, int rank) {
   return facts.logs.rank_folder(facts.attempt, rank);
 }
 
-// Reads the rank's error file. If the disk was full, the error published by the rank takes its place.
+// Reads the rank's error file. If the disk was full, uses the error that the rank published instead.
 std::optional<FailureRecord> error_of_rank(const RoundFacts& facts, int rank) {
   auto error = read_error_file(folder_of(facts, rank) / "error.json");
   const auto& claim = facts.result.claim;
@@ -195,7 +195,7 @@ FailureRecord cause_of(const RoundFacts& facts, const WorkerEnd& end) {
   return cause;
 }
 
-// Returns true if the record's text is the headline. A mismatch names two ranks' calls, but not which one is wrong.
+// Returns true if the record's text is the headline. A mismatch names two ranks' calls, but not which is wrong.
 bool is_headline(const FailureRecord& cause) {
   return cause.kind == FailureKind::kLost || cause.kind == FailureKind::kHang || cause.kind == FailureKind::kMismatch;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML is not a dependency: its functions, whose ABI is stable, are declared here and looked up by name, so that the
-// same program runs with and without a driver.
+// NVML is not a dependency: its functions, which have a stable ABI, are declared here and looked up by name, so that
+// the same binary runs with or without a driver.
 #include "lockstep/launch/gpus.h"
 
 #include <dlfcn.h>
@@ -127,7 +127,7 @@ std::optional<int> rank_of(unsigned pid) {
 std::vector<GpuProcess> processes_on(const Nvml& nvml, Device device) {
   std::array<RunningProcess, 128> running;
   unsigned count = running.size();
-  // Versions 2 and 3 share their layout; old drivers have only version 2.
+  // Versions 2 and 3 share a layout; old drivers have only version 2.
   int result = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", device, &count, running.data());
   if (result == -1) result = nvml.call("nvmlDeviceGetComputeRunningProcesses_v2", device, &count, running.data());
   std::vector<GpuProcess> processes;
@@ -178,7 +178,7 @@ std::vector<Device> devices_of(const Nvml& nvml) {
   return devices;
 }
 
-/// Returns the slices of a GPU; empty: it is not sliced.
+/// Returns the slices of a GPU; empty if it is not sliced.
 std::vector<std::string> slices_of(const Nvml& nvml, Device device) {
   std::vector<std::string> slices;
   const unsigned most = nvml.read<unsigned>("nvmlDeviceGetMaxMigDeviceCount", device).value_or(0);

@@ -75,7 +75,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
     const ssize_t count = fd < 0 ? 0 : ::read(fd, chunk, sizeof chunk);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
-    if (count <= 0) {  // a terminal's end is EIO
+    if (count <= 0) {  // a closed terminal reports EIO
       worker.close_output(stream);
       mux_.finish(worker.rank(), stream);
       return;
@@ -89,7 +89,7 @@ void GroupOutput::read(Worker& worker, RankLog& log, int stream, bool to_the_end
 }
 
 void GroupOutput::close(Worker& worker, RankLog& log) {
-  for (const int stream : {1, 0}) {  // stderr first: a bar is cleared there before a row is written to stdout
+  for (const int stream : {1, 0}) {  // stderr first: the bar is cleared there before a row goes to stdout
     read(worker, log, stream, true);
     worker.close_output(stream);
     mux_.finish(worker.rank(), stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the resources that an agent and its ranks need before anything starts, so that a shortage causes one error
-// instead of half a group.
+// Checks the resources that an agent and its ranks need before anything starts, so that a shortage causes a single
+// error instead of half a group.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct FileLimit {
 /// Raises this process's soft limit on open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
 
-/// Runs `body`, and turns a failure to start a thread or to allocate memory into a ResourceError.
+/// Runs `body`, turning a failure to start a thread or to allocate memory into a ResourceError.
 int with_shortages_named(const std::function<int()>& body);
 
 }  // namespace lockstep::launch

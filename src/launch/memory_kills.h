@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Detects whether the kernel killed a process for lack of memory, from the counter of this process's cgroup (version 1
-// or 2) and from the kernel's messages, if they may be read.
+// or 2) and from the kernel's messages, if they are readable.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +27,7 @@ class MemoryKills {
   [[nodiscard]] std::string limit_text() const;
   [[nodiscard]] bool kernel_says(pid_t pid) const;
 
-  std::filesystem::path counter_;  // the file with the line "oom_kill N"; empty: there is none
+  std::filesystem::path counter_;  // the file with the line "oom_kill N"; empty if there is none
   std::filesystem::path limit_;
   std::optional<std::int64_t> before_;
   UniqueFd messages_;

@@ -23,7 +23,7 @@
 namespace lockstep {
 namespace {
 
-// The variables by which init() recognizes a rank; init() throws if some are missing.
+// The variables by which init() recognizes a rank; init() throws if any are missing.
 constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
                                        "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
@@ -53,7 +53,7 @@ int process_count(const SpawnOptions& options) {
 std::string own_path() {
   std::error_code problem;
   auto path = std::filesystem::read_symlink("/proc/self/exe", problem);
-  // The path is gone if the program was rebuilt after its start; /proc/self/exe still leads to the running program.
+  // The path is gone if the program was rebuilt after it started; /proc/self/exe still refers to the running program.
   return !problem && std::filesystem::exists(path, problem) ? path.string() : "/proc/self/exe";
 }
 
@@ -66,7 +66,7 @@ void pass_to_agent(int number) {
 }
 
 // Makes other threads forward signals to this thread, on which the agent handles them. On other threads, such as those
-// a BLAS library starts when loaded, a signal would end the process.
+// that a BLAS library starts when it is loaded, a signal would end the process.
 void gather_signals() {
   agent_thread = static_cast<pid_t>(::syscall(SYS_gettid));
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH}) {
@@ -75,7 +75,7 @@ void gather_signals() {
     ::sigaddset(&one, number);
     struct sigaction action {};
     ::sigaction(number, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) continue;  // nohup, or a job in a shell's background
+    if (action.sa_handler == SIG_IGN) continue;  // nohup, or a background job of a shell
     ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
     action = {};
     action.sa_handler = pass_to_agent;

@@ -16,12 +16,12 @@
 namespace lockstep::launch {
 namespace {
 
-// The ranks' own startup has priority.
+// The ranks' own startup comes first.
 constexpr auto kFirstLook = std::chrono::seconds(10);
 constexpr auto kStartTime = std::chrono::milliseconds(500);
 constexpr auto kLastLook = std::chrono::minutes(10);
 
-// Starts a standby. Its stub reports immediately whether it has started the program or cannot.
+// Starts a standby. Its stub reports immediately whether it could start the program.
 Standby started(const WorkerSpec& spec) {
   Standby standby{.worker = std::make_unique<Worker>(spec)};
   pollfd entry{standby.worker->control(), POLLIN, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standby processes, which have loaded the program's libraries and wait to replace ranks that must restart
+// Standby processes, which have loaded the program's libraries and wait to replace ranks that have to restart
 // (lockstep/base/standby.h).
 #pragma once
 
@@ -42,11 +42,11 @@ class Standbys {
   explicit Standbys(const AgentOptions& options);
 
   void begin_round(TimePoint now);
-  /// Returns the time to start them, or to try again; max(): never.
+  /// Returns when to start them, or to try again; max() means never.
   [[nodiscard]] TimePoint due() const { return due_; }
   /// Starts the standbys if `is_possible`, with a spec for each local rank; otherwise doubles the wait. Never throws.
   void start(TimePoint now, bool is_possible, const std::function<WorkerSpec(int)>& spec_of);
-  /// Removes and returns the standby of a local rank; none if there is none alive.
+  /// Removes and returns the standby of a local rank; none if it is not alive.
   [[nodiscard]] std::optional<Standby> take(int local_rank);
 
  private:

@@ -81,7 +81,7 @@ class Stub {
   }
 
  private:
-  // Returns false if the agent is already gone, or resources are exhausted, which was then reported.
+  // Returns false if the agent is already gone, or if resources are exhausted, which it reports.
   bool prepare() noexcept {
     sigset_t all;
     ::sigfillset(&all);
@@ -89,7 +89,7 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // For kernels without pidfds. The signal is also sent if only the forking thread ends, so it is checked.
+    // For kernels without pidfds. The signal is also sent when only the forking thread ends, so it must be checked.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
@@ -104,8 +104,8 @@ class Stub {
     return true;
   }
 
-  // The pipes of other workers and the store's sockets must not stay open here. They are closed first, which leaves
-  // room for the copies. Returns false if there is still no room.
+  // The pipes of other workers and the store's sockets must not stay open here. They are closed first, which makes room
+  // for the copies. Returns false if there is still no room.
   bool keep_only_our_descriptors() noexcept {
     constexpr int kAboveTheWorkers = 10;
     int own[] = {plan_.input, plan_.output, plan_.errors, plan_.control, plan_.agent_pidfd, plan_.standby};
@@ -186,7 +186,7 @@ class Stub {
     if (is_agent_gone || (entries[0].revents != 0 && !obey()) || (kill_at_ && now() >= *kill_at_)) kill_all();
   }
 
-  // Returns false if the agent closed its end.
+  // Returns false if the agent has closed its end.
   bool obey() noexcept {
     StubOrder order;
     const ssize_t got = ::recv(control_, &order, sizeof order, MSG_DONTWAIT);
@@ -202,7 +202,7 @@ class Stub {
     }
     kill_stopped();
     if (worker_ > 0) {
-      // A terminal also sends its interrupt to the whole process group: shells rely on that.
+      // A terminal also sends its interrupt to the whole process group, which shells rely on.
       ::kill(order.signal == SIGINT ? -worker_ : worker_, order.signal);
       signal_sent_ = order.signal;
     }
@@ -212,10 +212,10 @@ class Stub {
 
   void kill_by(TimePoint time) noexcept { kill_at_ = kill_at_ ? std::min(*kill_at_, time) : time; }
 
-  // Does not use AwakeClock, whose lock another thread may have been holding at the fork.
+  // Does not use AwakeClock, whose lock another thread may have held at the time of the fork.
   TimePoint now() noexcept { return awake_.at(std::chrono::steady_clock::now()); }
 
-  // Kills stopped processes, which react only to SIGKILL.
+  // Kills stopped processes, which respond only to SIGKILL.
   void kill_stopped() noexcept {
     tree_.read();
     for (std::size_t i = 0; i < tree_.size(); ++i) {
@@ -267,7 +267,7 @@ class Stub {
         tree_.signal(i, SIGKILL);
         is_any_alive |= tree_[i].state != 'Z';
       }
-      if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // without /proc, kills at least its group
+      if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // without /proc, at least kill its group
       siginfo_t dead{};
       // Leaves ended processes to reap(). Waits only if a process was killed: otherwise one was missed, so check again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
@@ -290,7 +290,7 @@ class Stub {
   pid_t worker_ = 0;  // 0 once it has ended
   int signal_sent_ = 0;
   AwakeTime awake_{kGraceLook};
-  std::optional<TimePoint> kill_at_ = {};  // none: not to be killed
+  std::optional<TimePoint> kill_at_ = {};  // none if it is not to be killed
   bool is_over_ = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stub, a process between the agent and a worker: session leader and subreaper of the worker's whole tree. It can
-// end every descendant, even one that left the session, and does so when the agent dies. It runs after a fork of a
-// program that may have threads, so it never allocates, locks or throws.
+// end every descendant, even one that left the session, and does so when the agent dies. It runs after the fork of a
+// program that may be multithreaded, so it never allocates, locks or throws.
 #pragma once
 
 #include <sys/types.h>
@@ -16,12 +16,12 @@ inline constexpr int kStandbyDescriptor = 3;
 struct StubPlan {
   const char* path = nullptr;  ///< path of the program
   char* const* arguments = nullptr;
-  char* const* shell_arguments = nullptr;  ///< arguments that run a script without "#!" as a shell would
+  char* const* shell_arguments = nullptr;  ///< arguments for running a script without "#!", as a shell would
   char* const* environment = nullptr;
   int input = -1;  ///< descriptors that become the worker's 0, 1 and 2
   int output = -1;
   int errors = -1;
-  int standby = -1;      ///< descriptor that becomes the worker's 3, which a standby reads from; -1: not a standby
+  int standby = -1;      ///< descriptor that becomes the worker's 3, which a standby reads from; -1 if not a standby
   int control = -1;      ///< socket to the agent: sends StubReport, receives StubOrder
   int agent_pidfd = -1;  ///< pidfd of the agent; -1 if the kernel does not support it
   pid_t agent = 0;
@@ -38,7 +38,7 @@ enum class StubEvent : std::int32_t {
 struct StubReport {
   StubEvent event = StubEvent::kStarted;
   std::int32_t value = 0;
-  std::int32_t signal_sent = 0;  ///< the last signal the stub sent to the worker before it ended; 0: none
+  std::int32_t signal_sent = 0;  ///< last signal that the stub sent before the worker ended; 0 if none
 };
 
 /// A message from the agent to the stub: send `signal` to the worker, and SIGKILL to the rest of its tree after
@@ -48,7 +48,7 @@ struct StubOrder {
   std::int32_t grace_ms = 0;
 };
 
-/// Runs the worker to its end and returns when no descendant is left. The caller then leaves by _exit().
+/// Runs the worker until it ends and returns when no descendant is left. The caller then calls _exit().
 void run_stub(const StubPlan& plan) noexcept;
 
 }  // namespace lockstep::launch

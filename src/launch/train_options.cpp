@@ -229,7 +229,7 @@ std::string option_name(std::string_view word) {
   return name;
 }
 
-/// For an option that every verb has, returns true if it takes a value; none if it is not such an option.
+/// Returns whether an option that every verb has takes a value; none if it is not such an option.
 std::optional<bool> has_value_in_every_verb(const std::string& word) {
   if (word == "--log-level") return true;
   if (word == "--quiet" || word == "--help" || word == "-h") return false;

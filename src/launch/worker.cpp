@@ -23,7 +23,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The time limit for a standby to read part of its environment, if the pipe cannot hold all of it.
+// The time limit for a standby to read part of its environment, in case the pipe cannot hold all of it.
 constexpr int kTakeTime = 500;  // ms
 // The time limit for a stub that has closed its socket to exit.
 constexpr auto kPatience = std::chrono::seconds(15);
@@ -39,7 +39,7 @@ Ends make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// Creates a terminal for the worker that does not alter its bytes.
+// Creates a terminal for the worker that passes its bytes through unchanged.
 Ends make_terminal(int terminal, int prefix_columns) {
   UniqueFd main(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
@@ -114,7 +114,7 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
                       .agent_pidfd = agent.get(),
                       .agent = ::getpid(),
                       .leftover_grace_ms = static_cast<int>(spec.leftover_grace.count())};
-  // _Fork() instead of fork(): handlers that libraries (OpenBLAS) register for fork() take locks.
+  // _Fork() instead of fork(): handlers that libraries such as OpenBLAS register for fork() take locks.
   stub_ = ::_Fork();
   if (stub_ < 0) throw_cannot("start a worker: fork", errno);
   if (stub_ == 0) {
@@ -130,7 +130,7 @@ Worker::Worker(const WorkerSpec& spec) : rank_(spec.rank) {
 Worker::~Worker() {
   if (is_gone()) return;
   order(SIGKILL, std::chrono::milliseconds(0));
-  control_.reset();  // informs the stub too
+  control_.reset();  // also informs the stub
   reap(kPatience);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker process on the agent's side, with the sockets and pipes to it and to its stub.
+// The agent's side of one worker process, with the sockets and pipes to it and to its stub.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -24,11 +24,11 @@ enum class Channel { kPipe, kTerminal };
 
 struct WorkerSpec {
   int rank = 0;
-  std::string path;                    ///< the path of the program that was found
+  std::string path;                    ///< path of the program
   std::vector<std::string> arguments;  ///< arguments; [0] is the name as typed
   std::vector<std::string> environment;
   bool is_standby = false;  ///< the worker waits until take_over()
-  int input = -1;           ///< descriptor that becomes its stdin; -1: /dev/null
+  int input = -1;           ///< descriptor that becomes its stdin; -1 means /dev/null
   Channel output = Channel::kPipe;
   Channel errors = Channel::kPipe;
   int prefix_columns = 0;  ///< how many columns narrower the worker's terminal is than ours
@@ -49,16 +49,16 @@ class Worker {
   [[nodiscard]] int output(int stream) const noexcept { return streams_[stream].get(); }  ///< 0: stdout, 1: stderr
   void close_output(int stream) noexcept { streams_[stream].reset(); }
 
-  /// Returns the stub's next report; none if there is none yet. After the stub has ended, is_gone() is true.
+  /// Returns the stub's next report; none if it has not sent one yet. After the stub has ended, is_gone() is true.
   std::optional<StubReport> read_report();
   [[nodiscard]] bool is_gone() const noexcept { return !control_.valid(); }
 
   /// Turns a standby into a worker with this rank and environment. Returns false if the standby does not read them
-  /// within half a second, for example because it is stopped; it cannot be used then.
+  /// within half a second, for example because it is stopped; it is then unusable.
   [[nodiscard]] bool take_over(int rank, const std::vector<std::string>& environment) noexcept;
 
   void order(int signal, std::chrono::milliseconds grace) const noexcept;
-  /// Forgets a stub that was killed and exited without a report.
+  /// Forgets a stub that was killed and left without reporting.
   void abandon() noexcept;
 
  private:

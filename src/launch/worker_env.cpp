@@ -54,7 +54,7 @@ void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
   if (place.local_world_size > 1) variables.emplace("OMP_NUM_THREADS", "1");
 }
 
-/// Shows the rank one GPU, its own, if the user wants that or if CUDA would show every rank the same slice.
+/// Makes only the rank's own GPU visible to it, if the user wants that or if CUDA would show every rank the same slice.
 void show_one_gpu(Variables& variables, const EnvironmentSpec& spec) {
   const auto visible = variables.find("CUDA_VISIBLE_DEVICES");
   const bool is_listed = visible != variables.end();
@@ -82,7 +82,7 @@ std::vector<std::string> worker_environment(const std::vector<std::string>& inhe
   variables["LOCKSTEP_ERROR_FILE"] = spec.error_file;
   if (variables["LOCKSTEP_FLIGHT"] != "off") variables["LOCKSTEP_FLIGHT"] = spec.flight_ring;
   if (spec.max_world_size > 0) variables["LOCKSTEP_MAX_WORLD_SIZE"] = std::to_string(spec.max_world_size);
-  variables.erase("LOCKSTEP_MIN_WORLD_SIZE");  // belongs to a job around this one
+  variables.erase("LOCKSTEP_MIN_WORLD_SIZE");  // belongs to an enclosing job
   if (spec.min_world_size > 0) variables["LOCKSTEP_MIN_WORLD_SIZE"] = std::to_string(spec.min_world_size);
   show_one_gpu(variables, spec);
   for (const auto& [name, value] : spec.extra) variables[name] = value;

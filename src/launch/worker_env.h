@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment of a worker: torchrun's variables and ours, excluding those of a scheduler that started the agent as
+// The environment of a worker: torchrun's variables and ours, without those of a scheduler that started the agent as
 // one of its tasks. Pure.
 #pragma once
 
@@ -20,15 +20,15 @@ struct EnvironmentSpec {
   StoreAddress store;
   std::string store_prefix;  ///< prefix of the round's keys
   std::string error_file;
-  std::string flight_ring;  ///< path of the rank's flight ring; empty: none
+  std::string flight_ring;  ///< path of the rank's flight ring; empty if none
   std::string role;
   std::string run_id;
   int restart_count = 0;
   int max_world_size = 0;  ///< maximum number of ranks of the job
-  int min_world_size = 0;  ///< minimum number of ranks for a range to continue; 0: not a range
+  int min_world_size = 0;  ///< minimum number of ranks with which a range can continue; 0 if not a range
   int max_restarts = 0;
   bool virtual_local_rank = false;  ///< LOCAL_RANK is 0, and one GPU is visible
-  std::string blas_core;            ///< value of OPENBLAS_CORETYPE if the user has not set it; empty: it stays unset
+  std::string blas_core;            ///< value for OPENBLAS_CORETYPE unless the user has set it; empty to leave it unset
   std::vector<std::pair<std::string, std::string>> extra;
 };
 

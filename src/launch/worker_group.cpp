@@ -21,20 +21,20 @@
 namespace lockstep::launch {
 namespace {
 
-// A rank that reports "a peer died" is not to blame; if the rank to blame is on this node, it ends within this time.
+// A rank that reports "a peer died" is not to blame; if the one to blame is on this node, it ends within this time.
 constexpr auto kBlameTime = std::chrono::seconds(1);
 // A process that survives SIGKILL is hanging in the kernel (a dead network disk); it is abandoned after this time.
 constexpr auto kKillTime = std::chrono::seconds(15);
 // A rank of a training run takes SIGTERM as a request to save and leave with the others. If one has failed, the others
-// cannot, and notice in their next collective; a rank that is not in a collective gets the signal twice.
+// cannot do so, and find out in their next collective; a rank that is not in a collective gets the signal twice.
 constexpr auto kSecondTermTime = std::chrono::seconds(2);
-// How long a slow reader of the output has after the agent was asked to end.
+// How long a slow reader of the output has once the agent has been asked to end.
 constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint now() { return SystemClock::instance().now(); }
 
-// The clock of all waits here: if a group is suspended while its ranks end, they still get the rest of the time
-// afterwards.
+// The clock of all waits here: if a group is suspended while its ranks are ending, they still get the rest of their
+// time afterwards.
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
 std::vector<std::string> environment_of(const WorkerGroupSpec& spec, int local_rank, const RankLog* log,
@@ -74,7 +74,7 @@ WorkerSpec worker_spec(const WorkerGroupSpec& spec, const GroupOutput& output, i
           .leftover_grace = std::min(spec.options.shutdown_timeout, std::chrono::milliseconds(2000))};
 }
 
-// Publishes a cause, before the other ranks are stopped, so that their messages can refer to it.
+// Publishes a cause before the other ranks are stopped, so that their messages can refer to it.
 void publish(Store& store, const FailureRecord& record) {
   try {
     store.compare_set(kFirstFailureKey, "", to_json(record));
@@ -113,7 +113,7 @@ std::unique_ptr<LongWorkLink> link_of(const WorkerGroupSpec& spec, const char* t
   return std::make_unique<LongWorkLink>(spec.membership.address(), spec.round.keys + topic);
 }
 
-/// Returns poll()'s milliseconds until `next`, or until the next check of `stop`, a time of AwakeClock; -1: no limit.
+/// Returns poll()'s timeout until `next`, or until the next check of `stop`, a time of AwakeClock; -1 means no limit.
 int timeout_ms(TimePoint next, TimePoint stop) {
   auto left = std::chrono::nanoseconds::max();
   if (next != TimePoint::max()) left = next - now();
@@ -189,7 +189,7 @@ WorkerGroupResult WorkerGroup::run() {
   return result_;
 }
 
-// Shows the rest of the output. A pager that does not read must not delay an order: the logs have everything.
+// Shows the rest of the output. A pager that is not reading must not delay an order: the logs have everything.
 void WorkerGroup::show_the_rest() {
   // After an order that arrived before the ranks were gone, the reader gets a moment; after one that arrives now, none.
   if (std::exchange(is_asked_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
@@ -226,7 +226,7 @@ void WorkerGroup::on_times() {
   if (is_stopping_ || result_.lost || result_.found) hangs_.end();
   if (now() >= hangs_.due()) result_.found = hangs_.look(now(), watched(members_), output_.count());
   const bool is_unexplained = times_.stop_at && awake_now() >= *times_.stop_at && !result_.found;
-  // Ranks blame another rank, but none here failed: they may have lost a rank that was stopped.
+  // Ranks blame another rank, but none failed here: they may have lost a rank that was stopped.
   if (is_unexplained && std::none_of(result_.ends.begin(), result_.ends.end(), leaves_by_request)) {
     result_.found = find_stopped(watched(members_));
   }
@@ -329,12 +329,12 @@ void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
   if (is_killed && signal_sent == 0 && !is_stopping_) end.why = memory_kills_.why(member.pid);
   result_.ends.push_back(end);
   if (is_stopping_) return;
-  // A rank that left too early may take longer to exit than the ranks that noticed.
+  // A rank that left too early may take longer to exit than the ranks that noticed it.
   const bool peers_noticed = times_.stop_at && !result_.found;
   if (!has_failed(end)) {
     if (peers_noticed) result_.found = find_left(watched(members_));
   } else if (leaves_by_request(end)) {
-    // All ranks leave at one step, so the others follow.
+    // All ranks leave at the same step, so the others will follow.
     if (!times_.stop_at) times_.stop_at = awake_now() + spec_.options.shutdown_timeout;
   } else if (is_consequence(end)) {
     if (!result_.found) result_.found = find_left(watched(members_));
@@ -354,7 +354,7 @@ void WorkerGroup::order(int signal, std::chrono::milliseconds grace) {
 
 void WorkerGroup::stop_failed_group() {
   if (result_.found && result_.stacks.empty()) result_.stacks = stacks_of_late(*result_.found, watched(members_));
-  // A stopped process does not get SIGTERM.
+  // A stopped process does not receive SIGTERM.
   for (const WorkerMember& member : members_) {
     const bool hangs = result_.found && result_.found->rank == member.worker->rank();
     if (hangs) member.worker->order(SIGKILL, std::chrono::milliseconds(0));

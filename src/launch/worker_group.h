@@ -47,15 +47,15 @@ struct WorkerGroupSpec {
 };
 
 struct WorkerGroupResult {
-  std::vector<WorkerEnd> ends;         ///< how the workers ended, in the order it was noticed
+  std::vector<WorkerEnd> ends;         ///< how the workers ended, in the order in which this was noticed
   int interrupted_by = 0;              ///< signal that asked the agent to stop
   int start_error = 0;                 ///< errno if the program could not be executed
-  bool was_asked_to_save = false;      ///< its healthy ranks were stopped so that a node can join
+  bool was_asked_to_save = false;      ///< its healthy ranks were stopped to let a node join
   std::optional<FailureRecord> lost;   ///< record of node 0 if the store was lost
   std::optional<FailureRecord> claim;  ///< the first failure, according to the ranks and the store
   std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node, which it reports last
   std::vector<std::string> stacks;     ///< stacks of that rank if it is late, line by line
-  std::int64_t last_step = -1;         ///< furthest step that a rank of this node reached; -1: none
+  std::int64_t last_step = -1;         ///< furthest step that a rank of this node reached; -1 if none
 
   /// Returns true if every rank exited with 0.
   [[nodiscard]] bool is_success() const;
@@ -63,12 +63,12 @@ struct WorkerGroupResult {
 
 /// The times, by AwakeClock, of actions that no event triggers.
 struct StopTimes {
-  std::optional<TimePoint> drop_at = {};        ///< time after which unread output is discarded
-  std::optional<TimePoint> stop_at = {};        ///< time to stop the rest, after a rank left or blamed another
-  std::optional<TimePoint> stop_again_at = {};  ///< time of a second SIGTERM
-  std::optional<TimePoint> give_up_at = {};     ///< time to give up on processes that SIGKILL has not ended
+  std::optional<TimePoint> drop_at = {};        ///< when to discard unread output
+  std::optional<TimePoint> stop_at = {};        ///< when to stop the rest, after a rank left or blamed another
+  std::optional<TimePoint> stop_again_at = {};  ///< when to send a second SIGTERM
+  std::optional<TimePoint> give_up_at = {};     ///< when to give up on processes that SIGKILL has not ended
 
-  /// Returns the earliest of these times; max(): none.
+  /// Returns the earliest of these times; max() if none.
   [[nodiscard]] TimePoint next() const;
 };
 
@@ -77,8 +77,8 @@ struct StopTimes {
 /// ranks are stopped, so that they can name it. Owned by the agent's thread.
 class WorkerGroup {
  public:
-  /// Starts the workers. Throws: IoError, ResourceError: workers already started are ended. TimeoutError if the store
-  /// is gone, before any worker starts.
+  /// Starts the workers. Throws: IoError, ResourceError, after ending the workers already started; TimeoutError, before
+  /// any worker starts, if the store is gone.
   explicit WorkerGroup(const WorkerGroupSpec& spec);
 
   /// Blocks: until no process of any worker's tree is left.
@@ -105,7 +105,7 @@ class WorkerGroup {
   WorkerGroupResult result_;
   GroupOutput output_;
   MemoryKills memory_kills_;
-  std::unique_ptr<KeyWatcher> watcher_;  ///< watches for the first failure of any node
+  std::unique_ptr<KeyWatcher> watcher_;  ///< watches for the first failure on any node
   HangWatch hangs_;
   std::vector<WorkerMember> members_;
   bool is_stopping_ = false;

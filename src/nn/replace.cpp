@@ -14,7 +14,7 @@
 namespace lockstep::nn::detail {
 namespace {
 
-/// Puts `ours` into the mode (training or evaluation) of `layer`, and returns it.
+/// Puts `ours` into the same mode (training or evaluation) as `layer`, and returns it.
 template <class Ours>
 std::shared_ptr<Ours> in_mode_of(const torch::nn::Module& layer, std::shared_ptr<Ours> ours) {
   ours->train(layer.is_training());
@@ -63,7 +63,7 @@ std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std
     put(sequential, index, in_mode_of(*dropout, std::make_shared<DropoutImpl>(dropout->options.p())));
     return Replaced{.length = 1, .what = "Dropout"};
   }
-  // An in-place ReLU of libtorch moves as little memory, and our layer could not fall back to it for small tensors.
+  // libtorch's in-place ReLU moves just as little memory, and our layer could not fall back to it for small tensors.
   const auto* relu = as<torch::nn::ReLUImpl>(layers, index);
   if (relu == nullptr || relu->options.inplace()) return std::nullopt;
   put(sequential, index, in_mode_of(*relu, std::make_shared<ReLUImpl>()));

@@ -56,8 +56,8 @@ ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<C
     least = std::max(least, own[i].before_ns - main[i].after_ns);
     most = std::min(most, own[i].after_ns - main[i].before_ns);
   }
-  // If the clocks run at different speeds, the largest lower bound may exceed the smallest upper bound. Then their
-  // distance gives the error.
+  // If the clocks run at different speeds, the largest lower bound may exceed the smallest upper bound. In that case
+  // their distance gives the error.
   return {.offset_ns = least + (most - least) / 2, .error_ns = std::abs(most - least) / 2};
 }
 

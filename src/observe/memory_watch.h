@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MemoryWatch: libtorch's allocators report to it the memory that a thread allocates and frees. libtorch has one such
+// MemoryWatch: libtorch's allocators tell it about the memory that a thread allocates and frees. libtorch has one such
 // listener per thread and shares it with the threads that run the thread's backward passes.
 #pragma once
 
@@ -37,14 +37,14 @@ class LayersOfMemory {
   std::map<const char*, Range> ranges_;
 };
 
-/// Called in the thread that allocates memory (`bytes` above 0) or frees it (below 0).
+/// Called on the thread that allocates memory (`bytes` above 0) or frees it (below 0).
 using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 
-/// Listens in the thread that created it, from its construction to stop(). Other profilers get no events then.
+/// Listens on the thread that created it, from its construction to stop(). Other profilers get no events then.
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);
-  /// Stops the calls to the listener. In a thread other than the constructor's, the watch stays registered.
+  /// Stops the calls to the listener. If called on a thread other than the constructor's, the watch stays registered.
   void stop() noexcept;
 
  private:

@@ -17,7 +17,7 @@
 namespace lockstep::observe {
 namespace {
 
-/// Operators that allocate memory without values, or fill it with the same values in every run.
+/// Operators that allocate uninitialised memory, or fill it with the same values in every run.
 constexpr std::array<std::string_view, 20> kMemory = {
     "empty",     "empty_like", "empty_strided", "new_empty", "new_empty_strided",
     "resize_",   "resize_as_", "set_",          "zeros",     "zeros_like",
@@ -44,7 +44,7 @@ bool makes_memory(std::string_view name) { return is_one_of(kMemory, name); }
 
 bool has_values(std::string_view name) { return !is_one_of(kViews, name); }
 
-/// An operator that writes into its inputs may get memory without values.
+/// An operator that writes into its inputs may get uninitialised memory.
 bool writes_inputs(std::string_view name) { return name.ends_with('_'); }
 
 /// Returns true for the autograd engine's own call around each node.

@@ -80,7 +80,7 @@ std::vector<view::DeviceCall> KernelRecorder::stop() {
   const auto recorded = kineto::disableProfiler();
   std::vector<view::DeviceCall> calls;
   for (const kineto::KinetoEvent& event : recorded->events()) {
-    // The events include the host's CUDA calls and the marks of synchronisations.
+    // The events include the host's CUDA calls and synchronisation marks.
     if (event.deviceType() == device_.type() && event.name().find("Sync") == std::string::npos) {
       calls.push_back(call_of(event));
     }

@@ -178,7 +178,7 @@ void Recorder::add_memory(const void* address, std::int64_t bytes) {
 }
 
 std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFunction& function) {
-  // Asynchronous calls end at any time, not in the order of a thread.
+  // Asynchronous calls may end at any time, out of order with the thread's other calls.
   if (function.isAsync()) return nullptr;
   auto open = std::make_unique<OpenOperator>();
   open->thread = &calls_of_this_thread();
@@ -194,7 +194,7 @@ std::unique_ptr<at::ObserverContext> Recorder::begin_operator(const at::RecordFu
     call.bytes = cost.bytes;
     open->is_counted = cost.flops > 0;
     if (open->is_counted && open->thread->counted_depth++ == 0) call.flops = cost.flops;
-    // Gradients are off in an optimizer, which also uses weights.
+    // Gradients are disabled in an optimizer, which also uses weights.
     const std::string* layer = at::GradMode::is_enabled() ? layers_.layer_of(function.inputs()) : nullptr;
     if (layer != nullptr) call.layer = *layer;
     if (with_inputs_) call.inputs = inputs_of(function.inputs());
@@ -210,7 +210,7 @@ void Recorder::end_operator(at::ObserverContext* context) {
   if (open == nullptr) return;
   open->recorded.call.end_ns = monotonic_ns();
   if (open->is_counted) --open->thread->counted_depth;
-  // A call that ends in a different thread does not fit the order of this thread.
+  // A call that ends on a different thread does not fit this thread's order.
   if (open->thread != &calls_of_this_thread()) return;
   if (open->run != run_.load(std::memory_order_relaxed)) return;
   if (open->recorded.call.kind != view::CallKind::kBackwardNode) {

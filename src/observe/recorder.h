@@ -24,7 +24,7 @@ namespace lockstep::observe {
 /// The records to keep in addition to the calls.
 struct Recorded {
   bool inputs = false;  ///< the calls' inputs, and for backward nodes the operators that created them
-  bool memory = true;   ///< allocations; not possible while Kineto records, because libtorch has only one listener
+  bool memory = true;   ///< allocations; not possible while Kineto is recording, because libtorch has only one listener
 };
 
 /// The only recorder of the process. It is never destroyed, because calls may end after it has stopped.

@@ -17,7 +17,7 @@ namespace lockstep::observe {
 /// A recorded call. A backward node gets its layer at the end, from the forward operator that created it.
 struct RecordedCall {
   view::ProfiledCall call;
-  std::uint64_t thread = 0;          ///< libtorch's number of the thread; for a backward node, of the forward's thread
+  std::uint64_t thread = 0;          ///< libtorch's thread ID; for a backward node, that of the forward thread
   std::uint64_t first_sequence = 0;  ///< autograd's sequence numbers during a forward call, [first, last); for a
   std::uint64_t last_sequence = 0;   ///< backward node `first_sequence` is its own number
 };
@@ -33,7 +33,7 @@ class ThreadCalls {
   [[nodiscard]] std::vector<view::MemoryEvent> take_memory();
   void clear() { (void)take(), (void)take_memory(); }
 
-  /// Describes the thread. While it is alive, its name is read again, because threads are named after they start.
+  /// Describes the thread. While it is alive, its name is reread, because threads are named after they start.
   [[nodiscard]] view::ProfiledThread about() const;
 
   /// The open spans; only for the thread itself.

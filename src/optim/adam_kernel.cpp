@@ -109,7 +109,7 @@ struct LionUpdate {
     // NaN is neither above nor below zero, and stays NaN.
     const auto sign = hn::IfThenElse(hn::Gt(aim, zero), one, hn::IfThenElse(hn::Lt(aim, zero), hn::Neg(one), aim));
     const auto parameter = hn::LoadU(d, memory.parameter + i);
-    // It avoids parameter * (1 - lr * weight_decay): that factor's rounding would accumulate over the steps.
+    // Avoids parameter * (1 - lr * weight_decay): that factor's rounding would accumulate over the steps.
     const auto direction = hn::Add(sign, hn::Mul(parameter, hn::Set(d, step.weight_decay)));
     hn::StoreU(blend(d, exp_avg, step.beta2, grad, step.one_minus_beta2), d, memory.state[0] + i);
     hn::StoreU(hn::Sub(parameter, hn::Mul(hn::Set(d, step.lr), direction)), d, memory.parameter + i);

@@ -28,8 +28,9 @@ HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
   return hn::Load(d, keys);
 }
 
-/// Returns for each lane the sum of the hashes that hash_word() has for the two words of its pair. `factors` is `keys`
-/// with both halves odd: the lower half is the second word's factor; the upper half, shifted down, is `first_factors`.
+/// Returns for each lane the sum of the hashes that hash_word() returns for the two words of its pair. `factors` is
+/// `keys` with both halves odd: the lower half is the second word's factor; the upper half, shifted down, is
+/// `first_factors`.
 template <class D>
 HWY_INLINE hn::Vec<D> hash_pairs(D d, hn::Vec<D> words, hn::Vec<D> keys, hn::Vec<D> factors, hn::Vec<D> first_factors) {
   const hn::Repartition<std::uint32_t, D> d32;

@@ -15,7 +15,7 @@ inline constexpr int kDigestShift = 31;
   return seed + pair * kDigestStep;
 }
 
-/// Returns the hash of a word. Different words at the same place hash differently, because each step is invertible.
+/// Returns the hash of a word. Different words at the same position hash differently, because each step is invertible.
 [[nodiscard]] constexpr std::uint64_t hash_word(std::uint32_t word, std::uint64_t place, std::uint64_t seed) {
   const std::uint64_t key = pair_key(seed, place / 2);
   const auto low = static_cast<std::uint32_t>(key);

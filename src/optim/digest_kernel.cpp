@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Hashes the whole vectors among `pairs` pairs of words, starting with the key `first_key`. A vector has a pair in
-/// each lane, and each word has the hash of hash_word(). `done` becomes the number of hashed pairs.
+/// each lane, and each word gets the hash that hash_word() returns. `done` becomes the number of hashed pairs.
 #if HWY_TARGET == HWY_SCALAR
 std::uint64_t hash_vectors(const std::uint32_t* /*words*/, std::int64_t /*pairs*/, std::uint64_t /*key*/,
                            std::int64_t& done) {

@@ -25,8 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The order of operations is torch.optim's. Multiplications and additions are never fused (a compiler option in
 // CMakeLists.txt also forbids it), so that processors with and without fused multiply-add give the same bits.
 
-/// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the hash
-/// computes while the update waits for memory.
+/// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the hash is
+/// computed while the update waits for memory.
 template <class Update>
 HWY_INLINE void for_digested_elements(const Memory memory, const Update update) {
   const auto [counts, seed, first] = memory.digest;

@@ -45,7 +45,7 @@ struct Slot {
   std::int64_t steps = 0;
 };
 
-/// The factor on each gradient: a number, or a scalar on the parameters' device.
+/// The factor applied to each gradient: a number, or a scalar on the parameters' device.
 struct GradScale {
   double number = 1;
   at::Tensor on_device = {};  ///< undefined: `number` is the factor
@@ -207,14 +207,15 @@ void FlatOptimizer::Impl::update_together(const std::vector<std::size_t>& indice
   const Slot& any = slots_[indices.front()];
   const optim::Rule& rule = *setup_.groups[any.group].rule;
   const c10::DeviceType device = lists.parameters.front().device().type();
-  // On the CPU an operator may round vectors and remaining elements differently: bits would depend on the layout.
+  // On the CPU an operator may round vectors and remaining elements differently, so the bits would depend on the
+  // layout.
   if (dense && device == c10::kCUDA && rule.has_fused(device)) {
     rule.update_fused(lists, values_of(any, 1.0));
   } else {
     rule.update_all(lists, values_of(any, 1.0));
   }
   if (!digests) return;
-  // Operators on whole tensors leave nothing in the cache, so the digest reads gradients and weights again.
+  // Operators on whole tensors leave nothing in the cache, so the digest rereads gradients and weights.
   for (const std::size_t i : indices) {
     digests->add_gradient(in_layout_of(parameters_[i].second, parameters_[i].second.grad()), i);
     digests->add_weights(parameters_, i);

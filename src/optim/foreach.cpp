@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Multi-tensor helpers, and the fused operators of the libtorch versions that have them. The headers decide, not the
-// version: libtorch installs a dispatch header for each device that an operator supports. Operators for CUDA only (the
+// version: libtorch installs a dispatch header for each device that an operator supports. CUDA-only operators (the
 // first ones) are not used, because no test on a CPU could check the call.
 #include "optim/foreach.h"
 

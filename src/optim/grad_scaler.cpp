@@ -25,7 +25,7 @@
 namespace lockstep::optim {
 namespace {
 
-// libtorch's operator unscales on CUDA. Before 2.3 it has none for the CPU, so Lockstep's kernel does it there.
+// libtorch's operator unscales on CUDA. Before 2.3 libtorch has none for the CPU, so Lockstep's kernel does it there.
 
 constexpr std::int64_t kUnscaledPerThread = 1 << 16;
 
@@ -167,7 +167,7 @@ void GradScaler::unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& g
   if (state.stage == Stage::kStepped) {
     throw UsageError("unscale_() is being called after step()", "update() ends an iteration");
   }
-  // It divides in double, because a float32 division could change the last bit of all gradients.
+  // Divides in double, because a float32 division could change the last bit of all gradients.
   const at::Tensor inv_scale = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
   state.found_inf = at::zeros({}, scale_.options());
   optim::unscale_and_check(gradients, inv_scale, state.found_inf);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of the optimizers: each passes once over plain memory, with the widest instruction set of this processor.
-// Each element's bits depend only on its own values, not on its position.
+// The kernels of the optimizers: each makes one pass over plain memory, with the widest instruction set of this
+// processor. Each element's bits depend only on its own values, not on its position.
 #pragma once
 
 #include <array>

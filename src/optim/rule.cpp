@@ -17,7 +17,7 @@ constexpr std::int64_t kUpdatedPerThread = 1 << 16;
 }  // namespace
 
 void in_parts(const Memory& memory, const std::function<void(const Memory& part)>& update) {
-  // Elements are independent, so threads change no bits.
+  // Elements are independent, so splitting them among threads changes no bits.
   tensor::parallel_for(0, memory.count, kUpdatedPerThread,
                        [&](std::int64_t begin, std::int64_t end) { update(part_of(memory, begin, end)); });
 }

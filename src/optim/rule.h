@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts in which optimizers differ: the state, and the update by a kernel or by libtorch's operators. FlatOptimizer
-// has the common parts: groups, flat memory, entries and the choice between kernel and operators.
+// The parts that differ between optimizers: the state, and the update by a kernel or by libtorch's operators.
+// FlatOptimizer has the common parts: groups, flat memory, entries and the choice between kernel and operators.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -25,7 +25,7 @@ struct StateKind {
   double start = 0;
 };
 
-/// The numbers of a step. Each parameter counts the steps in which it had a gradient, from 1.
+/// The values for one step. Each parameter counts the steps in which it had a gradient, from 1.
 struct StepValues {
   double lr = 0;
   double weight_decay = 0;

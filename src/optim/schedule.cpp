@@ -23,7 +23,7 @@ double done(std::int64_t step, std::int64_t steps) {
   return std::min(static_cast<double>(step) / length, 1.0);
 }
 
-/// Returns a value that goes from `first` to `last` while `part` goes from 0 to 1.
+/// Returns a value that goes from `first` to `last` as `part` goes from 0 to 1.
 double half_cosine(double first, double last, double part) {
   return last + (first - last) * 0.5 * (1 + std::cos(kPi * part));
 }

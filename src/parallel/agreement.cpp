@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares models over ranks as lines of text, so that the first difference can be shown.
+// Compares models across ranks as lines of text, so that the first difference can be shown.
 #include "parallel/agreement.h"
 
 #include <ATen/core/grad_mode.h>

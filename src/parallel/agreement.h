@@ -7,7 +7,7 @@
 
 namespace lockstep::parallel {
 
-/// Compares names, shapes, dtypes and memory layout over the ranks.
+/// Compares names, shapes, dtypes and memory layout across the ranks.
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError on every rank, naming the first difference and both sides.

@@ -30,7 +30,7 @@ using Parts = std::vector<std::vector<at::Tensor>>;  // by replica, by argument
 
 bool is_split(const at::Tensor& argument) { return argument.defined() && argument.dim() > 0; }
 
-/// Restores the caller's random generator after modules were cloned, which draws initial weights.
+/// Restores the caller's random generator after cloning modules, because cloning draws initial weights.
 class KeepRandomState {
  public:
   KeepRandomState() : before_(random_state()) {}

@@ -130,7 +130,7 @@ void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     at::Tensor buffer = buffers[i].second;
     outgoing.push_back(buffer.detach());
-    // The storage is exchanged, because backward would detect new contents as a change to its saved tensors.
+    // The storage is swapped, because backward would detect new contents as a change to its saved tensors.
     buffer.set_data(i < incoming.size() ? incoming[i] : buffer.detach().clone());
   }
 }

@@ -154,12 +154,12 @@ class GatheredBackward final : public torch::autograd::Node {
     const variable_list parameters = leaves_with_gradient(graph.parameters);
     wanted.insert(wanted.end(), parameters.begin(), parameters.end());
     if (outputs.empty() || wanted.empty()) return variable_list(wanted.size());
-    // The graph is kept: only release_variables() shows that the caller's graph is not.
+    // The graph is retained here: only release_variables() shows that the caller's graph is not.
     return torch::autograd::grad(outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/false,
                                  /*allow_unused=*/true);
   }
 
-  /// The replicas' threads sum the gradients; each thread has a share of the elements.
+  /// The replicas' threads sum the gradients; each thread takes a share of the elements.
   variable_list combine(const std::vector<variable_list>& found) const {
     const variable_list wanted = trained();
     const auto count = static_cast<int>(graphs_.size());

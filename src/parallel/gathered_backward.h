@@ -25,8 +25,8 @@ struct ReplicaGraph {
 /// The inputs of all replicas.
 struct GatherInputs {
   std::vector<at::Tensor> arguments = {};  ///< the whole arguments
-  std::vector<bool> is_split = {};         ///< for each argument: it is split along dimension 0; else shared
-  NamedTensors parameters = {};            ///< the model's parameters
+  std::vector<bool> is_split = {};  ///< for each argument: true if it is split along dimension 0, false if it is shared
+  NamedTensors parameters = {};     ///< the model's parameters
 };
 
 /// Joins the outputs of `graphs` along dimension 0 (scalars become a list). If they need gradients, their backward runs

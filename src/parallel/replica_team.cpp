@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs replicas in turns. A replica's thread sleeps until its turn; the thread with the turn may use everything.
+// Runs replicas one at a time. A replica's thread sleeps until its turn; the thread with the turn may use everything.
 #include "lockstep/parallel/replica_team.h"
 
 #include <ATen/autocast_mode.h>
@@ -114,8 +114,8 @@ ReplicaTeam::Impl::Impl(ReplicaTeam& team, ProcessGroup& group_in, const Replica
   for (int local = 0; local < size(); ++local) {
     members_.push_back(std::make_unique<Member>(Replica(team, local, block.begin + local)));
   }
-  // Each thread sets libtorch's number of threads when it starts. This rebuilds libtorch's pool, and hangs if the
-  // system is short of threads.
+  // Each thread sets libtorch's thread count when it starts. This rebuilds libtorch's pool, and hangs if the system is
+  // short of threads.
   const int libtorch = 2 * (options.threads - 1);
   if (libtorch > 0 && size() > 1) require_threads(size() - 1 + libtorch, "for the replicas of this rank and libtorch");
   try {

@@ -24,7 +24,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Sets the state that ThreadLocalState omits: the dtypes of autocast, and its weight cache. The cache is off, since a
+/// Sets the state that ThreadLocalState omits: autocast's dtypes and its weight cache. The cache is off, since a
 /// thread's cached copies would outlive the caller's autocast region.
 class AutocastOfCaller {
  public:
@@ -54,7 +54,7 @@ class ReplicaThreads::Impl {
     start(count);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return ready_ == count; });
-    tensor::set_threads_in_turn(before);  // the number also applies to the process's later threads
+    tensor::set_threads_in_turn(before);  // the count also applies to threads that the process starts later
   }
 
   ~Impl() { end_threads(); }
@@ -87,7 +87,7 @@ class ReplicaThreads::Impl {
   };
 
   void start(int count) {
-    // Each thread sets libtorch's number of threads. This rebuilds libtorch's pool, and hangs if threads are short.
+    // Each thread sets libtorch's thread count. This rebuilds libtorch's pool, and hangs if threads run short.
     const int libtorch = 2 * (libtorch_threads_ - 1);
     if (libtorch > 0) require_threads(count + libtorch, "for the replicas and libtorch");
     try {
@@ -113,7 +113,7 @@ class ReplicaThreads::Impl {
 
   void loop(int index) noexcept {
     tensor::adopt_device();
-    (void)at::get_num_threads();  // the first call in a thread gives it the process's number
+    (void)at::get_num_threads();  // the first call in a thread gives it the process's thread count
     tensor::set_threads_in_turn(libtorch_threads_);
     std::unique_lock lock(mutex_);
     ++ready_;

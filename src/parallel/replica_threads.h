@@ -10,7 +10,7 @@ namespace lockstep::parallel {
 /// Runs the replicas of a DataParallel. Its destructor joins the threads.  Thread-safe: no.
 class ReplicaThreads {
  public:
-  /// Each thread gets `libtorch_threads` libtorch threads; the constructing thread keeps its own number.
+  /// Each thread gets `libtorch_threads` libtorch threads; the constructing thread keeps its own count.
   ReplicaThreads(int count, int libtorch_threads);
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;

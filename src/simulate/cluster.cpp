@@ -13,8 +13,8 @@
 namespace lockstep::simulate {
 namespace {
 
-// TCP with time stamps carries 1,448 bytes in an Ethernet frame of 1,538 bytes, including preamble and gap. Exchanges
-// use both directions, and every second frame of the opposite direction is acknowledged in a frame of 90 bytes.
+// TCP with timestamps carries 1,448 bytes in an Ethernet frame of 1,538 bytes, including preamble and gap. Exchanges
+// use both directions, and every second frame of the opposite direction is acknowledged by a 90-byte frame.
 constexpr double kPayload = 1448.0 / (1538.0 + 90.0 / 2);
 
 struct Unit {

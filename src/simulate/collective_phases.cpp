@@ -12,8 +12,8 @@ constexpr int kMostAtOnce = 8;  // up to this many ranks each sends to all other
 
 std::int64_t share(std::int64_t bytes, int parts) { return (bytes + parts - 1) / parts; }
 
-/// Returns the number of partial sums that a machine sends in a reduction: the largest whole subtrees that it has of
-/// the tree over all ranks. The machine in the middle has the most.
+/// Returns the number of partial sums that a machine sends in a reduction: the largest whole subtrees of the tree over
+/// all ranks that lie within it. The machine in the middle has the most.
 int rows_of_machine(int machine, int gpus, int ranks) {
   int rows = 0;
   const int end = (machine + 1) * gpus;

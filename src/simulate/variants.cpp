@@ -55,7 +55,7 @@ struct Piece {
   double ready_s;
 };
 
-/// Returns the smallest size at which a measured bucket was closed, without the first and the last bucket. 0: unknown.
+/// Returns the smallest size at which a measured bucket was closed, ignoring the first and the last bucket. 0: unknown.
 std::int64_t measured_limit(const std::vector<std::int64_t>& buckets) {
   return buckets.size() < 3 ? 0 : *std::min_element(buckets.begin() + 1, buckets.end() - 1);
 }
@@ -90,7 +90,7 @@ std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
   return pieces;
 }
 
-/// Replaces the step's buckets by `buckets`.
+/// Replaces the step's buckets with `buckets`.
 void replace_buckets(MeasuredStep& step, const std::vector<Call>& buckets) {
   std::vector<Call> calls;
   bool placed = false;

@@ -34,7 +34,7 @@ using store::Socket;
 using store::Status;
 using store::Verb;
 
-// The time limit of the first attempt in connect_store(), which then reports that it waits.
+// The time limit of the first attempt in connect_store(), which then reports that it is waiting.
 constexpr auto kReach = std::chrono::seconds(3);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(200);

@@ -21,7 +21,7 @@ constexpr std::size_t kShownKey = 100;
 // Bytes that stay in this process are not encrypted.
 const std::string kNoKnocks;
 
-// If there is no memory for a step, only the client's connection ends, so that it does not wait for a reply.
+// If memory runs out during a step, only the client's connection ends, so that it does not wait for a reply.
 template <class Step>
 void guarded(Connection& client, Step&& step) {
   try {
@@ -43,7 +43,7 @@ void drop(Connection& client, ServerState& state, const std::string& address) {
   client.give_up();
 }
 
-// Publishes the will of a client that is lost.
+// Publishes the will of a lost client.
 void publish(ServerState& state, Attendance& attendance, std::string_view why) {
   for (const std::string& key : attendance.end()) {
     const std::string value = fmt::format("{}\n{}", why, attendance.will());
@@ -191,7 +191,7 @@ bool Connection::enter(Phase phase) {
   return true;
 }
 
-// Starts the encryption. The client does not send bytes before it has read the reply to its knock.
+// Starts encryption. The client does not send bytes before it has read the reply to its knock.
 void Connection::encrypt() {
   timer_.start(kKnockedLimit, [self = shared_from_this()] {
     if (self->phase_ != Phase::kKnown) self->turn_away();

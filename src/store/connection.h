@@ -22,7 +22,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class From : std::uint8_t { kNetwork, kThisProcess };
   Connection(Stream::Socket socket, ServerState& state, From from);
 
-  /// Starts to serve the client. An `id` of 0 means a client in this process.
+  /// Starts serving the client. An `id` of 0 means a client in this process.
   void start(Strangers::Id id, std::string address);
   /// Closes a connection that has not proved that it knows the token, and counts it.
   void turn_away();

@@ -21,7 +21,7 @@ namespace {
 
 // If a peer accepts a connection and is silent for this long, another connection is tried.
 constexpr auto kDoorLimit = std::chrono::seconds(10);
-// The pause between two attempts to connect.
+// The pause between two connection attempts.
 constexpr auto kShortest = std::chrono::milliseconds(10);
 constexpr auto kLongest = std::chrono::milliseconds(200);
 constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 also have --tls-cert and --tls-key?";
@@ -34,7 +34,7 @@ struct Exchange {
   Outcome outcome = Outcome::kDone;
   Status status = Status::kOk;
 
-  // Sends a request and returns the only field of a good reply.
+  // Sends a request and returns the only field of a successful reply.
   std::optional<std::string> ask(FrameWriter& question) {
     std::string body;
     outcome = socket.send(question.take(), deadline);

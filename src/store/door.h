@@ -19,9 +19,10 @@ struct Opened {
 [[nodiscard]] Opened open_connection(const StoreAddress& address, TimePoint deadline,
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
 
-/// Connects, and tries again until `deadline` unless the connection is refused. A server with too many strangers closes
-/// the oldest connections without a proof, possibly this one, and another attempt then succeeds. If a network loses the
-/// first packets of a connection, TCP repeats them after 1, 2, 4 s and so on; a new attempt every `reach` is faster.
+/// Connects, retrying until `deadline` unless the connection is refused. A server with too many strangers closes the
+/// oldest connections without a proof, possibly this one, and another attempt then succeeds. If a network loses the
+/// first packets of a connection, TCP retransmits them after 1, 2, 4 s and so on; a new attempt every `reach` is
+/// faster.
 /// Throws: the errors of open_connection().
 [[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline,
                                           std::chrono::milliseconds reach = std::chrono::seconds(1));

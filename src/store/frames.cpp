@@ -7,10 +7,10 @@
 namespace lockstep::store {
 namespace {
 
-// Memory is allocated as bytes arrive, not according to the header's length. It is freed after a large frame.
+// Memory is allocated as bytes arrive, not according to the header's length. After a large frame it is freed.
 constexpr std::size_t kPiece = 1U << 20U;
 
-// If there is no memory for a step, only this connection ends, so that its client does not wait for a reply.
+// If memory runs out during a step, only this connection ends, so that its client does not wait for a reply.
 template <class Step, class Lost>
 void guarded(Step&& step, Lost&& lost) {
   try {
@@ -48,7 +48,7 @@ void Frames::read_more(std::size_t have, std::uint32_t length, Reader on_frame) 
 }
 
 bool Frames::send(const std::string& frame, std::function<void()> on_end) {
-  // Without this limit, a client that sends requests and never reads would fill up the memory.
+  // Without this limit, a client that sends requests and never reads could exhaust the memory.
   if (queued_.size() + frame.size() > 2 * std::size_t{kMaxFrameBytes}) return false;
   queued_ += frame;
   if (!may_hold_(bytes())) return false;

@@ -17,7 +17,7 @@
 
 namespace lockstep::store {
 
-/// The server's end of a connection, which can become encrypted. The thread of the io_context calls every function.
+/// The server's end of a connection, which can become encrypted. Every function is called on the io_context's thread.
 /// Handlers get the error code, as asio's do.
 class Stream {
  public:
@@ -51,7 +51,7 @@ class Stream {
   std::optional<asio::ssl::stream<Socket&>> encrypted_;
 };
 
-/// The frames of one connection. Only the server's thread uses it, as a part of an object that the handlers keep alive.
+/// The frames of one connection. Only the server's thread uses it, as part of an object that the handlers keep alive.
 class Frames {
  public:
   enum class Read : std::uint8_t { kBody, kTooLong, kNoMemory, kEnded };
@@ -67,7 +67,7 @@ class Frames {
   void read(std::uint32_t limit, Reader on_frame);
 
   /// Sends a frame after the earlier frames. Calls `on_end` if the connection breaks, and after the last frame. Returns
-  /// false if too many bytes wait to be sent.
+  /// false if too many bytes are waiting to be sent.
   [[nodiscard]] bool send(const std::string& frame, std::function<void()> on_end);
   /// Closes the connection after the frame that was sent last.
   void close_after_send() { closes_after_send_ = true; }

@@ -20,7 +20,7 @@ struct Nonces {
   std::string binding = {};  ///< channel binding of the connection; empty: it is not encrypted
 };
 
-/// Returns a proof: 32 bytes that only a holder of `token` can make, for these two nonces only.
+/// Returns a proof: 32 bytes that only a holder of `token` can produce, valid for these two nonces only.
 [[nodiscard]] std::string prove(std::string_view token, Side side, const Nonces& nonces);
 
 /// Returns true if `proof` is the result of prove(). The comparison takes constant time.
@@ -32,8 +32,8 @@ struct Nonces {
 /// never found. Caches the last key.
 [[nodiscard]] std::string knock_key(const std::string& token);
 
-/// Returns a knock: 32 bytes that only a holder of the key can make, for these two nonces only. A knock is never a
-/// valid proof, and a proof never a valid knock: their keys and their messages differ.
+/// Returns a knock: 32 bytes that only a holder of the key can produce, valid for these two nonces only. A knock is
+/// never a valid proof, and a proof never a valid knock: their keys and their messages differ.
 [[nodiscard]] std::string knock(std::string_view key, const Nonces& nonces);
 
 /// Returns true if `proof` is the result of knock(). The comparison takes constant time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects clients in the server's own process to its store, without network, TLS or limits for strangers.
+// Connects clients in the server's own process to its store, without a network, TLS or limits on strangers.
 #pragma once
 
 #include <functional>

@@ -165,7 +165,7 @@ std::optional<InterfaceChoice> choose_interface(const InterfaceWishes& wishes,
   if (wishes.nccl) {
     const Filter filter = nccl_filter(*wishes.nccl);
     const auto takes = [&](const std::string& name) { return filter.takes(name); };
-    // As in NCCL, the loopback comes last and counts only if no other interface matches.
+    // As in NCCL, the loopback interface comes last and counts only if no other interface matches.
     if (auto choice = first_of(interfaces, wishes, "NCCL_SOCKET_IFNAME allows it", takes)) return choice;
     throw_no_fit("NCCL_SOCKET_IFNAME", *wishes.nccl, interfaces);
   }

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Listener {
-  std::string user;  ///< number of the user
+  std::string user;  ///< user ID
   std::string link;  ///< target of the link in /proc for a descriptor of the socket
 };
 

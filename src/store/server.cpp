@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store's server: one thread, and an object for each client's connection. It keeps the waits, so clients need not
-// poll.
+// The store's server: one thread, and an object for each client's connection. It keeps track of waits, so clients need
+// not poll.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -151,7 +151,7 @@ class StoreServer::Impl {
     return {};
   }
 
-  // If no descriptor is free, immediate new attempts would waste CPU time.
+  // If no descriptor is free, retrying immediately would waste CPU time.
   void accept_after_a_pause() {
     retry_.expires_after(std::chrono::milliseconds(100));
     retry_.async_wait([this](std::error_code problem) {

@@ -41,7 +41,7 @@ struct ServerState {
   std::unordered_map<Strangers::Id, ConnectionPtr> stranger_of;
   Strangers::Id arrivals = 0;
   std::size_t knocked = 0;
-  std::size_t known = 0;      // clients through the network that are let in
+  std::size_t known = 0;      // network clients that have been let in
   std::size_t in_flight = 0;  // bytes of requests, replies and waits
   RareWarning turned_away;
   RareWarning dropped;
@@ -70,7 +70,7 @@ struct ServerState {
 /// and only append to the inbox.
 [[nodiscard]] bool is_for_all(const ServerState& state, Verb verb, const std::string& key);
 
-/// Logs an exception as an error of the server.
+/// Logs an exception as a server error.
 void say(const std::exception& problem) noexcept;
 
 }  // namespace lockstep::store

@@ -42,7 +42,7 @@ bool wait_for(int fd, short events, TimePoint deadline) {
 
 std::string words(int error) { return std::generic_category().message(error); }
 
-// On loopback, a connection to a free port of the ephemeral range can connect to itself.
+// On loopback, a connection to a free port in the ephemeral range can connect to itself.
 bool is_own_echo(int fd) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -58,7 +58,7 @@ int connect_to(const addrinfo& address, TimePoint deadline, UniqueFd& out) {
   UniqueFd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
   if (!fd.valid()) {
     const int error = errno;
-    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // a wait does not free a descriptor
+    if (is_shortage(error)) throw shortage_error("connect to the store", error);  // waiting does not free a descriptor
     return error;
   }
   const int on = 1;
@@ -95,7 +95,7 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
     error = connect_to(*address, deadline, fd);
     if (error == 0) return Socket(std::move(fd));
   }
-  // A wait does not bring the loopback interface up.
+  // Waiting does not bring the loopback interface up.
   if (error == ENETUNREACH && is_loopback(host)) {
     throw UsageError(fmt::format("{}:{} cannot be reached: the loopback interface (lo) is down, as in a network "
                                  "namespace where it was never set up",

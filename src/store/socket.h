@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A TCP connection of a store client, encrypted or not. It carries whole frames, each with a deadline by AwakeClock.
+// A TCP connection of a store client, encrypted or not. It carries whole frames, each with an AwakeClock deadline.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ enum class Outcome { kDone, kLate, kGone, kForeign };
 class Socket {
  public:
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
-  /// Tries every address of `host` once. A failure has the system's message.
+  /// Tries every address of `host` once. A failure carries the system's message.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
   /// Encrypts all later bytes. Also returns kGone for an untrusted certificate: distrust() has the reason.

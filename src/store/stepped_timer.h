@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timer for the server that does not count time in which the process is stopped.
+// A timer for the server that does not count time while the process is stopped.
 #pragma once
 
 #include <algorithm>

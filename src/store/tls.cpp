@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kBindingBytes = 32;
 constexpr std::string_view kBindingLabel = "EXPORTER-Channel-Binding";
 
-// Returns OpenSSL's last error in words.
+// Returns OpenSSL's last error as text.
 std::string problem() {
   std::array<char, 256> text{};
   const unsigned long code = ::ERR_peek_last_error();

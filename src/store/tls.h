@@ -21,7 +21,7 @@ using TlsContext = std::shared_ptr<SSL_CTX>;
 /// Creates the context of a client that trusts the PEM file `trust`. Throws: UsageError naming an invalid file.
 [[nodiscard]] TlsContext client_tls(const std::string& trust);
 
-/// Returns 32 bytes that both ends of an encrypted connection share and that every other connection lacks.
+/// Returns 32 bytes that both ends of an encrypted connection share and that no other connection has.
 [[nodiscard]] std::string channel_binding(SSL* connection);
 
 /// A client's end of an encrypted connection, without the socket: it turns bytes into TLS records and back.
@@ -31,7 +31,7 @@ class TlsClient {
 
   explicit TlsClient(const TlsContext& context);
 
-  /// Does one step of the handshake. Send records() after each step.
+  /// Performs one step of the handshake. Send records() after each step.
   Step shake_hands();
   /// Encrypts `words`; send records() afterwards. Returns false if the connection is broken.
   bool write(std::string_view words);

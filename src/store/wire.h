@@ -15,13 +15,14 @@ namespace lockstep::store {
 inline constexpr std::string_view kMagic = "lockstep-store/3";
 inline constexpr std::size_t kHeaderBytes = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
-// Limits of the keys and values that clients of other processes may store in a server, and of the requests, replies and
+// Limits on the keys and values that clients of other processes may store in a server, and of the requests, replies and
 // waits that it holds for all of these clients.
 inline constexpr std::size_t kMaxTableBytes = 512U << 20U;
 inline constexpr std::size_t kMaxInFlightBytes = 1024U << 20U;
-// The limit of a frame from a stranger.
+// The size limit for a frame from a stranger.
 inline constexpr std::uint32_t kMaxHelloBytes = 256;
-// The limit of strings in one request: a list of empty strings needs eight times as much memory as it has bytes.
+// The limit on the number of strings in one request: a list of empty strings needs eight times as much memory as it has
+// bytes.
 inline constexpr std::uint32_t kMaxStrings = 65'536;
 
 enum class Verb : std::uint8_t {
@@ -39,8 +40,8 @@ enum class Verb : std::uint8_t {
   kAppend,
   kKnock
 };
-// kOtherVersion: the hello has another version. kOtherMode: one side encrypts and the other does not. kFull: the server
-// has reached its limit of connections or memory.
+// kOtherVersion: the hello has a different version. kOtherMode: one side encrypts and the other does not. kFull: the
+// server has reached its connection or memory limit.
 enum class Status : std::uint8_t {
   kOk = 0,
   kAbsent,

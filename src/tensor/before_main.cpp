@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs before main(), after OpenBLAS has initialised itself and before any thread starts. It chooses OpenBLAS's
-// kernels, since different kernels give results that differ in the last bits. It also loads CUDA's parts, since
+// kernels, since different kernels give results that differ in the last bits. It also loads the CUDA parts, since
 // libtorch checks for CUDA only once, as early as in manual_seed(). The linker adds this file to every program that
 // uses the module (--undefined in CMakeLists.txt), even if the program needs nothing else from it.
 #include "lockstep/base/blas.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions that need libtorch's CUDA libraries. They are in src/tensor/cuda, the library liblockstep-cuda.so. The
-// library must have the same version of Lockstep, since both sides are compiled together.
+// library must be from the same version of Lockstep, since both sides are compiled together.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

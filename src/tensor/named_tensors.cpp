@@ -62,7 +62,7 @@ const at::Tensor& fitting_entry(const StateDict& state, const Named& named) {
                   "is it from another model?");
 }
 
-/// True if the tensors are bit for bit equal, including NaNs.
+/// Returns true if the tensors are equal bit for bit, including NaNs.
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   if (a.is_same(b)) return true;

@@ -45,7 +45,7 @@ std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& 
   return count;
 }
 
-/// True if the strides are those of a dense tensor: each element of the shape has its own place, without gaps.
+/// Returns true if the strides are those of a dense tensor: each element of the shape has its own place, without gaps.
 bool is_dense(const TensorSlice& slice) {
   if (slice.strides.empty()) return true;
   if (slice.strides.size() != slice.shape.size()) return false;

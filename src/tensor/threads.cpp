@@ -13,7 +13,7 @@
 namespace lockstep::tensor {
 namespace {
 
-/// Returns the number of threads of libtorch's first pool. It has one for each processor, and precedes the pool of the
+/// Returns the number of threads in libtorch's first pool, which has one per processor and comes before the pool of the
 /// requested size.
 int threads_of_first_pool() {
   static std::atomic<bool> is_made = false;

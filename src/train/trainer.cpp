@@ -122,7 +122,7 @@ TrainResult Trainer::Impl::run() {
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
-  // If the run was already complete, a program still returns its metrics, but the command has nothing more to print.
+  // If the run was already complete, a program still gets its metrics, but the command has nothing more to print.
   const bool said = was_complete && options_.has_commands;
   const bool cut_short = train::is_cut_short(options_.until_step, run_.state);
   if (loop_->complete() && !cut_short && !said) loop_->evaluations().make_up();
@@ -209,7 +209,7 @@ void Trainer::Impl::finish(RunEnd end) {
   });
 }
 
-/// Returns this rank's error, which reaches the other ranks like any other error.
+/// Returns this rank's error, which reaches the other ranks the way any error does.
 ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
       {.when = loop_ ? loop_->position_text() : "setting up",
@@ -266,7 +266,7 @@ Trainer::~Trainer() = default;
 
 TrainResult Trainer::fit() {
   TrainResult result = impl_->fit();
-  fault::note_step(-1);  // errors from here on do not concern a step
+  fault::note_step(-1);  // from here on, errors do not concern a step
   return result;
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr int kDefaultWidth = 80;
 constexpr std::string_view kEllipsis = "…";
 
-/// A glyph of a string: its bytes and its columns.
+/// A glyph in a string: its bytes and its width in columns.
 struct Glyph {
   std::size_t bytes;
   int columns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One connection to another rank: it opens, then carries messages in order. Its functions never block: the caller waits
-// for the descriptor. Not thread-safe: one thread uses a connection at a time.
+// on the descriptor. Not thread-safe: one thread uses a connection at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ class Connection {
   Connection(UniqueFd fd, Opening opening);
 
   enum class Step { kUnderWay, kOpen, kRefused };
-  /// Does one step of the opening. Throws: ConnectionLost.
+  /// Performs one step of the opening. Throws: ConnectionLost.
   Step open();
 
-  /// Starts to send a message; `data` must live until is_sent().
+  /// Starts sending a message; `data` must live until is_sent().
   void send(const std::byte* data, std::size_t bytes) { sender_.add(data, bytes); }
   /// Receives the next message into `data`.
   void expect(std::byte* data, std::size_t bytes) { receiver_.expect(data, bytes); }
@@ -49,7 +49,7 @@ class Connection {
   UniqueFd fd_;
   Opening opening_;
   std::unique_ptr<Stream> stream_;  // null while the opening is under way
-  std::string words_;               // bytes of the opening that are not sent yet
+  std::string words_;               // bytes of the opening that have not been sent yet
   bool is_open_ = false;
   bool is_flushed_ = true;  // during the opening
   FrameSender sender_;

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::uint32_t kFrameMagic = 0x4652534C;  // "LSRF"
 constexpr std::size_t kBuffer = std::size_t{64} << 10;
-// The limit of bytes in one direction before the other direction's turn: this many bytes are still in a cache when the
-// kernel copies them again, and when they are reduced. A plain copy of 100 MiB in both directions took 65 ms with 256
-// KiB and 74 ms with 1 MiB or more.
+// The maximum number of bytes to move in one direction before the other direction's turn: this many bytes are still in
+// a cache when the kernel copies them again, and when they are reduced. A plain copy of 100 MiB in both directions took
+// 65 ms with 256 KiB and 74 ms with 1 MiB or more.
 constexpr std::size_t kAtOnce = std::size_t{256} << 10;
 constexpr std::size_t kSegmentsAtOnce = 16;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends and receives messages as frames: a header of 16 bytes with number and length, then the bytes of the message,
+// Sends and receives messages as frames: a 16-byte header with number and length, then the bytes of the message,
 // directly from or into the caller's memory.
 #pragma once
 

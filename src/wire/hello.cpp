@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kMagic = "lswire1";  // 7 bytes; a byte for the encryption follows
 constexpr std::size_t kClearBytes = kHelloBytes - kProofBytes;
 
-/// Appends a word with its length in front, so that different lists of words never give the same bytes.
+/// Appends a word preceded by its length, so that different lists of words never give the same bytes.
 void append(std::string& words, std::string_view word) {
   const auto size = static_cast<std::uint32_t>(word.size());
   for (int shift = 0; shift < 32; shift += 8) words += static_cast<char>((size >> shift) & 0xFFU);

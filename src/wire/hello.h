@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first messages of a connection between two ranks, and their keys. All functions are pure; docs/design/network.md
-// has the grammar and the threats.
+// describes the grammar and the threats.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ inline constexpr std::size_t kHelloBytes = 24 + kNonceBytes + kProofBytes;
 /// useless for another rank or in a later run.
 [[nodiscard]] std::string write_hello(const Hello& hello, std::string_view key, std::string_view listener);
 
-/// Returns the hello if its sender knows the key; else none. It is safe for any bytes, and never throws.
+/// Returns the hello if its sender knows the key; else none. Safe for any bytes; never throws.
 [[nodiscard]] std::optional<Hello> read_hello(std::string_view words, std::string_view key, std::string_view listener);
 
 /// The addresses of both ends of a connection, such as "10.0.0.1 41230", as one end sees them.

@@ -12,7 +12,7 @@
 namespace lockstep::wire {
 namespace {
 
-// The limit of one wait in the store for a rank's address.
+// The time limit of one wait on the store for a rank's address.
 constexpr auto kAddressLook = std::chrono::milliseconds(100);
 
 /// Returns the key of the connections. The first rank in the store chooses the seed.

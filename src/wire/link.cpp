@@ -17,7 +17,8 @@ namespace lockstep::wire {
 namespace {
 
 constexpr auto kAgain = std::chrono::milliseconds(50);
-// A connection that is silent after its peer has proved the key is closed after this time, for another attempt.
+// A connection that is silent after its peer has proved that it knows the key is closed after this time, to allow
+// another attempt.
 constexpr auto kOpeningLimit = std::chrono::milliseconds(20'000);
 constexpr const char* kSilent = "it has not answered";
 

@@ -22,7 +22,7 @@ class Link {
  public:
   Link(Hub& hub, std::uint64_t circle, int peer);
 
-  /// Does one step towards an open connection. It does not wait for the peer, and waits only briefly for the store.
+  /// Takes one step towards an open connection. It does not wait for the peer, and waits only briefly for the store.
   /// Returns true if anything has changed.
   bool connect();
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
@@ -32,7 +32,7 @@ class Link {
   [[nodiscard]] int peer() const noexcept { return peer_; }
   /// Returns the reason why the link is not open yet; empty if it is open.
   [[nodiscard]] std::string problem() const;
-  /// Returns the descriptor to wait for; -1: wait only for the listener.
+  /// Returns the descriptor to wait on; -1: wait only on the listener.
   [[nodiscard]] int fd() const noexcept;
   [[nodiscard]] short events() const noexcept;
   /// Returns when to call connect() even if the descriptors are not ready.

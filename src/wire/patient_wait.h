@@ -11,7 +11,7 @@
 
 namespace lockstep::wire {
 
-/// The success of a thread's earlier polling.
+/// How well a thread's earlier polling has worked.
 struct WaitHabit {
   int credit = 8;  ///< above 0: polling helps
   int slept = 0;   ///< number of sleeps since the last poll

@@ -17,14 +17,14 @@ struct Endpoint {
   std::uint16_t port = 0;
 };
 
-/// Listens on a free port of an address of this host. Throws: IoError naming the address.
+/// Listens on a free port at one of this host's addresses. Throws: IoError naming the address.
 [[nodiscard]] UniqueFd listen_at(const std::string& address);
 [[nodiscard]] Endpoint own_end(int fd);
 [[nodiscard]] Endpoint other_end(int fd);
 /// Returns the route of a connection, as this end sees it.
 [[nodiscard]] Route route_of(int fd, End end);
 
-/// Starts to connect, without waiting. If the descriptor is invalid, errno has the reason.
+/// Starts connecting, without waiting. If the descriptor is invalid, errno has the reason.
 [[nodiscard]] UniqueFd begin_to_connect(const Endpoint& to);
 /// Returns 0 if the connection is open; else the reason as an errno.
 [[nodiscard]] int connect_problem(int fd);

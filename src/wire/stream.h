@@ -35,7 +35,7 @@ class Stream {
   [[nodiscard]] virtual std::size_t read(Room first, Room second) = 0;
   /// Passes the bytes that write() accepted to the socket. Returns true if none are left.
   [[nodiscard]] virtual bool flush() { return true; }
-  /// Does the handshake. Returns true once it is complete; false if it must wait for the other end or the socket.
+  /// Performs the handshake. Returns true once it is complete; false if it must wait for the other end or the socket.
   /// Throws: ConnectionLost if the other end does not know the key.
   [[nodiscard]] virtual bool shake_hands() { return true; }
 };

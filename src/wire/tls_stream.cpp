@@ -78,7 +78,7 @@ BIO_METHOD* make_method() {
   return method;
 }
 
-/// Creates the context of the whole process, which does not hold a key.
+/// Creates the process-wide context, which holds no key.
 SSL_CTX* make_context() {
   SSL_CTX* context = ::SSL_CTX_new(::TLS_method());
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||

@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 FileSystem& files() { return FileSystem::system(); }
 
-/// A run with checkpoints of steps 10 and 20; the best is 10.
+/// A run with checkpoints from steps 10 and 20; the best is 10.
 class CheckpointCommand : public ::testing::Test {
  protected:
   CheckpointCommand() {

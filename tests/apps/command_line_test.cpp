@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line: options, help, and the folder of `lockstep train`.
+// The command line: options, help, and the run folder of `lockstep train`.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

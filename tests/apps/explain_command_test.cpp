@@ -64,7 +64,7 @@ class Explained : public ::testing::Test {
     EXPECT_EQ(result.code, code) << result.err << result.out;
     return json::parse(result.out, nullptr, false);
   }
-  /// Makes it look like another libtorch's checkpoint.
+  /// Makes it look like a checkpoint from another libtorch.
   static void forge_libtorch(const fs::path& step) {
     const fs::path file = step / "manifest.json";
     if (fs::is_symlink(step) || !fs::exists(file)) return;
@@ -171,7 +171,7 @@ TEST_F(Explained, OtherKernelsAreFoundInTheirLayer) {
   EXPECT_EQ(found["layer"], "features.0");
 }
 
-/// libtorch chooses its kernels by this variable: both replays have their runs' variables.
+/// libtorch chooses its kernels by this variable: both replays use their runs' variables.
 TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
   ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
   train("plain", "1");

@@ -155,7 +155,7 @@ struct RecipeCase {
   const char* name;   ///< the recipe, with its preset
   const char* train;  ///< to train on; null: the preset's
   const char* data;   ///< to evaluate on
-  double tolerance;   ///< of each metric: with different rounding a near tie may fall the other way
+  double tolerance;   ///< of each metric: with different rounding a near tie may go the other way
 };
 
 class RecipeOnAGpu : public ::testing::TestWithParam<RecipeCase> {};

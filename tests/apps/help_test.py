@@ -84,7 +84,7 @@ def verbs_in(text):
 
 
 def check(program, words=()):
-    """Counts the helps and prints their faults."""
+    """Counts the help texts and prints their faults."""
     text = said(program, *words)
     wrong = problems(text)
     for problem in wrong:

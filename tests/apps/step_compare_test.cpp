@@ -16,7 +16,7 @@ using worker::first_difference;
 using worker::Part;
 using worker::StepRecord;
 
-/// A step of two replicas: a convolution, a layer whose result has no digest, and the backward.
+/// A step of two replicas: a convolution, a layer whose result has no digest, and the backward pass.
 StepRecord step() {
   StepRecord record{.step = 7, .lr = 0.1, .loss = 1.5, .weights = 11};
   for (int replica = 0; replica < 2; ++replica) {

@@ -482,7 +482,7 @@ TEST(Yaml, ASecondDocumentIsNotPassedOverInSilence) {
   EXPECT_EQ(refusal("---\nepochs: 1\n...\n"), "no error");
 }
 
-// The same strings as an option's value, and as a quoted string that is parsed again as a field's value.
+// The same strings as an option's value, and as a quoted string that is reparsed as a field's value.
 TEST(Yaml, ValuesAreReadWithTheSameBounds) {
   std::int64_t epochs = 1;
   std::vector<ConfigMap> groups;

@@ -267,7 +267,7 @@ TEST(Fetch, ComparesTheHashAtEveryUse) {
   EXPECT_THAT(server.requests(), SizeIs(2));
 }
 
-/// The error from a fetch whose file, with `suffix` appended, `plant` has prepared.
+/// Returns the error from a fetch after `plant` has set up the cached file's path plus `suffix`.
 std::string planted(const std::string& suffix, const std::function<void(const fs::path&)>& plant) {
   const test::TempDir cache;
   HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });
@@ -576,7 +576,7 @@ TEST(FetchCache, IsWhereTheUserKeepsCaches) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  ::setenv("no_proxy", "*", 1);  // the server is here
+  ::setenv("no_proxy", "*", 1);  // the server is local
   lockstep::no_mounts = lockstep::test::enter_mount_namespace();
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kills a writer at random moments, over and over: everything it committed is intact. The writer is this program,
-// re-executed: a fork once libtorch has threads can deadlock.
+// re-executed: forking once libtorch has threads can deadlock.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -74,7 +74,7 @@ ShardedContent content_of(std::int64_t step, int rank, int world) {
   return content;
 }
 
-/// Commits in a thread while the state that it copied is being changed.
+/// Commits on a thread while the state that it copied is being changed.
 int write_beside(const fs::path& folder) {
   std::int64_t step = begin(folder);
   AsyncSaver saver;

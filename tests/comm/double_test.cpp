@@ -161,7 +161,7 @@ TEST(Double, TensorsOfACollectiveAreKeptUntilItIsOver) {
       [](Job& job) {
         const at::Tensor part = at::empty({500}, at::TensorOptions(job.device()));
         Work work = job.group().reduce_scatter(at::full({1000, 2}, 1.0F, job.device()).select(1, 0), part);
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the watch polls meanwhile
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the watch polls during this time
         EXPECT_FALSE(work.is_done());
         EXPECT_THAT(found_races(), IsEmpty());
         work.wait();

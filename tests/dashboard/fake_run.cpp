@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Creates runs for the tests of the page.
+// Creates runs for the page tests.
 //   fake_run folder FOLDER RANKS POINTS LR   a run folder: log.jsonl with POINTS steps, the rings of RANKS ranks
 //   fake_run rank                            a rank under `lockstep run` that stays in the section "forward"
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drops images on demo.html and on the live page in a browser, and compares the results with `lockstep predict`.
 
-Trains a network of each recipe for a few seconds. Skips (exit code 77) with the reason if Node.js, Chromium or the packages of
-npm are missing.
+Trains a network of each recipe for a few seconds. Skips (exit code 77) with the reason if Node.js, Chromium or the npm packages
+are missing.
 Example: tests/dashboard/network_test.py --bin build/test/bin --modules build/test/web/node_modules
 """
 import argparse
@@ -95,7 +95,7 @@ def refuses_other_sizes(trial):
 
 
 def has_nothing_of_this_machine(trial):
-    """The page is meant for others, so it must not contain the settings; an ONNX file does."""
+    """The page is meant to be shared, so it must not contain the settings; an ONNX file does."""
     text = (trial.folder / "demo.html").read_text()
     model = base64.b64decode(text.split('id="model">')[1].split("<")[0])
     expect(b"page.json" in model and b"config.yml" not in model and b"data/train" not in model, "settings in demo.html")

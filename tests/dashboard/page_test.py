@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the page of lockstep dashboard in a browser: this file prepares runs, browser/page_test.mjs checks the page.
 
-Skips (exit code 77) with the reason if Node.js, Chromium or the packages of npm are missing.
+Skips (exit code 77) with the reason if Node.js, Chromium or the npm packages are missing.
 Example: tests/dashboard/page_test.py --bin build/test/bin --modules build/test/web/node_modules --fake-run fake_run
 """
 import argparse
@@ -99,7 +99,7 @@ def main():
 
 
 def write_detector(folder):
-    """Writes the log of a run with many parts of the loss, a metric of 0 and a last epoch without evaluation."""
+    """Writes the log of a run with many loss terms, a metric of 0 and a last epoch without evaluation."""
     folder.mkdir()
     parts = {f"part_{number}": 0.1 for number in range(40)}
     lines = [{"event": "step", "step": step, "epoch": 1 + step // 10, "loss": 4 / step, "lr": 0.001, "images_per_s": 9, "losses": parts}

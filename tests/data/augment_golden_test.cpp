@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace augment_golden_test {
 
-// Augmentations with given parameters against torchvision (golden/make_augmented.py): most match to the bit; rotations
+// Augmentations with given parameters against torchvision (golden/make_augmented.py): most match bit for bit; rotations
 // and blurs are close.
 
 std::filesystem::path golden(const std::string& name) {

@@ -303,7 +303,7 @@ TEST_P(JpegPart, ComesOutSmallerWhereThatLeavesEnough) {
     const Image small = averaged(*whole, factor);
     const Region same{11 / factor, 6 / factor, part->image.size};
     EXPECT_LT(mean_difference(part->image, cut(small, same)), 6.0)
-        << factor;  // chroma is averaged in another order; being a pixel off gives 20
+        << factor;  // chroma is averaged in a different order; being a pixel off gives 20
   }
 }
 

@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 
-// Pixels in their three states: encoded, decoded, and a view of foreign memory.
+// Pixels in their three states: encoded, decoded, and a view of external memory.
 
 EncodedImage golden(const std::string& name) {
   const auto path = std::filesystem::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden" / name;

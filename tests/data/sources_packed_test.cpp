@@ -213,7 +213,7 @@ TEST_F(Packed, MarksOfTheWrongSizeAreRefused) {
   }
 }
 
-/// Images of which the first is ready only after other threads have taken the next five.
+/// Images, the first of which is ready only after other threads have taken the next five.
 class LateFirst : public ImageSource {
  public:
   explicit LateFirst(ImageFiles files) : files_(std::move(files)) {}

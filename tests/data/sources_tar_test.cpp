@@ -380,7 +380,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Hostile data: names that lead out of the folder, special files, numbers that no image has.
+// Hostile data: names that point outside the folder, special files, numbers that no image has.
 
 const fs::path kTests = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data";
 const fs::path kSeeds = test::fuzz_seeds();

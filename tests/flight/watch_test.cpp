@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// In `section` since second 100; it took up to 7 s before.
+// In `section` since second 100; earlier it took up to 7 s.
 RankFacts rank_in(const std::string& section, int number = 1) {
   return {.rank = number,
           .host = "host",

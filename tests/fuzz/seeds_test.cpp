@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzer's functions on their seeds, and on each seed cut short and changed: a short form of scripts/trials/fuzz.
+// Runs the fuzzer's functions on whole, truncated and modified seeds: a short version of scripts/trials/fuzz.
 #include "fuzz/targets.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ constexpr Target kTargets[] = {
 #include "targets.inc"  // from fuzz/targets.txt
 };
 
-/// The files directly in `folder`: its folder TARGET/hostile has former attacks.
+/// The files directly in `folder`: the subfolder TARGET/hostile has past attacks.
 std::vector<std::string> seeds_in(const fs::path& folder) {
   std::vector<fs::path> files;
   if (fs::exists(folder)) {
@@ -69,8 +69,8 @@ std::vector<std::string> all_seeds_of(const std::string& target) {
   return seeds;
 }
 
-/// The seed as it is, cut short, and with 1 to 8 bytes changed. A small one is cut at every position and changed often;
-/// a large one less often, as it takes longer to read.
+/// The seed as is, truncated, and with 1 to 8 bytes changed. A small seed is truncated at every position and changed
+/// often; a large one less often, since it takes longer to read.
 void run_over(const std::string& seed, const Target& target) {
   constexpr std::size_t kSmall = 1024;
   const std::size_t cuts = seed.size() <= kSmall ? seed.size() : 40;
@@ -157,7 +157,7 @@ TEST(FuzzSeedsArchive, HasSettingsAndNumbersThatAreYaml) {
   EXPECT_EQ(std::ranges::count_if(right_seeds_of("yaml"), is_yaml), 2);
 }
 
-// Seeds with few changes get deep into the parser; random bytes do not.
+// Seeds with a few changes get deep into the parser; random bytes do not.
 TEST(WireFrames, OfTwentyThousandAtRandomNoneIsWrittenBesideItsRoom) {
   const std::vector<std::string> seeds = all_seeds_of("wire_frames");
   std::mt19937 random(1);

@@ -236,7 +236,7 @@ def gpu_of_python(case):
 
 
 def refused(case):
-    """A libtorch that does not fit gets one clear error."""
+    """An incompatible libtorch gets one clear error."""
     case.install()
     torch = case.folder / "torch"
     write_version(torch / "include/torch/version.h", 2, 4)

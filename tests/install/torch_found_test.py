@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""CMake's choice among several libtorches, and the errors for one that does not fit: made-up folders.
+"""CMake's choice among several libtorches, and the errors for an incompatible one, with made-up folders.
 
 Exit code: 0 passed, 1 failed."""
 import argparse
@@ -134,7 +134,7 @@ def installed(case: Case) -> None:
     said = case.finds("2.11.0", "-DWANTED=2.11.1", VIRTUAL_ENV=case.venv, CONDA_PREFIX=case.conda)
     assert f"libtorch 2.14.1 of the active environment ({case.in_venv}) is ignored" in said
     case.finds("2.14.1", "-DWANTED=2.14.0", VIRTUAL_ENV=case.venv, CONDA_PREFIX=case.conda)
-    case.finds("2.6.0", "-DWANTED=2.14.0", f"-DLOCKSTEP_TORCH={case.archive}")  # LockstepConfig.cmake says that it does not fit
+    case.finds("2.6.0", "-DWANTED=2.14.0", f"-DLOCKSTEP_TORCH={case.archive}")  # LockstepConfig.cmake says that it does not match
 
 
 def refused(case: Case) -> None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_agent as `lockstep train` calls it: rank 0 has the console to itself. The test re-executes itself as that agent,
-// under script(1) if it needs a terminal.
+// run_agent called the way `lockstep train` calls it: rank 0 has the console to itself. The test re-executes itself as
+// that agent, under script(1) if it needs a terminal.
 #include "lockstep/launch/agent.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child program that answers line by line.
+// A child program that replies line by line.
 #include "lockstep/launch/child.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between agents and the coordinator, and their effects: a node that lies or is lost, restarts.
+// The messages between agents and the coordinator, and their effects: nodes that lie or are lost, and restarts.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ Order first_order_of_a_new_coordinator() {
   return parse_order(store->get(order_queue("a") + "1", seconds(10))).value_or(Order{});
 }
 
-// Node 0's launcher was restarted, and an agent that had been suspended starts ranks on the old one's orders.
+// Node 0's launcher was restarted, and an agent that had been suspended starts ranks on the old launcher's orders.
 TEST(Coordinator, LetsNoRankMeetThoseOfAnotherCoordinator) {
   const Order old = first_order_of_a_new_coordinator();
   const Order present = first_order_of_a_new_coordinator();
@@ -117,7 +117,7 @@ TEST(Coordinator, LeavesNothingOfTheRoundBeforeInTheStore) {
   EXPECT_NE(store->try_get(order_queue("a") + "3"), std::nullopt);
 }
 
-// Node 0's machine disappears just as an agent asks whether others are at work: it must stop its ranks.
+// Node 0's machine disappears just as an agent asks whether others are working: the agent must stop its ranks.
 TEST(LongWorkLink, IsMadeAtOnceAlsoWhereTheStoreDoesNotAnswer) {
   const UniqueFd deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
@@ -135,7 +135,7 @@ TEST(LongWorkLink, IsMadeAtOnceAlsoWhereTheStoreDoesNotAnswer) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(8)) << "it ends";
 }
 
-// A group of nodes, one of which is hostile but has the token.
+// A group of nodes, one of which is hostile but holds the token.
 
 class GroupWithALiar : public ::testing::Test {
  protected:
@@ -221,7 +221,7 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
               HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which is back"));
 }
 
-// Its messages came late and out of order: the store was suspended, and the agent gave up meanwhile.
+// Its messages came late and out of order: the store was suspended, and the agent gave up in the meantime.
 TEST_F(GroupThatLosesANode, TakesNoneInThatIsLostAlready) {
   const auto count = state_.nodes.size();
   lose("c", "closed");
@@ -253,7 +253,7 @@ TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) 
   EXPECT_EQ(conclusion().cause.value().host, "host-b");
 }
 
-// Its agent was frozen before it could report the rank's end; the rank itself had reported it.
+// Its agent was frozen before it could report how the rank ended; the rank itself had reported it.
 TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   options_.max_restarts = 3;
   state_.claim = FailureRecord{.type = "DataError", .message = "torn", .rank = 1, .host = "host-b"};
@@ -322,7 +322,7 @@ TEST(Messages, ALastWillIsTheLossOfANode) {
   EXPECT_FALSE(parse_event("silent\n")) << "of no node";
 }
 
-// An exit code has eight bits, in which 128 + 128 would be 0.
+// Exit codes have eight bits, so 128 + 128 would be 0.
 TEST(Messages, NoCodeAndNoSignalWrapsRoundToASuccess) {
   for (const char* code : {"256", "512", "-1", "100000"}) {
     const auto event = parse_event(fmt::format(

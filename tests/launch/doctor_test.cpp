@@ -206,7 +206,7 @@ TEST(Machine, TheDiskIsMeasuredAndNothingIsLeft) {
   EXPECT_NE(read_disk(folder / "missing", true, std::chrono::milliseconds(50)).problem + "none", "");
 }
 
-/// A bridge's configuration space: one capability, then access control with this control byte.
+/// A bridge's configuration space: one capability, followed by access control with this control byte.
 std::string bridge_with(char control) {
   std::string bytes(0x200, '\0');
   bytes[0x100] = 0x01;         // error reporting (AER); the next capability
@@ -231,7 +231,7 @@ TEST(Pci, ABridgeRedirectsPeersByItsAccessControl) {
   EXPECT_EQ(redirects_peers(bridge_with(0x1d).substr(0, 0x146)), false) << "torn";
 }
 
-/// A /sys with a switch above GPU 0 and a network card, GPU 1 beside the switch, and GPU 2 on the other socket.
+/// A /sys with a switch above GPU 0 and a network card, GPU 1 next to the switch, and GPU 2 on the other socket.
 class Sys : public ::testing::Test {
  protected:
   Sys() {
@@ -323,8 +323,8 @@ class Ring {
     section(EventType::kSectionEnd, kEnd, at + 100);
     section(EventType::kSectionEnd, "backward", at + 100);
   }
-  /// The same, but the thread had no core for 6 ms of the 30 before backward, for 5 of the next 30 and for 1 of the
-  /// last 40, 20 of which are waiting.
+  /// The same, but the thread had no core for 6 of the 30 ms before backward, for 5 of the next 30, and for 1 of the
+  /// last 40, 20 of which it spends waiting.
   void crowded_step() {
     const std::size_t first = ring_.events.size();
     step();
@@ -429,7 +429,7 @@ TEST(WorkloadOf, LeavesOutTheFirstStepsWhereThereAreEnough) {
 
 TEST(WorkloadOf, LeavesOutAStepWhoseBeginWasOverwritten) {
   Snapshot ring = ring_of(4).ring();
-  // The end of the first backward is there, but a call of the next step is missing.
+  // The end of the first backward pass is there, but a call of the next step is missing.
   const auto end = std::find_if(ring.events.begin(), ring.events.end(),
                                 [](const Event& event) { return event.time_ns == 200 * kMs; });
   std::erase_if(ring.events, [&](const Event& event) { return event.time_ns < end->time_ns; });

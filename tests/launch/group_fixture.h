@@ -25,7 +25,7 @@ class GroupTest : public ::testing::Test {
     options_.max_nodes = most;
   }
 
-  /// Makes nodes that join from now on have `processes` ranks.
+  /// Gives nodes that join from now on `processes` ranks.
   void have_ranks(int processes) { processes_ = processes; }
 
   void join(const std::string& name, int wish = -1, const std::vector<std::string>& peers = {}) {
@@ -87,7 +87,7 @@ class GroupTest : public ::testing::Test {
     }
   }
 
-  // The nodes end like ranks that were asked to save, or that have nothing to do.
+  // The nodes end like ranks that were asked to save, or that had nothing to do.
   void end_by_request(const std::vector<std::string>& names) {
     for (const auto& name : names) {
       end(name, {.left_by_request = true, .is_consequence = true, .code = 143, .cause = failure(rank_of(name))});

@@ -253,9 +253,9 @@ TEST(VerdictFile, LiesBesideTheLogsOfItsAttemptAndIsLeftOutWithoutACause) {
   EXPECT_EQ(json::parse(FileSystem::system().read(folder / "verdict.json"))["cause"], "told");
 }
 
-// The launcher's note that ranks without Lockstep neither write nor compute: no test sleeps.
+// The launcher's note that ranks that do not use Lockstep are neither writing nor computing: no test sleeps.
 
-/// Ranks seen from outside: the watch polls once a second, like the launcher's.
+/// Ranks seen from outside: the watch polls once a second, as the launcher's does.
 struct Ranks {
   SilenceWatch watch;
   TimePoint now{seconds(1000)};
@@ -305,7 +305,7 @@ TEST(Silence, IsBrokenByProcessorTime) {
   EXPECT_EQ(computing.said, 0);
   computing.go_on(70);
   EXPECT_EQ(computing.said, 1) << "the epoch has ended, and the ranks hang";
-  // One of two ranks reads a large file, and the other waits for it.
+  // One of two ranks reads a large file, and the other is waiting for it.
   Ranks reading;
   reading.go_on(600, [&] { reading.cpu_s += 0.02; });
   EXPECT_EQ(reading.said, 0);

@@ -79,11 +79,11 @@ class Limits : public ::testing::Test {
     return test::eventually([&] { return test::processes_with("MARK=" + mark_).empty(); }, std::chrono::seconds(10));
   }
 
-  // Runs two ranks that end on their own, and two that are asked to.
+  // Runs two ranks that end on their own, and two that are asked to end.
   void expect_an_end(const std::string& setting, const std::string& before = "") const {
     SCOPED_TRACE(setting);
     // 2, 127, 137 and 139: a rank whose shell could not start a program, that could not be loaded, or that the kernel
-    // killed for running out of memory. 75 and 76: the store's thread had no memory for a request, or for any.
+    // killed for running out of memory. 75 and 76: the store's thread had no memory for one request, or for any.
     const auto is_documented = AnyOf(0, 2, 69, 75, 76, 127, 137, 139);
     const auto ended = test::run_process(under(setting, "exit 0", before), kHang);
     EXPECT_FALSE(ended.timed_out) << ended.err;
@@ -140,7 +140,7 @@ TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   }
 }
 
-// The kernel does not limit root's processes: as root, the test runs the launcher as another user.
+// The kernel does not limit root's processes, so as root, the test runs the launcher as another user.
 TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
   const bool is_root = ::geteuid() == 0;
   const std::string user = std::to_string(100'000 + ::getpid());  // no other user has it
@@ -166,7 +166,7 @@ TEST_F(Limits, ALimitThatIsLoweredUnderTheLauncherDoesNotMakeItDeaf) {
   EXPECT_TRUE(all_gone());
 }
 
-// Its output goes to a full pipe that no process reads.
+// Its output goes to a full pipe that no process is reading.
 TEST_F(Limits, APagerThatDoesNotReadDoesNotMakeItDeaf) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

@@ -27,7 +27,7 @@ using ::testing::StartsWith;
 
 class TwoNodes : public Run {
  protected:
-  // All nodes of a test share one secret.
+  // All nodes in a test share one secret.
   test::ProcessOptions command(const std::vector<std::string>& arguments) const {
     auto options = Run::command(arguments);
     options.environment.emplace_back("LOCKSTEP_TOKEN", token_);
@@ -247,7 +247,7 @@ TEST_F(TwoNodes, MeetByATokenFile) {
   EXPECT_THAT(open_to_all.err, HasSubstr("chmod 600"));
 }
 
-// torchrun's commands, and a network that the user trusts.
+// torchrun's commands, on a network that the user trusts.
 TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   const auto words = [&](const std::string& rank, const std::string& network) {
     auto options = Run::command({"--nproc_per_node=1", "--nnodes=2", "--node_rank=" + rank, "--master_addr=127.0.0.1",
@@ -292,7 +292,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
   EXPECT_THAT(open.err, HasSubstr("next  name the network that you trust: --trust-network 10.0.0.0/24"));
 }
 
-// A stranger could join a multi-node job by its name, which the process list shows.
+// A stranger could otherwise join a multi-node job by its name, which the process list shows.
 TEST_F(TwoNodes, AreNotOpenToWhoKnowsTheJobsName) {
   auto options = command({"--nnodes", "2", "--node-rank", "0", "--rdzv-id", "job-7", "--master-port",
                           std::to_string(port_), "sh", "-c", "true"});
@@ -395,7 +395,7 @@ TEST_F(TwoNodes, ARangeWithoutAPlaceIsAJobOfItsOwnWhereThePortIsTaken) {
   EXPECT_THAT(alone.err, AllOf(HasSubstr("port 29500 is taken"), HasSubstr("--rdzv-endpoint 127.0.0.1:29500")));
 }
 
-// A job in which each attempt N waits for the file "go-N", so that the test can see its members.
+// A job in which attempt N waits for the file "go-N", so that the test can see its members.
 class SomeNodes : public TwoNodes {
  protected:
   static std::string script() {

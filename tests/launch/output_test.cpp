@@ -45,7 +45,7 @@ TEST(LineMux, LinesAreWholeWhateverThePieces) {
   EXPECT_EQ(screen.take(), "");
 }
 
-// Each piece is written by one call.
+// Each piece is written in a single call.
 TEST(LineMux, TheLinesOfOneReadingAreOnePiece) {
   std::vector<std::string> pieces;
   LineMux mux({.style = ConsoleStyle::kPrefix}, [&](int, std::string_view bytes) { pieces.emplace_back(bytes); });

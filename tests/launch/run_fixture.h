@@ -28,7 +28,7 @@ inline std::string read_file(const std::filesystem::path& path) {
 
 class Run : public ::testing::Test {
  protected:
-  // `arguments` after "lockstep run"; workers see MARK in their environment and the folder's path in DIR.
+  // `arguments` follow "lockstep run"; workers see MARK in their environment and the folder's path in DIR.
   test::ProcessOptions command(const std::vector<std::string>& arguments) const {
     std::vector<std::string> all = {kLockstep, "run"};
     all.insert(all.end(), arguments.begin(), arguments.end());
@@ -58,7 +58,7 @@ class Run : public ::testing::Test {
     return test::eventually([&] { return alive().empty(); }, std::chrono::seconds(20));
   }
 
-  // Stops launchers, stubs and ranks for longer than they wait for each other, then continues them.
+  // Stops launchers, stubs and ranks for longer than they would wait for each other, then continues them.
   void suspend(std::chrono::seconds time) const {
     const std::vector<pid_t> all = alive();
     for (const pid_t pid : all) ::kill(pid, SIGSTOP);

@@ -26,7 +26,7 @@
 
 namespace lockstep {
 
-// The function that the stacks must show.
+// The function that must appear in the stacks.
 [[gnu::noinline]] void loops_for_ever() {
   volatile bool for_ever = true;
   while (for_ever) continue;
@@ -52,7 +52,7 @@ using ::testing::Not;
 constexpr auto kLimit = std::chrono::seconds(20);
 std::string own_path;
 
-/// A process that hangs in the named way and has got that far.
+/// A process that hangs in the given way and has reached that point.
 class Hanging {
  public:
   Hanging(const std::string& way, char state)
@@ -79,7 +79,7 @@ class Hanging {
   test::Process process_;
 };
 
-// A process that has reported ready may not have reached the loop yet.
+// A process that has reported itself ready may not have reached the loop yet.
 template <class Read>
 bool eventually_has(Read read, const std::string& words) {
   return test::eventually([&] {

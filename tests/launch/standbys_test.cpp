@@ -80,7 +80,7 @@ TEST(Standbys, GetTheirEnvironmentWhenTheyTakeOver) {
   EXPECT_EQ(output_of(*standby->worker), "RANK=7 NAME=two words  ");
 }
 
-// An environment with more bytes than fit in a pipe.
+// An environment too large to fit in a pipe.
 std::vector<std::string> long_environment() { return std::vector<std::string>(40, "A=" + std::string(64 << 10, 'x')); }
 
 TEST(Standbys, ThatDoNotReadHoldUpNobody) {

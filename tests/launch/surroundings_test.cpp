@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// `lockstep run` in unusual surroundings: closed descriptors, output that no process reads, a limit on file sizes, a
-// separate network or pid namespace.
+// `lockstep run` in unusual surroundings: closed descriptors, output that no process is reading, a limit on file sizes,
+// a separate network or pid namespace.
 
 class Surroundings : public run_test::Run {
  protected:
@@ -75,7 +75,7 @@ TEST_F(Surroundings, AFileThatGrowsTooLargeIsToldAndEndsNothing) {
       HasSubstr("is no longer being written (File too large: the limit of this shell is 8,192 bytes (ulimit -f))"));
 }
 
-// The ranks' programs decide for themselves what to do at the limit.
+// The ranks' programs decide for themselves what happens at the limit.
 TEST_F(Surroundings, ARankHasTheDefaultOfTheSignal) {
   EXPECT_EQ(bash("ulimit -f 8; exec $L run -- sh -c 'exec head -c 100000 /dev/zero > $DIR/large'").code, 128 + SIGXFSZ);
 }
@@ -127,7 +127,7 @@ TEST_F(Surroundings, ATakenPortIsNamedWithItsHolder) {
   EXPECT_THAT(test::run_process(options).err, HasSubstr("(pid " + pid + ")"));
 }
 
-// torchrun's options of `lockstep run`, and each launcher running the other's programs.
+// `lockstep run` with torchrun's options, and each launcher running the other's programs.
 
 class Torchrun : public Run {
  protected:

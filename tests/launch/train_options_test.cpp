@@ -38,7 +38,7 @@ TEST(TrainOptions, HaveANameALetterAndASentenceOfTheirOwn) {
   }
 }
 
-/// The launcher and a rank agree on the recipe, whichever option comes first.
+/// The launcher and the ranks agree on the recipe, whichever option comes first.
 TEST(TrainOptions, DoNotHideTheRecipe) {
   for (const TrainOption& option : train_options()) {
     Words words{std::string(option.name)};

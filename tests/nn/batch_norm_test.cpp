@@ -37,7 +37,7 @@ namespace batch_norm_test {
 using ::testing::HasSubstr;
 using torch::nn::BatchNormOptions;
 
-// Unsynced, lockstep::nn::BatchNorm equals torch::nn::BatchNorm to the bit. Synced, with fake replicas, it is batch
+// Unsynced, lockstep::nn::BatchNorm equals torch::nn::BatchNorm bit for bit. Synced, with fake replicas, it is batch
 // norm over their concatenated batches; tests/parallel/sync_batch_norm_test.cpp has real replicas.
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {

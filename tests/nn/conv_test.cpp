@@ -163,7 +163,7 @@ TEST_P(LargeTilesTest, ForwardAndGradientsAreLibtorchsInDouble) {
 }
 
 // Shapes that do not suit tiles of 2x2 results: few channels, few pixels, many channels. Sizes that leave 1, 2 and 3
-// rows and columns to the last tiles.
+// rows and columns for the last tiles.
 INSTANTIATE_TEST_SUITE_P(Shapes, LargeTilesTest,
                          testing::Values(Case{8, 16, 32, 13, 18}, Case{4, 32, 16, 15, 13}, Case{4, 48, 64, 16, 16},
                                          Case{4, 320, 272, 14, 15}, Case{1, 16, 16, 7, 300}));
@@ -183,8 +183,8 @@ double error_of(const at::Tensor& found, const at::Tensor& exact) {
   return ((found.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();
 }
 
-/// A convolution whose inputs have this mean (their deviation is 1) and whose weights are bfloat16 numbers: the direct
-/// kernel rounds only its results.
+/// A convolution whose inputs have this mean (their standard deviation is 1) and whose weights are bfloat16 numbers:
+/// the direct kernel rounds only its results.
 struct Means {
   double input, grad;
   double limit;            ///< for the error of forward and of the weight gradient, relative to the direct kernel's

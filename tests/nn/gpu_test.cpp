@@ -39,7 +39,7 @@ struct Outcome {
   std::string node;
 };
 
-/// One step of the layer, with the same numbers on every device and type.
+/// One step of the layer, with the same values for every device and type.
 Outcome step(const Case& c, const at::TensorOptions& where) {
   seed_all(11);
   const std::int64_t factor = c.pool ? 2 : 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own kernels next to libtorch's.
+// Lockstep's kernels compared with libtorch's.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/upsample_bilinear2d.h>

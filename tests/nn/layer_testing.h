@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for the tests of our layers: comparison with libtorch's, on various numbers of threads.
+// Helpers for tests of our layers: comparison with libtorch's, on various numbers of threads.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

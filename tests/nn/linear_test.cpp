@@ -323,7 +323,7 @@ TEST_P(LinearReLUTest, UnderAutocastTheyAreToTheRoundingOfBfloat16) {
   const Outcome expected = reference(GetParam());
   EXPECT_EQ(found[0].scalar_type(), at::kBFloat16);
   EXPECT_EQ(found[2].scalar_type(), at::kFloat);
-  // Rounding may move elements near 0 to the other side of ReLU: their gradients appear or vanish.
+  // Rounding may move elements near 0 across ReLU's threshold: their gradients appear or vanish.
   EXPECT_LT(difference(found[0], expected[0]), 1e-2);
   for (std::size_t i = 1; i < found.size(); ++i) {
     EXPECT_LT((found[i].to(at::kDouble) - expected[i]).norm().item<double>() / expected[i].norm().item<double>(), 5e-2)
@@ -331,8 +331,8 @@ TEST_P(LinearReLUTest, UnderAutocastTheyAreToTheRoundingOfBfloat16) {
   }
 }
 
-/// Small whole numbers: their products are exact in any order of summation. The products are libtorch's, and some
-/// OpenBLAS kernels (Haswell's) sum in another order on another number of threads.
+/// Small integers: their products are exact in any order of summation. The products are libtorch's, and some OpenBLAS
+/// kernels (Haswell's) sum in a different order on a different number of threads.
 at::Tensor whole(const at::Tensor& numbers) { return (numbers * 4).round().clamp(-16, 16); }
 
 TEST_P(LinearReLUTest, BiasDropoutAndMaskHaveTheSameBitsOnAnyNumberOfThreads) {

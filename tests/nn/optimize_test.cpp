@@ -275,7 +275,8 @@ TEST(Replace, SaysWhatStandsOutsideOfASequential) {
                                               IsChain("dropout", "Dropout: it is not inside a torch::nn::Sequential")));
 }
 
-/// Convolution, norm, a table that is built once, a layer with its own kernel, and reshapes that need the batch.
+/// Convolution, norm, a table that is built once, a layer with its own kernel, and reshapes that depend on the batch
+/// size.
 class Net final : public torch::nn::Module {
  public:
   Net() {

@@ -145,7 +145,7 @@ TEST(ClockOffset, IsAsGoodAsItsBestRounds) {
 }
 
 TEST(ClockOffset, TakesTheBoundFromEachRankThatCameLate) {
-  // In one round rank 0 comes late, in the other this rank does: together they bracket the offset.
+  // In one round rank 0 arrives late, in the other this rank does: together they bracket the offset.
   const ClockOffset found = offset_of({{1000, 100, 10}, {2000, 2900, 10}});
   EXPECT_EQ(found.offset_ns, kOffset);
   EXPECT_EQ(found.error_ns, 10);

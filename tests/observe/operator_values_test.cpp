@@ -101,7 +101,7 @@ TEST(OperatorValues, StridesDoNotCount) {
   EXPECT_EQ(observe::digest_of_values(at::Tensor()), 0U);
 }
 
-/// Later steps of a process allocate less new memory than the first.
+/// Later steps of a process allocate less new memory than the first one.
 TEST(OperatorValues, LeaveOutWhatOnlyMakesMemory) {
   const at::Tensor one = at::ones({4});
   OperatorValues record({});

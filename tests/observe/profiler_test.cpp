@@ -95,7 +95,7 @@ TEST(Profiler, NamesForwardAndBackwardByLayer) {
     EXPECT_GT(layer.forward_ns, 0);
     EXPECT_GT(layer.backward_ns, 0);
   }
-  // Forward and two gradients; the first layer's input needs none.
+  // Forward and two gradients; the first layer's input needs no gradient.
   EXPECT_EQ(layers[0].flops, 2 * (2.0 * 16 * 4 * 8) * 2);
   EXPECT_EQ(layers[1].flops, 2 * (2.0 * 16 * 8 * 2) * 3);
 }

@@ -115,7 +115,7 @@ double worst_difference(const std::string& name, const std::string& against, con
 
 class OptimizerCase : public ::testing::TestWithParam<std::string> {};
 
-/// Against PyTorch's float32 steps, or the papers' in float64: a hundred float32 roundings move away from the latter.
+/// Against PyTorch's float32 steps, or the papers' in float64: a hundred float32 roundings drift away from the latter.
 double worst_of_kernel(const std::string& name, Way way) {
   if (golden().at("cases").at(name).contains("float32")) return worst_difference(name, "float32", way);
   way.floor = 0.5;

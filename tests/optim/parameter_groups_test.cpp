@@ -256,7 +256,7 @@ TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
   EXPECT_EQ(norm_of({{"without", at::zeros({3})}}), 0);
 }
 
-/// On a device, operations on lists give the same results as on their tensors one by one, in each version of libtorch.
+/// On a device, operations on lists give the same results as on their tensors one by one, in every version of libtorch.
 TEST(Lists, AreScaledLimitedAveragedAndCopiedAsTheirTensors) {
   seed_all(6);
   const auto values = [] { return optim::Tensors{at::randn({3}), at::randn({2, 5})}; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three training steps on ranks that each have a part of the samples, and the same steps in one process on the CPU: for
+// Three training steps on ranks that each get part of the samples, and the same steps in one process on the CPU: for
 // real and make-believe GPUs.
 #pragma once
 

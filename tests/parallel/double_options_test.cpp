@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel beyond the plain step, on several make-believe GPUs against one process.
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on several make-believe GPUs against one process on the CPU; no stream reads what another is still writing.
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>

@@ -27,7 +27,7 @@ TEST(Gpu, AStepAloneIsTheCpusUpToRounding) {
   expect_close(trained_by(job, plain_adamw), trained_on_all_samples());
 }
 
-/// Each rank trains on a part of the samples.
+/// Each rank trains on part of the samples.
 void expect_to_train_as_one_process(const MakeOptimizer& make_optimizer, const RanksOptions& ranks) {
   run_ranks(
       current_test(), [&](Job& job) { expect_to_train_as_one(job, make_optimizer); }, ranks);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replicas that share a rank compute the same as on ranks of their own: compared bit for bit with a plain loop over
-// them.
+// Replicas that share a rank compute the same as replicas on ranks of their own: compared bit for bit with a plain loop
+// over them.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch norm over all replicas: against torch's over the concatenated batches, and the same to the bit on any number of
-// ranks.
+// Batch norm over all replicas: against torch's over the concatenated batches, and bit for bit the same on any number
+// of ranks.
 #include "lockstep/parallel/sync_batch_norm.h"
 
 #include <ATen/core/grad_mode.h>
@@ -234,7 +234,7 @@ RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThrea
   } catch (const DataError& error) {
     EXPECT_EQ(error.message(), "no gradient today");
   }
-  // The autograd engine of each replica's thread still works: a plain backward on the same threads ends normally.
+  // The autograd engine of each replica's thread still works: a plain backward on the same threads completes normally.
   failing = false;
   model.team.run([&](Replica&) {
     const at::Tensor x = at::randn({2}).requires_grad_(true);

@@ -107,7 +107,7 @@ TEST(ResNet, TheStrideOfABottleneckStandsWhereTheOptionSays) {
   EXPECT_EQ(strides(false), (Sizes{1, 2, 1}));
 }
 
-// Rounding occasionally flips a ReLU, which moves the gradient by a percent: two of four inputs must agree.
+// Rounding occasionally flips a ReLU, which changes the gradient by a percent, so two of four inputs must agree.
 TEST(ResNet, TrainsInChannelsLastAsInTheOtherLayout) {
   const auto gradient = [](int seed, bool channels_last) {
     torch::manual_seed(seed);

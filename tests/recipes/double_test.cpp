@@ -38,7 +38,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "LOCKSTEP_TEST_FOLDER";
 
-/// A few steps of the smoke preset. Adam's first steps are signs, which the last bit may flip.
+/// A few steps of the smoke preset. Adam's first steps are signs, which a difference in the last bit may flip.
 template <class Config>
 Config few_steps_of(const std::map<std::string, std::string>& presets) {
   Config config;
@@ -88,7 +88,7 @@ void expect_same_runs(const fs::path& found, const fs::path& expected) {
   if (one.has("ema")) expect_same_state(one.state("ema"), other.state("ema"));
 }
 
-/// The run of one process with one GPU, done once for all worlds.
+/// The run of one process with one GPU, performed once for all world sizes.
 template <class TheTask, class Config>
 const fs::path& run_of_one(const Config& config) {
   static const test::TempDir folder;
@@ -112,7 +112,7 @@ void expect_to_train_as_one(int world, const Config& config) {
 
 class DoubleWorlds : public ::testing::TestWithParam<int> {};
 
-/// Three steps of four replicas on the images in `folder`.
+/// Three steps with four replicas on the images in `folder`.
 captcha::CaptchaConfig captcha_config(const fs::path& folder) {
   captcha::CaptchaConfig config;
   config.labels.charset = "0123456789";
@@ -169,7 +169,7 @@ TEST_P(DoubleWorlds, SkipTheCaptchasFirstStepWhereItOverflows) {
   });
 }
 
-/// A run resumes from a mid-run checkpoint, of which each rank wrote a part.
+/// A run resumes from a mid-run checkpoint to which each rank contributed a part.
 TEST_P(DoubleWorlds, GoOnFromTheMiddleOfARun) {
   const test::TempDir folder;
   make_captchas(folder.path());
@@ -225,7 +225,7 @@ TEST_P(DoubleWorlds, TrainCaptioningAsOneProcess) {
   expect_to_train_as_one<captioning::CaptioningTask>(GetParam(), config);
 }
 
-/// With a real GPU the host runs further ahead than with a make-believe one.
+/// With a real GPU, the host runs further ahead than with a make-believe one.
 TEST(Double, WhatTheHostReadsLaterIsThereByThen) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   ::setenv("LOCKSTEP_DOUBLE_DELAY_US", "20000", 1);  // NOLINT(concurrency-mt-unsafe)

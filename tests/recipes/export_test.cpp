@@ -51,7 +51,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A recipe's task and network, with weights and statistics other than a fresh one's.
+/// A recipe's task and network, with weights and statistics that differ from a fresh network's.
 struct Ready {
   std::unique_ptr<TrainConfig> config;
   std::unique_ptr<Task> task;
@@ -102,7 +102,7 @@ void know_words(Task& task) {
   task.check_model_state({{"vocabulary", bytes}, {"feature_width", at::full({1}, 24, at::kLong)}});
 }
 
-/// Detectors have a query for each position here: rounding may then change the order of queries, but not the set.
+/// Here detectors have a query for each position, so rounding may change the order of the queries but not the set.
 const std::vector<std::string> kSmallDetector = {"num_classes=3", "image_size=96",          "model.hidden=32",
                                                  "model.heads=2", "model.decoder_layers=2", "model.queries=756"};
 const std::vector<std::string> kPublished = {"num_classes=5", "image_size=128"};
@@ -119,7 +119,7 @@ std::vector<std::string> with(std::vector<std::string> sets, const std::vector<s
   return sets;
 }
 
-/// Functions that build a network by name, with weights from a seed; made on demand because the networks are large.
+/// Functions that build a network by name, with weights from a seed; called on demand because the networks are large.
 std::map<std::string, std::function<Ready()>> networks(std::uint64_t seed = 11) {
   return {
       {"captcha_conv7", [seed] { return ready(*captcha::make_recipe(), "", {"model.type=conv7"}, seed); }},
@@ -148,7 +148,7 @@ double difference(const at::Tensor& found, const at::Tensor& wanted) {
 }
 
 /// The distance between the results of the two paths. Rounding may swap two positions with nearly equal scores, so each
-/// query of a detector is compared with the nearest one of the same picture.
+/// query of a detector is compared with the nearest one of the same image.
 double distance(const nn::NetworkFunction& function, const std::vector<at::Tensor>& a,
                 const std::vector<at::Tensor>& b) {
   double most = 0;
@@ -175,7 +175,7 @@ TEST_P(ExportedNetwork, OfPlainOperatorsComputesWhatTheRecipesOwnKernelsDo) {
   EXPECT_LT(distance(*function, plain, ours), 1e-5);
 }
 
-/// Writes the network as TorchScript, and arguments with their results.
+/// Writes the network as TorchScript, along with arguments and the results for them.
 void write_for_python(const fs::path& folder, const Ready& made) {
   const at::NoGradGuard no_grad;
   FileSystem::system().make_folder(folder);
@@ -192,7 +192,7 @@ void write_for_python(const fs::path& folder, const Ready& made) {
   write_torch_file(FileSystem::system(), folder / "network.pth", {both});
 }
 
-// One Python process for all, as PyTorch takes seconds to load.
+// One Python process for all of them, since PyTorch takes seconds to load.
 TEST(ExportedNetworks, GivePythonTheSameResults) {
   if (testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) GTEST_SKIP() << "python3-torch is not there";
   const test::TempDir folder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with a recipe on several make-believe GPUs: recorded steps give the same weights as plain steps.
+// The Trainer with a recipe on several make-believe GPUs: recorded steps give the same weights as ordinary ones.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/equal.h>
@@ -29,7 +29,7 @@ using testing::ranks_on_gpus;
 using testing::run_ranks;
 namespace fs = std::filesystem;
 
-/// Exposes its network to the test.
+/// Exposes the network to the test.
 class KeptTask final : public captcha::CaptchaTask {
  public:
   using CaptchaTask::CaptchaTask;
@@ -80,7 +80,7 @@ std::vector<at::Tensor> trained(const Job& job, captcha::CaptchaConfig config, c
   return task.weights();
 }
 
-/// Trains the ranks twice, with recorded steps and without.
+/// Trains the ranks twice, with and without recorded steps.
 void train_twice(const Job& job, captcha::CaptchaConfig config) {
   ASSERT_THAT(job.backend(), HasSubstr("nccl"));
   const fs::path shared = env::get(kFolder).value();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No step of a recipe waits for its GPU. Counted on a make-believe one.
+// No recipe's step waits for its GPU. Counted on a make-believe one.
 #include "support/waits_of_run.h"
 
 #include <ATen/ops/randint.h>
@@ -91,7 +91,7 @@ TEST(HostWaits, XLinearCaptioningHasNone) {
   EXPECT_THAT(waits_of_run<captioning::CaptioningTask>(config), IsEmpty());
 }
 
-/// Scheduled sampling. On the device it draws the same words as libtorch's own multinomial.
+/// Scheduled sampling. On the device, it draws the same words as libtorch's own multinomial.
 TEST(HostWaits, WordsOfTheNetworksOwnHaveNone) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const at::Tensor logits = at::randn({3, 5, 9});
@@ -130,7 +130,7 @@ TEST(HostWaits, NorHaveOtherNetworksOfSegmentation) {
   }
 }
 
-/// The host reads the words to compute the reward; with the greedy baseline it reads the words of two searches.
+/// The host reads the words to compute the reward; with the greedy baseline, it reads the words of two searches.
 TEST(HostWaits, CaptioningsSecondStageHasOneForEachReward) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   captioning::CaptioningConfig config = captioning_config();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of every recipe has an effect: settings_changes.txt has a changed value for each, and a run with it has a
-// different outcome. Runs are small, in one process and without a GPU; the table marks keys without an effect there.
+// Every key of every recipe has an effect: settings_changes.txt has a changed value for each, and a run with that value
+// has a different outcome. Runs are small, with one process and no GPU; the table marks keys that have no effect there.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -98,7 +98,7 @@ void make_captchas(const fs::path& folder, std::int64_t count, std::uint64_t see
                               .threads = 1});
 }
 
-/// Just enough for whatever reads a setting to look at it: the run may well end with an error.
+/// Just enough for whatever reads a setting to get that far: the run may well end with an error.
 void make_files(const fs::path& folder) {
   make_captchas(folder / "train", 13, 1);
   make_captchas(folder / "test", 6, 2);
@@ -143,7 +143,7 @@ std::string filled_in(std::string text) {
   return text;
 }
 
-/// A log without the parts that differ between runs: time and memory fields, and the report's event. (A regular
+/// A log without the parts that differ between runs: time and memory fields, and the report event. (A regular
 /// expression would take as long as the runs.)
 std::string without_times(const std::string& log) {
   std::string kept;
@@ -245,7 +245,7 @@ TEST_P(Settings, EveryKeyStandsInTheTable) {
   const auto config = GetParam().make()->make_config();
   const TrainConfig base;
   std::set<std::string> of_all;
-  if (std::string(GetParam().name) != "captcha") {  // its runs cover the settings that all recipes have
+  if (std::string(GetParam().name) != "captcha") {  // its runs cover the settings that all recipes share
     const ConfigFields rows = base.rows();
     for (const auto& field : rows.fields()) of_all.insert(field.key);
     of_all.erase("data.allow_outside");  // read by the recipe

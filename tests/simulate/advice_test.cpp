@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes a run could make: bucket plans, variants, advice.
+// Changes that a run could benefit from: bucket plans, variants, advice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,7 +108,7 @@ TEST(BucketPlan, KeepsKindsApartAndOrdersBucketsByTheirLastArrival) {
                                     {.bytes = 10, .kind = "double"},
                                     {.bytes = 10, .kind = "float"},
                                     {.bytes = 10, .kind = "double"}};
-  // float's bucket waits for parameter 0, the very last; double's is full earlier.
+  // The float bucket waits for parameter 0, the very last one; the double bucket is full earlier.
   EXPECT_EQ(plan_buckets(items, {3, 2, 1, 0}, {.first_bytes = 20, .bytes = 20}), (Buckets{{3, 1}, {2, 0}}));
   EXPECT_EQ(plan_buckets(items, {3, 2, 1, 0}, {.first_bytes = 100, .bytes = 100}), (Buckets{{3, 1}, {2, 0}}));
 }
@@ -161,7 +161,7 @@ TEST(WithBuckets, LeavesAllGradientsTogether) {
   }
 }
 
-/// Buckets of these sizes in KiB, one every tenth of a second.
+/// Buckets of these sizes, in KiB, one every tenth of a second.
 Workload with_kib(const std::vector<std::int64_t>& sizes) {
   MeasuredStep step{.compute_s = 2};
   for (const std::int64_t size : sizes) {

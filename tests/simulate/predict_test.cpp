@@ -186,12 +186,12 @@ TEST(Phases, OfOtherCollectivesOfAHierarchyGoThroughItsLeadersToo) {
 }
 
 TEST(Phases, OfMachinesThatAreNoSubtreeSendSeveralRows) {
-  // Three ranks per machine: ranks 3, 4 and 5 are not a subtree, but 3 and (4, 5) are two.
+  // Three ranks per machine: ranks 3, 4 and 5 do not form one subtree, but 3 and (4, 5) form two.
   const auto found = messages({.bytes = 400'000}, {.gpus = 3, .machines = 2});
   EXPECT_EQ(found.at(3), (std::pair{Among::kLeaders, std::int64_t{400'000}}));
   EXPECT_EQ(found.at(4), (std::pair{Among::kLeaders, std::int64_t{200'000}}));
-  // The machine with the most subtrees counts: of five ranks, 0 to 3 and 4 are two subtrees; 5, (6, 7) and (8, 9) are
-  // three.
+  // The machine with the most subtrees counts: with five ranks per machine, 0 to 3 and 4 form two subtrees; 5, (6, 7)
+  // and (8, 9) form three.
   EXPECT_EQ(messages({.bytes = 400'000}, {.gpus = 5, .machines = 2}).at(3),
             (std::pair{Among::kLeaders, std::int64_t{600'000}}));
 }
@@ -222,7 +222,7 @@ TEST(Phases, OfManyMachinesDoSoAmongTheirLeaders) {
   const Cluster sixteen{.gpus = 8, .machines = 16};
   EXPECT_THAT(distances({.bytes = 1000}, sixteen), ElementsAre(0, 1, 2, 4, 8, 0, 1, 2, 4, 8, 0));
   EXPECT_EQ(messages({.bytes = 1000}, sixteen).at(9), (std::pair{Among::kLeaders, std::int64_t{8000}}));
-  // With other numbers of rows, each machine sends to all others at once.
+  // With any other number of rows, each machine sends to all others at once.
   EXPECT_THAT(distances({.bytes = 1000}, {.gpus = 5, .machines = 16}), ElementsAre(0, 1, 2, 4, 8, 0, 0, 0));
 }
 
@@ -250,7 +250,7 @@ TEST(Wire, LetsRanksThatComeTogetherWaitForOneWay) {
 }
 
 TEST(Wire, SharesAMachinesLinkAmongItsRanks) {
-  // Each of two ranks sends 100 bytes to each of two ranks on another machine.
+  // Two ranks each send 100 bytes to each of two ranks on another machine.
   const Cluster cluster{.gpus = 2, .machines = 2, .network = {.bytes_per_s = 100}};
   EXPECT_THAT(after(cluster, {.bytes = 100}, {0, 0, 0, 0}), Each(DoubleNear(4, 1e-9)));
   EXPECT_THAT(after(cluster, {.among = Among::kLeaders, .bytes = 100}, {0, 0, 0, 0}),
@@ -280,15 +280,15 @@ TEST(Wire, GivesANewConnectionASmallWindowThatDoubles) {
 }
 
 TEST(Wire, LetsARoundWaitForOneNeighbourOnly) {
-  // Rank 3 is late: only rank 2 receives from it. Rank 0 sends to it and need not wait until it reads.
+  // Rank 3 is late: only rank 2 receives from it. Rank 0 sends to it and does not have to wait until it reads.
   const Cluster four{.machines = 4, .network = {.latency_s = 0.01}};
   EXPECT_THAT(after(four, {.bytes = 48, .distance = 1}, {0, 0, 0, 5}),
               ElementsAre(DoubleNear(0.01, 1e-9), DoubleNear(0.01, 1e-9), DoubleNear(5.01, 1e-9), DoubleNear(5, 1e-9)));
 }
 
 TEST(Wire, SharesALinkInARoundAmongTheMessagesThatLeave) {
-  // Of two machines with three ranks, one message leaves each machine at distances of one and five, all of them at
-  // three.
+  // Of two machines with three ranks, one message leaves each machine at distances one and five, and all of them do at
+  // distance three.
   const Cluster cluster{.gpus = 3, .machines = 2, .network = {.bytes_per_s = 100}};
   const auto round = [&](int distance) {
     return after(cluster, {.bytes = 100, .distance = distance}, std::vector<double>(6, 0));
@@ -303,7 +303,7 @@ TEST(Wire, PaysForOneMessageARound) {
   const std::vector<double> begin(64, 0);
   EXPECT_THAT(after(many, {.bytes = 48, .distance = 4}, begin), Each(DoubleNear(0.001, 1e-9)));
   EXPECT_THAT(after(many, {.bytes = 48}, begin), Each(DoubleNear(0.063, 1e-9)));
-  // The other ranks of each machine take no part.
+  // The other ranks of each machine do not take part.
   const Cluster led{.gpus = 2, .machines = 2, .network = {.latency_s = 1}};
   EXPECT_THAT(after(led, {.among = Among::kLeaders, .bytes = 48, .distance = 1}, {0, 0, 0, 0}),
               ElementsAre(1, 0, 1, 0));
@@ -397,9 +397,9 @@ namespace published_test {
 // 35.2 % (BERT) faster, scaling is near-linear up to 256 GPUs, and ResNet50 is fastest with buckets of 10 to 25 MB.
 //
 // The paper gives no times, so these are assumptions: backward takes twice as long as forward; each part of a network
-// takes its share of the multiplications, with its gradients arriving evenly over that time; a machine has 8 GPUs, a
-// 100 Gb/s line with 5 us each way, and 100 GB/s inside; one V100 computes 360 images of ResNet50 a second in float32,
-// in batches of 32. Parameters and multiplications are those of the architectures.
+// takes time in proportion to its multiplications, with its gradients arriving evenly over that time; a machine has 8
+// GPUs, a 100 Gb/s line with 5 us of latency each way, and 100 GB/s internally; one V100 computes 360 images of
+// ResNet50 a second in float32, in batches of 32. Parameters and multiplications are those of the architectures.
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 /// A part of a network, in backward order.
@@ -454,7 +454,7 @@ Cluster machines(int count, double line_bits_per_s) {
           .backend = Backend::kNccl};
 }
 
-/// The largest saving by overlap on any line: the best is where sending takes about as long as backward.
+/// The largest saving from overlap on any line; the optimum is where sending takes about as long as backward.
 double best_overlap(const Workload& model) {
   const Workload overlapped = in_buckets(model, 25 * kMiB);
   const Workload after = without_overlap(overlapped);

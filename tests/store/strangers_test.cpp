@@ -154,7 +154,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// A store with a certificate under a flood of strangers: it signs nothing for them, and keeps no client out.
+// A store with a certificate under a flood of strangers: it signs nothing for them, and still lets every client in.
 
 constexpr auto kLong = seconds(60);
 

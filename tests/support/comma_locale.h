@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets, for the object's lifetime, a locale in which numbers are "0,5" and "1.000": C++'s locale by a facet, the C
+// Sets, for the object's lifetime, a locale in which numbers are "0,5" and "1.000": C++'s locale through a facet, the C
 // library's if localedef can create one (no CI machine has de_DE installed).
 #pragma once
 

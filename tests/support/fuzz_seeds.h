@@ -6,7 +6,7 @@
 
 namespace lockstep::test {
 
-/// The folder, which has TARGET/NAME, and TARGET/hostile/NAME for known attacks.
+/// The folder, which holds TARGET/NAME, and TARGET/hostile/NAME for known attacks.
 inline std::filesystem::path fuzz_seeds() { return LOCKSTEP_TEST_BIN_DIR "/../tests/fuzz/seeds"; }
 
 }  // namespace lockstep::test

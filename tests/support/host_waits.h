@@ -20,7 +20,7 @@ namespace lockstep::testing {
 /// interfaces of libtorch 1.13.
 [[nodiscard]] std::string why_no_make_believe_gpu();
 
-/// Counts waits in all threads from its construction. Only one object at a time.
+/// Counts waits on all threads from its construction. Only one object at a time.
 class HostWaits {
  public:
   HostWaits();

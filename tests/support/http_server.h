@@ -36,7 +36,7 @@ inline HttpAnswer http_answer(const std::string& status, const std::string& head
 
 class HttpServer {
  public:
-  /// Called in the server's thread for each request (the lines up to the empty one), numbered from 0.
+  /// Called on the server's thread for each request (the lines up to the empty one), numbered from 0.
   using Handler = std::function<HttpAnswer(const std::string& request, std::size_t number)>;
 
   explicit HttpServer(Handler handler) : handler_(std::move(handler)), thread_([this] { run(); }) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of several ranks: each is a fork of a template process (rank_template.h), or, if that is impossible, the test
-// binary re-executed (a fork once libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
+// binary re-executed (forking once libtorch has threads can deadlock). A test of two ranks, in any gtest binary that
 // adds ../support/run_ranks.cpp to its SOURCES:
 //
 //   RANKS_TEST(AllReduce, SumsOverTwoRanks, 2) {          // job: lockstep::Job&, on every rank
@@ -35,7 +35,7 @@ struct RanksOptions {
   std::vector<int> host_sizes = {};
 };
 
-/// The end of one rank.
+/// How one rank ended.
 struct RankEnd {
   int code = -1;  ///< exit code; 128 + n for signal n; -1: killed at the deadline
   std::string log;
@@ -44,8 +44,8 @@ struct RankEnd {
 /// The running ranks of one test. Its destructor kills ranks that are still running and removes the logs.
 class RankProcesses {
  public:
-  /// Starts the ranks of `body`. In a rank it runs the body and ends the process with its exit code, so a rank never
-  /// reaches the code after it. `name` is the running test, "Suite.Name".
+  /// Starts the ranks that run `body`. In a rank it runs the body and ends the process with its exit code, so a rank
+  /// never reaches the code after it. `name` is the running test, "Suite.Name".
   RankProcesses(const std::string& name, const std::function<void(Job&)>& body, const RanksOptions& options);
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;

@@ -80,7 +80,7 @@ TEST(SetThreads, OfSixteenThreadsAtOnceAfterAFork) {
   tensor::set_threads(before);
 }
 
-/// Sets libtorch's number of threads for the object's lifetime.
+/// Sets libtorch's thread count for the object's lifetime.
 struct Threads {
   explicit Threads(int count) : before(at::get_num_threads()) { tensor::set_threads(count); }
   ~Threads() { tensor::set_threads(before); }
@@ -138,7 +138,7 @@ TEST(ParallelFor, GivesTheErrorOfARangeToItsCaller) {
   EXPECT_EQ(calls, 0);
 }
 
-// These tests restart their program with another OPENBLAS_CORETYPE: OpenBLAS reads it before main.
+// These tests restart their program with a different OPENBLAS_CORETYPE: OpenBLAS reads it before main.
 
 /// A product that wide and narrow kernels round differently: 700 terms per sum.
 std::uint64_t digest_of_a_product() {

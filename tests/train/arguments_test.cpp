@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of a program that uses the Trainer, and the messages of programs without one.
+// The command line of a program that uses the Trainer, and the messages of programs that do not.
 #include "lockstep/train/arguments.h"
 
 #include <fmt/format.h>
@@ -147,7 +147,7 @@ TEST(OptionWords, NameOptionsThatProgramsHave) {
   }
 }
 
-/// The error from a second run in the folder of the first.
+/// The error from a second run in the first run's folder.
 std::string told(const TrainerOptions& more) {
   const test::TempDir folder;
   for (int run = 0; run < 2; ++run) {

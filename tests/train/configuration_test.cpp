@@ -500,7 +500,7 @@ TEST(SectionTimeout, OfEachSettingStandsInTheRingOfTheRank) {
   (void)trainer.fit();
   std::map<std::string, std::int64_t> limits;
   for (const auto& name : flight::read_ring_file(ring).names) {
-    // A name that occurs in several source files appears in the ring several times.
+    // A name that occurs in several source files appears several times in the ring.
     if (name.limit_ns != 0) limits[name.name] = name.limit_ns;
   }
   EXPECT_THAT(limits, Contains(Pair("setup", 101 * kSecond)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's digests.bin: its content does not depend on interruptions or on the number of ranks.
+// A run's digests.bin: its contents do not depend on interruptions or on the number of ranks.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using view::DigestChain;
 
 std::string chain_of(const std::filesystem::path& run) { return FileSystem::system().read(run / view::kDigestFile); }
 
-/// The digest of NoisyNet's parameters in a checkpoint, without buffers.
+/// The digest of NoisyNet's parameters in a checkpoint, excluding buffers.
 std::uint64_t weights_in(const std::filesystem::path& run, std::int64_t step) {
   const auto folder = run / "checkpoints" / fmt::format("step-{:08}", step);
   const StateDict model = load_checkpoint(folder.string()).state("model");

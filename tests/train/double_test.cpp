@@ -68,7 +68,7 @@ class DoubleGraph : public ::testing::Test {
  protected:
   void SetUp() override {
     LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
-    (void)found_races();  // drops races with the memory of the previous test
+    (void)found_races();  // discards races with the previous test's memory
   }
 };
 
@@ -364,7 +364,7 @@ TEST(DoubleSteps, AShapeThatAllRanksHaveIsRecordedAsWell) {
       ranks_on_gpus(2));
 }
 
-/// A plan in which the hosts exchange, in each step, which parameters are used.
+/// A plan in which the hosts inform each other in each step of the parameters in use.
 Plan with_branches() {
   Plan plan;
   plan.ddp.find_unused_parameters = true;
@@ -468,7 +468,7 @@ void train_for_ever(Job& job) {
   }
 }
 
-/// NCCL has one call per bucket in a step, and a few before the first step; this call falls in a replay.
+/// NCCL gets one call per bucket in a step, and a few before the first step; this call is part of a replay.
 constexpr const char* kInAReplay = "call=80";
 
 EndedRanks loop_with(int world, const std::string& fault, Env env = {}) {

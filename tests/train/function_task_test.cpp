@@ -29,7 +29,7 @@ struct LineNet : torch::nn::Module {
   torch::nn::Linear line;
 };
 
-// A network that cannot be called with one tensor.
+// A network that cannot be called with a single tensor.
 struct TwoNetImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, double scale) { return x * scale; }
 };

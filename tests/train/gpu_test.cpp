@@ -117,7 +117,7 @@ TEST(TrainGpu, TheSearchLeavesNoMemoryBehindAndNoPeak) {
 
 // StepGraph on a real GPU.
 
-/// A network with batch-norm statistics and dropout, its optimizer, and a step that can read its loss back.
+/// A network with batch-norm statistics and dropout, its optimizer, and a step that can read back its loss.
 class Side {
  public:
   explicit Side(int reads_back_from = 1000) : reads_back_from_(reads_back_from) {
@@ -201,7 +201,7 @@ class Side {
   int calls_ = 0;
   torch::nn::Sequential net_;
   std::optional<AdamW> optimizer_;
-  GradScaler* scaler_ = nullptr;  ///< null: the loss is not scaled
+  GradScaler* scaler_ = nullptr;  ///< null if the loss is not scaled
   double scale_ = 0;              ///< scale at the end
   bool recorded_ = false;
   std::string fallback_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard on ranks with make-believe GPUs, whose gradients are computed in autograd's thread.
+// The guard on ranks with make-believe GPUs, whose gradients are computed on autograd's thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ NoisyRun guarded() {
 }
 
 struct Flip {
-  std::string order;  ///< order to inject an error; empty: no error
+  std::string order;  ///< order to inject an error; empty for no error
   std::string named;  ///< string in every rank's error
 };
 

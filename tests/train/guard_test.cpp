@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard names the rank with an error, whatever its kind, and reports nothing if there is none.
+// The guard names the rank that made an error, whatever kind it is, and reports nothing if there is none.
 #include "train/step/guard.h"
 
 #include <fmt/format.h>
@@ -146,7 +146,7 @@ TEST(Guard, PutsAsideWhatIsNotProved) {
       [&](Job& job) {
         NoisyRun run = guarded();
         run.config.guard = 4;
-        run.config.checkpoint.async = false;  // else step 5 may be unfinished, and dropped
+        run.config.checkpoint.async = false;  // otherwise step 5's save may be unfinished, and dropped
         EXPECT_THAT(test::fault_of<CorruptionError>([&] { test::train(job, shared, run); }),
                     AllOf(HasSubstr("step 6: rank 1 "), HasSubstr("checkpoints after step 3 are set aside")));
       },

@@ -116,7 +116,7 @@ std::vector<Json> log_of(const std::filesystem::path& run, const std::string& ev
 
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
 
-/// The run of PoisonedTask on `world` processes; `zero`: sharded gradients.
+/// The run of PoisonedTask on `world` processes; `zero`: with sharded gradients.
 void run_on(const std::filesystem::path& folder, int world, bool zero) {
   run_ranks(
       current_test(),
@@ -244,7 +244,7 @@ TEST(LossScale, ARunWhoseGradientsAreNeverFiniteEndsWithADataError) {
     train(alone(), folder / "run", run);
     FAIL() << "no error";
   } catch (const DataError& error) {
-    // 65536, halved 41 times, is below 2^-24.
+    // 65536 halved 41 times is below 2^-24.
     EXPECT_THAT(error.message(), HasSubstr("at step 41"));
     EXPECT_THAT(error.hint(), HasSubstr("optimizer.lr"));
   }
@@ -380,8 +380,8 @@ struct LineNet : torch::nn::Module {
   at::Tensor mask;  // like an attention mask
 };
 
-/// A task in which, at step 6, the gradient of a square root is infinite at 0 and, times 0, NaN, while the loss is
-/// finite.
+/// A task in which, at step 6, the gradient of a square root is infinite at 0 and, multiplied by 0, NaN, while the loss
+/// is finite.
 TaskOptions root_task(bool spoils) {
   return {.model = [] { return LineNet(); },
           .dataset =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small problem with everything that could make two runs differ: dropout, batch norm, and a buffer that training
-// reads.
+// A small problem with everything that could make two runs differ: dropout, batch norm, and a buffer that is read in
+// training.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -50,7 +50,7 @@ class NoisyNet final : public torch::nn::Module {
   at::Tensor level;
 };
 
-/// Learns the product of two numbers from `size` noisy samples. `shifted`: one sample is changed.
+/// Learns the product of two numbers from `size` noisy samples. `shifted`: with one sample changed.
 class NoisyTask final : public Task {
  public:
   explicit NoisyTask(std::int64_t size = 67, std::int64_t shifted = -1) : size_(size), shifted_(shifted) {}
@@ -83,7 +83,7 @@ class NoisyTask final : public Task {
   }
   [[nodiscard]] std::string model_name() const override { return "noisy"; }
 
-  std::function<void(std::int64_t number)> on_forward;  ///< called before each forward, with its number, starting at 1
+  std::function<void(std::int64_t number)> on_forward;  ///< called before each forward pass with its number, from 1
 
  private:
   std::int64_t size_;
@@ -91,7 +91,7 @@ class NoisyTask final : public Task {
   std::int64_t forwards_ = 0;
 };
 
-/// Four replicas and 10 steps, 3 per epoch (each of 2 accumulated batches of 3 samples, the last of 2).
+/// Four replicas and 10 steps, 3 per epoch (each with 2 accumulated batches of 3 samples, the last of 2).
 inline TrainConfig noisy_config() {
   TrainConfig config;
   config.replicas = 4;

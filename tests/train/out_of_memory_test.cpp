@@ -91,8 +91,8 @@ TEST(BatchSearch, WithoutSamplesNothingIsTried) {
 }  // namespace lockstep::train
 
 #ifdef __SANITIZE_ADDRESS__
-// These tests request more than 1 TiB of memory. The C library then fails the request, but AddressSanitizer ends the
-// program unless the options from this function, which it reads before ASAN_OPTIONS, allow the failure.
+// These tests request more than 1 TiB of memory. The C library simply fails such a request, but AddressSanitizer ends
+// the program unless the options returned by this function, which it reads before ASAN_OPTIONS, allow the failure.
 extern "C" {
 [[gnu::visibility("default")]] const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
 const char* __asan_default_options() { return "allocator_may_return_null=1"; }
@@ -114,7 +114,7 @@ using train::OutOfMemory;
 
 constexpr std::int64_t kMoreThanThereIs = std::int64_t{1} << 46;  // elements: no machine has 256 TiB
 
-/// A task that requests too much memory in training or in evaluation, from the n-th forward.
+/// A task that requests too much memory in training or in evaluation, from the n-th forward pass on.
 class GreedyTask final : public Task {
  public:
   GreedyTask(bool training, int from) : training_(training), from_(from) {}
@@ -151,8 +151,8 @@ ResourceError error_of(GreedyTask task, std::int64_t replicas) {
 }
 
 TEST(OutOfMemory, InTrainingNamesStepBatchAndTensorsAndProposesASmallerBatch) {
-  for (const std::int64_t replicas : {1, 4}) {  // several replicas are threads
-    // Two batches per step: a replica's fifth forward is in its third step.
+  for (const std::int64_t replicas : {1, 4}) {  // several replicas run as threads
+    // With two batches per step, a replica's fifth forward pass is in its third step.
     const ResourceError error = error_of({true, static_cast<int>(4 * replicas + 1)}, replicas);
     EXPECT_THAT(error.message(), HasSubstr("out of memory in step 3 (batch_size 3): "));
     EXPECT_THAT(error.message(), HasSubstr("can't allocate memory"));

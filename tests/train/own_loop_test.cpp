@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a user's own loop: evaluation, per-rank state, accumulation, and a forgotten wrapper.
+// The building blocks of a user's own loop: evaluation, per-rank state, accumulation, and a forgotten wrapper.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -68,7 +68,7 @@ std::string bits_of(const Job& job, std::int64_t samples) {
 class Worlds : public ::testing::TestWithParam<int> {};
 
 TEST_P(Worlds, HaveTheBitsOfOneProcess) {
-  // 1 and 3 samples are one batch, so only the first rank has one; 21 are six uneven batches.
+  // 1 and 3 samples make one batch, so only the first rank has one; 21 make six uneven batches.
   for (const std::int64_t samples : {1, 3, 5, 21, 100}) {
     const bool is_rank = std::getenv("EXPECTED_BITS") != nullptr;
     const std::string expected = is_rank ? "" : bits_of(alone(), samples);

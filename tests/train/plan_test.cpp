@@ -53,8 +53,8 @@ TEST(Plan, TheLearningRateIsScaledAsAsked) {
   EXPECT_DOUBLE_EQ(make_plan(config, 10, 4).lr, 0.1 * 512 / 256);
 }
 
-/// The launch instructions of the segmentation recipe's original implementation: 16 images per step on one, two and
-/// four GPUs, --lr 1e-3.
+/// From the launch instructions of the segmentation recipe's original implementation: 16 images per step on one, two
+/// and four GPUs, --lr 1e-3.
 TEST(Plan, ScaledByReplicasItHasTheRowsOfTheDocument) {
   struct Row {
     std::int64_t batch_size;
@@ -96,7 +96,7 @@ TEST(Plan, TheDefaultIsTheCosineAfterAWarmUpInStepsOfTheEpoch) {
   EXPECT_DOUBLE_EQ(plan.schedule.lr(200), 1e-6);
 }
 
-/// Runs from earlier versions continue with the same bits.
+/// Runs started by earlier versions continue with the same bits.
 TEST(Plan, TheDefaultHasTheBitsThatItAlwaysHad) {
   TrainConfig config;
   config.schedule.warmup_epochs = 0.5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An interrupted and resumed run has the same bits as an uninterrupted run, on any number of ranks.
+// An interrupted and resumed run has the same bits as an uninterrupted one, on any number of ranks.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -272,7 +272,7 @@ TEST(Resume, ARunWithoutACheckpointBeginsAgainAsWideAsItHadBegun) {
   EXPECT_EQ(digest_of(folder / "run"), expected_digest());
 }
 
-/// A run of 10 steps; the first 5 have 2 replicas of 6 samples each.
+/// A run of 10 steps, the first 5 with 2 replicas of 6 samples each.
 NoisyRun begun_with_two() {
   NoisyRun run;
   run.config.replicas = 2;
@@ -328,7 +328,7 @@ TEST(Resume, WithMoreReplicasTheSameBatchesAreDividedIntoMoreParts) {
   EXPECT_EQ(learning_rates(folder / "unbroken"), learning_rates(folder / "run"));
 }
 
-/// Uses a task without dropout and batch norm: then a step depends only on its samples and the order of additions.
+/// Uses a task without dropout and batch norm, so that a step depends only on its samples and the order of additions.
 TEST(Resume, AStepOfMoreReplicasHasTheSamplesThatItWouldHaveHad) {
   const TempDir folder;
   PlainTask task;

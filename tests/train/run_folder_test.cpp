@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run folders on disk, including full and read-only disks, and run folders whose holder was killed: the test
-// re-executes itself as that holder.
+// Run folders on disk, including full and read-only disks, and folders whose holder was killed: the test re-executes
+// itself as that holder.
 #include "lockstep/train/run_folder.h"
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ std::string error_of(const fs::path& path, const RunFolderOptions& options = {})
   }
 }
 
-// A small disk in memory, in a mount namespace of this thread: it is invisible outside and leaves nothing behind.
+// A small disk in memory, in a mount namespace of this thread: it is invisible from outside and leaves nothing behind.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& path) : path_(path) {
@@ -59,7 +59,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  // The reason why there is no such disk; empty if there is one.
+  // Why there is no such disk; empty if there is one.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   void fill() const {

@@ -18,7 +18,7 @@
 #include "train/loop/run_saver.h"
 #include "train/noisy_task.h"
 
-/// Replaces the C library's fsync: simulates a disk that takes LOCKSTEP_TEST_FSYNC_MS per fsync.
+/// Replaces the C library's fsync to simulate a disk that takes LOCKSTEP_TEST_FSYNC_MS per fsync.
 extern "C" int fsync(int fd) {
   static const char* const slow = std::getenv("LOCKSTEP_TEST_FSYNC_MS");
   if (slow != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(slow)));
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(InAThreadAndNot, DeadRank, ::testing::Bool());
 class SlowDisk : public ::testing::TestWithParam<bool> {};
 
 /// A checkpoint takes seven times 0.6 s, and the limit for a collective is 3 s. The first checkpoint is written in the
-/// background, the last one is not.
+/// background; the last one is not.
 TEST_P(SlowDisk, ThatTakesLongerThanACollectiveMayEndsNoHealthyRun) {
   const TempDir folder;
   run_ranks(current_test(),
@@ -229,7 +229,7 @@ std::string end_of_failing_run(Job& job, const fs::path& folder, bool sharded, c
   return "";
 }
 
-/// The parameters: true if sharded, and the rank whose writer is late.
+/// Parameters: whether the save is sharded, and the rank whose writer is late.
 class FailedSave : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
 TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) {

@@ -67,7 +67,7 @@ TrainResult train(const Job& job, const std::filesystem::path& run_dir, std::vec
   NoisyTask task;
   TrainConfig config = noisy_config();
   config.max_steps = steps;
-  config.schedule.type = "none";  // otherwise a run of another length is another run
+  config.schedule.type = "none";  // otherwise a run of a different length is a different run
   Trainer trainer(job, task, config,
                   {.recipe = "noisy", .run_dir = run_dir, .resume = resume, .sinks = std::move(sinks)});
   return trainer.fit();
@@ -183,7 +183,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// A training run's reports to users and Prometheus while it runs: TensorBoard's event files and the page /metrics.
+// A training run's reports to users and Prometheus while it runs: TensorBoard event files and the /metrics page.
 
 struct Wanted {
   std::int64_t steps = 4;
@@ -198,7 +198,7 @@ TrainResult train(const Job& job, const fs::path& run_dir, const Wanted& wanted)
   test::NoisyTask task;
   TrainConfig config = test::noisy_config();
   config.max_steps = wanted.steps;
-  config.schedule.type = "none";  // otherwise a run of another length is another run
+  config.schedule.type = "none";  // otherwise a run of a different length is a different run
   config.tensorboard = wanted.tensorboard;
   config.tensorboard_histograms = wanted.histograms;
   config.metrics_address = wanted.metrics_address;

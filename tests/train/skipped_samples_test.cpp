@@ -207,7 +207,7 @@ TEST(SkippingRuns, ThatWereKilledGoOnWithTheSameSamples) {
   const TempDir folder;
   test::train(testing::alone(), folder / "whole");
   test::train(testing::alone(), folder / "half", second_half(folder, folder / "whole"));
-  // There was no save after the resume: only the run folder has the skipped samples.
+  // There was no save after the resume: only the run folder records the skipped samples.
   std::filesystem::copy(folder / "whole", folder / "killed", std::filesystem::copy_options::recursive);
   for (const int step : {5, 6, 7, 8, 9, 10}) {
     std::filesystem::remove_all(folder / "killed/checkpoints" / fmt::format("step-{:08}", step));

@@ -45,7 +45,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Runs in two stages: the switch between them, and the same bits on any number of ranks and after any number of kills.
+// Runs in two stages: the switch between them, and the same bits on any number of ranks and despite any kills.
 
 constexpr TrainConfig::Stages kThree{.stop_epoch = 3, .ema_restart_decay = 0.9, .ema_decay_step = 0.1};
 
@@ -378,7 +378,7 @@ TEST(StagedRun, ATornBestIsAnErrorThatNamesTheFile) {
   run.config.checkpoint.async = false;
   std::int64_t evaluations = 0;
   run.task.on_forward = [&](std::int64_t) {
-    // Truncates the file for the second stage before the switch.
+    // Truncates the second stage's file before the switch.
     const fs::path best = folder / "run/checkpoints/best_stg1";
     if (!fs::exists(best) || ++evaluations > 1) return;
     const fs::path step = find_named_checkpoint(FileSystem::system(), folder / "run/checkpoints", "best_stg1");

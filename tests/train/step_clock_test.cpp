@@ -41,7 +41,7 @@ TEST(StepClock, CountsASpanWithoutThoseInsideIt) {
   const ClockReading reading = clock.take();
   EXPECT_GE(ms_of(reading, StepPart::kBackward), 2);
   EXPECT_GE(ms_of(reading, StepPart::kExposed), 6);
-  EXPECT_LT(1e3 * reading.compute_cpu, 6);  // waiting is not counted
+  EXPECT_LT(1e3 * reading.compute_cpu, 6);  // waiting does not count
   EXPECT_GE(1e3 * reading.compute_cpu, 1.9);
 }
 
@@ -85,7 +85,7 @@ TEST(StepClock, CountsReplicasThatTakeTurnsAsOne) {
   other.join();
   const ClockReading reading = clock.take();
   EXPECT_GE(ms_of(reading, StepPart::kForward), 4);
-  // The other replica's 4 ms are not counted for this one.
+  // The other replica's 4 ms do not count towards this one.
   EXPECT_LE(ms_of(reading, StepPart::kBackward), 1e3 * reading.seconds - 4);
   EXPECT_GE(1e3 * reading.compute_cpu, 3.9);
   EXPECT_EQ(reading.training_threads.size(), 2U);

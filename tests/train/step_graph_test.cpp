@@ -30,8 +30,8 @@ using ::testing::IsEmpty;
 
 /// Counts the calls to the make-believe recording.
 struct Calls {
-  bool entered = false;              ///< true: the recorded stream is the current stream
-  std::vector<bool> on_stream = {};  ///< for each time a step is computed: true if the recorded stream was current
+  bool entered = false;              ///< true while the recorded stream is the current stream
+  std::vector<bool> on_stream = {};  ///< one entry per computed step: true if the recorded stream was current
   int records = 0;
   int replays = 0;
 };
@@ -117,8 +117,8 @@ class BrokenGraph final : public tensor::DeviceGraph {
 struct Small {
   torch::nn::Linear net{6, 2};
   torch::nn::Linear more{6, 2};
-  double share = 1;              ///< share of a batch in its step
-  GradScaler* scaler = nullptr;  ///< null: the loss is not scaled
+  double share = 1;              ///< a batch's share of its step
+  GradScaler* scaler = nullptr;  ///< null if the loss is not scaled
 
   Small() : loss_(at::zeros({})) {
     const at::NoGradGuard no_grad;
@@ -434,7 +434,7 @@ TEST(StepGraph, ARecordingThatFailsWithinAStepLeavesTheGradientsOfItsEarlierBatc
   options.automatic = true;
   StepGraph graph(failing.parameters(), failing.compute(), options);
   const std::vector<std::int64_t> sizes = {5, 4, 5, 4,
-                                           6, 4, 6, 4};  // the second batch is the first size to come three times
+                                           6, 4, 6, 4};  // the second batch's size is the first to occur three times
   EXPECT_EQ(accumulate(plain, plainly, sizes, 2), accumulate(failing, graph, sizes, 2));
   EXPECT_EQ(records, 1);
   EXPECT_TRUE(failing.has_weights_of(plain));

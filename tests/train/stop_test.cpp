@@ -37,7 +37,7 @@ using train::StopReason;
 using train::StopSignals;
 using train::StopWish;
 
-// A run that is asked to stop saves and ends with all ranks at the same step, and resumes as if never interrupted.
+// A run that is asked to stop saves and ends with all ranks at the same step, and resumes as if uninterrupted.
 
 class ManualClock final : public Clock {
  public:
@@ -120,7 +120,7 @@ TEST(StopSignalsDeathTest, ASigtermASecondAfterTheFirstEndsTheProcess) {
       ::testing::KilledBySignal(SIGTERM), "");
 }
 
-/// A signal sent to rank `rank` at its `number`-th forward.
+/// A signal sent to rank `rank` in its `number`-th forward pass.
 struct Kick {
   int signal = SIGTERM;
   std::int64_t number = 1;
@@ -148,7 +148,7 @@ TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
   const TempDir folder;
   train(alone(), folder / "whole");
   const std::string expected = digest_of(folder / "whole");
-  // 4 replicas of 2 batches per step, 3 steps per epoch (the last of one batch): the numbers fall before, within and
+  // 4 replicas of 2 batches per step, 3 steps per epoch (the last with one batch): the numbers are before, within and
   // after epochs.
   for (const std::int64_t number : {1, 7, 9, 15, 20, 22, 31, 40, 55}) {
     SCOPED_TRACE(number);
@@ -315,7 +315,7 @@ std::string error_of(const Job& job, const Harmed& run) {
   }
 }
 
-/// Removes the run in one step, because a save may be in progress.
+/// Removes the run in one go, because a save may be in progress.
 void remove_run(const fs::path& run) {
   const fs::path aside = run.string() + "-removed";
   fs::rename(run, aside);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks with several output tensors, with a multi-part loss, and with an evaluation that needs all samples at once; and
-// the record of the batch that ended a run.
+// Tasks with several output tensors, a multi-part loss, or an evaluation that needs all samples at once; and the record
+// of the batch that ended a run.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>

@@ -121,7 +121,7 @@ TEST(Trainer, AccumulatingGivesTheWeightsOfTheLargerBatch) {
     return std::get<at::Tensor>(state.at("line.weight")).item<float>();
   };
   EXPECT_NEAR(weight("whole"), weight("halves"), 1e-5);
-  // AdamW does not depend on the scale of the gradients; the loss, which has the same scale, exposes a wrong scale.
+  // AdamW does not depend on the scale of the gradients; the loss, which has the same scale, would reveal a wrong one.
   EXPECT_NEAR(last_epoch_loss(folder / "whole"), last_epoch_loss(folder / "halves"), 1e-5);
 }
 
@@ -237,7 +237,7 @@ TEST(Trainer, AResumedRunKnowsTheBadSamplesOfTheRunBefore) {
   TornTask torn;
   (void)Trainer(alone(), torn, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
   const std::string first_epoch = (folder / "run/checkpoints/step-00000008").string();
-  LineTask mended;  // it has no bad samples: the count comes from the checkpoint
+  LineTask mended;  // it has no bad samples, so the count comes from the checkpoint
   (void)Trainer(alone(), mended, config, {.recipe = "line", .run_dir = folder / "again", .resume = first_epoch}).fit();
   EXPECT_NE(read(folder / "again/log.jsonl").find("\"bad_samples\": 2"), std::string::npos);
 }
@@ -274,7 +274,7 @@ TEST(Trainer, FloatSixteenOnTheProcessorIsAUsageErrorThatSaysWhatToUse) {
 }
 
 RANKS_TEST(Trainer, TwoRanksTrainOnHalvesAndOnlyTheMainOneWrites, 2) {
-  const test::TempDir folder;  // each rank has its own folder, so the files show which rank wrote
+  const test::TempDir folder;  // each rank has its own folder, so the files show which rank wrote them
   const TrainResult result = train(job, line_config(), folder / "run");
   EXPECT_EQ(result.steps, 12);  // 32 samples on 2 ranks x 4
   EXPECT_EQ(FileSystem::system().exists(folder / "run/summary.json"), job.is_main());

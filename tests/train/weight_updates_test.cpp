@@ -78,7 +78,7 @@ TEST(ScheduleRun, AResumedOneHasTheLearningRatesAndTheBitsOfTheUnbrokenOne) {
   }
 }
 
-/// Step 10 is not the last of an epoch: the longer run lacks the evaluation at the end of the shorter run.
+/// Step 10 is not the last of an epoch: the longer run does not have the evaluation at the end of the shorter one.
 TEST(ScheduleRun, WhatEndsARunEarlierIsNoEvaluationOfThePlateau) {
   const TempDir folder;
   train(alone(), folder / "whole", plateau_run());
@@ -145,8 +145,8 @@ TEST_P(ScheduleOnRanks, TwoHaveTheRatesAndTheBitsOfOne) {
 INSTANTIATE_TEST_SUITE_P(OfEachType, ScheduleOnRanks,
                          ::testing::Values("constant", "step", "multi_step", "noam", "plateau"));
 
-// Runs with a moving average: the same bits on any number of ranks and after any number of resumes, and which weights
-// are evaluated.
+// Runs with a moving average: the same bits on any number of ranks and after any number of resumes, and the choice of
+// the weights that are evaluated.
 
 NoisyRun averaged_run() {
   NoisyRun run;
@@ -242,7 +242,7 @@ TEST(EmaRun, AStepThatWasLeftOutIsNoUpdate) {
   EXPECT_EQ(saved.updates, result.steps - *result.skipped_steps);
 }
 
-/// A moving average that starts from the weights of step 5 and includes those of the steps up to 10.
+/// A moving average that starts from the weights of step 5 and includes those of steps up to 10.
 StateDict average_since_step_5(const fs::path& run) {
   const auto model_at = [&run](std::int64_t step) {
     return load_checkpoint((run / fmt::format("checkpoints/step-{:08}", step)).string()).state("model");
@@ -317,7 +317,7 @@ using ::lockstep::testing::run_ranks;
 
 // Runs with sharded optimizer state and synced batch norm: they have the same digest as an unsharded process.
 
-/// A run with a constant learning rate: then the number of steps does not affect earlier steps.
+/// A run with a constant learning rate, so that the number of steps does not affect earlier steps.
 NoisyRun run_with(std::int64_t steps, bool zero) {
   NoisyRun run{.resume = "auto"};
   run.config.max_steps = steps;

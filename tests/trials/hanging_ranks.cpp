@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of scripts/trials/trial hangs: steps of three sections and an all-reduce each; one rank has a fault at one
-// step. The variables FAULT, FAULT_RANK and FAULT_STEP give the fault, the rank and the step; the time of the fault
-// (CLOCK_MONOTONIC, seconds) is written to the file FAULT_TIME. A second program built from this file has make-believe
-// GPUs.
+// The ranks of scripts/trials/trial hangs: steps with three sections and an all-reduce each; one rank has a fault at
+// one step. The variables FAULT, FAULT_RANK and FAULT_STEP specify the fault, the rank and the step; the time of the
+// fault (CLOCK_MONOTONIC, seconds) is written to the file FAULT_TIME. A second program built from this file has
+// make-believe GPUs.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -76,7 +76,7 @@ at::Tensor ones_of(const lockstep::Job& job, std::int64_t count) {
   return at::ones({count}, at::TensorOptions(job.device()));
 }
 
-// Waits for a GPU, like a program that reads its loss.
+// Waits for the GPU, as a program that reads its loss does.
 void sum(const lockstep::Job& job, std::int64_t count) {
   const at::Tensor values = ones_of(job, count);
   job.group().all_reduce(values).wait();
@@ -85,7 +85,7 @@ void sum(const lockstep::Job& job, std::int64_t count) {
   lockstep::check_group(job.group());
 }
 
-constexpr std::int64_t kMany = 4'000'000;  // 16 MB: takes long enough to be stopped inside
+constexpr std::int64_t kMany = 4'000'000;  // 16 MB, which takes long enough to be stopped during the operation
 
 // Each rank sends to the next one.
 void pass_on(const lockstep::Job& job) {
@@ -97,8 +97,8 @@ void pass_on(const lockstep::Job& job) {
   sent.wait();
 }
 
-// The work of all ranks at the step of the fault. `is_wrong`: this one is stopped or killed meanwhile; if it must be
-// asleep at that moment, the others come later.
+// The work of all ranks at the step of the fault. `is_wrong`: this rank is stopped or killed during that work; if it
+// must be asleep at that moment, the others arrive later.
 void end_inside(const lockstep::Job& job, const Fault& fault, bool is_wrong) {
   const bool sleeps = fault.kind == "stop_barrier" || fault.kind == "stop_wait";
   const auto longest = sleeps ? std::chrono::milliseconds(120) : std::chrono::milliseconds(12);
@@ -134,7 +134,7 @@ int train(lockstep::Job& job) {
     if (fault.kind == "long" && step == fault.step + 5) return 0;
     in_section("backward", [&] {
       if (is_wrong) do_wrong(fault.kind);
-      // One rank skips a collective and is one ahead of the others from then on.
+      // One rank skips a collective and from then on is one ahead of the others.
       if (!is_wrong || fault.kind != "skip") sum(job, 1000);
     });
     if (step % 10 == 0) job.barrier();

@@ -45,7 +45,7 @@ bool is_here() {
 
 double number_here(const char* name, double otherwise) { return is_here() ? number(name, otherwise) : otherwise; }
 
-/// Uses this much CPU time, however long that takes.
+/// Uses this much CPU time, no matter how long that takes.
 void compute_for(double ms) {
   const auto used = [] {
     timespec now{};
@@ -65,7 +65,7 @@ void read_whole(const std::string& file) {
   ::close(fd);
 }
 
-/// Leaves PROVOKE_FREE_MB of the control group's memory free.
+/// Leaves PROVOKE_FREE_MB of the cgroup's memory free.
 std::vector<char> take_memory() {
   const double left = number("PROVOKE_FREE_MB") * 1e6;
   const auto group = lockstep::read_control_group();

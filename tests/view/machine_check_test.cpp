@@ -44,7 +44,7 @@ Check find_check(const MachineFacts& facts, const std::string& name) {
   return found == checks.end() ? Check{} : *found;
 }
 
-/// Expects one finding of this weight, and none from any other check.
+/// Expects one finding of this severity, and none from any other check.
 void expect_finding(const MachineFacts& facts, const std::string& name, Health health, const std::string& hint) {
   for (const Check& check : check_machine(facts)) {
     if (check.name != name) {

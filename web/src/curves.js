@@ -14,7 +14,7 @@ const kLabels = {
   loss: 'loss', lr: 'learning rate', images_per_s: 'images/s', 'epoch.loss': 'epoch loss',
   'epoch.data_wait': 'share of time waiting for data', 'epoch.memory_peak': 'peak memory',
 };
-// For these the step's own curve shows the same.
+// For these, the per-step curve shows the same.
 const kHidden = new Set(['epoch.lr', 'epoch.images_per_s']);
 
 // Tick distances: there is no step 2.5.
@@ -79,7 +79,7 @@ function logRangeOf(_, low, high) {
   return low > 0 ? uPlot.rangeLog(low, high, 10, false) : [0.1, 1];
 }
 
-// A logarithmic scale has no room for other values.
+// A logarithmic scale cannot show other values.
 const positive = (values) => values.map((value) => (value > 0 ? value : null));
 
 function compact(value) {

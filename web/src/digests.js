@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the shown runs have the same bits, by their step digests, and what the guard has verified.
+// How far the shown runs are bit-identical, according to their step digests, and what the guard has verified.
 import { byId, empty, make, show, table } from './dom.js';
 import * as format from './format.js';
 import * as server from './server.js';

@@ -29,7 +29,7 @@ export function table(caption, columns, rows) {
   return make('table', {}, make('caption', { class: 'hidden' }, caption), make('thead', {}, head), make('tbody', {}, ...body));
 }
 
-/// Replaces the content of `element` only if it would look different, so that focus and selection stay.
+/// Replaces the content of `element` only if it would look different, so that focus and selection are kept.
 export function show(element, ...children) {
   const holder = document.createElement('div');
   holder.append(...children.filter((child) => child != null));

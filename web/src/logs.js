@@ -32,7 +32,7 @@ function fill() {
   ask();
 }
 
-// Carriage returns come from progress bars: only the last state of a line counts. Colours are removed.
+// Carriage returns come from progress bars: only the last state of a line counts. Colour codes are stripped.
 function clean(text) {
   return text.replace(/\x1b\[[0-9;?]*[A-Za-z]/g, '').replace(/[^\n]*\r(?!\n)/g, '').replace(/\r/g, '');
 }

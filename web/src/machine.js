@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activity of this server's machine, and its ranks' memory, with the last minutes as a line.
+// The activity of this server's machine, and its ranks' memory, with the last few minutes as a line.
 import { byId, make, show } from './dom.js';
 import * as format from './format.js';
 import { chosen, on, page } from './state.js';

@@ -29,7 +29,7 @@ constexpr const char* kRepeats = "30";
 constexpr std::size_t kWarmup = 4;  // steps
 constexpr auto kMeasureLimit = std::chrono::milliseconds(std::chrono::hours(1));
 
-/// The bench's line of JSON, without the rank number that a launcher puts before it.
+/// The bench's JSON line, without the rank number that a launcher puts before it.
 nlohmann::json bench_line(const std::string& out) {
   const std::size_t at = out.find("{\"bench\"");
   if (at == std::string::npos) return nullptr;
@@ -68,7 +68,7 @@ std::vector<std::string> bench_words(const BenchRequest& request, const std::str
   return words;
 }
 
-/// Runs the bench to its end and returns its line of JSON.
+/// Runs the bench to completion and returns its JSON line.
 nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   const ChildResult result = run_child(bench_words(request, logs), kMeasureLimit);
   if (result.code == -1) throw ResourceError(fmt::format("{} took longer than an hour to measure", request.recipe));

@@ -21,14 +21,14 @@ struct MeasuredHost {
 /// Blocks: about five seconds. A cost that cannot be measured counts as zero and is named in `problem`.
 [[nodiscard]] MeasuredHost measure_host();
 
-/// Returns a text such as "this machine: 102 us per message, 1.31 GB/s through sockets, ...".
+/// Returns text such as "this machine: 102 us per message, 1.31 GB/s through sockets, ...".
 [[nodiscard]] std::string host_text(const simulate::HostCosts& costs);
 
 /// Reads the links between hosts from the JSON lines of `lockstep doctor --json`. Returns their slowest rate and
 /// longest latency; skips other lines. Pure function. Throws: DataError if no line is a link, or a link has no numbers.
 [[nodiscard]] simulate::Link link_of_doctor(std::string_view text);
 
-/// Reads a link from `word`: a file of these JSON lines, or a text for parse_link(). Throws: the errors of both.
+/// Reads a link from `word`: a file of these JSON lines, or text for parse_link(). Throws: the errors of both.
 [[nodiscard]] simulate::Link read_link(const std::string& word);
 
 /// Steps of a recipe, measured here: `lockstep bench step` runs as a child, and its flight rings are read.

@@ -29,7 +29,7 @@ struct LoaderBench {
   std::int64_t workers = 2;  ///< loader threads
   std::int64_t prefetch = 2;
   std::int64_t epochs = 3;
-  std::int64_t crop = 224;      ///< pixels a side (imagenet)
+  std::int64_t crop = 224;      ///< pixels per side (imagenet)
   std::int64_t size = 100'000;  ///< number of samples (noop)
   bool json = false;
 };

@@ -13,7 +13,7 @@
 namespace lockstep::worker {
 namespace {
 
-/// Parameters with gradients of their own, in the same memory layout.
+/// Parameters with their own gradients, in the same memory layout.
 NamedTensors copies_of(const NamedTensors& parameters) {
   NamedTensors copies;
   for (const auto& [name, parameter] : parameters) {
@@ -47,7 +47,7 @@ DigestCost measure_digests(std::int64_t pairs, const NamedTensors& parameters, c
   std::vector<double> differences;
   for (std::int64_t i = -kWarmup; i < pairs; ++i) {
     if (i % kPairsOfStep == 0 || i < 0) steps.push_back(seconds_of(step));
-    // The order changes from pair to pair, so that a drift of the machine's speed favours neither side.
+    // The order changes from pair to pair, so that drift in the machine's speed favours neither side.
     const bool digests_first = i % 2 == 0;
     double seconds[2] = {};
     for (const bool digests : {digests_first, !digests_first}) {

@@ -21,7 +21,7 @@ struct Timing {
   double p99 = 0;
 };
 
-/// Returns the median of values in any order; the list is not empty.
+/// Returns the median of values in any order; the list must not be empty.
 [[nodiscard]] inline double median_of(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
@@ -35,7 +35,7 @@ struct MedianRange {
   double high = 0;
 };
 
-/// Returns the range of a list that is not empty.
+/// Returns the range of a non-empty list.
 [[nodiscard]] inline MedianRange median_range(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const double n = static_cast<double>(values.size());

@@ -73,7 +73,7 @@ RecorderCost measure_recorder(std::int64_t pairs, const std::function<void()>& s
   std::vector<double> ratios;
   std::vector<double> without;
   for (std::int64_t i = 0; i < pairs; ++i) {
-    // The order changes from pair to pair, so that a drift of the machine's speed favours neither side.
+    // The order changes from pair to pair, so that drift in the machine's speed favours neither side.
     const bool with_first = i % 2 == 0;
     double seconds[2] = {};
     for (const bool with : {with_first, !with_first}) {

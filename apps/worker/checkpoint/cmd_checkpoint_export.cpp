@@ -172,7 +172,8 @@ std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   return runtime;
 }
 
-/// The file's description of itself. A page is for others, so it holds no settings and no paths of this machine.
+/// The file's description of itself. A page is meant for other people, so it holds no settings or paths from this
+/// machine.
 std::map<std::string, std::string> texts_of(const Trained& trained, const nn::NetworkFunction& function, bool is_page) {
   std::map<std::string, std::string> texts = {{"recipe", trained.recipe}};
   if (!function.page.empty()) texts["page.json"] = function.page;
@@ -186,7 +187,7 @@ std::map<std::string, std::string> texts_of(const Trained& trained, const nn::Ne
   return texts;
 }
 
-/// Writes into a folder beside the file's path, and moves the file to its path after the comparison. A page contains
+/// Writes into a folder next to the file's path, and moves the file to its path after the comparison. A page contains
 /// the ONNX file.
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
   const bool is_page = fs::path(given.to).extension() == ".html";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a single page with a network and the runtime that executes it in a browser, without a server. No torch header.
+// Builds a single page with a network and the runtime that executes it in a browser, without a server. Includes no
+// torch header.
 #pragma once
 
 #include <string>

@@ -40,7 +40,7 @@ at::Tensor rows_of(const Trained& trained, const std::string& data) {
   return at::cat(seen).narrow(0, 0, std::min(rows, kMostRows));
 }
 
-/// Repeats `rows` up to a batch.
+/// Repeats `rows` to fill a batch.
 at::Tensor batch_of(const at::Tensor& rows, std::int64_t batch) {
   std::vector<at::Tensor> all;
   for (std::int64_t have = 0; have < batch; have += rows.size(0)) all.push_back(rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses images of a data set as arguments of a network, to compare the network with its exported file.
+// Uses images from a data set as arguments of a network, to compare the network with its exported file.
 #pragma once
 
 #include <string>

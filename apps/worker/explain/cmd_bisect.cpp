@@ -176,7 +176,7 @@ Rows changed_rows(const StepDifference& found) {
   return rows;
 }
 
-/// The position of the difference in the step, in words.
+/// The position of the difference in the step, as text.
 std::string place_text(const StepDifference& found) {
   switch (found.part) {
     case Part::kNone:

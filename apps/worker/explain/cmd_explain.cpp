@@ -125,7 +125,7 @@ void write_names(const StepRecord& record, const ExplainArguments& explain) {
 struct LayerRow {
   std::string layer;
   double norm = 0;
-  double usual = 0;  ///< median of the steps before; NaN: there are none
+  double usual = 0;  ///< median of the preceding steps; NaN: there are none
   [[nodiscard]] double ratio() const { return usual > 0 ? norm / usual : std::nan(""); }
 };
 

@@ -73,7 +73,7 @@ void warn_of_another_platform(const fs::path& run) {
   if (!difference.empty()) log::warn("{} was {}: the replay's bits may differ", newest->string(), difference);
 }
 
-/// Keeps the figures of the recorded step's event.
+/// Keeps the metrics from the recorded step's event.
 class StepOfRun final : public RunSink {
  public:
   explicit StepOfRun(std::int64_t step) : step_(step) {}

@@ -18,7 +18,7 @@
 namespace lockstep::worker {
 
 struct RecorderOptions {
-  ProcessGroup* group = nullptr;                        ///< group of only this process, for single_losses
+  ProcessGroup* group = nullptr;                        ///< group with only this process, for single_losses
   std::int64_t step = 0;                                ///< number of the step to record
   bool operators = false;                               ///< true: records the digest of every operator's result
   bool single_losses = false;                           ///< true: records the loss of each sample alone

@@ -22,7 +22,7 @@ std::string share_text(const segmentation::MapCounts& counts) {
 
 constexpr const char* kScribblesHelp = "a folder of PNGs whose pixels are class ids, or 255 for no class";
 
-/// Adds the options of scribbles, for three commands.
+/// Adds the scribble options, for three commands.
 void add_scribble_options(CLI::App& app, segmentation::ScribbleOptions& options) {
   constexpr const char* kGroup = "Scribbles";
   app.add_option("--coverage", options.coverage, "the share of the regions that get a scribble")

@@ -111,7 +111,7 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Returns random images, without unreadable ones, which the survey has named. `all_values`: also shows 255.
+/// Returns random images, skipping unreadable ones, which the survey has already named. `all_values`: also shows 255.
 std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));

@@ -14,8 +14,8 @@ struct Variable {
   std::string meaning = {};               ///< meaning; empty: a library's variable whose meaning is not known here
 };
 
-/// Returns every variable that Lockstep reads, set or not, and the variables of its libraries that are set, by name.
-/// Values of tokens are hidden. Pure function of "NAME=value" entries.
+/// Returns every variable that Lockstep reads, set or not, and the variables of its libraries that are set, ordered by
+/// name. Values of tokens are hidden. Pure function of "NAME=value" entries.
 [[nodiscard]] std::vector<Variable> all_variables(const std::vector<std::string>& environment);
 
 }  // namespace lockstep::worker

@@ -40,7 +40,7 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   return {(one - found.to(at::kDouble)).abs().max().item<double>(), one.abs().max().item<double>()};
 }
 
-/// Does the same for results whose rows have no order: compares each row with the nearest row of the other side. Each
+/// Does the same for results whose rows have no order: compares each row with the nearest row on the other side. Each
 /// result counts relative to its largest value.
 Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
   std::vector<at::Tensor> both[2];

@@ -36,7 +36,8 @@ class OnnxSession {
   [[nodiscard]] double last_ms() const { return last_ms_; }  ///< time of the last run()
 
   /// Returns the results, on the device of the arguments.
-  /// Throws: ResourceError with the runtime's message if it cannot compute them, such as for arguments of other sizes.
+  /// Throws: ResourceError with the runtime's message if it cannot compute them, for example for arguments of a
+  /// different size.
   [[nodiscard]] std::vector<at::Tensor> run(const std::vector<at::Tensor>& arguments);
 
  private:

@@ -64,7 +64,7 @@ struct TuneResult {
   std::vector<std::string> same = {};     ///< values ("key=value") that change nothing here
 };
 
-/// Tries the values of one key after the other against the best values so far; a faster candidate becomes the best.
+/// Tries the values of one key after another against the best values so far; a faster candidate becomes the best.
 [[nodiscard]] TuneResult tune(const std::vector<TuneKey>& keys, const TuneValues& start, const TuneMeasure& measure);
 
 /// The machine and the job to tune for.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses OpenBLAS's kernels. By itself OpenBLAS picks them before main, by the processor's model number. If a
+// Chooses OpenBLAS's kernels. By itself OpenBLAS picks them before main, based on the processor's model number. If a
 // processor is newer than the library, OpenBLAS mistakes it for an old one (0.3.21: Prescott or Haswell instead of
-// Cooperlake). It then runs several times slower, and the results differ in the last bits. This module chooses by the
+// Cooperlake). It then runs several times slower, and the results differ in the last bits. This module goes by the
 // processor's features instead.
 #pragma once
 
@@ -24,13 +24,13 @@ struct CpuFeatures {
 [[nodiscard]] CpuFeatures cpu_features();
 
 /// Returns the core type (OPENBLAS_CORETYPE) to use instead of `core`; empty if the kernels of `core` are already the
-/// best that the processor can run. It is a pure function.
+/// best this processor can run. A pure function.
 [[nodiscard]] std::string better_core(std::string_view core, const CpuFeatures& features);
 
 /// The BLAS library of this process.
 struct Library {
   std::string version;   ///< "OpenBLAS 0.3.21"
-  std::string core;      ///< the core type whose kernels it uses: "Cooperlake"; empty: not OpenBLAS
+  std::string core;      ///< the core type whose kernels it uses, such as "Cooperlake"; empty if not OpenBLAS
   std::string detected;  ///< the core type that OpenBLAS chose itself, if choose_kernels() replaced it; else empty
   bool by_user = false;  ///< OPENBLAS_CORETYPE was set when the process started
 
@@ -42,7 +42,7 @@ struct Library {
 /// see tensor::product_library(). Thread-safe: yes.
 [[nodiscard]] std::optional<Library> loaded();
 
-/// Makes the OpenBLAS of this process use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
+/// Makes this process's OpenBLAS use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
 /// changed. The tensor module calls this before main, before the process runs any matrix product. Thread-safe: no; no
 /// other thread may run one during the call.
 bool choose_kernels();

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A duration in seconds, with fractions.
+/// A duration in fractional seconds.
 using Seconds = std::chrono::duration<double>;
 /// A point in time on the monotonic clock.
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -27,11 +27,11 @@ class Clock {
 class SystemClock final : public Clock {
  public:
   [[nodiscard]] TimePoint now() const override { return std::chrono::steady_clock::now(); }
-  /// Returns the one instance, which lives for the whole program.
+  /// Returns the single instance, which lives for the whole program.
   [[nodiscard]] static const SystemClock& instance();
 };
 
-/// Returns the local wall time for file names: "20261121-093000".
+/// Returns the local wall-clock time, for use in file names: "20261121-093000".
 [[nodiscard]] std::string time_stamp();
 
 /// Returns "captcha" for "captcha-20261121-093000" and for "captcha-20261121-093000-2", which make_new_folder() creates

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads settings from YAML with `__include__`, merges `a.b=c` from the command line, and binds them to the fields of
-// plain structs. Every value keeps its origin (default, file:line, or the option that set it).
+// plain structs. Every value records its origin (default, file:line, or the option that set it).
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class AutoInt {
   std::optional<std::int64_t> number_;
 };
 
-/// One map of a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. A value is a string or a list of
+/// One map in a list of maps, such as {params: "bias$", lr: 0.1, betas: [0.9, 0.99]}. A value is a string or a list of
 /// strings.
 using ConfigMap = std::map<std::string, std::variant<std::string, std::vector<std::string>>>;
 
@@ -53,12 +53,12 @@ struct ConfigValue {
   bool is_sequence = false;  ///< true for a list, written as [a, b]
 };
 
-/// Returns what is wrong with a YAML text, with line and column; "" if it is valid. A valid text is one document of at
-/// most 4 MiB, 64 levels and 100,000 values with aliases expanded. An alias must not be inside its own anchor, and the
-/// keys of a map must differ.
+/// Returns what is wrong with `yaml`, with line and column; "" if it is valid. Valid YAML is one document of at most 4
+/// MiB, 64 levels and 100,000 values with aliases expanded. An alias must not be inside its own anchor, and a map's
+/// keys must be unique.
 [[nodiscard]] std::string yaml_problem(std::string_view yaml);
 
-/// Values by dotted keys ("optimizer.lr"), in key order. Later values win: maps are merged, lists are replaced.
+/// Values by dotted key ("optimizer.lr"), in key order. Later values win: maps are merged, lists are replaced.
 class ConfigTree {
  public:
   /// Reads `path`; the files under its key `__include__` (relative to it) are read first, depth first.
@@ -68,16 +68,16 @@ class ConfigTree {
   /// Reads `yaml`. Origins and messages use `name` as its file name. Throws: the errors of from_file().
   static ConfigTree from_text(std::string_view yaml, const std::string& name);
 
-  /// Sets one `a.b=c` from the command line. Throws: UsageError if there is no '=' or no key.
+  /// Applies one `a.b=c` assignment from the command line. Throws: UsageError if there is no '=' or no key.
   void set(std::string_view assignment, const std::string& origin);
 
-  /// Merges all of `other` over this tree.
+  /// Merges `other` into this tree; its values win.
   void merge(const ConfigTree& other);
 
   /// Returns the values whose keys are `wanted`.
   [[nodiscard]] ConfigTree filtered(const std::function<bool(const std::string& key)>& wanted) const;
 
-  /// Returns every value, as it was typed, by its key.
+  /// Returns all values as they were typed, by key.
   [[nodiscard]] const std::map<std::string, ConfigValue>& values() const noexcept { return values_; }
 
  private:
@@ -108,7 +108,7 @@ enum class OnResume {
 };
 
 /// The fields of a settings struct. A field's row is the single description of a setting: validation, help, the tables
-/// of the guides, changes on resume and the choices of `lockstep tune` all come from it.
+/// in the guides, the rules for changes on resume and the choices of `lockstep tune` all come from it.
 /// Lifetime: the struct outlives the list.
 class ConfigFields {
  public:
@@ -122,19 +122,19 @@ class ConfigFields {
     std::string help;                       ///< one line for `inspect config` and `--help`
     std::string origin = "default";         ///< the origin of the value: "default", "captcha.yml:7", "--set"
     std::vector<std::string> choices = {};  ///< valid values of a string; empty: any
-    std::optional<ConfigRange> range = {};  ///< the valid numbers; they apply to each whole number of a list
+    std::optional<ConfigRange> range = {};  ///< the valid range; in a list of whole numbers it applies to each
     std::string unit = {};                  ///< the number's unit: "steps", "MiB"; empty: a plain number
-    OnResume resume = OnResume::kError;     ///< how a different value is treated in a resumed run
-    bool host = false;                      ///< the hosts of a run may have different values
+    OnResume resume = OnResume::kError;     ///< how a resumed run treats a different value
+    bool host = false;                      ///< hosts of one run may use different values
     bool tune = false;                      ///< `lockstep tune` may try it
     std::string unused = {};                ///< why this recipe does not use the setting; empty if it does
 
     // Each of these setters returns the field.
-    /// Sets the valid numbers and their unit.
+    /// Sets the valid range and its unit.
     Field& in(const ConfigRange& numbers, std::string unit_name = "");
-    /// Sets how a different value is treated in a resumed run.
+    /// Sets how a resumed run treats a different value.
     Field& at_resume(OnResume rule);
-    /// Allows the hosts of one run to have different values.
+    /// Allows the hosts of one run to use different values.
     Field& per_host();
     /// Allows `lockstep tune` to try other values.
     Field& tuned();
@@ -152,18 +152,18 @@ class ConfigFields {
   [[nodiscard]] Field& at(const std::string& key);
 
   /// Writes every value of `tree` into its field.
-  /// Throws: UsageError naming file and line for an unknown key (with the nearest one), a wrong type, a number outside
-  /// its range or an invalid choice.
+  /// Throws: UsageError naming file and line for an unknown key (suggesting the nearest one), a wrong type, a number
+  /// outside its range or an invalid choice.
   void bind(const ConfigTree& tree);
 
   /// Checks the current values, which a program may have set itself.
-  /// Throws: UsageError naming the first key whose number is outside its range, with the number and the range.
+  /// Throws: UsageError naming the first key whose number is out of range, the number and the range.
   void check() const;
 
-  /// Returns the fields, in the order in which they were added.
+  /// Returns the fields, in the order they were added.
   [[nodiscard]] const std::vector<Field>& fields() const noexcept { return fields_; }
 
-  /// Returns all fields as nested YAML, in the order in which they were added: the text of config.yml in a run folder.
+  /// Returns all fields as nested YAML, in the order they were added: the content of config.yml in a run folder.
   [[nodiscard]] std::string to_yaml() const;
 
   /// Returns one field's value as YAML text.

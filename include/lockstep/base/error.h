@@ -11,9 +11,9 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep program: those of sysexits.h if the meaning fits; 75 to 77 are Lockstep's own.
+/// Exit codes of every Lockstep program: from sysexits.h if the meaning fits; 75 to 77 are Lockstep's own.
 enum class ExitCode : int {
-  kDone = 0,           ///< the program has done what it was asked to do
+  kDone = 0,           ///< the program did what it was asked to do
   kUsage = 64,         ///< a usage or configuration error: never restarted
   kData = 65,          ///< a missing or bad file, data set or checkpoint, or a non-finite loss: never restarted
   kResource = 69,      ///< out of memory, or no such device
@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kIo = 74,            ///< an I/O error, possibly transient: restarted within the budget
   kPeer = 75,          ///< another rank died: restarted within the budget
   kTimeout = 76,       ///< a rank is late: restarted within the budget
-  kCorruption = 77,    ///< a processor or memory computed or stored a wrong number: restarted within the budget
+  kCorruption = 77,    ///< a processor or memory produced a wrong value: restarted within the budget
   kInterrupted = 130,  ///< Ctrl-C, after the state was saved
   kTerminated = 143,   ///< SIGTERM or a time limit, after the state was saved
 };
@@ -82,20 +82,21 @@ class CorruptionError : public Error {
  public:
   explicit CorruptionError(const std::string& message, const std::string& hint = "", int rank = -1)
       : Error(ExitCode::kCorruption, "CorruptionError", message, hint), rank_(rank) {}
-  /// Returns the rank with the wrong numbers; -1: unknown.
+  /// Returns the rank with the wrong numbers; -1 if unknown.
   [[nodiscard]] int rank() const noexcept { return rank_; }
 
  private:
   int rank_;
 };
 
-/// Rebuilds an error of the type `type` ("PeerError", ...) that another process has sent; an unknown type becomes an
-/// InternalError. Throws: always this error.
+/// Rebuilds an error of type `type` ("PeerError", ...) sent by another process; an unknown type becomes an
+/// InternalError. Throws: always that error.
 [[noreturn]] void throw_error(const std::string& type, const std::string& message, const std::string& hint = "");
 
 /// Runs a program's body. An error that escapes it is printed once, written to the launcher's error file (the path in
 /// LOCKSTEP_ERROR_FILE or TORCHELASTIC_ERROR_FILE, in torchelastic's JSON) and turned into the exit code. An exception
-/// that is not a lockstep::Error gives ExitCode::kProgram and is printed with type, place and backtrace. Never throws.
+/// that is not a lockstep::Error gives ExitCode::kProgram and is printed with its type, place and backtrace. Never
+/// throws.
 [[nodiscard]] int guarded_main(const std::function<int()>& body) noexcept;
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports programs that end with something other than one of Lockstep's errors: an exception of their own, or a signal
-// such as SIGSEGV. The program notes its place (rank, step, section) here as it runs, so that the report can name it.
+// such as SIGSEGV. The program records its place (rank, step, section) here as it runs, so that the report can name it.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ inline constexpr const char* kStackEnd = "\nend\n";
 /// install_reports() under a launcher. It is for launchers that are not allowed to trace the process.
 [[nodiscard]] int stack_signal() noexcept;
 
-/// Notes this process's rank.
+/// Records this process's rank.
 void note_rank(int rank) noexcept;
-/// Notes the step that this thread computes from now on, for error messages: from 1, or -1 for none.
+/// Records the step that this thread is starting, for error messages; steps count from 1, and -1 means none.
 void note_step(std::int64_t step) noexcept;
-/// Notes the epoch and batch that this thread got from a DataLoader, for error messages.
+/// Records the epoch and batch that this thread got from a DataLoader, for error messages.
 void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
-/// Returns the step noted last; -1 outside a step.
+/// Returns the last recorded step; -1 outside a step.
 [[nodiscard]] std::int64_t noted_step() noexcept;
-/// Returns the rank noted last; -1: none.
+/// Returns the last recorded rank; -1 if none.
 [[nodiscard]] int noted_rank() noexcept;
 
 /// Returns the headline for an exception from the program: "your program threw std::runtime_error in forward (rank 1,
@@ -53,12 +53,12 @@ void note_batch(std::int64_t epoch, std::int64_t batch) noexcept;
 [[nodiscard]] const char* type_of_unknown() noexcept;
 
 namespace detail {
-/// Calls run(context) in the section. If an exception escapes, notes it with its place and backtrace.
+/// Calls run(context) in the section. If an exception escapes, records it with its place and backtrace.
 void call(const char* section, void (*run)(void*), void* context);
 }  // namespace detail
 
-/// Runs the program's code as the section `section` ("forward", "loss", "dataset"), a string that lives for the whole
-/// program. Exceptions pass through unchanged. Returns the result of `body`, by value.
+/// Runs the program's code as the section `section` ("forward", "loss", "dataset"), a string with static lifetime.
+/// Exceptions pass through unchanged. Returns the result of `body`, by value.
 template <class Body>
 auto in_section(const char* section, Body&& body) -> std::decay_t<decltype(body())> {
   using Result = std::decay_t<decltype(body())>;

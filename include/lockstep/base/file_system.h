@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// An fsync failed. The kernel may have dropped the written data, and a second fsync may succeed nevertheless: write it
+/// An fsync failed. The kernel may have dropped the written data, and a second fsync may still succeed: write the data
 /// again, to a new file. Source: Rebello et al., Can Applications Recover from fsync Failures?, USENIX ATC 2020.
 class SyncError : public IoError {
  public:
@@ -38,7 +38,7 @@ class UniqueFd {
   [[nodiscard]] int get() const noexcept { return fd_; }
   /// Returns true if there is a descriptor.
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
-  /// Gives the descriptor to the caller, who must close it.
+  /// Hands the descriptor to the caller, who must close it.
   [[nodiscard]] int release() noexcept;
   /// Closes the descriptor and takes `fd` in its place.
   void reset(int fd = -1) noexcept;
@@ -47,35 +47,35 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// Opens a file that must be regular. It rejects a named pipe, a socket, a device or a folder at once and names its
-/// kind in the error; it never waits for the other end of a pipe. Links are followed. `flags` are those of open(2) (0
-/// is O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an invalid
+/// Opens a regular file. A named pipe, socket, device or folder is rejected at once, and the error says which it is;
+/// the call never waits for the other end of a pipe. Symbolic links are followed. `flags` are those of open(2) (0 is
+/// O_RDONLY), with close-on-exec added; a new file gets `mode`. If the file cannot be opened, returns an invalid
 /// descriptor and sets errno. Throws: DataError if it is not a regular file.
 [[nodiscard]] UniqueFd try_open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
-/// Does the same as try_open_regular_file(), but also throws if the file cannot be opened. Throws: DataError if it is
-/// missing or not a regular file; IoError if it cannot be opened.
+/// Like try_open_regular_file(), but also throws if the file cannot be opened. Throws: DataError if it is missing or
+/// not a regular file; IoError if it cannot be opened.
 [[nodiscard]] UniqueFd open_regular_file(const std::filesystem::path& path, int flags = 0, unsigned mode = 0644);
 
 /// The result of an attempt to lock a file.
 enum class FileLock {
   kTaken,       ///< this process holds the lock
   kBusy,        ///< another process holds the lock
-  kUnsupported  ///< no locks in this file system (Lustre without -o flock, some FUSE): other processes are not kept out
+  kUnsupported  ///< this file system has no locks (Lustre without -o flock, some FUSE): others are not kept out
 };
 
-/// Tries to take an exclusive lock on the open file `fd` for this process. The lock ends when the file is closed.
-/// kUnsupported is logged once per program. Never blocks.
+/// Tries to take an exclusive lock on the open file `fd` for this process. The lock is released when the file is
+/// closed. kUnsupported is logged once per program. Never blocks.
 /// Throws: IoError naming `path` and the cause.
 [[nodiscard]] FileLock try_lock_file(int fd, const std::filesystem::path& path);
 
-/// A file that is being written. Its destructor closes it, without fsync.
+/// A file being written. Its destructor closes it, without fsync.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
   /// Appends `size` bytes. Throws: IoError naming path and cause.
   virtual void append(const void* data, std::size_t size) = 0;
-  /// Writes all bytes to the disk. Blocks: until they are there. Throws: SyncError; then write a new file.
+  /// Writes all bytes to disk. Blocks: until they are there. Throws: SyncError; in that case write a new file.
   virtual void sync() = 0;
 };
 
@@ -110,11 +110,12 @@ class FileSystem {
   virtual bool exists(const std::filesystem::path& path) = 0;
   /// Returns the names of a folder's entries, sorted; empty if the folder is missing.
   virtual std::vector<std::string> list(const std::filesystem::path& folder) = 0;
-  /// Creates a folder with its parents; an existing one is kept. Throws: IoError.
+  /// Creates a folder and any missing parents; an existing one is kept. Throws: IoError.
   virtual void make_folder(const std::filesystem::path& folder) = 0;
-  /// Renames a file or folder. Throws: IoError, even if `to` is a non-empty folder, a named pipe, a socket or a device.
+  /// Renames a file or folder. Throws: IoError, including when `to` is a non-empty folder, a named pipe, a socket or a
+  /// device.
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
-  /// Removes a file, or a folder with all its content; does nothing if it is missing. Throws: IoError.
+  /// Removes a file, or a folder with everything in it; does nothing if it is missing. Throws: IoError.
   virtual void remove(const std::filesystem::path& path) = 0;
   /// Makes the entries of a folder durable. Throws: IoError if it cannot be opened, SyncError.
   virtual void sync_folder(const std::filesystem::path& folder) = 0;
@@ -127,12 +128,13 @@ class FileSystem {
 /// Throws: IoError; `path` is then unchanged.
 void write_file_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view content);
 
-/// Creates a folder with its parents; an existing one is kept. Syncs the entries of all of them, up to the mount point
-/// or the first folder that cannot be opened: an entry may come from a process that was killed before it could sync it.
+/// Creates a folder and any missing parents; an existing one is kept. Syncs the entries of all of them, up to the mount
+/// point or the first folder that cannot be opened: an entry may have been left by a process that was killed before
+/// syncing it.
 /// Throws: IoError, SyncError.
 void make_folder_durably(FileSystem& files, const std::filesystem::path& folder);
 
-/// Creates a new folder, with its parents, and returns its path: `path`, or the first unused path of "runs/a-2",
+/// Creates a new folder, and any missing parents, and returns its path: `path`, or the first unused path of "runs/a-2",
 /// "runs/a-3", ... Two processes never get the same folder. Throws: IoError.
 [[nodiscard]] std::filesystem::path make_new_folder(const std::filesystem::path& path);
 

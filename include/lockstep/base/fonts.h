@@ -11,7 +11,7 @@ namespace lockstep {
 /// fonts-dejavu-core. It does not check that the fonts are there.
 [[nodiscard]] const std::filesystem::path& font_folder();
 
-/// Does the same for code in the file `binary`: share/fonts beside the folder of `binary` is used if it has the fonts.
+/// The same for code in the file `binary`: share/fonts beside the folder of `binary` is used if it has the fonts.
 [[nodiscard]] std::filesystem::path font_folder_of(const std::filesystem::path& binary);
 
 #pragma GCC visibility pop

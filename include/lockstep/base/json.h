@@ -19,7 +19,7 @@ namespace lockstep {
 /// Limits for JSON. The defaults fit Lockstep's own files.
 struct JsonLimits {
   std::uint64_t bytes = kMostReadBytes;  ///< size of the text
-  std::uint64_t values = 1'000'000;      ///< lists, objects, keys and plain values together
+  std::uint64_t values = 1'000'000;      ///< total of lists, objects, keys and plain values
   int depth = 64;                        ///< nesting of lists and objects
   /// 0: `values` limits the whole text. N: it limits each list or object that is nested in N others, for a callback
   /// that takes and drops these parts one by one.
@@ -29,9 +29,9 @@ struct JsonLimits {
 /// Thrown for text that is not JSON or exceeds the limits.
 class JsonError : public DataError {
  public:
-  static constexpr const char* kNoJson = "not JSON";  ///< why() of a text that is not JSON
+  static constexpr const char* kNoJson = "not JSON";  ///< why() if the text is not JSON
 
-  /// `why` is the problem at byte `byte` of `text`, counted from 1; 0: the problem has no position.
+  /// `why` is the problem at byte `byte` of `text`, counted from 1; 0 if the problem has no position.
   JsonError(const std::string& why, std::string_view text, std::size_t byte);
 
   /// Returns the problem, without its position.
@@ -52,13 +52,14 @@ void require_bounded_json(std::string_view text, const JsonLimits& limits = {});
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, const JsonLimits& limits = {},
                                         const nlohmann::json::parser_callback_t& each = nullptr);
 
-/// Does the same as parse_json(), and keeps the order of the keys. Throws: JsonError.
+/// Like parse_json(), but keeps the order of the keys. Throws: JsonError.
 [[nodiscard]] nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits = {});
 
 /// Returns the value of `text`; null if it is not JSON or exceeds the limits.
 [[nodiscard]] nlohmann::json json_or_null(std::string_view text, const JsonLimits& limits = {});
 
-/// Passes the events of `text` to `to`, and returns the result of its last event. Throws: JsonError if over the limits.
+/// Passes the parse events of `text` to `to`, and returns what the last one returned. Throws: JsonError if it exceeds
+/// the limits.
 bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann::json_sax<nlohmann::json>& to);
 
 /// Returns the value of the CBOR data `bytes`. Throws: JsonError.

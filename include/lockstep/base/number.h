@@ -11,7 +11,7 @@
 namespace lockstep::text {
 
 /// Parses all of `text` as a number, with a decimal point in any locale; "inf" and "nan" are numbers. Returns none if
-/// it is not a number, or a double cannot hold it.
+/// it is not a number, or does not fit in a double.
 [[nodiscard]] std::optional<double> parse_number(std::string_view text) noexcept;
 
 /// Returns `value` as JSON with `decimals` decimals (-1: the shortest text that reads back as the same bits). NaN and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // System resources that may run out: threads, processes, memory, file descriptors. A shortage is an error with
-// ExitCode::kResource that names the resource, its limit, and the way to raise it.
+// ExitCode::kResource that names the resource, its limit, and how to raise it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// The limits and the usage of this process. None means unlimited or unknown.
+/// This process's limits and usage. None means unlimited or unknown.
 struct ResourceLimits {
   std::optional<std::uint64_t> processes;      ///< limit on processes and threads of this user
   std::optional<std::uint64_t> group_tasks;    ///< limit on processes and threads of the control group
@@ -25,7 +25,7 @@ struct ResourceLimits {
   std::optional<std::uint64_t> files;          ///< hard limit on open files
 };
 
-/// Reads the limits and the usage of this process from the system.
+/// Reads this process's limits and usage from the system.
 [[nodiscard]] ResourceLimits resource_limits();
 
 /// Returns true for error numbers that mean a shortage of descriptors, processes, threads or memory.
@@ -36,14 +36,14 @@ struct LimitWords {
   std::string limit;   ///< "processes and threads are allowed: 512 to this user (ulimit -u)"; may be empty
   std::string remedy;  ///< "raise the limit (ulimit -u, ...) or start fewer ..."
 };
-/// Returns the limit that a failed call with the errno `error` may have reached, in words.
+/// Describes the limit that a call which failed with errno `error` may have reached.
 [[nodiscard]] LimitWords words_of_limit(int error, const ResourceLimits& limits);
 
 /// Returns the system's message for an errno. For EFBIG it includes the limit: "File too large: the limit of this shell
 /// is 1,048,576 bytes (ulimit -f)".
 [[nodiscard]] std::string error_words(int error);
 
-/// Returns advice for a write that failed with `error`, such as to free space; empty if there is none.
+/// Returns advice for a write that failed with `error`, such as freeing space; empty if there is none.
 [[nodiscard]] std::string write_remedy(int error);
 
 /// Returns the error "cannot ACTION (Cannot allocate memory): LIMIT" with ACTION replaced by `action`, such as "start a
@@ -57,11 +57,12 @@ struct LimitWords {
 [[nodiscard]] std::string thread_name(const std::string& purpose);
 
 /// Starts a thread that receives no signals, named by its purpose. `purpose` is like "for replica 3" or "that watches
-/// the store". Throws: ResourceError if the thread cannot be started. A class with several threads must then end the
-/// threads that it has already started.
+/// the store". Throws: ResourceError if the thread cannot be started. A class with several threads must then stop those
+/// it has already started.
 [[nodiscard]] std::thread start_thread(const std::string& purpose, std::function<void()> body);
 
-/// Starts `count` threads at once and ends them. Call before a library that hangs or exits if threads cannot start.
+/// Starts `count` threads at once and ends them. Call it before using a library that hangs or exits when threads cannot
+/// be started.
 /// Throws: the errors of start_thread().
 void require_threads(int count, const std::string& purpose);
 

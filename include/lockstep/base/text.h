@@ -41,7 +41,7 @@ namespace lockstep::text {
 /// Returns "a, b, c".
 [[nodiscard]] std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
-/// Returns `value` as a JSON string, with its quotes. Bytes that are not UTF-8 are replaced.
+/// Returns `value` as a JSON string, with its quotes. Invalid UTF-8 is replaced.
 [[nodiscard]] std::string json_quote(std::string_view value);
 
 }  // namespace lockstep::text

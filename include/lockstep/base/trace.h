@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sinks to which modules report their activity without knowing them. Without sinks, a span costs four loads.
+// The sinks to which modules report their activity; a module does not know which sinks exist. Without sinks, a span
+// costs four loads.
 #pragma once
 
 #include <array>
@@ -13,15 +14,15 @@ namespace lockstep::trace {
 
 /// The activity in a span. Some fields apply only to collectives.
 struct Event {
-  std::string_view name;               ///< "all_reduce", "DataLoader::next"; lives for the whole program
-  std::uint64_t sequence = 0;          ///< number of a collective in its group, from 1; else 0
+  std::string_view name;               ///< "all_reduce", "DataLoader::next"; has static lifetime
+  std::uint64_t sequence = 0;          ///< a collective's sequence number in its group, from 1; otherwise 0
   std::uint64_t bytes = 0;             ///< size of the data; 0: unknown
-  int group = 0;                       ///< number of a collective's group in this process, from 0
-  int bucket = -1;                     ///< number of a collective's gradient bucket, below `buckets`; -1: none
+  int group = 0;                       ///< index of a collective's group in this process, from 0
+  int bucket = -1;                     ///< index of a collective's gradient bucket, less than `buckets`; -1 if none
   int buckets = 0;                     ///< number of buckets
   bool has_failed = false;             ///< set before the span ends
   std::int64_t called_ns = 0;          ///< CLOCK_MONOTONIC when a collective was called
-  std::int64_t waited_ns = 0;          ///< CLOCK_MONOTONIC when a thread began to wait for it; 0: none has
+  std::int64_t waited_ns = 0;          ///< CLOCK_MONOTONIC when a thread began waiting for it; 0 if none has
   std::chrono::milliseconds limit{0};  ///< time limit of a section; 0: the limit for its name
 };
 
@@ -30,11 +31,11 @@ struct Event {
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// Called when a span begins, in the span's thread.
+  /// Called when a span begins, on the span's thread.
   virtual void begin(const Event& event) noexcept = 0;
-  /// Called when the span ends, in the same thread.
+  /// Called when the span ends, on the same thread.
   virtual void end(const Event& event) noexcept = 0;
-  /// Called when the computation of a step begins; -1: no step from now on.
+  /// Called when a step's computation begins; -1 means that no step follows.
   virtual void step(std::int64_t /*step*/) noexcept {}
 };
 
@@ -44,7 +45,7 @@ using Sinks = std::array<Sink*, 4>;
 /// Adds a sink. Returns false if Sinks is full. Lifetime: the sink outlives every span that began before remove_sink().
 /// Thread-safe: yes.
 [[nodiscard]] bool add_sink(Sink& sink) noexcept;
-/// Removes a sink; spans that have begun still end in it. Thread-safe: yes.
+/// Removes a sink; spans that have already begun still report their end to it. Thread-safe: yes.
 void remove_sink(Sink& sink) noexcept;
 /// Returns the sinks of this process.
 [[nodiscard]] Sinks sinks() noexcept;
@@ -62,9 +63,9 @@ class Span {
       if (sink != nullptr) sink->end(event_);
     }
   }
-  /// Marks the span as failed, for example by a timeout of a collective.
+  /// Marks the span as failed, for example because a collective timed out.
   void fail() noexcept { event_.has_failed = true; }
-  /// Notes when a thread began to wait for this span's collective (Event::waited_ns).
+  /// Records when a thread began waiting for this span's collective (Event::waited_ns).
   void waited_since(std::int64_t time_ns) noexcept { event_.waited_ns = time_ns; }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;

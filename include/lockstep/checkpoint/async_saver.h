@@ -17,8 +17,8 @@ namespace lockstep {
 /// The states to copy, by name. A whole state is a StatePart without slices.
 using StateParts = std::map<std::string, StatePart>;
 
-/// Copies states into its own memory, which it keeps for the next copy, and passes the copy to a thread that writes it.
-/// At most one save is under way. It belongs to one thread.
+/// Copies states into its own memory, which it reuses for the next copy, and passes the copy to a thread that writes
+/// it. At most one save is under way. Must be used from one thread.
 ///
 /// Source: Mohan et al., CheckFreq: Frequent, Fine-Grained DNN Checkpointing, FAST 2021 (snapshot, then persist).
 /// Example: saver.save(parts, [&](const StateParts& copy) { commit_sharded_checkpoint(files, *peers, folder, meta,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: folders that are committed as a whole or not at all, with hashes of their content.
-// docs/formats/checkpoint.md describes the protocol and the manifest's grammar.
+// Checkpoints: folders that are committed atomically, with hashes of their content. docs/formats/checkpoint.md
+// describes the protocol and the manifest's grammar.
 #pragma once
 
 #include <cstdint>
@@ -35,29 +35,29 @@ using CheckpointStates = std::map<std::string, StateDict>;
 /// the digest.
 using CheckpointTexts = std::map<std::string, std::string>;
 
-/// Decides whether values that are not finite may be saved. A run cannot resume from a checkpoint with NaN in its
-/// weights, and pruning would remove the earlier checkpoints.
+/// Decides whether non-finite values may be saved. A run cannot resume from a checkpoint with NaN in its weights, and
+/// pruning would remove the earlier checkpoints.
 ///
 /// The check covers the floating-point tensors of the states whose names begin with "model", "optimizer" or "ema". NaN
-/// is rejected in all of them. Infinity is rejected in optimizers, in running statistics of norms, and in learnt
-/// entries. Learnt entries are those in `learnt`, those for which an optimizer of the checkpoint has a tensor, and, if
-/// the optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries, such as an
+/// is rejected in all of them. Infinity is rejected in optimizers, in the running statistics of norm layers, and in
+/// learnt entries. Learnt entries are those in `learnt`, those for which an optimizer in the checkpoint has a tensor,
+/// and, if the optimizers have no tensor at all, those whose names end in "weight" or "bias". Other entries, such as an
 /// attention mask, may be infinite.
 struct FiniteCheck {
-  bool required = true;               ///< false: everything is saved
+  bool required = true;               ///< false saves everything
   std::set<std::string> learnt = {};  ///< entries of the model that are known to be learnt
 };
 
 /// Saves `states` and `texts` as `<folder>/step-<8 digits>` and returns that path once it is durable. `folder` is a
 /// run's "checkpoints" folder; it is created if missing. If the step is saved again with the same content, the old
-/// folder stays. If the content differs, or the old folder is torn, it is renamed to `step-<8 digits>.bad-<n>`. The
+/// folder is kept. If the content differs, or the old folder is torn, it is renamed to `step-<8 digits>.bad-<n>`. The
 /// unfinished folders of dead writers are removed.
 ///
 /// After a failed fsync everything is written again, to new files, in up to three attempts.
 ///
-/// Blocks: until the data are on the disk. Lifetime: the tensors must not change during the call.
+/// Blocks: until the data is on disk. Lifetime: the tensors must not change during the call.
 /// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or points outside the
-///         folder, an entry that cannot be saved), DataError (values that are not finite, see FiniteCheck; if they are
+///         folder, an entry that cannot be saved), DataError (non-finite values, see FiniteCheck; if they are
 ///         intended, use commit_sharded_checkpoint() with no_peers()). All earlier checkpoints then still exist.
 std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem::path& folder,
                                         const CheckpointMeta& meta, const CheckpointStates& states,
@@ -73,18 +73,18 @@ struct ShardedContent {
   FiniteCheck finite = {};  ///< the same on every rank
 };
 
-/// Does the same as commit_checkpoint() with all ranks of `peers`: each rank writes its parts,
+/// Like commit_checkpoint(), but with all ranks of `peers`: each rank writes its parts,
 /// `<state>.part-<i>-of-<n>.safetensors`, and rank 0 writes the manifest. Any number of ranks can read the whole
 /// states.
 ///
-/// Collective: every rank of `peers`. Blocks: until all data are on the disk.
+/// Collective: every rank of `peers`. Blocks: until all data is on disk.
 /// Throws: the errors of commit_checkpoint(), the same one on every rank, if a rank failed to write or its check threw;
 ///         TimeoutError, PeerError.
 std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,
                                                 const ShardedContent& content);
 
-/// Removes the files that dead writers left in `folder`, on any host: call it only if no other process writes there.
+/// Removes the files that dead writers on any host left in `folder`; call it only if no other process writes there.
 /// commit_checkpoint() starts by doing this for files from its own host. The folder may be missing. A file that cannot
 /// be removed stays. Throws: IoError if the folder cannot be listed or synced.
 void remove_checkpoint_leftovers(FileSystem& files, const std::filesystem::path& folder);
@@ -156,9 +156,9 @@ class Checkpoint {
   /// Returns true if the checkpoint has a state of this name.
   [[nodiscard]] bool has(const std::string& name) const;
 
-  /// Reads one state; its bytes are verified again. After read_checkpoint() it uses the bytes read then, and the
-  /// tensors of several calls share that memory. If the state has values that are not finite, a warning names the
-  /// newest earlier checkpoint without such values (FiniteCheck).
+  /// Reads one state; its bytes are verified again. After read_checkpoint() it uses the bytes read at that time, and
+  /// tensors from several calls share that memory. If the state has non-finite values, a warning names the newest
+  /// earlier checkpoint without any (FiniteCheck).
   /// Throws: DataError if the checkpoint has no such state (the message lists its states) or the file is torn; IoError.
   [[nodiscard]] StateDict state(const std::string& name) const;
 
@@ -181,8 +181,8 @@ class Checkpoint {
 
 /// Returns the step folder of `source`: the step folder itself, the newest valid one in a run folder (or in its
 /// checkpoints folder), or, for RUN:NAME, the one with that name.
-/// Throws: DataError naming `source` and the searched places, and, if no checkpoint of a run verifies, their number and
-/// what is wrong with the first.
+/// Throws: DataError naming `source` and the searched places, and, if no checkpoint of a run verifies, how many there
+/// are and what is wrong with the first.
 [[nodiscard]] std::filesystem::path resolve_checkpoint(const std::string& source,
                                                        FileSystem& files = FileSystem::system());
 
@@ -191,8 +191,8 @@ class Checkpoint {
 /// Example: model.load_state_dict(load_checkpoint("runs/captcha:best").state("model"));
 [[nodiscard]] Checkpoint load_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
-/// Does the same as load_checkpoint(), and keeps the bytes: every byte is read and verified once, and later calls do
-/// not read the disk. Cost: memory for the whole checkpoint, until the object and its states are gone.
+/// Like load_checkpoint(), but keeps the bytes: every byte is read and verified once, and later calls do not read the
+/// disk. Cost: memory for the whole checkpoint, until the object and its states are destroyed.
 [[nodiscard]] Checkpoint read_checkpoint(const std::string& source, FileSystem& files = FileSystem::system());
 
 }  // namespace lockstep

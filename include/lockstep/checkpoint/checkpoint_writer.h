@@ -18,9 +18,9 @@ namespace lockstep {
 /// The settings of a CheckpointWriter.
 struct CheckpointWriterOptions {
   std::filesystem::path folder;  ///< the run's "checkpoints" folder; created if missing
-  Retention retention = {};      ///< decides which older checkpoints stay
+  Retention retention = {};      ///< decides which older checkpoints are kept
   bool background = false;       ///< starts a thread, so that save_in_background() may be called
-  /// The same as ShardedContent::check; may be empty. The writing thread calls it.
+  /// The same as ShardedContent::check; may be empty. Called on the writing thread.
   std::function<void()> check = nullptr;
 };
 
@@ -29,7 +29,7 @@ struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
   CheckpointTexts texts = {};           ///< text files, only on rank 0
   std::vector<std::string> names = {};  ///< the names to give the checkpoint ("best")
-  FiniteCheck finite = {};              ///< decides whether values that are not finite are saved
+  FiniteCheck finite = {};              ///< decides whether non-finite values are saved
 };
 
 /// A checkpoint that has become durable.
@@ -42,11 +42,11 @@ struct SavedCheckpoint {
 /// Writes the checkpoints of one run: one process writes everything, or with `peers` every rank writes its part.
 ///
 /// Invariants. At most one save is under way. A checkpoint gets its names only once it is durable, and older ones are
-/// removed only after that. So, if the process is killed at any moment, every name refers to a whole checkpoint.
+/// removed only after that. So even if the process is killed at any moment, every name refers to a whole checkpoint.
 /// `mutex_` guards the results of the writing thread (the newest path, the saves not yet taken). Everything else
 /// belongs to the owner's thread, which changes nothing while a save is under way.
 ///
-/// It belongs to one thread; any thread may call give_up() and newest().
+/// Must be used from one thread, except that any thread may call give_up() and newest().
 /// Example: CheckpointWriter writer(FileSystem::system(), {.folder = "runs/own/checkpoints"});
 ///          writer.save(parts, {.meta = {.step = 100}, .names = {"best"}});
 class CheckpointWriter {
@@ -63,19 +63,19 @@ class CheckpointWriter {
   /// a thread.
   void reserve(const StateParts& parts);
 
-  /// Commits and names a checkpoint, and removes old ones, in the calling thread.
-  /// Collective: every rank of the peers. Blocks: until the data are on the disk. Throws: the errors of
-  ///             commit_sharded_checkpoint(); for values that are not finite a DataError that names the last checkpoint
+  /// Commits and names a checkpoint, and removes old ones, on the calling thread.
+  /// Collective: every rank of the peers. Blocks: until the data is on disk. Throws: the errors of
+  ///             commit_sharded_checkpoint(); for non-finite values a DataError that names the last checkpoint
   ///             without them, and nothing is removed.
   void save(const StateParts& parts, const SaveOrder& order);
 
-  /// Does the same as save(), but from a copy and in the writer's thread.
+  /// Like save(), but from a copy and on the writer's thread.
   /// Blocks: until the previous save has ended, and for a copy of the states. The next check(), wait() or save throws
   ///         an error from the thread. Throws: UsageError without options.background.
   void save_in_background(const StateParts& parts, const SaveOrder& order);
 
   /// Adds names to the newest checkpoint, and removes old checkpoints. Does nothing on ranks other than 0.
-  /// Throws: IoError, even if the checkpoint is gone.
+  /// Throws: IoError, including when the checkpoint is gone.
   void name_newest(const std::vector<std::string>& names);
 
   /// Returns true while a save is under way in the background.

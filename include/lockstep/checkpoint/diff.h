@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Two different values of the same name, as strings.
+/// Two different values with the same name, as strings.
 struct ValueDifference {
   std::string name;  ///< the compared entry or file: "model/conv.weight", "config.yml"
   std::string a;     ///< the first side's value
@@ -29,10 +29,10 @@ struct TensorDifference {
   std::string type;             ///< "float32 [64, 1, 3, 3]"
   std::int64_t elements = 0;    ///< number of all elements
   std::int64_t differing = 0;   ///< number of elements with different bits; equal NaNs are equal, -0 and 0 are not
-  std::int64_t non_finite = 0;  ///< differing elements infinite or NaN on a side; excluded from the values below
+  std::int64_t non_finite = 0;  ///< differing elements infinite or NaN on either side; excluded from the values below
   double largest_absolute = 0;  ///< largest |a - b|
   double largest_relative = 0;  ///< largest_absolute divided by the largest magnitude in either tensor
-  std::optional<std::uint64_t> largest_ulps;  ///< largest distance in representable values; none unless floating
+  std::optional<std::uint64_t> largest_ulps;  ///< largest distance in representable values; none unless floating-point
 };
 
 /// The outcome of diff_checkpoints(). Entries are named "<state>/<entry>" and sorted by name, except in `tensors`.
@@ -41,10 +41,10 @@ struct CheckpointDiff {
   std::filesystem::path path_b;           ///< the second checkpoint
   std::string digest_a;                   ///< see checkpoint_digest()
   std::string digest_b;                   ///< checkpoint_digest() of the second
-  std::int64_t entries = 0;               ///< number of entries that either has
+  std::int64_t entries = 0;               ///< number of entries in either
   std::vector<ValueDifference> meta;      ///< differences of manifests and whole text files, only for display
-  std::vector<std::string> only_in_a;     ///< entries that only the first has
-  std::vector<std::string> only_in_b;     ///< entries that only the second has
+  std::vector<std::string> only_in_a;     ///< entries only in the first
+  std::vector<std::string> only_in_b;     ///< entries only in the second
   std::vector<ValueDifference> types;     ///< entries whose dtype or shape differs, or only one of which is a tensor
   std::vector<ValueDifference> values;    ///< plain values that differ, as canonical JSON
   std::vector<TensorDifference> tensors;  ///< worst first: non-finite ones, then by largest_relative and name

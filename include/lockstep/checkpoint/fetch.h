@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fetches files by URL into the user's cache, once each. A file appears there only once it is complete and verified.
+// Fetches files by URL into the user's cache, each only once. A file appears there only once it is complete and
+// verified.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@ namespace lockstep {
 /// The progress of a fetch.
 struct FetchProgress {
   std::uint64_t bytes = 0;                            ///< bytes fetched so far, including earlier attempts
-  std::optional<std::uint64_t> total = std::nullopt;  ///< total bytes, if the server sends the number
+  std::optional<std::uint64_t> total = std::nullopt;  ///< total bytes, if the server sends it
 };
 
 /// The settings of fetch().
@@ -40,14 +41,15 @@ struct FetchOptions {
   std::optional<std::uint64_t> min_speed = std::nullopt;
   /// The time over which min_speed is measured.
   std::chrono::milliseconds speed_window{30'000};
-  /// The maximum number of consecutive attempts that stall or are slower than min_speed, even if they bring new bytes.
+  /// The maximum number of consecutive attempts that stall or are slower than min_speed, even if they deliver new
+  /// bytes.
   int stalled_tries = 2;
-  /// The longest wait, without a new byte, for another process that is fetching the same file: it may be hanging.
+  /// The longest wait, without a new byte, for another process that is fetching the same file: it may be hung.
   std::chrono::milliseconds lock_limit{300'000};
   /// The maximum number of redirects.
   int max_redirects = 10;
-  /// Called at least once a second in the calling thread, even while another process is fetching the same file. An
-  /// exception from it ends the fetch; the next fetch of the file continues after the bytes that have arrived.
+  /// Called at least once a second on the calling thread, even while another process is fetching the same file. An
+  /// exception from it ends the fetch; the next fetch of the file resumes after the bytes already received.
   std::function<void(const FetchProgress&)> progress = {};
 };
 
@@ -61,15 +63,15 @@ struct FetchOptions {
 /// sha256, the file after the last part of the URL's path.
 ///
 /// Every call compares an existing file with the sha256, and fetches it again only if it differs. Without a sha256,
-/// remove the file to fetch it again. The cache must belong to the user. A broken transfer is retried. It continues
-/// where it stopped (its bytes are in `<name>.part`) if the server still has the same content; so does a later call. If
+/// remove the file to fetch it again. The cache must belong to the user. A broken transfer is retried. It resumes from
+/// the same point (its bytes are in `<name>.part`) if the server still has the same content; so does a later call. If
 /// several processes want the same file, it is fetched once. A redirect from https to http is rejected. In a job of
 /// several ranks, let one rank on each host call fetch(). Messages omit the URL's user, password and query.
 ///
-/// Blocks: until the whole file is on the disk. Thread-safe: yes.
+/// Blocks: until the whole file is on disk. Thread-safe: yes.
 /// Throws: DataError for a URL with any other scheme, a permanent HTTP error (404), more than max_bytes, or a wrong
 /// hash (the file is then removed); UsageError for an invalid sha256 and a cache that others may write to; IoError for
-/// network and disk; TimeoutError for a server that is silent or slow.
+/// network and disk errors; TimeoutError for a silent or slow server.
 /// Example: const auto path = fetch("https://example.org/a.pth#sha256=9f86d0...");
 [[nodiscard]] std::filesystem::path fetch(const std::string& url, const FetchOptions& options = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inspects the integrity and content of a checkpoint. The functions return values and text, which commands print.
+// Inspects the integrity and content of a checkpoint. The functions return values and text, for commands to print.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace lockstep {
 /// One file of a checkpoint, compared with its entry in the manifest.
 struct FileCheck {
   std::string file;     ///< file name in the step folder
-  std::string problem;  ///< empty: the file is whole
+  std::string problem;  ///< empty if the file is whole
 };
 
-/// The checks of every file of one step folder.
+/// The checks of every file in one step folder.
 struct VerifyReport {
   std::filesystem::path path;    ///< the step folder
   Manifest manifest;             ///< the manifest; default-constructed if it cannot be read
@@ -30,17 +30,17 @@ struct VerifyReport {
 
   /// Returns true if no file has a problem.
   [[nodiscard]] bool ok() const;
-  /// Returns the first problem in words; empty if there is none.
+  /// Describes the first problem; empty if there is none.
   [[nodiscard]] std::string problem() const;
 };
 
-/// Reads and hashes every file of a step folder. Files that the manifest does not name are ignored.
+/// Reads and hashes every file in a step folder. Files not named in the manifest are ignored.
 /// Throws: DataError if the folder is missing; IoError if the disk fails. Damage is reported, not thrown.
 [[nodiscard]] VerifyReport verify_checkpoint(FileSystem& files, const std::filesystem::path& step_folder);
 
 /// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors" for a checkpoint from which a
 /// run cannot resume; empty if all values are acceptable. It checks the floating-point tensors of the states whose
-/// names begin with "model", "optimizer" or "ema", by the rule of FiniteCheck.
+/// names begin with "model", "optimizer" or "ema", by FiniteCheck's rule.
 /// Cost: reads these files once, in blocks. Throws: DataError if the folder is missing or torn; IoError.
 [[nodiscard]] std::string not_finite_in(FileSystem& files, const std::filesystem::path& step_folder);
 
@@ -83,8 +83,8 @@ struct CheckpointDescription {
 /// Returns the description as one JSON object on one line.
 [[nodiscard]] std::string to_json(const CheckpointDescription& description);
 
-/// Returns the differences between this libtorch and processor and those that wrote `manifest`, in words; empty if
-/// there are none. A run that resumes on another platform does not stay bit-for-bit equal to one that never moved.
+/// Describes how this libtorch and processor differ from those that wrote `manifest`; empty if they do not. A run that
+/// resumes on a different platform does not stay bit-for-bit equal to one that never moved.
 [[nodiscard]] std::string platform_difference(const Manifest& manifest);
 
 /// Returns one SHA-256 (64 hexadecimal digits) over all states, sorted by name: each entry's name, dtype, shape and

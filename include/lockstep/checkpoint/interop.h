@@ -34,16 +34,16 @@ struct ImportedStates {
 /// The settings of export_weights().
 struct ExportOptions {
   std::string state = "model";  ///< the state whose tensors are written; "all": all states with plain values, to .pth
-  std::string prefix;           ///< the prefix of every name ("module.")
+  std::string prefix;           ///< prefix for every name ("module.")
 };
 
 /// Writes the weights of `source` (a checkpoint or file, as in load_weights()) to `to`, whose extension determines the
-/// format: .safetensors, .pth or .pt. The file is replaced as a whole or not at all. Returns the number of tensors.
+/// format: .safetensors, .pth or .pt. The file is replaced atomically. Returns the number of tensors.
 /// Throws: UsageError (any other extension, or a tensor that the format cannot store), DataError, IoError.
 std::int64_t export_weights(const std::string& source, const std::filesystem::path& to,
                             const ExportOptions& options = {}, FileSystem& files = FileSystem::system());
 
-/// Does the same as write_torch_file(), but replaces the file as a whole or not at all. Returns the number of tensors.
+/// Like write_torch_file(), but replaces the file atomically. Returns the number of tensors.
 /// Throws: UsageError, IoError.
 std::int64_t export_torch_file(const std::filesystem::path& to, const TorchValue& value,
                                FileSystem& files = FileSystem::system());

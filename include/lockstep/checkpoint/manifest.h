@@ -24,8 +24,7 @@ struct CheckpointMeta {
   std::int64_t replicas = 1;       ///< number of data-parallel replicas; the result depends on it
   std::int64_t threads = 1;        ///< libtorch threads per replica
   std::string configuration_hash;  ///< hash of the settings that change the result
-  std::string digest_fold = {};    ///< the run's step digests up to this step, combined, 16 hexadecimal digits; empty:
-                                   ///< none
+  std::string digest_fold = {};    ///< fold of the step digests up to this step, 16 hexadecimal digits; empty if none
 
   bool operator==(const CheckpointMeta&) const = default;
 };
@@ -34,9 +33,9 @@ struct CheckpointMeta {
 struct Manifest {
   std::int64_t format_version = 1;  ///< 1: one rank wrote it; 2: several ranks wrote one part each
   CheckpointMeta meta;              ///< the step and facts about the run
-  std::string libtorch;  ///< its version; equal digests are promised only for the same version and instruction set
-  std::string instruction_set;              ///< "AVX512"
-  std::string blas;                         ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
+  std::string libtorch;         ///< its version; equal digests are guaranteed only within a version and instruction set
+  std::string instruction_set;  ///< "AVX512"
+  std::string blas;             ///< "OpenBLAS 0.3.21 Cooperlake"; empty: unknown
   std::string kernel_variables = {};        ///< variables that choose kernels: "ATEN_CPU_CAPABILITY=avx2", or "none";
                                             ///< empty: unknown
   std::map<std::string, FileDigest> files;  ///< sizes and hashes by file name ("model.safetensors")

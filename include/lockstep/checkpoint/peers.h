@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communication between the ranks of a sharded save: a few short messages through the job's store. This lets a save run
-// in its own thread while the training thread uses the process group.
+// on its own thread while the training thread uses the process group.
 #pragma once
 
 #include <chrono>
@@ -14,33 +14,33 @@
 
 namespace lockstep {
 
-/// Connects the ranks that write a checkpoint. It belongs to one thread, except for abandon(). Every rank calls
+/// Connects the ranks that write a checkpoint. Must be used from one thread, except for abandon(). Every rank calls
 /// gather() and broadcast() in the same order.
 class CheckpointPeers {
  public:
   virtual ~CheckpointPeers() = default;
-  /// Returns this process's number among the peers, from 0.
+  /// Returns this process's rank among the peers, from 0.
   [[nodiscard]] virtual int rank() const = 0;
   /// Returns the number of peers.
   [[nodiscard]] virtual int world_size() const = 0;
-  /// Returns the message of each rank, by rank, on rank 0; an empty list on other ranks.
+  /// On rank 0, returns each rank's message, in rank order; on other ranks, an empty list.
   /// Blocks: on rank 0, until all ranks have called it. Throws: TimeoutError, PeerError.
   virtual std::vector<std::string> gather(const std::string& message) = 0;
   /// Returns rank 0's message.
   /// Blocks: on ranks other than 0, until rank 0 has called it. Throws: TimeoutError, PeerError.
   virtual std::string broadcast(const std::string& message) = 0;
-  /// Makes a waiting call, and every later call that would wait, soon fail with PeerError. Any thread may call it.
+  /// Makes a waiting call, and every later call that would wait, fail with PeerError soon. Any thread may call it.
   virtual void abandon() noexcept {}
 };
 
-/// Creates the CheckpointPeers of a process that saves alone.
+/// Creates the CheckpointPeers for a process that saves alone.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> no_peers();
 
 /// The members of a group of peers, and their keys in the store.
 struct PeersOptions {
   std::string prefix =
-      "lockstep/checkpoint/";  ///< prefix of the keys; it must differ between objects that live at the same time
-  int rank = 0;                ///< this process's number
+      "lockstep/checkpoint/";  ///< prefix of the keys; it must be unique among objects alive at the same time
+  int rank = 0;                ///< this process's rank
   int world_size = 1;          ///< the number of processes
   std::chrono::milliseconds timeout{600'000};  ///< limit for every gather() and broadcast()
 };

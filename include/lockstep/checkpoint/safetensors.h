@@ -18,8 +18,8 @@ namespace lockstep {
 /// A safetensors file's `__metadata__`: free text by name.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// Writes `state` to `path` and syncs it to the disk. Tensors with any strides are written row-major. Plain values
-/// become entries `scalar.<name>` of `__metadata__`, as canonical JSON.
+/// Writes `state` to `path` and syncs it to disk. Tensors with any strides are written row-major. Plain values become
+/// entries `scalar.<name>` of `__metadata__`, as canonical JSON.
 ///
 /// Blocks: yes. Cost: a copy of one tensor at a time, only for tensors that are not contiguous or not on the CPU.
 /// Throws: UsageError naming the entry if a tensor is undefined, sparse, or of a type that the format does not support;
@@ -29,7 +29,7 @@ FileDigest write_safetensors(FileSystem& files, const std::filesystem::path& pat
 
 /// Reads a safetensors file written by any program. Tensors are contiguous, on the CPU, and share one buffer that holds
 /// the file. `metadata`, if given, receives the entries that are not `scalar.` entries.
-/// Throws: DataError naming the file and the fault; IoError.
+/// Throws: DataError naming the file and the problem; IoError.
 [[nodiscard]] StateDict read_safetensors(FileSystem& files, const std::filesystem::path& path,
                                          SafetensorsMetadata* metadata = nullptr);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads and writes torch.save files (.pth and .pt) with tensors and plain values. No code in a file is ever executed; a
-// file that needs this is rejected. docs/formats/torch_file.md has the grammar.
+// file that would require it is rejected. docs/formats/torch_file.md has the grammar.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -27,7 +27,7 @@ struct TorchValue;
 using TorchKey = std::variant<std::int64_t, std::string>;
 /// A list or a tuple.
 using TorchList = std::vector<TorchValue>;
-/// A dict or an OrderedDict, in its own order; each key occurs once.
+/// A dict or an OrderedDict, in its original order; keys are unique.
 using TorchDict = std::vector<std::pair<TorchKey, TorchValue>>;
 
 /// One value of a torch file, with the values nested in it. None is std::monostate, a torch.Size is a list, and a dtype
@@ -45,12 +45,12 @@ struct TorchValue {
 
 /// Reads a torch.save file (PyTorch 1.6 or later). Tensors are on the CPU, keep their strides, and share storages as in
 /// the file; all share one buffer that holds the file. Cost: reads every byte once and checks its CRC-32.
-/// Throws: DataError naming the file, the fault and, if a pickle would have executed code, the opcode, the name and the
-/// byte; IoError.
+/// Throws: DataError naming the file, the problem and, if a pickle would have executed code, the opcode, the name and
+/// the byte; IoError.
 [[nodiscard]] TorchValue read_torch_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Writes a file for torch.load(weights_only=True), and syncs it to the disk. Tensors are written row-major and without
-/// the rest of their storage; a tensor that occurs twice is written once.
+/// Writes a file for torch.load(weights_only=True), and syncs it to disk. Tensors are written row-major and without the
+/// rest of their storage; a tensor that occurs twice is written once.
 /// Blocks: yes. Cost: a copy of one tensor at a time, only for tensors that are not contiguous or not on the CPU.
 /// Throws: UsageError naming the entry that cannot be saved; IoError.
 void write_torch_file(FileSystem& files, const std::filesystem::path& path, const TorchValue& value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifies a single file, by the checksums and rules of its own format, because it has no manifest.
+// Verifies a single file that has no manifest, by the checksums and rules of its own format.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads weights from any file that holds some and matches them with a model, for fine-tuning, import and export.
+// Loads weights from any file that contains them and matches them to a model, for fine-tuning, import and export.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -28,7 +28,7 @@ struct Weights {
 
 /// Selects the state for load_weights().
 struct WeightsOptions {
-  std::string from;  ///< the state to take: "ema", "model", "checkpoint.state_dict"; empty: the first one found
+  std::string from;  ///< the state to use: "ema", "model", "checkpoint.state_dict"; empty: the first one found
 };
 
 /// Reads the weights of `source`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
@@ -37,11 +37,11 @@ struct WeightsOptions {
 /// If no state is named, it takes the first of these states in a checkpoint folder or a dict of states: ema
 /// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
 /// dict that itself holds tensors is the state. A "module." prefix on every name is removed.
-/// Throws: DataError naming the file, the fault and the states in the file; IoError.
+/// Throws: DataError naming the file, the problem and the states in the file; IoError.
 [[nodiscard]] Weights load_weights(const std::string& source, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());
 
-/// Picks the weights of a dict as load_weights() does. `file` is used in messages.
+/// Picks the weights from a dict as load_weights() does. `file` is used in messages.
 /// Throws: DataError.
 [[nodiscard]] Weights pick_weights(const TorchValue& value, const std::string& file,
                                    const WeightsOptions& options = {});
@@ -58,11 +58,11 @@ struct WeightsMatch {
   std::vector<std::string> loaded;            ///< entries with the same name and shape
   std::vector<std::string> converted;         ///< entries of `loaded` whose dtype differs
   std::vector<ShapeDifference> other_shapes;  ///< entries with a different shape; they keep the model's values
-  std::vector<std::string> missing;           ///< entries that only the model has
-  std::vector<std::string> unused;            ///< entries that only the weights have
+  std::vector<std::string> missing;           ///< entries only in the model
+  std::vector<std::string> unused;            ///< entries only in the weights
 };
 
-/// Compares names and shapes. It is a pure function that copies nothing. `model` may be named_parameters_of(). If
+/// Compares names and shapes. A pure function; it copies nothing. `model` may be named_parameters_of(). If
 /// `weights` may have tied weights under any of their names, pass named_entries_of(); they count under their first
 /// name.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a process's rank and the meeting place of the ranks from the environment. It is a pure function.
+// Determines a process's rank, and where the ranks meet, from the environment. A pure function.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct WorldPlan {
 
 /// Takes rank and world size from the first source that is set: torchrun's variables, Slurm (inside a step of more than
 /// one task), Open MPI, PMI. If none is set, the result is a world of one. Throws: UsageError naming the missing
-/// variable of a half-set environment, or a rank outside its world.
+/// variable of a partially set environment, or a rank outside its world.
 [[nodiscard]] WorldPlan discover_world(const Environment& environment);
 
 /// Returns the variables of this process that discover_world() reads.

@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-/// The backend that carries the bytes between the ranks. kAuto takes `local` for one rank, `shm` on one host and `tcp`
+/// The backend that carries the bytes between the ranks. kAuto picks `local` for one rank, `shm` on one host and `tcp`
 /// on several hosts (with `shm` inside each host that has several ranks); GPU tensors go through `nccl` if every rank
 /// has its own GPU, else through host memory. kNccl means the same, but it is an error if `nccl` cannot carry GPU
 /// tensors.
@@ -50,7 +50,7 @@ struct InitOptions {
 
 /// A rank's handle to the job. It is cheap to copy. Destroying the last copy leaves the job: this does not wait for
 /// other ranks, and waits only a bounded time for an operation that this rank has in progress. A default-constructed
-/// Job belongs to no job yet: every use of it throws UsageError.
+/// Job does not belong to a job yet; any use of it throws UsageError.
 /// Thread-safe: yes.
 class Job {
  public:
@@ -66,7 +66,7 @@ class Job {
   [[nodiscard]] int world_size() const;
   /// Returns the data-parallel width: the number of parts that a step's data is divided into.
   [[nodiscard]] int replicas() const;
-  /// Changes the result of replicas() on this rank. The Trainer calls it if it gets the number from a checkpoint after
+  /// Changes the result of replicas() on this rank. The Trainer calls it if it reads the number from a checkpoint after
   /// init().
   void set_replicas(int replicas) const;
   /// Returns true on rank 0, the rank that prints and saves.
@@ -87,7 +87,7 @@ class Job {
   /// Throws: UsageError if replicas() is not world_size(); several replicas on a rank require the Trainer.
   [[nodiscard]] ShardSpec shard() const;
 
-  /// Returns the group of all ranks, which lives as long as the job. Throws: UsageError from a Job without a job.
+  /// Returns the group of all ranks, which lives as long as the job. Throws: UsageError if default-constructed.
   [[nodiscard]] ProcessGroup& group() const;
   /// Returns the job's key-value store. Keys that start with "lockstep/" are Lockstep's own.
   [[nodiscard]] Store& store() const;
@@ -115,8 +115,8 @@ class Job {
     print_all(std::string_view(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)));
   }
 
-  /// Reports to the other ranks that this rank ends with `error`, so that they stop at once and report it. Only the
-  /// first failure of a job counts.
+  /// Reports to the other ranks that this rank is ending with `error`, so that they stop at once and report it. Only
+  /// the first failure of a job counts.
   void publish_failure(const std::exception& error) const noexcept;
 
  private:
@@ -129,7 +129,7 @@ class Job {
 ///
 /// Collective: yes; every rank calls it once.
 /// Blocks: until all ranks have joined, up to the timeout.
-/// Throws: UsageError (a half-set environment, an unusable backend, a rank with a different version of Lockstep or
+/// Throws: UsageError (a partially set environment, an unusable backend, a rank with a different version of Lockstep or
 ///         libtorch or with different settings), TimeoutError (names the missing ranks), ResourceError (shared memory).
 /// Example: auto job = lockstep::init(argc, argv);
 [[nodiscard]] Job init(int argc, const char* const* argv, const InitOptions& options = {});
@@ -137,7 +137,8 @@ class Job {
 /// Runs `body` on this rank. If it throws, run_body() sends the error to the other ranks and rethrows it.
 [[nodiscard]] int run_body(Job& job, const std::function<int(Job&)>& body);
 
-/// Runs a whole program: init(), `body`, a clean exit. An error is published, printed once and becomes the exit code.
+/// Runs a whole program: init(), `body`, a clean exit. An error is published, printed once and determines the exit
+/// code.
 /// Example: int main(int argc, char** argv) { return lockstep::run_program(argc, argv, train); }
 [[nodiscard]] int run_program(int argc, const char* const* argv, const std::function<int(Job&)>& body,
                               const InitOptions& options = {}) noexcept;

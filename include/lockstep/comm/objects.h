@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Returns the bytes of every rank, by rank.
+/// Returns every rank's bytes, in rank order.
 /// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
 [[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& bytes);
 
@@ -44,7 +44,7 @@ Value unpack_object(const std::string& bytes) {
 
 }  // namespace comm
 
-/// Returns the value of every rank, by rank.
+/// Returns every rank's value, in rank order.
 /// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
 /// Example: auto counts = lockstep::all_gather_object(job.group(), dataset.size());
 template <class Value>

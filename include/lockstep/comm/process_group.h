@@ -41,11 +41,11 @@ struct ReduceOptions {
   /// False allows additions in any fast order: the bits may then depend on the world size, and a rank has one row, the
   /// sum over its replicas.
   bool exact = true;
-  /// Called when the result is complete, in the thread that combined it, before the Work is done, so that it can read
+  /// Called when the result is complete, on the thread that combined it, before the Work is done, so that it can read
   /// the result while the caches still hold it. It must not call a collective; an exception from it fails the group.
   /// Only all_reduce() accepts it, and only for dense CPU tensors.
   std::function<void()> then = nullptr;
-  int bucket = -1;  ///< number of the gradient bucket, for the flight recorder; -1: none
+  int bucket = -1;  ///< index of the gradient bucket, for the flight recorder; -1 if none
   int buckets = 0;  ///< number of gradient buckets
 };
 
@@ -65,18 +65,18 @@ struct ElementRange {
 
 /// The collectives of a group: all ranks of a job, or some of them. Every rank calls the same collectives in the same
 /// order with the same shapes and dtypes; otherwise the Work fails with an error that names both calls. Operations run
-/// in that order on one communication thread, or in the thread that calls wait() while the queue is idle.
+/// in that order on one communication thread or, while the queue is idle, on the thread that calls wait().
 ///
 /// A tensor belongs to the group until its Work is done. It may have any shape and strides, including zero elements;
 /// strided tensors, and device tensors that `nccl` does not carry, go through a copy in host memory. All operations
-/// take float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool. In host memory float16 and
-/// bfloat16 are combined in float32 with one final rounding; a mean is divided last. After an error the group cannot be
+/// support float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool. In host memory float16 and
+/// bfloat16 are combined in float32 with one final rounding; a mean divides last. After an error the group cannot be
 /// used: every later call fails with that error.
 ///
 /// A function that returns a Work is collective and does not wait for other ranks; it starts the operation and returns.
-/// Two cases do take time in the call: a world of one computes at once, and a device tensor that `nccl` does not carry
-/// is first copied to the host. Other functions document whether they block. All throw UsageError for an invalid dtype,
-/// shape or root.
+/// Two cases do take time in the call: a world of one computes immediately, and a device tensor that `nccl` does not
+/// carry is first copied to the host. Other functions document whether they block. All throw UsageError for an invalid
+/// dtype, shape or root.
 /// Thread-safe: yes, but the order of calls must be the same on every rank, so call from one thread.
 class ProcessGroup {
  public:
@@ -84,7 +84,7 @@ class ProcessGroup {
 
   /// Returns this process's rank in this group, from 0.
   [[nodiscard]] virtual int rank() const noexcept = 0;
-  /// Returns the number of ranks of this group.
+  /// Returns the number of ranks in this group.
   [[nodiscard]] virtual int world_size() const noexcept = 0;
   /// Returns "local", "shm", "tcp", "shm+tcp" (several hosts with several ranks) or "nccl" (GPU tensors go through
   /// NCCL).
@@ -122,7 +122,7 @@ class ProcessGroup {
   virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
 
   /// Gathers `input` of every rank: out[r] is the input of rank r. The call fills `out` with new views of one tensor,
-  /// which have their values when the Work is done.
+  /// which hold their values once the Work is done.
   ///
   /// Shapes: the same on every rank.
   virtual Work all_gather(const at::Tensor& input, std::vector<at::Tensor>& out) = 0;
@@ -135,7 +135,7 @@ class ProcessGroup {
 
   /// Gathers tensors whose first dimension differs from rank to rank.
   ///
-  /// Blocks: until the sizes and the data are exchanged.
+  /// Blocks: until sizes and data have been exchanged.
   /// Shapes: all dimensions but the first are the same on every rank.
   [[nodiscard]] virtual std::vector<at::Tensor> all_gather_uneven(const at::Tensor& input) = 0;
 
@@ -147,7 +147,7 @@ class ProcessGroup {
   /// Sends inputs[r] to rank r; result[r] comes from rank r. Only the first dimension may differ, between tensors and
   /// between ranks.
   ///
-  /// Blocks: until the sizes and the data are exchanged.
+  /// Blocks: until sizes and data have been exchanged.
   [[nodiscard]] virtual std::vector<at::Tensor> all_to_all_uneven(const std::vector<at::Tensor>& inputs) = 0;
 
   /// Gathers `input` of every rank on rank `root`, as all_gather does; on other ranks `out` becomes empty.
@@ -158,9 +158,9 @@ class ProcessGroup {
   /// Shapes: all outputs and inputs have the same shape.
   virtual Work scatter(const std::vector<at::Tensor>& inputs, const at::Tensor& output, int root) = 0;
 
-  /// Sends `tensor` to rank `to`, whose recv() of the same shape and dtype takes it. Messages between two ranks arrive
-  /// in order. Messages between different pairs wait neither for each other nor for collectives. The Work of a small
-  /// message may be done before the message is received.
+  /// Sends `tensor` to rank `to`, whose recv() of the same shape and dtype receives it. Messages between two ranks
+  /// arrive in order. Messages between different pairs wait neither for each other nor for collectives. The Work of a
+  /// small message may be done before the message is received.
   ///
   /// Collective: no; only the two ranks call it.
   virtual Work send(const at::Tensor& tensor, int to) = 0;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The assignment of replicas to ranks, and the order in which their values are added. These are pure functions, which
-// every rank computes by itself.
+// every rank evaluates on its own.
 //
 // A run has `replicas` data-parallel replicas on `world` ranks, world <= replicas. Sums over replicas are computed in
 // the order of tree(0, replicas): tree(lo, hi) = tree(lo, middle) + tree(middle, hi), with middle = lo + the largest
 // power of two below hi - lo. A rank holds a block of consecutive replicas; other ranks need only the sums of the
-// largest whole subtrees in its block. So neither the order of additions nor any result bit depends on the world size.
+// largest whole subtrees in its block. So neither the order of additions nor any bit of the result depends on the world
+// size.
 #pragma once
 
 #include <vector>

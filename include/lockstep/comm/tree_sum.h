@@ -29,7 +29,7 @@ struct TreeOptions {
 /// Combines `parts` in tree order into `out`, which may be one of the parts. The parts are in order from left to right
 /// and make up one subtree. The result has the same bits as all_reduce over the same values.
 ///
-/// Shapes: all tensors are dense, on one device, of one dtype and of out's sizes and strides.
+/// Shapes: all tensors are dense and on one device, with one dtype and out's sizes and strides.
 /// Cost:   on the CPU each part is read once and `out` written once; elsewhere each addition is one pass.
 /// Throws: UsageError for a dtype that all_reduce does not support.
 void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options = {});

@@ -11,7 +11,8 @@ namespace comm {
 class Operation;
 }  // namespace comm
 
-/// A handle to one collective. It is cheap to copy; copies refer to the same operation. Destroying it cancels nothing.
+/// A handle to one collective. It is cheap to copy; copies refer to the same operation. Destroying it does not cancel
+/// anything.
 /// Lifetime: it may outlive its group; an operation that was unfinished when the group ended has failed.
 class [[nodiscard]] Work {
  public:
@@ -19,7 +20,7 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<comm::Operation> operation) noexcept;
 
-  /// Waits until the result is complete and no peer still reads this rank's data. It often runs the operation in this
+  /// Waits until the result is complete and no peer still reads this rank's data. It often runs the operation on this
   /// thread. For a GPU tensor that `nccl` carries, it makes the current stream wait instead of the thread
   /// (group_check.h).
   ///

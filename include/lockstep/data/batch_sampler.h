@@ -45,12 +45,12 @@ struct LengthBatchesOptions {
   std::int64_t batch_size = 1;           ///< samples per batch
   std::vector<std::int64_t> boundaries;  ///< ascending: a sample of length n belongs to the first bucket with n <=
                                          ///< boundary
-  bool shuffle = true;                   ///< shuffles samples inside their bucket, then the batches
+  bool shuffle = true;                   ///< shuffles samples within their bucket, then the batches
   std::uint64_t seed = 0;                ///< the seed of epoch e is seed + e
-  bool drop_last = false;                ///< drops samples that do not fill a batch of their bucket
+  bool drop_last = false;                ///< drops the samples of a bucket that do not fill a batch
 };
 
-/// Yields batches of samples of similar length, so that little of a padded batch is padding.
+/// Yields batches of samples of similar length, so that padded batches contain little padding.
 class LengthBatches final : public BatchSampler {
  public:
   /// `lengths` has one entry per index. Throws: UsageError if batch_size is below 1 or boundaries are not ascending.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that combine the samples of a batch if stacking is not enough.
+// Functions that combine the samples of a batch when stacking is not enough.
 #pragma once
 
 #include <concepts>
@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-/// Identifies the batch under construction; a collate function may depend only on it and the samples. Numbers from
-/// random() differ between replicas and depend neither on ranks nor on workers. Draw a value that must be equal on all
-/// replicas, such as a size, from a SampleRandom(seed, epoch, step).
+/// Identifies the batch being built; a collate function may depend only on it and the samples. Numbers from random()
+/// differ between replicas and depend neither on ranks nor on workers. Draw a value that must be equal on all replicas,
+/// such as a size, from a SampleRandom(seed, epoch, step).
 struct BatchContext {
   std::uint64_t seed = 0;    ///< the loader's seed
   std::int64_t epoch = 0;    ///< the epoch, from 0

@@ -21,8 +21,8 @@ struct ContactSheetOptions {
   std::vector<BoxMark> legend = {};  ///< legend of the frames: the text and look of each kind; boxes are ignored
 };
 
-/// Draws images with boxes, points, masks and maps in colours by class, and below each its class, captions or name.
-/// Without FreeType's font the sheet has no text.
+/// Draws images with boxes, points, masks and maps in colours by class, and below each its class, captions or name. If
+/// the font is missing, the sheet has no text.
 /// Throws: DataError naming an image that cannot be decoded; UsageError if there is no image.
 [[nodiscard]] Image contact_sheet(std::vector<AnnotatedImage> pictures, const ContactSheetOptions& options = {});
 

@@ -47,11 +47,11 @@ struct SampleSlot {
   }
 };
 
-/// Shapes and dtypes that every sample of a set has. An undefined target type means no target.
+/// The shapes and dtypes shared by all samples of a set. An undefined target type means no target.
 struct SampleSpec {
-  std::vector<std::int64_t> data_shape;                      ///< sizes of one sample's data, without the batch
-  c10::ScalarType data_type = c10::ScalarType::Float;        ///< type of the data's elements
-  std::vector<std::int64_t> target_shape;                    ///< sizes of one sample's target, without the batch
+  std::vector<std::int64_t> data_shape;                ///< sizes of one sample's data, without the batch dimension
+  c10::ScalarType data_type = c10::ScalarType::Float;  ///< type of the data's elements
+  std::vector<std::int64_t> target_shape;              ///< sizes of one sample's target, without the batch dimension
   c10::ScalarType target_type = c10::ScalarType::Undefined;  ///< Undefined: samples have no target
 };
 
@@ -78,7 +78,7 @@ struct SampleContext {
   /// shape and dtype, so that nothing is copied when samples are stacked; otherwise it is new memory. Call it at most
   /// once for a sample. Lifetime: the row lives as long as the batch.
   [[nodiscard]] at::Tensor empty_data(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Float) const;
-  /// Does the same for Sample::target.
+  /// The same for Sample::target.
   [[nodiscard]] at::Tensor empty_target(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Long) const;
 
   SampleSlot slot;                   ///< the sample's row, set by the loader once the batch has memory
@@ -88,7 +88,7 @@ struct SampleContext {
   std::vector<BadSample>* left_out = nullptr;
 };
 
-/// The combined samples of one step of one rank.
+/// The combined samples of one step on one rank.
 struct Batch {
   at::Tensor data;                    ///< the samples' data, stacked: [B, ...]
   at::Tensor target;                  ///< the targets, stacked; undefined if the samples have none
@@ -123,7 +123,8 @@ class FixedShapeDataset : public Dataset {
   Sample get(std::int64_t index, SampleContext& context) override;
 };
 
-/// A user's class that is not a Dataset: it has size() and a get(index) or get(index, context) for concurrent calls.
+/// A user's class that is not a Dataset: it has size() and a get(index) or get(index, context) that may be called
+/// concurrently.
 template <class D>
 concept PlainDataset = !std::derived_from<D, Dataset> && requires(D & set, const D& same, std::int64_t index) {
   { same.size() } -> std::convertible_to<std::int64_t>;
@@ -178,7 +179,8 @@ class LibtorchDatasetAdapter final : public Dataset {
   D set_;
 };
 
-/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), also libtorch's.
+/// The parameter type of functions that take a data set: a shared_ptr, or a set by value (moved in), including
+/// libtorch's.
 class DatasetHandle {
  public:
   template <std::derived_from<Dataset> D>

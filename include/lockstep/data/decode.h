@@ -36,7 +36,7 @@ struct Image {
   std::vector<std::uint8_t> pixels;  ///< size.width * size.height * channels values
 };
 
-/// Pillow's limit, as a guard against files that would exhaust the memory.
+/// Pillow's limit, as a guard against files that would exhaust memory.
 inline constexpr std::int64_t kDefaultMaxPixels = 178'956'970;
 
 /// The maximum size of an image file, in bytes.
@@ -56,7 +56,8 @@ void set_max_pixels(std::int64_t pixels);
 
 /// Decodes the bytes of a PNG or JPEG file; the first bytes identify the format. A JPEG is rotated upright by its EXIF
 /// orientation (Pillow's ImageOps.exif_transpose), and the first such file is logged. Transparency is ignored, unless
-/// all pixels have one colour: such an image is placed on white, or on black if its colour is light. Thread-safe: yes.
+/// all pixels have the same colour: such an image is placed on white, or on black if its colour is light. Thread-safe:
+/// yes.
 /// Cost: at most 16,384 pixels per side and max_pixels() in all; a larger image is a Failure.
 [[nodiscard]] Result<Image> decode_image(std::string_view bytes, ColorMode mode);
 
@@ -68,7 +69,7 @@ void set_max_pixels(std::int64_t pixels);
 /// Throws: DataError naming the file if it is missing, empty, truncated, or neither PNG nor JPEG; IoError.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, ColorMode mode);
 
-/// Resamples to `size` (with OpenCV's area method to shrink, linearly to enlarge).
+/// Resamples to `size` (OpenCV's area method when shrinking, linear when enlarging).
 [[nodiscard]] Image resize_image(const Image& image, ImageSize size);
 
 /// Writes channels x height x width floats, value / 255, to `out`.

@@ -27,7 +27,7 @@ struct BoxMark {
 /// Returns a colour for a number, such as a class; neighbouring numbers have colours that are easy to distinguish.
 [[nodiscard]] std::array<std::uint8_t, 3> mark_ink(std::int64_t number);
 
-/// Returns the image at this size, with the marks drawn in order. Without FreeType's font there is no text.
+/// Returns the image at this size, with the marks drawn in order. If the font is missing, there is no text.
 /// Throws: UsageError if the size is not positive.
 [[nodiscard]] Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<BoxMark>& marks);
 

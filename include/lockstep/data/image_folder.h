@@ -15,13 +15,13 @@
 
 namespace lockstep {
 
-/// The files of a folder with one of the wanted extensions.
+/// The files of a folder with one of the requested extensions.
 struct FileList {
   std::vector<std::filesystem::path> paths;  ///< sorted by name
   std::int64_t ignored = 0;  ///< number of other entries: hidden, not a regular file, or with a different extension
 };
 
-/// Lists the files of `folder`, but not of its subfolders; ".png" also matches ".PNG". Logs how many entries it
+/// Lists the files in `folder`, but not of its subfolders; ".png" also matches ".PNG". Logs how many entries it
 /// ignored. Throws: DataError if the folder is missing, is not a folder, or has no matching file; IoError.
 [[nodiscard]] FileList list_files(const std::filesystem::path& folder,
                                   const std::vector<std::string>& extensions = {".png", ".jpg", ".jpeg"});

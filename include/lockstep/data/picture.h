@@ -53,17 +53,17 @@ struct Region {
 
 /// One annotated object.
 struct Object {
-  Box box;                    ///< bounding box
-  std::int64_t label = 0;     ///< class, from 0
-  bool crowd = false;         ///< COCO's iscrowd: a group of objects; a detection in it never counts as false
-  float area = 0.0F;          ///< pixels that the object covers; the box's area if no mask is known
+  Box box;                 ///< bounding box
+  std::int64_t label = 0;  ///< class, from 0
+  bool crowd = false;      ///< COCO's iscrowd: a group of objects; a detection in it never counts as a false positive
+  float area = 0.0F;       ///< pixels that the object covers; the box's area if no mask is known
   std::vector<Point> points;  ///< keypoints
-  std::optional<Image> mask;  ///< one channel of 0 and 1, as large as the image
+  std::optional<Image> mask;  ///< one channel of zeros and ones, the size of the image
 };
 
 /// A value for every pixel, such as a class. Resampling a map does not mix values.
 struct LabelMap {
-  Image image;              ///< one channel, as large as the image
+  Image image;              ///< one channel, the size of the image
   std::uint8_t fill = 255;  ///< the value outside the image after an augmentation
 };
 
@@ -143,7 +143,7 @@ struct AnnotatedImage {
   std::optional<std::int64_t> label;  ///< class of the whole image, from 0
   std::vector<std::string> captions;  ///< sentences that describe the image
   std::vector<float> values;  ///< other numbers that belong to the image: columns of a list, or its labels as 0 and 1
-  std::int64_t id = 0;        ///< the source's own number for the image (COCO's image id), else its index
+  std::int64_t id = 0;        ///< the source's own ID for the image (COCO's image id), otherwise its index
   std::string name;           ///< name for messages; the file's path if there is one
 };
 
@@ -156,7 +156,7 @@ class ImageSource {
   /// Returns image `index`, 0 <= index < size(), with its pixels still encoded if they come from a file.
   /// Throws: DataError naming the file; IoError.
   [[nodiscard]] virtual AnnotatedImage get(std::int64_t index) const = 0;
-  /// Describes the image for messages, without reading it: its file if it has its own.
+  /// Describes the image for messages, without reading it: its file if it has one of its own.
   [[nodiscard]] virtual std::string describe(std::int64_t index) const { return "image " + std::to_string(index); }
   /// Returns the names of the classes, by label; empty if the source has none.
   [[nodiscard]] virtual const std::vector<std::string>& class_names() const {

@@ -25,7 +25,7 @@ struct PngOptions {
   PngFilter filter = PngFilter::kBest;            ///< the row filter
 };
 
-/// Encodes 8-bit pixels of one channel (gray) or three (RGB). The same pixels and options give the same bytes.
+/// Encodes 8-bit pixels of one channel (gray) or three (RGB). The same pixels and options produce the same bytes.
 /// Throws: UsageError for any other number of channels; InternalError if libspng rejects the pixels.
 /// Example: write_file_atomically(files, "map.png", encode_png(view_of(map), {.filter = PngFilter::kNone}));
 [[nodiscard]] std::string encode_png(const PixelView& pixels, const PngOptions& options = {});

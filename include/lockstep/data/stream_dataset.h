@@ -20,7 +20,7 @@ namespace lockstep {
 /// The options of a StreamDataset.
 struct StreamOptions {
   TarOptions tar = {};     ///< options of each shard
-  bool shuffle = false;    ///< shuffles the shards; samples inside one keep their order
+  bool shuffle = false;    ///< shuffles the shards; samples within one keep their order
   std::uint64_t seed = 0;  ///< the seed of epoch e is seed + e
 };
 

@@ -25,7 +25,7 @@ enum class ConsoleStyle {
 
 /// Streams of ranks, as torchrun numbers them: 0 none, 1 stdout, 2 stderr, 3 both.
 struct StreamsByRank {
-  int others = 0;                   ///< streams of ranks that `by_rank` does not have
+  int others = 0;                   ///< streams of ranks not in `by_rank`
   std::map<int, int> by_rank = {};  ///< streams of some ranks, by local rank
 };
 
@@ -53,10 +53,10 @@ struct AgentOptions {
   // The program.
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
   int processes = 1;                 ///< ranks on this node
-  std::string why_processes = {};    ///< why that number, printed once the program has been found; empty: not printed
+  std::string why_processes = {};    ///< reason for that number, printed once the program is found; empty: not printed
   int nodes = 1;                     ///< nodes in the job, or the largest number in a range
   int min_nodes = 0;  ///< smallest number in a range; 0: no range. In a range, nodes may be lost, leave and join
-  int node_rank = 0;  ///< this node's number; -1, in a range: any; the agent at master_addr serves the store
+  int node_rank = 0;  ///< this node's number; -1 (in a range): any; the agent at master_addr serves the store
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, which replace
                                                                       ///< inherited ones
 
@@ -71,7 +71,7 @@ struct AgentOptions {
 
   // How failures are handled.
   int max_restarts = 0;                        ///< how many times a failed group may be restarted
-  std::chrono::milliseconds last_call{30000};  ///< how long a range with min_nodes nodes waits for more
+  std::chrono::milliseconds last_call{30000};  ///< how long a range that has min_nodes nodes waits for more
   TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a joining node is taken in
   /// If ranks may be restarted, a standby for each rank waits with its libraries loaded. Only for Lockstep programs.
   bool use_standby = true;
@@ -100,7 +100,7 @@ struct AgentOptions {
 /// Starts the workers of this node, waits for them to end and returns the exit code: 0, the code of the first failure,
 /// or 128 + n for signal n. No process that the workers started outlives the call, even if this process is killed.
 ///
-/// Blocks:      until all workers have ended. Call it from one thread, which outlives it; SIGINT, SIGTERM and SIGHUP to
+/// Blocks:      until all workers have ended. Call it from a thread that outlives it; SIGINT, SIGTERM and SIGHUP to
 ///              this process stop the workers.
 /// Thread-safe: no; one call at a time.
 /// Throws:      UsageError if the program is not found, the port is busy or several nodes have no token (all before any

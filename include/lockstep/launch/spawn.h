@@ -31,7 +31,7 @@ struct SpawnOptions {
 ///
 /// Blocks: in the process that starts the ranks, until all of them have ended. Call it first in main: code before it
 ///          runs in that process too, and a CUDA device opened there stays in use.
-/// Throws: nothing. An error is printed and becomes the exit code, as in run_program().
+/// Throws: nothing. An error is printed and determines the exit code, as in run_program().
 /// Example: lockstep::spawn(argc, argv, {.processes = 2});
 ///          return lockstep::run_program(argc, argv, train);
 void spawn(int argc, const char* const* argv, const SpawnOptions& options = {}) noexcept;

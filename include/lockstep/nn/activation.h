@@ -14,9 +14,9 @@
 
 namespace lockstep::nn {
 
-/// torch::nn::Dropout with its own random generator (Philox), which libtorch's generator seeds.
+/// torch::nn::Dropout with its own random generator (Philox), seeded from libtorch's.
 ///
-/// On a CPU with float32 or bfloat16, contiguous or channels-last, it runs a kernel; in all other cases it runs
+/// On a CPU with float32 or bfloat16, contiguous or channels-last, it uses a custom kernel; otherwise it falls back to
 /// libtorch's layer. In evaluation it is the identity.
 ///
 /// Cost:   backward keeps one bit for each element. The probability is rounded to a multiple of 1 / 65536.
@@ -39,7 +39,7 @@ class DropoutImpl final : public torch::nn::Cloneable<DropoutImpl> {
 };
 TORCH_MODULE(Dropout);
 
-/// torch::nn::ReLU that keeps one bit for each element for backward instead of its output. NaN stays NaN.
+/// torch::nn::ReLU that saves one bit per element for backward instead of its output. NaN stays NaN.
 ///
 /// Throws: UsageError for a second derivative through the kernel.
 class ReLUImpl final : public torch::nn::Cloneable<ReLUImpl> {

@@ -9,20 +9,20 @@
 
 namespace lockstep::nn {
 
-/// The options of attention(), besides query, key and value.
+/// The options of attention(), other than query, key and value.
 struct AttentionOptions {
-  double scale = 1;  ///< factor on the products of queries and keys
+  double scale = 1;  ///< factor applied to the query-key products
   /// The bias added to the scores, float32 [W, H, N, M]: B is a multiple of W, and item b uses bias b % W. A bias [W,
   /// 1, N, M] applies to all heads, and gets no gradient.
   at::Tensor bias;
-  at::Tensor hidden;  ///< bool, of a shape that expands to [B, H, N, M]: true hides a key from a query
+  at::Tensor hidden;  ///< bool, broadcastable to [B, H, N, M]: true hides a key from a query
 };
 
 /// Returns softmax(scale * query key^T + bias) value for each item and head, with the heads concatenated.
 ///
-/// On a CPU with float32 or bfloat16, and a head size d that is a multiple of 8, it runs a kernel. Forward and backward
-/// process a few queries at a time, compute in float32 and keep one float32 for each query. The result has the type
-/// that autocast would give the products; it is bit for bit the same for any number of threads. All other cases run
+/// On a CPU with float32 or bfloat16, and a head size d that is a multiple of 8, it uses a custom kernel. Forward and
+/// backward process a few queries at a time, compute in float32 and keep one float32 per query. The result has the type
+/// that autocast would give the products; it is bit-identical for any number of threads. All other cases fall back to
 /// libtorch's matrix products and softmax.
 ///
 /// Shapes: query [B, H, N, d], key and value [B, H, M, d], in any layout; the result [B, N, H * d].

@@ -24,7 +24,7 @@ class StatisticsSync {
   /// Returns the number of replicas that share statistics; 1 means that there is nothing to sum.
   [[nodiscard]] virtual int replicas() const = 0;
 
-  /// Sums `values` over all replicas, in place. Every replica gets bit for bit the same result.
+  /// Sums `values` over all replicas, in place. Every replica gets the same result, bit for bit.
   ///
   /// Collective: yes, over the replicas, in forward and inside backward.
   /// Blocks: yes.

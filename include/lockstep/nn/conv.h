@@ -23,11 +23,11 @@ namespace lockstep::nn {
 ///   finite makes all results of the tiles that it touches NaN, up to 16 (64 in F(4x4, 3x3)) instead of 9. Numbers
 ///   above 1e36 overflow, instead of 3.4e38;
 /// - all other convolutions, including 1x1, strided and dilated ones: matrix products without copies, which skip the
-///   zeros outside the image. float32 weights are cast while they are packed, and their gradients are not rounded;
-/// - depthwise convolutions (as many groups as channels, a multiple of 8): float32 sums, in one pass over memory.
-/// Other grouped convolutions have no kernel. A table of shapes and processors (src/nn/conv/conv_table.h) chooses the
-/// kernel; timing never does. All other cases run libtorch's convolution, in float32 if its bfloat16 is slow
-/// (nn/processor.h). The kernels' results do not depend on the number of threads.
+///   zeros outside the image. float32 weights are cast while being packed, and their gradients are not rounded;
+/// - depthwise convolutions (as many groups as channels, a multiple of 8): float32 sums, in one pass over memory. Other
+/// grouped convolutions have no kernel. A table of shapes and processors (src/nn/conv/conv_table.h) chooses the kernel;
+/// timing never does. All other cases use libtorch's convolution, in float32 if its bfloat16 is slow (nn/processor.h).
+/// The kernels' results do not depend on the number of threads.
 ///
 /// Shapes: [N, C, H, W] to [N, out, H', W'].
 /// Throws: UsageError for a padding_mode other than zeros, and for a second derivative through a kernel.
@@ -40,7 +40,7 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   /// Replaces `conv`, with the same parameters.
   explicit Conv2dImpl(const torch::nn::Conv2dImpl& conv);
 
-  /// Returns true if kernels exist for such a convolution, for some image size.
+  /// Returns true if this convolution has a kernel for at least some image sizes.
   [[nodiscard]] static bool has_kernel(const torch::nn::Conv2dImpl& conv);
 
   void reset() override;

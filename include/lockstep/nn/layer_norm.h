@@ -13,7 +13,8 @@ namespace lockstep::nn {
 
 /// torch::nn::LayerNorm with the same options and state dict.
 ///
-/// On a CPU, with contiguous float32 or bfloat16 and float32 weights, it runs a kernel; otherwise libtorch's layer.
+/// On a CPU, with contiguous float32 or bfloat16 and float32 weights, it uses a custom kernel, otherwise libtorch's
+/// layer.
 ///
 /// Shapes: [..., normalized_shape]; the result has the same shape.
 /// Cost:   forward and backward read the input once each; backward also keeps two float32 for each row.

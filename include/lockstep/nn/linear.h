@@ -14,10 +14,10 @@ namespace lockstep::nn {
 
 /// Returns input * weight^T + bias, as at::linear does.
 ///
-/// On a CPU with float32, or under autocast to bfloat16, it runs a kernel. It takes float32 weights and casts them
-/// while it packs them, starts the sums with the bias, and returns a float32 gradient of the weights. Sums are in a
-/// fixed order, on any number of threads. libtorch handles bfloat16 if the processor has matrix units or no bfloat16
-/// products, or if a width is odd.
+/// On a CPU with float32, or under autocast to bfloat16, it uses a custom kernel. It takes float32 weights and casts
+/// them while packing, starts the sums with the bias, and returns a float32 weight gradient. Sums are in a fixed order,
+/// on any number of threads. libtorch handles bfloat16 if the processor has matrix units or no bfloat16 products, or if
+/// a width is odd.
 ///
 /// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].
 /// Throws: the errors of at::linear; UsageError for a second derivative through the kernel.

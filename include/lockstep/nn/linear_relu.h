@@ -13,13 +13,14 @@ namespace lockstep::nn {
 
 /// The operations after the linear layer.
 struct LinearReLUOptions {
-  double dropout = 0;  ///< probability of a zero, before or after ReLU (equal results); 0: no dropout
+  double dropout = 0;  ///< probability of zeroing a value, before or after ReLU (same result); 0: no dropout
 };
 
 /// torch::nn::Linear, then Dropout and ReLU; the state dict is that of Linear.
 ///
 /// On a CPU, with float32 or autocast to bfloat16, bias, dropout and ReLU take one pass over the product. Backward is
-/// one pass, which also sums the gradient of the bias in a fixed order. Otherwise libtorch's separate layers run.
+/// one pass, which also sums the gradient of the bias in a fixed order. All other cases fall back to libtorch's
+/// separate layers.
 ///
 /// Shapes: [..., in_features] to [..., out_features].
 /// Cost:   backward keeps input, weight and output; the output is above 0 only for elements that dropout kept.

@@ -13,11 +13,11 @@ namespace lockstep::nn {
 
 /// torch::nn::MultiLabelSoftMarginLoss with the same options.
 ///
-/// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it runs a kernel that
-/// computes in float32, and returns a float32 loss. In all other cases it runs libtorch's loss, in float32 even for
-/// 16-bit logits.
+/// On a CPU with contiguous float32 or bfloat16 logits, and targets that need no gradient, it uses a custom kernel that
+/// computes in float32 and returns a float32 loss. All other cases use libtorch's loss, in float32 even for 16-bit
+/// logits.
 ///
-/// Shapes: logits and targets [..., C]; the loss is a number, or [...] with torch::kNone.
+/// Shapes: logits and targets [..., C]; the loss is a scalar, or [...] with torch::kNone.
 /// Throws: libtorch's errors; UsageError for a second derivative through the kernel.
 class MultiLabelSoftMarginLossImpl final : public torch::nn::Cloneable<MultiLabelSoftMarginLossImpl> {
  public:
@@ -35,11 +35,11 @@ TORCH_MODULE(MultiLabelSoftMarginLoss);
 
 /// torch::nn::CrossEntropyLoss with the same options: class weights, an ignored class, smoothed labels.
 ///
-/// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets, it runs a kernel that
-/// computes in float32 and returns a float32 loss. In all other cases, including probabilities as targets, it runs
+/// On a CPU with float32 or bfloat16 logits, contiguous or channels-last, and classes as targets, it uses a custom
+/// kernel that computes in float32 and returns a float32 loss. All other cases, including probabilities as targets, use
 /// libtorch's loss, in float32 even for 16-bit logits.
 ///
-/// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a number, or has the targets'
+/// Shapes: logits [N, C] or [N, C, d1, ...], targets [N] or [N, d1, ...]; the loss is a scalar, or has the targets'
 ///         shape with torch::kNone.
 /// Throws: libtorch's errors; DataError for a class out of range; UsageError for a second derivative through the
 ///         kernel.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm, dropout, ReLU and 2x2 max pooling as one layer. On a CPU, memory bandwidth limits these operations. The
-// fused layer passes over memory twice in forward and twice in backward, separate layers ten times in all.
+// fused layer passes over memory twice in forward and twice in backward; separate layers make ten passes in all.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -20,15 +20,15 @@ namespace lockstep::nn {
 /// The operations after the batch norm.
 struct BatchNormReLUOptions {
   double dropout = 0;  ///< probability that a value becomes zero, between batch norm and ReLU; 0: no dropout
-  bool pool = false;   ///< takes the maxima of 2x2 windows, stride 2
+  bool pool = false;   ///< max pooling over 2x2 windows, stride 2
 };
 
 /// BatchNorm2d, then optional Dropout, ReLU, and optional MaxPool2d(2). The state dict is BatchNorm2d's.
 ///
-/// Training with channels-last float32 or bfloat16 and a multiple of 8 channels runs the fused passes, on a CPU and,
-/// without dropout, on a GPU (tensor/device_kernels.h). All other cases (evaluation, synced statistics) run libtorch's
-/// separate layers. The fused passes round a value to bfloat16 once, at the end. Dropout has its own random generator,
-/// which libtorch's generator seeds.
+/// Training with channels-last float32 or bfloat16 and a multiple of 8 channels uses the fused passes, on a CPU and,
+/// without dropout, on a GPU (tensor/device_kernels.h). All other cases (evaluation, synced statistics) fall back to
+/// libtorch's separate layers. The fused passes round a value to bfloat16 once, at the end. Dropout has its own random
+/// generator, seeded from libtorch's.
 ///
 /// Shapes: [N, C, H, W] to the same shape, or to [N, C, H/2, W/2] rounded down with pooling.
 /// Cost:   the fused passes read the input twice in forward and twice in backward; dropout keeps one bit per element.
@@ -62,7 +62,7 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
   at::Tensor forward_with_residual(const at::Tensor& input, const at::Tensor& residual);
 
   /// Returns forward(conv.forward(input)). On a GPU in training the convolution omits its bias, which the batch norm
-  /// would remove again, so neither the addition nor the bias's gradient, which is zero, is computed. The running mean
+  /// would cancel anyway, so neither the addition nor the bias's gradient, which is zero, is computed. The running mean
   /// includes the bias. Shapes: input as for the convolution.
   at::Tensor forward_after(Conv2dImpl& conv, const at::Tensor& input);
 

@@ -19,7 +19,7 @@ struct OnnxOptions {
   bool half = false;                                 ///< stores weights in 16 bits; the network computes in float32
   std::map<std::string, std::string> texts = {};     ///< metadata_props of the file, by key
   std::string tensors_file = "model.onnx.data";      ///< name of the second file, if weights exceed `most_bytes`
-  std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< max. bytes of weights in the first file: protobuf's limit
+  std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< maximum bytes of weights in the first file: protobuf's limit
 };
 
 /// The bytes of a model, and of a second file if its weights do not fit.

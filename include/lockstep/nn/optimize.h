@@ -12,7 +12,7 @@
 
 namespace lockstep::nn {
 
-/// The replacements that optimize() made, and those that it could not make.
+/// The chains that optimize() replaced, and those that it could not.
 struct Optimized {
   /// A chain of consecutive layers.
   struct Chain {

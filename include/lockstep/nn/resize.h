@@ -15,15 +15,15 @@ namespace lockstep::nn {
 /// Resizes images with bilinear interpolation, as at::upsample_bilinear2d does.
 ///
 /// On a CPU, channels-last float32 and bfloat16 with a multiple of 8 channels have a kernel: one pass in forward and
-/// one in backward, with float32 between. The result has the input's type (libtorch's is float32 under autocast). It is
-/// bit for bit the same for any number of threads. libtorch computes all other cases.
+/// one in backward, with float32 in between. The result has the input's type (libtorch's is float32 under autocast). It
+/// is bit-identical for any number of threads. libtorch handles all other cases.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
 /// Throws: the errors of at::upsample_bilinear2d; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor resize_bilinear(const at::Tensor& images, const std::array<std::int64_t, 2>& size,
                                          bool align_corners);
 
-/// Resizes images with the nearest pixel for each result, as at::upsample_nearest2d does, with the same kernel and for
+/// Resizes images with nearest-neighbour interpolation, as at::upsample_nearest2d does, with the same kernel and for
 /// the same tensors. In the kernel an infinite pixel becomes NaN.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].

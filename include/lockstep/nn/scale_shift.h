@@ -13,7 +13,7 @@ namespace lockstep::nn {
 /// be float32: twice the memory here and in every layer that follows.
 ///
 /// On a CPU, float32 and bfloat16 take one pass in forward and one pass in backward. Backward also sums both numbers'
-/// gradients in a fixed order: in float32 within blocks, then in double. libtorch computes all other cases.
+/// gradients in a fixed order: in float32 within blocks, then in double. libtorch handles all other cases.
 ///
 /// Shapes: `scale` and `shift` float32 [1].
 /// Throws: UsageError for a second derivative through the kernel.

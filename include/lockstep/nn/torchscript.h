@@ -31,7 +31,7 @@ struct NetworkFunction {
   std::vector<std::string> outputs;
   /// Creates arguments for a batch of this size, with values that are typical for the network.
   std::function<std::vector<at::Tensor>(std::int64_t batch)> example;
-  /// Computes the results. A tracer records the operators that it runs, so everything that it computes besides tensors
+  /// Computes the results. A tracer records the operators that it runs, so everything it computes other than tensors
   /// must be the same for all arguments, except for the size of the batch.
   TensorFunction run;
   /// The meanings of the numbers in a result, such as classes by label; may be empty.
@@ -53,7 +53,7 @@ struct NetworkFunction {
 /// network.json: {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ...,
 /// "names": [...]}, with null for the size of the batch.
 ///
-/// Before it returns, it loads the archive and compares it with the function, on other arguments and batch sizes.
+/// Before returning, it loads the archive and compares it with the function, on other arguments and batch sizes.
 /// `model` must be in evaluation mode.
 /// Throws: UsageError if the function depends on the batch in a way that cannot be recorded, or if the results differ.
 [[nodiscard]] std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,

@@ -20,10 +20,10 @@ namespace lockstep::observe {
 /// The settings of a Profiler: the steps that it records, and its output.
 struct ProfilerOptions {
   std::int64_t steps = 10;  ///< number of steps to record
-  std::int64_t warmup = 3;  ///< steps before the recording, slower because libtorch creates buffers and threads
+  std::int64_t warmup = 3;  ///< steps before the recording; slower because libtorch creates buffers and threads
   std::filesystem::path folder = {};  ///< rank R writes its trace to folder/rank-R.json; empty: no trace is written
   NamedTensors parameters = {};       ///< the parameters, whose names identify the layers; empty: no table of layers
-  at::ScalarType type = at::kFloat;   ///< type of the matrix products, for the measurement of the machine's peak
+  at::ScalarType type = at::kFloat;   ///< type of the matrix products for measuring the machine's peak
   bool inputs = false;  ///< true: records the inputs of operators, for view::kernel_table(), instead of memory
   bool prints = true;   ///< false: it neither prints tables nor measures the machine
 };
@@ -52,8 +52,8 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  /// Ends a step. Call it after every step, in the thread of the loop. At the end of the warm-up the ranks compare
-  /// clocks and measure the machine, in about a second. After the last step it calls finish().
+  /// Ends a step. Call it after every step, on the loop's thread. At the end of the warm-up the ranks compare clocks
+  /// and measure the machine, which takes about a second. After the last step it calls finish().
   /// Collective: yes. Blocks: at the end of the warm-up. Throws: IoError; the errors of Work::wait.
   void step();
 
@@ -64,7 +64,7 @@ class Profiler {
 
   /// Returns true once all steps are recorded.
   [[nodiscard]] bool is_finished() const noexcept;
-  /// Returns the finished profile; it has no steps if the loop ended in the warm-up.
+  /// Returns the finished profile; it has no steps if the loop ended during the warm-up.
   [[nodiscard]] const view::Profile& profile() const noexcept;
   /// Returns the machine's rates.
   [[nodiscard]] const view::MachineRates& rates() const noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Automatic mixed precision by scopes: a region that computes in bf16 or fp16, and one without gradients inside it.
+// Automatic mixed precision with scopes: a region that computes in bf16 or fp16, and a nested region without gradients.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
@@ -35,7 +35,7 @@ struct AutocastOptions {
   bool weight_cache = false;
 };
 
-/// Makes eligible operations of this thread run in `amp` on `device` until it goes out of scope; kNone means full
+/// Makes eligible operations on this thread run in `amp` on `device` until it goes out of scope; kNone means full
 /// precision. Regions may nest. At its end, the state is restored and the weight cache emptied. Run backward outside
 /// it.
 ///

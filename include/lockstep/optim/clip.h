@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace optim {
 
-/// The number of elements in a block of grad_norm(). The functions up to norm_of_norms() are its parts, for an
-/// optimizer that has the gradients in pieces.
+/// The number of elements in a block of grad_norm(). The functions up to norm_of_norms() are its building blocks, for
+/// an optimizer that holds gradients in pieces.
 inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns the sum of squares of a block of up to kNormBlock elements that are adjacent in memory.
 /// Shapes: one dimension, contiguous, float32 or float64, on the CPU.
@@ -44,9 +44,9 @@ inline constexpr std::int64_t kNormBlock = 4096;
 [[nodiscard]] double grad_norm(NamedTensors parameters);
 
 /// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as in
-/// PyTorch. A norm that is not finite gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
+/// PyTorch. A non-finite norm gives 1; the caller decides what to do. Throws: UsageError unless max_norm > 0.
 [[nodiscard]] double clip_factor(double norm, double max_norm);
-/// Does the same for a norm on a device, without waiting; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
+/// The same for a norm on a device, without waiting; an infinite norm gives 0, and NaN gives NaN, as in PyTorch.
 [[nodiscard]] at::Tensor clip_factor(const at::Tensor& norm, double max_norm);
 
 /// Scales all gradients in place so that their norm is at most `max_norm`; returns the norm before scaling.

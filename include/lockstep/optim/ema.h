@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// How fast the average follows the model.
 struct EMAOptions {
-  double decay = 0.9999;   ///< share of the old average that an update keeps
+  double decay = 0.9999;   ///< fraction of the old average that an update keeps
   double warmups = 1000;   ///< updates until the decay reaches 63 % of its value; 0: no warm-up
   std::int64_t start = 0;  ///< number of initial calls to update() that do nothing
 };
@@ -32,7 +32,8 @@ struct EMAOptions {
 ///    element's bits depend only on its own values.
 /// 3. Ranks with equal models have equal averages; no rank communicates.
 ///
-/// It belongs to the training thread. Lifetime: the model's tensors may move in memory, but must stay the same objects.
+/// Must be used from the training thread. Lifetime: the model's tensors may move in memory, but must stay the same
+/// objects.
 /// Cost:    12 bytes of memory traffic for each element.
 /// Source:  ModelEMA of RT-DETR, D-FINE and DEIM. There, changing the decay later has no effect; here it does.
 /// Example: lockstep::EMA ema{model, {.decay = 0.999}};  after each optimizer.step(): ema.update();
@@ -72,7 +73,7 @@ class EMA : public Stateful {
   };
 
   /// Swaps the average into the model.
-  /// Throws: UsageError if it is already swapped in; the errors of allocating GPU memory, with nothing swapped.
+  /// Throws: UsageError if it is already swapped in; GPU memory allocation errors, with nothing swapped.
   /// Example: const lockstep::EMA::Swapped averaged = ema.swap_in();  evaluate(model);
   [[nodiscard]] Swapped swap_in();
 

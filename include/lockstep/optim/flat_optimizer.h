@@ -50,7 +50,7 @@ class FlatOptimizer : public Optimizer {
   /// becomes own * (lr / rate at construction).
   void set_lr(double lr) override;
   [[nodiscard]] double lr() const noexcept override;
-  /// Returns the default group, then the other groups in their order in the options.
+  /// Returns the default group, then the other groups in the order of the options.
   [[nodiscard]] std::vector<GroupState> groups() const;
 
   [[nodiscard]] std::int64_t steps() const noexcept override;

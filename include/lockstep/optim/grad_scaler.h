@@ -18,9 +18,9 @@ namespace lockstep {
 
 /// The options of GradScaler, with the defaults of torch.amp.GradScaler.
 struct GradScalerOptions {
-  double init_scale = 65536;    ///< the first scale
-  double growth_factor = 2.0;   ///< factor on the scale after growth_interval good steps; above 1
-  double backoff_factor = 0.5;  ///< factor on the scale after a step with a gradient that is not finite; in (0, 1)
+  double init_scale = 65536;            ///< the first scale
+  double growth_factor = 2.0;           ///< factor on the scale after growth_interval good steps; above 1
+  double backoff_factor = 0.5;          ///< factor on the scale after a step with a non-finite gradient; in (0, 1)
   std::int64_t growth_interval = 2000;  ///< good steps until the scale grows; at least 1
   bool enabled = true;                  ///< false: scale() and unscale_() do nothing, and step() always steps
   /// Sets `found_inf` to its maximum over all ranks (float32, one element, on the gradients' device; 1 if a gradient is
@@ -33,7 +33,7 @@ struct GradScalerOptions {
 /// it skips the step and lowers the scale. After many good steps it raises the scale.
 ///
 /// Each optimizer is in one of three states until update(): 1. ready; 2. unscale_() was called; 3. step() was called. A
-/// call out of this order throws UsageError (PyTorch throws RuntimeError). The scale changes only in update().
+/// call out of order throws UsageError (PyTorch throws RuntimeError). The scale changes only in update().
 ///
 /// Thread-safe: no.
 /// Lifetime:    an optimizer lives until the update() after its step().
@@ -57,23 +57,23 @@ class GradScaler final : public Stateful {
   /// Throws:     UsageError if unscale_() or step() was called since the last update(), if gradients are float16, and
   ///             if scale() was never called.
   void unscale_(Optimizer& optimizer);
-  /// Does the same with `gradients`, the gradients of this rank's part. With ZeRO's shard_gradients the rest of grad()
-  /// is undefined and must not be read.
+  /// The same with `gradients`, the gradients of this rank's part. With ZeRO's shard_gradients the rest of grad() is
+  /// undefined and must not be read.
   void unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& gradients);
 
-  /// Calls optimizer.step(grad_scale), unless a rank has a gradient that is not finite. It first calls unscale_() if
-  /// the caller has not.
+  /// Calls optimizer.step(grad_scale), unless a rank has a non-finite gradient. It first calls unscale_() if the caller
+  /// has not.
   ///
   /// Collective: if optimizer.step() or unscale_() is.
   /// Blocks:     reads one number from the device.
   /// Returns:    false if the step was skipped.
   /// Throws:     UsageError if step() was called since the last update(), or scale() was never called.
   bool step(Optimizer& optimizer, double grad_scale = 1.0);
-  /// Does the same with Optimizer::step_scaled_by(grad_scale), whose factor is on the gradients' device.
+  /// The same with Optimizer::step_scaled_by(grad_scale), whose factor is on the gradients' device.
   bool step(Optimizer& optimizer, const at::Tensor& grad_scale);
 
-  /// Sets the scale of the next iteration, on the host and on the device. It falls if any optimizer found a gradient
-  /// that is not finite, and grows after growth_interval good iterations, unless float32 could not hold it.
+  /// Sets the scale of the next iteration, on the host and on the device. It falls if any optimizer found a non-finite
+  /// gradient, and grows after growth_interval good iterations, unless float32 could not hold it.
   /// `new_scale`, if given, becomes the scale instead. Blocks: reads one number from the device for an optimizer that
   /// was unscaled and not stepped. Throws: UsageError if no gradient was checked since the last update(), or scale()
   /// was never called.
@@ -92,7 +92,7 @@ class GradScaler final : public Stateful {
   void load_state_dict(const StateDict& state) override;
 
  private:
-  /// Returns true if `optimizer` may step now, and notes the step.
+  /// Returns true if `optimizer` may step now, and records the step.
   bool may_step(Optimizer& optimizer);
   enum class Stage { kReady, kUnscaled, kStepped };
   struct PerOptimizer {

@@ -22,13 +22,13 @@ struct LAMBOptions {
   std::array<double, 2> betas = {0.9, 0.999};  ///< decay rates of the first and second moments
   double eps = 1e-6;                           ///< added to the root of the second moment
   double weight_decay = 1e-2;  ///< multiplied by the weight and added to the step before the step is scaled
-  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
+  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
 
 /// LAMB: x -= lr * |x| / |r + weight_decay * x| * (r + weight_decay * x), with Adam's direction r, bias-corrected. If
-/// either norm is zero, their quotient is 1. State: exp_avg, exp_avg_sq.
+/// either norm is zero, the ratio is 1. State: exp_avg, exp_avg_sq.
 ///
 /// The norms cover whole parameters and are summed in double over fixed blocks of memory, so bits do not depend on
 /// threads or instruction sets. LAMB cannot update only part of a parameter (ZeroRedundancyOptimizer rejects it).

@@ -18,10 +18,10 @@ namespace lockstep {
 /// The options of LARS. The defaults of momentum, trust and weight decay are from the paper's experiments.
 struct LARSOptions {
   double lr = 1e-1;            ///< learning rate
-  double momentum = 0.9;       ///< share of the previous update that is kept
-  double trust = 1e-3;         ///< the paper's eta: length of an update at lr 1, as a share of the parameter's norm
+  double momentum = 0.9;       ///< fraction of the previous update that is kept
+  double trust = 1e-3;         ///< the paper's eta: length of an update at lr 1, as a fraction of the parameter's norm
   double weight_decay = 5e-4;  ///< multiplied by the weight and added to the gradient
-  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
+  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

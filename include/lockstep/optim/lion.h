@@ -19,10 +19,10 @@ namespace lockstep {
 /// The options of Lion, with the paper's defaults.
 struct LionOptions {
   double lr = 1e-4;  ///< learning rate
-  /// Shares of the old momentum in the direction of the step and in the new momentum.
+  /// Fractions of the old momentum in the step's direction and in the new momentum.
   std::array<double, 2> betas = {0.9, 0.99};
   double weight_decay = 0;  ///< a step subtracts lr * weight_decay of each weight, independently of the gradient
-  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
+  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -32,7 +32,7 @@ struct OptimizerOptions {
   std::optional<double> lr_decay = {};                   ///< adagrad
   std::optional<double> initial_accumulator_value = {};  ///< adagrad
   std::optional<double> trust = {};                      ///< lars
-  /// Returns true if the parameter of this name gets no weight decay.
+  /// Returns true if the parameter with this name gets no weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };
@@ -40,7 +40,7 @@ struct OptimizerOptions {
 /// Returns the names AdamW, Adam, SGD, RMSprop, Adagrad, LAMB, LARS and Lion.
 [[nodiscard]] const std::vector<std::string>& optimizer_types();
 
-/// Creates an optimizer of one of optimizer_types(), in upper or lower case.
+/// Creates an optimizer of a type in optimizer_types(), whose name may be in upper or lower case.
 /// Throws: UsageError for an unknown type or an option that the type lacks; the errors of the type's constructor.
 /// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,

@@ -32,8 +32,8 @@ class Optimizer : public Stateful {
   /// clipping (clip.h) needs no extra pass.
   virtual void step(double grad_scale = 1.0) = 0;
 
-  /// Does the same with a scalar tensor as the factor. If the factor and all parameters are on one GPU, the host does
-  /// not wait; else the host reads the factor.
+  /// The same with a scalar tensor as the factor. If the factor and all parameters are on one GPU, the host does not
+  /// wait; else the host reads the factor.
   virtual void step_scaled_by(const at::Tensor& grad_scale);
 
   /// Drops the gradients, or sets them to zero. After dropping, autograd stores its new tensor instead of adding to
@@ -56,11 +56,12 @@ class Optimizer : public Stateful {
   /// Collective: yes, if the optimizer is sharded.
   [[nodiscard]] virtual double grad_norm() { return lockstep::grad_norm(parameters()); }
 
-  /// Makes each later step() compute digests of the gradients and weights. `begins` has for each part of a parameter
-  /// the index of its first element in the whole; empty: all parameters are whole.
+  /// Makes each later step() compute digests of the gradients and weights. `begins` holds, for each part of a
+  /// parameter, the index of its first element in the whole; empty: all parameters are whole.
   virtual void digest_updates(const std::vector<std::int64_t>& begins = {});
   /// Returns the digest of the last step(); before the first step, the digest of the weights at digest_updates(). A
-  /// sharded optimizer returns its part's digest; the whole digest is the sum over all ranks. None: digests are off.
+  /// sharded optimizer returns its part's digest; the whole digest is the sum over all ranks. Returns none if digests
+  /// are off.
   /// Blocks: if parameters are on a GPU, until the GPU has computed them.
   [[nodiscard]] virtual std::optional<UpdateDigest> update_digest() const { return std::nullopt; }
 

@@ -20,7 +20,7 @@ struct ParameterGroup {
   std::string pattern = {};
   std::optional<double> lr = {};                    ///< learning rate
   std::optional<double> weight_decay = {};          ///< weight decay
-  std::optional<double> momentum = {};              ///< share of the previous update that is kept
+  std::optional<double> momentum = {};              ///< fraction of the previous update that is kept
   std::optional<std::array<double, 2>> betas = {};  ///< decay rates of the moments
   std::optional<double> eps = {};                   ///< added to the denominator
   bool may_be_empty = false;                        ///< no error if no name matches

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A learning rate that falls when a metric stops improving: a pure function of the metrics so far, through a small
-// state that checkpoints hold.
+// A learning rate that falls when a metric stops improving: a pure function of the metrics so far, via a small state
+// that is saved in checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace lockstep {
 /// The options of a plateau schedule, with the defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
   double factor = 0.1;          ///< factor on the learning rate at each reduction
-  std::int64_t patience = 10;   ///< consecutive metrics without improvement that are allowed
+  std::int64_t patience = 10;   ///< allowed number of consecutive metrics without improvement
   double threshold = 1e-4;      ///< difference by which a metric must be better than the best
-  bool relative = true;         ///< the threshold is a share of the best metric; false: an absolute difference
+  bool relative = true;         ///< the threshold is a fraction of the best metric; false: an absolute difference
   std::int64_t cooldown = 0;    ///< metrics after a reduction that do not count as bad
   double min_lr = 0;            ///< lower limit of the rate
   double eps = 1e-8;            ///< a reduction by this or less is skipped

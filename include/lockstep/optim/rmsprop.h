@@ -21,9 +21,9 @@ struct RMSpropOptions {
   double alpha = 0.99;      ///< decay rate of the mean square
   double eps = 1e-8;        ///< added to the root of the mean square
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
-  double momentum = 0;      ///< share of the previous update that is kept; 0: no momentum
+  double momentum = 0;      ///< fraction of the previous update that is kept; 0: no momentum
   bool centered = false;    ///< divides by the standard deviation instead of the root of the mean square
-  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
+  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -46,12 +46,12 @@ struct PolynomialOptions {
   double min_lr = 0;       ///< the last rate; a value above lr counts as lr
 };
 
-/// The rate rises from max_lr / div_factor to max_lr during a share pct_start of the steps, then falls to the first
+/// The rate rises from max_lr / div_factor to max_lr over a fraction pct_start of the steps, then falls to the first
 /// rate / final_div_factor.
 struct OneCycleOptions {
   double max_lr = 1e-3;           ///< the highest rate
   std::int64_t total_steps = 0;   ///< steps of the cycle, at least 2
-  double pct_start = 0.3;         ///< share of the steps in which the rate rises
+  double pct_start = 0.3;         ///< fraction of the steps during which the rate rises
   double div_factor = 25;         ///< the highest rate divided by the first one
   double final_div_factor = 1e4;  ///< the first rate divided by the last one
   bool linear = false;            ///< uses straight lines instead of half cosines
@@ -73,7 +73,7 @@ struct FlatCosineOptions {
   std::int64_t flat_until = 0;    ///< the step at which the cosine begins
   std::int64_t total_steps = 0;   ///< steps of the whole schedule
   std::int64_t final_steps = 0;   ///< steps at the end that keep the last rate
-  double gamma = 0.5;             ///< the last rate, as a share of lr
+  double gamma = 0.5;             ///< the last rate, as a fraction of lr
 };
 
 /// The learning rate of each optimizer step. Steps are counted from 0; then() chains schedules.
@@ -88,7 +88,7 @@ class Schedule {
   /// Creates a schedule from any function of the step.
   explicit Schedule(std::function<double(std::int64_t step)> function) : function_(std::move(function)) {}
 
-  /// Returns the learning rate of `step`, which counts from 0.
+  /// Returns the learning rate at `step`, counted from 0.
   [[nodiscard]] double lr(std::int64_t step) const { return function_(step); }
 
   /// Returns this schedule for the steps below `at`, then `next`, whose step 0 is step `at`. Throws: UsageError unless

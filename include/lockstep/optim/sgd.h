@@ -17,12 +17,12 @@ namespace lockstep {
 
 /// The options of SGD, with the defaults of torch.optim.SGD.
 struct SGDOptions {
-  double lr = 1e-3;         ///< learning rate
-  double momentum = 0;      ///< share of the previous update that is kept; 0: no momentum
-  double dampening = 0;     ///< share of the gradient that is not added to the momentum, starting with the second step
-  bool nesterov = false;    ///< Nesterov momentum; requires momentum and no dampening
+  double lr = 1e-3;       ///< learning rate
+  double momentum = 0;    ///< fraction of the previous update that is kept; 0: no momentum
+  double dampening = 0;   ///< fraction of the gradient that is not added to the momentum, starting with the second step
+  bool nesterov = false;  ///< Nesterov momentum; requires momentum and no dampening
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
-  /// Returns true if the parameter of this name gets no weight decay; by default all get it.
+  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -29,13 +29,13 @@ struct ReplicaSum {
 
 /// A bucket whose gradients are complete on this rank, for a hook.
 ///
-/// Lifetime: until the hook's last stage has run. Buckets are rebuilt, so a hook that keeps state keeps it by parameter
+/// Lifetime: until the hook's last stage has run. Buckets are rebuilt, so a hook that keeps state keys it by parameter
 ///           name.
 class GradBucket {
  public:
   /// The position of a bucket and its replicas.
   struct Place {
-    int index = 0;         ///< number of the bucket; 0 is reduced first
+    int index = 0;         ///< index of the bucket; 0 is reduced first
     bool is_last = false;  ///< no other bucket follows in this backward
     int replicas = 1;      ///< number of replicas of the run
     ReplicaSpan block;     ///< the replicas of this rank
@@ -70,7 +70,7 @@ class GradBucket {
 
   /// Starts the sum of `values`, one for each replica of this rank, over all replicas of the run, in tree order, so
   /// that the result has the same bits on any number of ranks. 16-bit values are added in float32 with one final
-  /// rounding; they travel as 16 bits if no rank has several replicas.
+  /// rounding; they are sent as 16 bits if no rank has several replicas.
   ///
   /// Collective: yes; the hooks of all ranks make the same calls for the same bucket.
   /// Shapes: the same on every replica; CPU tensors.
@@ -114,7 +114,7 @@ namespace hooks {
 /// sum. It sends half the bytes if every rank has one replica. The result has the same bits on any number of ranks.
 /// Source: PyTorch's bf16_compress_hook.
 [[nodiscard]] CommunicationHook bf16_compress();
-/// Does the same as bf16_compress(), but with float16, whose range is small: gradients above 65,504 become infinite.
+/// Like bf16_compress(), but with float16, whose range is small: gradients above 65,504 become infinite.
 [[nodiscard]] CommunicationHook fp16_compress();
 
 }  // namespace hooks

@@ -60,7 +60,7 @@ class DataParallelCore {
 inline std::vector<at::Tensor> to_list(at::Tensor result) { return {std::move(result)}; }
 /// Returns the tensors of a forward's result as a list, so that they can be gathered.
 inline std::vector<at::Tensor> to_list(std::vector<at::Tensor> result) { return result; }
-/// Does the same for a tuple.
+/// The same for a tuple.
 template <class... Tensors>
 std::vector<at::Tensor> to_list(std::tuple<Tensors...> result) {
   return std::apply([](auto&... each) { return std::vector<at::Tensor>{each...}; }, result);
@@ -80,7 +80,7 @@ Result from_list(std::vector<at::Tensor> list) {
 
 }  // namespace parallel
 
-/// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each in its own thread.
+/// Runs copies of `Net`, a torch::nn::Cloneable, on parts of each batch at the same time, each on its own thread.
 ///
 /// 1. Tensor arguments of one dimension or more are split along dimension 0 as at::chunk does; other tensors, and
 ///    arguments that are not tensors, go to every replica. A batch smaller than `replicas` uses fewer replicas.

@@ -93,7 +93,7 @@ class DdpCore {
   [[nodiscard]] ProcessGroup& group() const;
   void set_join(std::optional<JoinHandle> handle);  ///< Sets the handle when a Join begins; none: the Join ends.
   void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
-  void after_join(const State& now, int source);                        ///< Takes the model of rank `source`.
+  void after_join(const State& now, int source);                        ///< Adopts the model of rank `source`.
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns the reducer of the gradients.
   [[nodiscard]] const std::shared_ptr<Reducer>& shared_reducer() const { return reducer_; }  ///< Shares the reducer.
 
@@ -119,7 +119,7 @@ class DdpCore {
 /// Returns the weights of embeddings with sparse(true) in `module`.
 [[nodiscard]] std::vector<at::Tensor> sparse_weights(const torch::nn::Module& module);
 
-/// Does the same for a module of any type; a module that is not a torch::nn::Module has none.
+/// The same for a module of any type; a module that is not a torch::nn::Module has none.
 template <class Net>
 std::vector<at::Tensor> sparse_weights_of(const Net& net) {
   if constexpr (std::is_convertible_v<const Net&, const torch::nn::Module&>) return sparse_weights(net);
@@ -152,7 +152,7 @@ concept HasGroup = requires(Job& job) {
 }  // namespace parallel
 
 /// While a NoSync is alive, backwards of the model's forwards accumulate locally; the next synced backward reduces the
-/// whole sum. As in PyTorch, the mode during the forward decides.
+/// whole sum. As in PyTorch, the mode during the forward is what counts.
 class [[nodiscard]] NoSync {
  public:
   explicit NoSync(parallel::DdpCore& core) : core_(core), before_(core.sync()) { core_.set_sync(false); }
@@ -246,7 +246,7 @@ class DistributedDataParallel : public Joinable {
   /// Collective: yes.  Blocks: yes.
   void sync_buffers() { core_.sync_buffers(named_buffers_of(*module_)); }
 
-  /// Returns the norm of the gradients that the last backward left, bit-identical to lockstep::grad_norm(). With
+  /// Returns the norm of the gradients that the last backward produced, bit-identical to lockstep::grad_norm(). With
   /// DdpOptions::grad_norm each rank summed its share of the squares while buckets were reduced. Later changes to the
   /// gradients (unscaling, for example) are then not included: use lockstep::grad_norm(model). Without the option, this
   /// function reads all gradients.

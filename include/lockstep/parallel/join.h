@@ -29,7 +29,7 @@ struct JoinOptions {
 struct JoinStatus {
   int active = 0;                            ///< number of ranks with data
   int first_active = 0;                      ///< the lowest rank with data
-  bool divide_by_initial_world_size = true;  ///< sums are divided by the number of all ranks, even those without data
+  bool divide_by_initial_world_size = true;  ///< divides sums by the number of all ranks, including those without data
 };
 
 class Join;
@@ -105,7 +105,7 @@ class Join {
   ProcessGroup& group_;
 };
 
-/// An object with a state, such as an optimizer, that takes the last active rank's state at the end of a Join. A rank
+/// An object with state, such as an optimizer, that takes the last active rank's state at the end of a Join. A rank
 /// that ran out of data has missed steps: with its own moments its weights would diverge from the other ranks'.
 class JoinedState final : public Joinable {
  public:

@@ -24,7 +24,7 @@ struct PowerSgdOptions {
   double min_compression_rate = 2;
   bool use_error_feedback = true;        ///< adds the compression error to the replica's next gradient
   bool warm_start = true;                ///< begins each step with the last step's Q instead of a random one
-  double orthogonalization_epsilon = 0;  ///< term added to the norms of columns; without it columns of zeros stay zeros
+  double orthogonalization_epsilon = 0;  ///< term added to column norms; without it, zero columns stay zero
   std::uint64_t seed = 0;                ///< seed of the random Q
   /// Returns the current scale of the loss, the same on every rank: [&] { return scaler.get_scale(); }. The compression
   /// error is stored unscaled, so that it stays valid when the scale changes. Null: the loss is not scaled.
@@ -39,7 +39,7 @@ struct PowerSgdOptions {
 /// parameters. Every rank sees the same sum, so all ranks keep their state.
 ///
 /// Cost: for each compressed parameter three matrix products with `rank` columns, and with error feedback a copy of its
-///          gradient for each replica of this rank. Two rounds of all_reduce, of (n + m) * rank elements together.
+///          gradient for each replica of this rank. Two rounds of all_reduce, of (n + m) * rank elements in total.
 /// Source:  Vogels et al., PowerSGD, 2019, as in PyTorch's powerSGD_hook. Columns are orthogonalized by Gram-Schmidt,
 ///          independent of the rank.
 /// Example: auto power_sgd = std::make_shared<lockstep::PowerSgd>(lockstep::PowerSgdOptions{.rank = 2});
@@ -62,8 +62,8 @@ class PowerSgd : public Stateful {
   /// number of ranks.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
-  /// Loads the entries. Entries of other ranks' replicas may be present; they are kept. An entry that is not finite is
-  /// skipped with a warning: with it every later gradient would be non-finite.
+  /// Loads the entries. Entries of other ranks' replicas may be present; they are kept. A non-finite entry is skipped
+  /// with a warning: it would make every later gradient non-finite.
   /// Throws: DataError naming an entry that is missing, or of the wrong kind; in that case nothing is loaded.
   void load_state_dict(const StateDict& state) override;
 

@@ -23,11 +23,11 @@ class Replica {
  public:
   Replica(ReplicaTeam& team, int local, int index) : team_(&team), local_(local), index_(index) {}
 
-  /// Returns the replica's number in the run, 0 .. count() - 1.
+  /// Returns the replica's index in the run, 0 .. count() - 1.
   [[nodiscard]] int index() const noexcept { return index_; }
   /// Returns the number of replicas of the whole run.
   [[nodiscard]] int count() const noexcept;
-  /// Returns the replica's number on this rank, from 0.
+  /// Returns the replica's index on this rank, from 0.
   [[nodiscard]] int local() const noexcept { return local_; }
 
   /// Combines `tensor` over all replicas of the run, in place, in tree order, so that the result has the same bits on
@@ -50,20 +50,20 @@ class Replica {
 /// Throws: UsageError outside ReplicaTeam::run().
 /// Example: lockstep::this_replica().all_reduce(boxes);
 [[nodiscard]] Replica& this_replica();
-/// Does the same as this_replica(), but returns null outside ReplicaTeam::run().
+/// Like this_replica(), but returns null outside ReplicaTeam::run().
 [[nodiscard]] Replica* find_replica() noexcept;
 
 /// The options of a ReplicaTeam.
 struct ReplicaTeamOptions {
   int replicas = 0;  ///< number of replicas of the run; 0: the world size
   int threads = 1;   ///< libtorch threads of each replica
-  /// Called before the replica with local number `local` continues, in the thread that passes the turn on.
+  /// Called before the replica with local index `local` continues, on the thread that passes on the turn.
   std::function<void(int local)> on_switch = nullptr;
 };
 
-/// The replicas of this rank. Exactly one runs at a time, in its own thread; it passes its turn on at each collective
-/// and at its end. A replica has its own thread-local state (autocast, gradient mode) and its own CPU random generator
-/// state. A rank with one replica has no extra thread and no overhead.
+/// The replicas of this rank. Exactly one runs at a time, on its own thread; it passes on its turn at each collective
+/// and when it ends. A replica has its own thread-local state (autocast, gradient mode) and its own CPU random
+/// generator state. A rank with one replica has no extra thread and no overhead.
 ///
 /// During run() a replica waits for its turn, runs, waits in a collective, or has ended. The replica with the turn may
 /// use everything that the replicas share (model, optimizer, group) without a lock: passing the turn orders memory
@@ -83,7 +83,7 @@ class ReplicaTeam {
   /// Returns the replicas of this rank.
   [[nodiscard]] ReplicaSpan block() const noexcept;
 
-  /// Runs `body` for each replica of this rank, in order; the first one runs in the calling thread. A replica begins
+  /// Runs `body` for each replica of this rank, in order; the first one runs on the calling thread. A replica begins
   /// with the caller's gradient mode, autocast and other thread-local state.
   ///
   /// Blocks: until all have ended.

@@ -30,8 +30,8 @@ torch::nn::Module& torch_module_of(Model& model) {
 }  // namespace parallel
 
 /// Makes every lockstep::nn::BatchNorm in `model` compute its training statistics over the batches of all replicas: the
-/// replicas of the ReplicaTeam that runs, else one per rank. The results have the same bits on any number of ranks,
-/// even in backward. With one replica nothing changes.
+/// replicas of the running ReplicaTeam, else one per rank. The results have the same bits on any number of ranks, even
+/// in backward. With one replica nothing changes.
 ///
 /// Returns: the number of layers that were changed.
 /// Lifetime: the group outlives the model's last training step.
@@ -41,7 +41,7 @@ template <class Model>
 int sync_batch_norm(Model& model, ProcessGroup& group) {
   return parallel::sync_batch_norm(parallel::torch_module_of(model), group);
 }
-/// Does the same for a wrapped or plain model and the job's group.
+/// The same for a wrapped or plain model and the job's group.
 template <class Model, parallel::HasGroup Job>
 int sync_batch_norm(Model& model, Job& job) {
   return sync_batch_norm(model, static_cast<ProcessGroup&>(job.group()));

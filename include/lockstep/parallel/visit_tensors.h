@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the tensors in the result of a forward: a backward and the search for unused parameters begin at them.
+// Finds the tensors in the result of a forward: a backward and the search for unused parameters start from them.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise

@@ -21,7 +21,7 @@ namespace lockstep {
 /// The options of a ZeroRedundancyOptimizer.
 struct ZeroOptions {
   /// Each rank of the model, a DistributedDataParallel, gets only the average of its own part of the gradients, so that
-  /// a step sends a third less. The rest of grad() is undefined, so clip only by optimizer.grad_norm().
+  /// a step sends a third less. The rest of grad() is undefined, so clip only with optimizer.grad_norm().
   bool shard_gradients = false;
 };
 
@@ -62,8 +62,8 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {}, const ZeroOptions& zero = {})
       : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options, zero) {}
 
-  /// Wraps any other optimizer. `reducer` is the shared_reducer() of a DistributedDataParallel that is to shard its
-  /// gradients; null: none.
+  /// Wraps any other optimizer. `reducer` is the shared_reducer() of a DistributedDataParallel whose gradients are to
+  /// be sharded; null if none.
   ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
                           std::shared_ptr<parallel::Reducer> reducer = nullptr);
   ~ZeroRedundancyOptimizer() override;
@@ -79,7 +79,7 @@ class ZeroRedundancyOptimizer final : public Optimizer {
 
   [[nodiscard]] double grad_norm() override;
 
-  /// Computes the digests of this rank's part from now on. `begins` is not used: the optimizer knows its parts.
+  /// From now on, computes digests of this rank's part. `begins` is not used: the optimizer knows its parts.
   void digest_updates(const std::vector<std::int64_t>& begins = {}) override;
   [[nodiscard]] std::optional<UpdateDigest> update_digest() const override;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The key-value store through which the ranks and launchers of a job meet. It does not use libtorch, so that the
-// launcher starts at once. docs/formats/store.md has the wire format.
+// launcher starts instantly. docs/formats/store.md has the wire format.
 #pragma once
 
 #include <chrono>
@@ -33,13 +33,13 @@ class Store {
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
   /// Sets the key to `desired` if its value is `expected` (an unset key equals ""). Returns the value afterwards.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
-  /// Appends to a queue, whose name ends with "/": sets the next key `queue` + N, with N from 1. Returns N.
+  /// Appends to a queue, whose name ends with "/": sets the next key `queue` + N, counting N from 1. Returns N.
   virtual std::int64_t append(const std::string& queue, const std::string& value) = 0;
   /// Waits until all keys are set.
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
   /// Removes the key. Returns true if it was set.
   virtual bool remove(const std::string& key) = 0;
-  /// Ends every waiting call to this client, in any thread, and all later calls, with PeerError.
+  /// Ends every waiting call to this client, on any thread, and all later calls, with PeerError.
   virtual void shut_down() noexcept {}
 };
 
@@ -56,7 +56,7 @@ struct StoreAddress {
 };
 
 /// Connects. It retries until the server listens, and reports the wait after 3 s. If the server later leaves a request
-/// unanswered for `answer_limit`, it counts as lost (0: LOCKSTEP_TIMEOUT, but at least 5 s and at most a minute).
+/// unanswered for `answer_limit`, it is considered lost (0: LOCKSTEP_TIMEOUT, but at least 5 s and at most a minute).
 /// Throws: TimeoutError naming host and port; UsageError for a wrong token, and for a certificate that is not trusted.
 [[nodiscard]] std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
                                                    std::chrono::milliseconds answer_limit = {});
@@ -82,7 +82,7 @@ class StoreServer {
     std::string certificate = tls_certificate();  ///< PEM file to present; empty: connections are not encrypted
     std::string key = tls_key();                  ///< PEM file of the certificate's private key
     std::string kept = {};   ///< a prefix of keys that clients of other processes may only read; empty: no such keys
-    std::string inbox = {};  ///< a queue with this prefix; they may append to it, but not read it
+    std::string inbox = {};  ///< prefix of a queue that they may append to, but not read
   };
   /// Throws: UsageError naming host and port if the port is in use, or naming an invalid certificate or key file.
   explicit StoreServer(const Options& options);

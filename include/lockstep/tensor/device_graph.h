@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA graph: GPU work that is recorded once and then started by a single call.
+// A CUDA graph: GPU work that is recorded once and then launched with a single call.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class DeviceGraph {
   virtual ~DeviceGraph() = default;
 
   /// While the result is alive, sends the calling thread's work to the recorded stream, which all recordings of the
-  /// process share. That work runs after earlier work of the current stream and before later work. Autograd's gradient
+  /// process share. That work runs after earlier work on the current stream and before later work. Autograd's gradient
   /// accumulators belong to the stream on which they were created, and a recording must not wait for another stream. So
   /// call enter() before you create objects that keep such nodes, and before the steps that precede the recording.
   /// Blocks: no. Returns: null if there is no such stream.
@@ -48,7 +48,7 @@ class DeviceGraph {
     return {};
   }
 
-  /// Runs the recorded work again. Stream: the device's current one. Blocks: no. Dropout's numbers follow the
+  /// Runs the recorded work again. Stream: the device's current one. Blocks: no. Dropout's random numbers follow the
   /// generator's seed, as in `work`.
   virtual void replay() = 0;
 };
@@ -57,7 +57,7 @@ class DeviceGraph {
 [[nodiscard]] std::unique_ptr<DeviceGraph> make_device_graph();
 
 /// Returns true while the calling thread's current stream is being recorded, by any code. Call it only from a thread
-/// that computes on a GPU: elsewhere CUDA would take memory for it. Cost: a microsecond.
+/// that computes on a GPU: elsewhere CUDA would allocate memory for it. Cost: a microsecond.
 [[nodiscard]] bool is_recording();
 
 }  // namespace lockstep::tensor

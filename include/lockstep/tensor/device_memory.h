@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device memory that this process has taken.
+// The device memory that this process uses.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

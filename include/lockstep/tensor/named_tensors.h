@@ -39,8 +39,8 @@ template <class OrderedDict>
   return without_repeats(std::move(items));
 }
 
-/// Finds two entries of `state` for the same tensor of `items` (tied weights) that are not bit for bit equal. Returns
-/// their names, "'a' and 'b'", or "".
+/// Finds two entries of `state` for the same tensor of `items` (tied weights) that are not bit-identical. Returns their
+/// names, "'a' and 'b'", or "".
 [[nodiscard]] std::string differing_ties(const NamedTensors& items, const StateDict& state);
 
 }  // namespace tensor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// StateDict: named tensors and plain values in name order. Every part of a run has its state in this form. Keys are
+// StateDict: named tensors and plain values in name order. Every part of a run keeps its state in this form. Keys are
 //            parameter names, never addresses or indices.
 #pragma once
 
@@ -25,7 +25,7 @@ using StateDict = std::map<std::string, StateValue>;
 class Stateful {
  public:
   virtual ~Stateful() = default;
-  /// Returns the state, which load_state_dict() takes back.
+  /// Returns the state, which load_state_dict() restores.
   [[nodiscard]] virtual StateDict state_dict() const = 0;
   /// Copies the entries in. Throws: DataError naming the first entry that is missing, unknown or of a different shape
   /// or dtype.

@@ -27,10 +27,11 @@ void run_in_parallel(std::int64_t begin, std::int64_t end, std::int64_t grain, c
 
 /// Calls `body(from, to)` for ranges that together cover `begin` to `end`, on up to set_threads() threads, including
 /// the calling one. Each thread takes one range of at least `grain` numbers. Inside another parallel_for, and for
-/// `grain` numbers or fewer, it makes one call. Blocks: until all are done. Throws: then, the exception of a call.
+/// `grain` numbers or fewer, it makes one call. Blocks: until all are done. Throws: after that, the exception of a
+/// call.
 ///
-/// libtorch's at::parallel_for is a template that silently runs on one thread in every file that is compiled without
-/// OpenMP. This function does so only with Clang, whose OpenMP is not libtorch's.
+/// libtorch's at::parallel_for is a template that silently runs on one thread in every file compiled without OpenMP.
+/// This function does so only with Clang, whose OpenMP is not libtorch's.
 template <class Body>
 void parallel_for(std::int64_t begin, std::int64_t end, std::int64_t grain, const Body& body) {
   detail::run_in_parallel(begin, end, grain, &body, [](const void* object, std::int64_t from, std::int64_t to) {

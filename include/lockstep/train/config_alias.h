@@ -23,8 +23,8 @@ struct ConfigAlias {
   bool wins = false;         ///< true: it wins over `to` if both are set in the same place
   bool is_switch = false;    ///< true: the other program's option has no value, such as "--distributed"
   std::string instead = {};  ///< the note's advice on what to use, for a key without a meaning here
-  /// The fixed value that a key without a meaning here effectively has, such as "True", in all its spellings. No note
-  /// names a key that is set to it.
+  /// The fixed value that a key without a meaning here effectively has, such as "True", in all its spellings. Notes do
+  /// not mention a key set to it.
   std::vector<std::string> always = {};
   bool must_be = false;  ///< a value that is not in `always` is an error
 };

@@ -47,8 +47,7 @@ struct ShardedEvaluation {
 ///             pass the wrapper, it makes them so.
 /// Throws:     UsageError for such an option, and if `count` returns a different number of values than before;
 ///             DataError if the set is empty; the errors of the data set and of `count`.
-/// Example:    const auto found = lockstep::evaluate_sharded(job, model, test_set, {.batch_size = 64}, [&](auto& batch)
-/// {
+/// Example:    const auto found = lockstep::evaluate_sharded(job, model, set, {.batch_size = 64}, [&](auto& batch) {
 ///               return model(batch.data).argmax(1).eq(batch.target).sum();
 ///             });
 ///             job.print("accuracy {:.4f}", found.mean());
@@ -62,7 +61,7 @@ concept WrapsModule = requires(T& wrapper) {
   wrapper.module();
 };
 
-/// Does the same with the wrapped network, after every rank has copied rank 0's buffers.
+/// The same with the wrapped network, after every rank has copied rank 0's buffers.
 template <WrapsModule Wrapper>
 [[nodiscard]] ShardedEvaluation evaluate_sharded(const Job& job, Wrapper& model, const DatasetHandle& dataset,
                                                  const DataLoaderOptions& options, const CountBatch& count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FunctionTask: a Task made of functions, for programs that define no class. A task that needs more (counts that are
-// not means, a report) overrides methods of FunctionTask or of Task.
+// FunctionTask: a Task built from functions, for programs that do not define a class. A task that needs more (counts
+// that are not means, a report) overrides methods of FunctionTask or of Task.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -90,12 +90,12 @@ struct ForwardFunction {
 /// A metric of an evaluation: the mean of a value over all samples.
 struct MetricFunction {
   std::string name;  ///< the name in logs and tables
-  /// Returns one value per sample of the batch, or their mean, of any type, even bool.
+  /// Returns one value per sample of the batch, or their mean, of any type, including bool.
   std::function<at::Tensor(const at::Tensor& output, const Batch& batch)> values;
   bool lower_is_better = false;  ///< a smaller value is better
 };
 
-/// The parts of a task. `loss` and `metrics` get the outputs in float32, with any amp.
+/// The parts of a task. `loss` and `metrics` get the outputs in float32, whatever the amp.
 struct TaskOptions {
   /// Creates the network with fresh weights: a module by value, a std::shared_ptr to one, or a ModuleHolder.
   train::ModelFunction model = {};

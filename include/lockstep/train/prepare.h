@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// Stores the weights of convolutions in channels-last, a layout in which the processor's bf16 convolutions are several
-/// times as fast. Call it before an optimizer or DistributedDataParallel takes the parameters.
+/// Stores convolution weights in channels-last, a layout in which bf16 convolutions on the CPU are several times
+/// faster. Call it before an optimizer or DistributedDataParallel takes the parameters.
 void use_channels_last(torch::nn::Module& net);
 
 /// Returns the device of the network's first parameter; the CPU for a network without parameters.

@@ -23,12 +23,12 @@ namespace lockstep {
 /// The result of `predict` for one file.
 struct Prediction {
   std::string file;                    ///< the file, as it was given
-  std::string text;                    ///< the text that was recognised in it
+  std::string text;                    ///< the text recognised in it
   std::optional<double> confidence;    ///< 0..1; none if nothing was found
   std::string json = {};               ///< additional fields of its object in --json, such as "\"labels\": [0, 2]"
   std::optional<double> seconds = {};  ///< how long the model took; none if not measured
-  std::optional<Image> picture = {};   ///< a drawing of the findings; only with PredictOptions::pictures
-  std::string sure_of = {};  ///< the subject of `confidence`, if the text has several subjects: "least certain box"
+  std::optional<Image> picture = {};   ///< an image with the results drawn on it; only with PredictOptions::pictures
+  std::string sure_of = {};  ///< the part of the text that `confidence` covers, if not all: "least certain box"
 };
 
 /// The options of predictions with a trained model.
@@ -39,7 +39,7 @@ struct PredictOptions {
   bool pictures = false;                 ///< fills in Prediction::picture
 };
 
-/// An experiment that the settings name.
+/// An experiment named in the settings.
 struct Experiment {
   std::filesystem::path folder = {};    ///< the folder of the run, with a config.yml that the user wrote; empty: none
   std::filesystem::path snapshot = {};  ///< weights of the re-created program that --resume names; empty: none
@@ -68,7 +68,7 @@ class Recipe {
   [[nodiscard]] virtual Experiment experiment(const TrainConfig& /*config*/, const std::string& /*resume*/) const {
     return {};
   }
-  /// Returns the how-to-start message of `lockstep train NAME` without arguments; empty: the usual error.
+  /// Returns the getting-started message of `lockstep train NAME` without arguments; empty for the usual error.
   [[nodiscard]] virtual std::string getting_started() const { return ""; }
   /// Creates the settings with their defaults.
   [[nodiscard]] virtual std::unique_ptr<TrainConfig> make_config() const = 0;
@@ -76,10 +76,10 @@ class Recipe {
   [[nodiscard]] virtual std::unique_ptr<Task> make_task(const TrainConfig& config) const = 0;
   /// Fills in settings that depend on the data, such as the number and names of the classes, unless they were given.
   /// They are saved with the checkpoints, compared on resume, and read by `eval` and `predict`. It is called on every
-  /// rank before a run. `task` was made by this recipe from `config`.
+  /// rank before a run. `task` was created by this recipe from `config`.
   /// Throws: UsageError naming both values if a setting contradicts the data; the DataErrors of make_training_set().
   virtual void settle(Task& /*task*/, TrainConfig& /*config*/) const {}
-  /// Draws a trained model's findings in `file`; none if the recipe draws nothing. Throws: DataError naming the file.
+  /// Draws what a trained model finds in `file`; none if the recipe does not draw. Throws: DataError naming the file.
   [[nodiscard]] virtual std::optional<Image> draw(Task& /*task*/, torch::nn::Module& /*model*/,
                                                   const std::filesystem::path& /*file*/) const {
     return std::nullopt;
@@ -88,7 +88,7 @@ class Recipe {
   [[nodiscard]] virtual bool has_threshold() const { return false; }
   /// Predicts files in order and calls `take` with each result as soon as it is known. A recipe whose network takes
   /// batches of images overrides it. Throws: DataError naming the file; UsageError if options.pictures is set and the
-  /// recipe draws nothing.
+  /// recipe does not draw.
   virtual void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
                            const PredictOptions& options, const std::function<void(Prediction)>& take) const;
   /// Predicts files with a trained model. Throws: DataError naming the file.

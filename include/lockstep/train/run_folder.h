@@ -22,16 +22,15 @@ struct RunFolderOptions {
   /// The folder belongs to an experiment. The user wrote its config.yml, so the run's settings go to
   /// config.resolved.yml. A link `snapshot` to `checkpoints` is created, unless something has that name.
   bool experiment = false;
-  /// How long a restarted run waits while a process of the previous attempt, such as one that hangs in the kernel,
-  /// still holds the lock. 0: there was no previous attempt.
+  /// How long a restarted run waits while a process of the previous attempt, such as one hung in the kernel, still
+  /// holds the lock. 0: there was no previous attempt.
   std::chrono::milliseconds wait_for_lock{0};
 };
 
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
 class RunFolder {
  public:
-  /// Creates and locks the folder, removes unfinished files of dead writers, and makes the names that they gave
-  /// durable.
+  /// Creates and locks the folder, removes unfinished files of dead writers, and makes the renames they did durable.
   /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or is locked by another process,
   ///         which the message names; TimeoutError if it stays locked for `wait_for_lock`; IoError if it cannot be
   ///         written.

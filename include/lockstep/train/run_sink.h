@@ -21,14 +21,14 @@
 
 namespace lockstep {
 
-/// The set-up is done; the first step comes next.
+/// Setup is done; the first step comes next.
 struct RunStart {
   int rank = 0;                   ///< this rank
   int world_size = 1;             ///< number of ranks
   std::string recipe;             ///< name of the recipe, or of the program's task
   std::filesystem::path run_dir;  ///< the run folder
   std::string settings;           ///< the settings in use, as YAML
-  std::int64_t step = 0;          ///< steps done before: 0, or the step from which the run resumes
+  std::int64_t step = 0;          ///< steps already done: 0, or the step from which the run resumes
   bool folder_has_run = false;   ///< true if the run folder may hold events of steps that will be repeated; rank 0 only
   std::int64_t epochs = 0;       ///< epochs of the whole run, as far as known
   std::int64_t total_steps = 0;  ///< steps of the whole run, as far as known
@@ -47,7 +47,7 @@ struct StepDigest {
 /// One optimizer step. Its loss is averaged over all replicas during the next step, so the event comes one step late.
 struct StepResult {
   std::int64_t epoch = 0;          ///< counted from 0
-  std::int64_t step_in_epoch = 0;  ///< steps of the epoch that are done
+  std::int64_t step_in_epoch = 0;  ///< steps of the epoch done so far
   std::int64_t step = 0;           ///< steps done since the start of the run
   std::int64_t images = 0;         ///< images of this step, over all replicas
   double lr = 0;                   ///< learning rate of this step
@@ -56,7 +56,7 @@ struct StepResult {
   std::optional<double> loss_scale;                        ///< factor on the loss; none: it is not scaled
   std::int64_t skipped = 0;                                ///< steps skipped since the start of the run
   std::optional<StepDigest> digest;                        ///< digests of the step; none: TrainConfig::digests is off
-  std::optional<double> images_per_s;  ///< speed over the last few seconds; none before there is an interval to measure
+  std::optional<double> images_per_s;  ///< speed over the last few seconds; none until there is an interval to measure
   std::optional<std::int64_t> proved;  ///< the last step that the guard has verified; none: it is off or not available
 };
 
@@ -71,7 +71,7 @@ struct StepGradients {
 
 /// The progress of an evaluation on this rank.
 struct EvaluationProgress {
-  std::int64_t done = 0;   ///< samples that are evaluated
+  std::int64_t done = 0;   ///< samples evaluated so far
   std::int64_t total = 0;  ///< samples of this rank
 };
 
@@ -85,14 +85,14 @@ struct EvaluationResult {
 
 /// An epoch has ended, including its evaluation.
 struct EpochResult {
-  std::int64_t epoch = 0;        ///< counted from 0
-  std::int64_t step = 0;         ///< steps done since the start of the run
-  double seconds = 0;            ///< seconds of its training steps
-  double images_per_s = 0;       ///< speed over all ranks
-  double data_wait = 0;          ///< share of the epoch that the rank with the longest wait spent waiting for batches
-  std::int64_t bad_samples = 0;  ///< samples skipped since the start of the run, over all replicas
-  double lr = 0;                 ///< learning rate of its last step
-  std::optional<double> loss;    ///< mean over the epoch
+  std::int64_t epoch = 0;   ///< counted from 0
+  std::int64_t step = 0;    ///< steps done since the start of the run
+  double seconds = 0;       ///< seconds of its training steps
+  double images_per_s = 0;  ///< speed over all ranks
+  double data_wait = 0;     ///< fraction of the epoch that the rank with the longest wait spent waiting for batches
+  std::int64_t bad_samples = 0;         ///< samples skipped since the start of the run, over all replicas
+  double lr = 0;                        ///< learning rate of its last step
+  std::optional<double> loss;           ///< mean over the epoch
   std::optional<std::int64_t> skipped;  ///< steps of the epoch that were skipped; none: the loss is not scaled
   MemoryUse memory;                     ///< the maximum over all ranks so far
   std::vector<Metric> metrics;          ///< metrics of its evaluation; empty: not evaluated
@@ -131,7 +131,7 @@ struct RunEnd {
 
 /// Receives the events of a run. A sink overrides the functions that it needs.
 ///
-/// Every rank has its own sink and calls it in the training thread, so training waits for it. Events hold the same
+/// Every rank has its own sink and calls it on the training thread, so training waits for it. Events hold the same
 /// values on every rank unless a field's comment says otherwise; write files only if RunStart::rank is 0. on_save is
 /// called only on rank 0, and at a later step if saves are asynchronous.
 /// Throws: an exception from a sink ends the run like any exception from the program (ExitCode::kProgram).
@@ -140,7 +140,7 @@ struct RunEnd {
 class RunSink {
  public:
   virtual ~RunSink() = default;
-  /// The set-up is done, and the first step comes next.
+  /// Setup is done, and the first step comes next.
   virtual void on_start(const RunStart& /*event*/) {}
   /// The gradients of a step are reduced. It is called only at the steps that StepGradients describes.
   virtual void on_gradients(const StepGradients& /*event*/) {}
@@ -154,13 +154,13 @@ class RunSink {
   virtual void on_epoch(const EpochResult& /*event*/) {}
   /// The second stage begins, or returns to earlier weights.
   virtual void on_stage(const StageChange& /*event*/) {}
-  /// A checkpoint is on the disk. Called only on rank 0.
+  /// A checkpoint is on disk. Called only on rank 0.
   virtual void on_save(const SaveResult& /*event*/) {}
   /// The run ends. No event follows.
   virtual void on_end(const RunEnd& /*event*/) {}
 };
 
-/// Functions instead of a class; a function that is not set receives nothing.
+/// Functions instead of a class; an event whose function is not set is ignored.
 struct RunCallbacks {
   std::function<void(const RunStart&)> on_start = {};               ///< see RunSink
   std::function<void(const StepResult&)> on_step = {};              ///< see RunSink

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of the learning rate schedule, `schedule.*`. Numbers of epochs may be fractions; they are rounded to
-// steps.
+// The settings of the learning rate schedule, `schedule.*`. Epoch counts may be fractional; they are rounded to steps.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +19,15 @@ struct ScheduleConfig {
   std::string type = "cosine";
   double warmup_epochs = 0;       ///< linear warm-up before any type; flat_cosine and noam have other warm-ups
   std::int64_t warmup_steps = 0;  ///< length of the warm-up in steps; 0: warmup_epochs
-  double min_lr = 1e-6;           ///< last rate of cosine and polynomial, and lower limit of plateau
+  double min_lr = 1e-6;           ///< last rate of cosine and polynomial, and lower limit for plateau
 
   double step_epochs = 30;  ///< step: epochs between reductions of the rate
-  double gamma = 0.1;       ///< step, multi_step: reduction factor; flat_cosine: last rate, as a share of optimizer.lr
+  double gamma = 0.1;  ///< step, multi_step: reduction factor; flat_cosine: last rate, as a fraction of optimizer.lr
   std::vector<std::string> milestones = {};  ///< multi_step: epochs since the start of the run
   double power = 1;                          ///< polynomial
 
-  double pct_start = 0.3;               ///< one_cycle, as are the next four: share of the steps in which the rate rises
-  double div_factor = 25;               ///< the highest rate divided by the first one
+  double pct_start = 0.3;  ///< one_cycle, as are the next four: fraction of the steps during which the rate rises
+  double div_factor = 25;  ///< the highest rate divided by the first one
   double final_div_factor = 1e4;        ///< the first rate divided by the last one
   std::string anneal_strategy = "cos";  ///< cos, linear
   bool three_phase = false;             ///< the rate first falls to its first value, in as many steps as it rose
@@ -39,7 +38,7 @@ struct ScheduleConfig {
 
   std::string metric;                  ///< plateau: a metric of data.test; empty: the task's first metric
   double factor = 0.1;                 ///< plateau, as are the next four: multiplies the rate when it falls
-  std::int64_t patience = 10;          ///< consecutive evaluations without improvement that are allowed
+  std::int64_t patience = 10;          ///< allowed number of consecutive evaluations without improvement
   double threshold = 1e-4;             ///< difference by which a metric must be better than the best
   std::string threshold_mode = "rel";  ///< rel, abs
   std::int64_t cooldown = 0;           ///< evaluations after a reduction that do not count as bad

@@ -29,15 +29,16 @@ struct StepGraphOptions {
   /// Creates an empty recording. If it returns null, this device cannot record, and every step is computed normally.
   std::function<std::unique_ptr<tensor::DeviceGraph>()> make = tensor::make_device_graph;
   /// Returns a string identifying everything that a step's computation depends on besides the shapes of data and
-  /// target; none: this batch's step must not be recorded. Without this function, steps depend only on the shapes, and
-  /// batches with `extra` are not recorded.
+  /// target; none if this batch's step must not be recorded. Without this function, steps depend only on the shapes,
+  /// and batches with `extra` are not recorded.
   std::function<std::optional<std::string>(const Batch&)> key = {};
   /// A step that cannot be recorded is computed normally, and fallback() gives the reason; false: it ends the run. A
-  /// trial before the recording finds operators that make the host wait; a step with such operators is not recorded.
+  /// trial run before the recording finds operators that make the host wait; a step with such operators is not
+  /// recorded.
   bool automatic = false;
   /// The job whose ranks take part in a step's collectives; none: the step has no collectives. Before each step the
-  /// ranks compare, by a small collective of CPU tensors, what they would record or replay. All ranks do the same: if
-  /// the batches differ, all compute normally. Their steps may only call collectives of GPU tensors over NCCL.
+  /// ranks compare, with a small collective on CPU tensors, what they would record or replay. All ranks do the same: if
+  /// the batches differ, all compute normally. Their steps may only call collectives on GPU tensors over NCCL.
   std::optional<Job> job = {};
 };
 
@@ -47,13 +48,13 @@ struct StepGraphOptions {
 ///
 /// 1. run() sets undefined gradients (after zero_grad()) to the batch's, in the same memory for each shape. It adds to
 ///    defined gradients (accumulation), in the same memory for all shapes.
-/// 2. `compute` runs on the host only in the first steps and at the recordings. Any other data that it reads must stay
+/// 2. `compute` runs on the host only in the first steps and when recording. Any other data that it reads must stay
 ///    in the same memory, and its decisions are made once for each shape and key.
 /// 3. At most kMost recordings are kept: a new one replaces the least recently used one. A recording that fails ends
 ///    the run, unless StepGraphOptions::automatic is set.
 /// 4. Create a DistributedDataParallel while the result of DeviceGraph::enter() is alive: it keeps autograd nodes.
 ///
-/// It belongs to the training thread. With StepGraphOptions::job, run() is collective.
+/// Must be used from the training thread. With StepGraphOptions::job, run() is collective.
 /// Lifetime: parameters and buffers keep their memory.
 ///
 /// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
@@ -68,7 +69,8 @@ class StepGraph {
   /// Runs forward, loss and backward; returns the loss without its autograd graph.
   using Compute = std::function<at::Tensor(const Batch&)>;
 
-  /// Steps that are computed normally before the first recording: libraries choose algorithms and allocate in them.
+  /// Steps that are computed normally before the first recording: during these, libraries choose algorithms and
+  /// allocate memory.
   static constexpr int kWarmUp = 3;
   /// The number of such steps with several ranks: DistributedDataParallel settles its buckets, and NCCL connects.
   static constexpr int kWarmUpOfRanks = 11;
@@ -78,7 +80,7 @@ class StepGraph {
   StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions options = {});
 
   /// Runs one step on `batch`, whose tensors are on the device; random numbers come from `seed`.
-  /// Returns: the loss, in its own memory. Blocks: only at a recording and just before.
+  /// Returns: the loss, in its own memory. Blocks: only while recording and just before.
   /// Throws: UsageError with the reason if the step cannot be recorded; the errors of `compute`.
   at::Tensor run(const Batch& batch, std::uint64_t seed);
 

@@ -18,7 +18,7 @@ namespace lockstep {
 
 /// The options of a StepTimer.
 struct StepTimerOptions {
-  bool load = true;  ///< false: every step uses the first batch again, and nothing is loaded
+  bool load = true;  ///< false: every step reuses the first batch, and nothing is loaded
 };
 
 /// Times training steps with its own network, loader, replicas and optimizer, created as the Trainer creates them. It
@@ -42,9 +42,9 @@ class StepTimer {
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] double run(std::int64_t steps);
 
-  /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order, without the timer's own
-  /// read of the loss. It is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError without a
-  /// GPU.
+  /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order, excluding the timer's
+  /// own read of the loss. It is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError without
+  /// a GPU.
   [[nodiscard]] std::vector<std::string> waits();
 
   /// Returns the network's parameters by name. Lifetime: the timer outlives them.
@@ -55,7 +55,7 @@ class StepTimer {
   /// Returns the sizes of the gradient buckets (DistributedDataParallel::bucket_bytes()).
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;
 
-  /// Stops the loader, which would take time from another timer; the next run() starts it again.
+  /// Stops the loader, which would slow down another timer; the next run() starts it again.
   void rest();
 
  private:

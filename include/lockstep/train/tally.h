@@ -16,16 +16,16 @@ namespace lockstep {
 
 /// Gathers the data for metrics that are not sums over samples.
 /// 1. Every rank creates a Tally and adds the batches that it evaluates; each sample is added once, on one rank.
-/// 2. Every rank gets the bytes of all ranks, by rank, and computes the same metrics from them. The metrics must not
+/// 2. Every rank gets all ranks' bytes, in rank order, and computes the same metrics from them. The metrics must not
 ///    depend on which rank had which sample, so sort by a property of the samples first.
 ///
-/// It belongs to the evaluating thread.
+/// Must be used from the evaluating thread.
 class Tally {
  public:
   virtual ~Tally() = default;
 
   /// Called before the first batch if results() will be called for all samples, as by `lockstep eval --results`: a
-  /// tally that otherwise keeps only the input of the metrics must then keep everything.
+  /// tally that otherwise keeps only what the metrics need must then keep everything.
   virtual void keep_all() {}
 
   /// Adds the outputs of a batch of the evaluation set; the model is in evaluation mode.
@@ -41,8 +41,8 @@ class Tally {
   /// Returns additional text for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report() const { return ""; }
 
-  /// Returns the files, name to content, that each evaluation writes to the folder `result` of the run. `epoch` counts
-  /// from 1; it is 0 outside training, after keep_all(). It is called on rank 0.
+  /// Returns the files, name to content, that each evaluation writes to the run's `result` folder. `epoch` counts from
+  /// 1; it is 0 outside training, after keep_all(). It is called on rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
   /// Writes images into `folder`, which exists. Called only on rank 0, at the end of a run or on request.

@@ -32,8 +32,8 @@ class Tally;
 struct Metric {
   std::string name;              ///< the metric's name in logs and tables
   double value = 0;              ///< its value
-  bool lower_is_better = false;  ///< a smaller value is better, as for a loss; it decides which checkpoint is the best
-  bool in_table = true;          ///< the table of epochs shows it
+  bool lower_is_better = false;  ///< a smaller value is better, as for a loss; determines which checkpoint is best
+  bool in_table = true;          ///< shown in the table of epochs
 };
 
 /// The output tensors of a network for a batch, by name. A single output has the name "".
@@ -55,8 +55,8 @@ struct EpochInfo {
 struct ModelStates {
   StateDict model;                        ///< the trained entries
   std::optional<StateDict> average = {};  ///< the moving average of the entries
-  std::int64_t updates = 0;               ///< updates that the average has seen
-  std::int64_t epochs = 0;                ///< epochs that are done
+  std::int64_t updates = 0;               ///< number of updates of the average
+  std::int64_t epochs = 0;                ///< completed epochs
 
   /// Returns the states that `lockstep eval` uses.
   [[nodiscard]] const StateDict& best() const { return average ? *average : model; }
@@ -78,7 +78,7 @@ class Task {
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_training_set(const std::string& folder) {
     return make_dataset(folder);
   }
-  /// Returns the function that combines samples into a batch; empty: they are stacked.
+  /// Returns the function that combines samples into a batch; empty to stack them.
   [[nodiscard]] virtual Collate collate() const { return {}; }
 
   /// Called before weights are loaded from a checkpoint or file, and before make_model() if only the checkpoint is
@@ -91,8 +91,8 @@ class Task {
   /// Throws: DataError if the weights would have a different meaning in this model.
   virtual std::vector<std::string> fit_weights(StateDict& /*weights*/, const NamedTensors& /*model*/) { return {}; }
 
-  /// Returns a trained model in the file format and with the names of the program that the recipe re-creates; none:
-  /// there is no such program. It is the reverse of fit_weights(). Throws: UsageError naming the setting for which that
+  /// Returns a trained model in the file format and with the names of the program that the recipe re-creates; none if
+  /// there is no such program. The reverse of fit_weights(). Throws: UsageError naming the setting for which that
   /// program has no network.
   [[nodiscard]] virtual std::optional<TorchValue> origin_file(const ModelStates& /*states*/) const {
     return std::nullopt;
@@ -103,13 +103,13 @@ class Task {
   virtual void prepare_inference(torch::nn::Module& /*model*/) {}
 
   /// Returns the network as a function of tensors, for programs without this library (`lockstep checkpoint export --to
-  /// model.pt`); empty: there is none. `model` is in evaluation mode, and prepare_inference() has seen it. Lifetime:
-  /// the task and the model outlive the function. Throws: UsageError if a setting is missing.
+  /// model.pt`); empty if there is none. `model` is in evaluation mode, and has been through prepare_inference().
+  /// Lifetime: the task and the model outlive the function. Throws: UsageError if a setting is missing.
   [[nodiscard]] virtual std::optional<nn::NetworkFunction> network_function(torch::nn::Module& /*model*/) {
     return std::nullopt;
   }
   /// Returns the network with its postprocessing (`--postprocess`), in the form in which the program that the recipe
-  /// re-creates deploys it; empty: there is no postprocessing.
+  /// re-creates deploys it; empty if there is no postprocessing.
   [[nodiscard]] virtual std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& /*model*/) {
     return std::nullopt;
   }
@@ -140,8 +140,8 @@ class Task {
   /// shapes, run() and loss_terms() must then do the same, so that they need be called only once.
   [[nodiscard]] virtual bool is_recordable() const { return false; }
   /// Returns a string identifying everything a training step on `batch` depends on besides its data and target: the
-  /// host's decisions, and the entries of `extra` that run() and loss_terms() read. None: this step must not be
-  /// recorded; that is the default for a batch with `extra`. The result may differ from batch to batch and change
+  /// host's decisions, and the entries of `extra` that run() and loss_terms() read. None means that this step must not
+  /// be recorded; that is the default for a batch with `extra`. The result may differ from batch to batch and change
   /// between epochs.
   [[nodiscard]] virtual std::optional<std::string> recording_key(const Batch& batch) const;
 
@@ -155,7 +155,7 @@ class Task {
   /// Returns additional text on the summed counts, for the end of an evaluation; may be empty.
   [[nodiscard]] virtual std::string report(const at::Tensor& /*counts*/) const { return ""; }
 
-  /// Creates a Tally for an evaluation whose metrics are not sums over samples; null: count() and metrics() are used.
+  /// Creates a Tally for an evaluation whose metrics are not sums over samples; null to use count() and metrics().
   [[nodiscard]] virtual std::unique_ptr<Tally> make_tally() const;
 
   /// Returns the tensors of a batch to save if its loss is not finite; by default data, target and indices.

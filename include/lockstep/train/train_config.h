@@ -19,7 +19,7 @@ struct TrainConfig {
   virtual ~TrainConfig() = default;
 
   // ---- settings that change the result ----
-  std::int64_t seed = 0;  ///< the seed of weights, order of samples, augmentations and dropout
+  std::int64_t seed = 0;  ///< the seed for weights, sample order, augmentations and dropout
   std::int64_t replicas =
       0;  ///< data-parallel width, at least the world size; 0: the checkpoint's, else the largest world size
   bool exact = true;         ///< the result is bit for bit the same at any world size; false: sums in the fastest order
@@ -29,30 +29,30 @@ struct TrainConfig {
   std::int64_t total_batch_size = 0;  ///< samples per step over all replicas, instead of batch_size; 0: not set
   std::int64_t accumulate_steps = 1;  ///< batches per step; the step uses the mean of their gradients
   std::string amp = "none";           ///< none, bf16, fp16 (on CUDA)
-  bool channels_last = true;          ///< images and weights of convolutions are stored as [N, H, W, C]
+  bool channels_last = true;          ///< images and convolution weights are stored as [N, H, W, C]
   bool fused_layers = true;           ///< runs lockstep::nn::optimize() over the model
-  /// The scaling of the loss with amp fp16, as in lockstep::GradScalerOptions.
+  /// Loss scaling with amp fp16, as in lockstep::GradScalerOptions.
   struct GradScaler {
     std::string enabled = "auto";         ///< auto (with fp16 only), true, false
     double init_scale = 65536;            ///< the first scale
     double growth_factor = 2.0;           ///< factor on the scale after growth_interval good steps
-    double backoff_factor = 0.5;          ///< factor on the scale after a step whose gradients are not finite
+    double backoff_factor = 0.5;          ///< factor on the scale after a step with non-finite gradients
     std::int64_t growth_interval = 2000;  ///< good steps until the scale grows
-  } grad_scaler;                          ///< the scaling of the loss
+  } grad_scaler;                          ///< loss scaling
   std::string tf32 = "default";       ///< TF32 for CUDA's float32: default (PyTorch's: convolutions only), true, false
   std::int64_t threads = 0;           ///< libtorch threads per replica; 0: the checkpoint's number, else 1
   bool drop_last = false;             ///< drops the last batch of an epoch if it is not full
-  std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or skipped (and noted and counted)
+  std::string bad_samples = "error";  ///< a sample that cannot be read is an error, or skipped (and logged and counted)
   bool sync_batchnorm = false;  ///< lockstep::nn::BatchNorm computes its statistics over the batches of all replicas
   OptimizerConfig optimizer;    ///< the optimizer and its options
   ScheduleConfig schedule;      ///< the learning rate of each step
   double clip_norm = 0;         ///< 0: gradients are not clipped
-  double clip_value = 0;        ///< limit of each element of a gradient; 0: not clipped. Cannot be used with clip_norm
+  double clip_value = 0;        ///< limit on each gradient element; 0: not clipped. Cannot be used with clip_norm
   /// The moving average of the weights.
   struct Ema {
     double decay = 0;        ///< decay of lockstep::EMA; evaluations then use the average; 0: no average
     double warmups = 1000;   ///< updates until the decay has reached 63 % of its value
-    std::int64_t start = 0;  ///< number of initial steps that are not averaged
+    std::int64_t start = 0;  ///< number of initial steps excluded from the average
   } ema;                     ///< the moving average
   /// The locations of the samples.
   struct Data {
@@ -72,7 +72,7 @@ struct TrainConfig {
   /// task may train differently in the second stage (Task::begin_epoch).
   struct Stages {
     std::int64_t stop_epoch = 0;  ///< epochs of the first stage; 0: there is no second stage
-    std::int64_t patience = 0;    ///< evaluations without a new best that end the first stage early; 0: no limit
+    std::int64_t patience = 0;    ///< evaluations without a new best after which the first stage ends; 0: no limit
     std::int64_t epochs = 0;      ///< epochs of the second stage; 0, or more than remain: up to TrainConfig::epochs
     double lr = 0;                ///< constant rate of the second stage, before lr_scaling; 0: the schedule continues
     bool roll_back = true;        ///< false: the second stage continues from epoch to epoch
@@ -86,11 +86,11 @@ struct TrainConfig {
   } stop_at;             ///< when the run may end early
 
   // ---- speed and output ----
-  std::int64_t workers = 2;          ///< loader threads per replica; 0: load in the training thread
+  std::int64_t workers = 2;          ///< loader threads per replica; 0: load on the training thread
   std::int64_t prefetch_factor = 2;  ///< batches prefetched per worker
   bool persistent_workers = true;    ///< loader threads live for the whole run; false: for one epoch
   /// Seconds that a step waits for its batch; 0: no limit. The default is less than the 300 of LOCKSTEP_TIMEOUT, so
-  /// that a rank whose sample hangs names it before the other ranks time out.
+  /// that a rank stuck on a sample names it before the other ranks time out.
   double loader_timeout_s = 240;
   /// Seconds that a rank may stay in a section without progress before the launcher reports a hang; 0: no limit; -1:
   /// ten times the longest time so far, at least 60 (lockstep/flight/watch.h).
@@ -103,7 +103,7 @@ struct TrainConfig {
     double evaluate = -1;             ///< an evaluation
     double save = -1;                 ///< writing a checkpoint
   } section_timeout;                  ///< limits of sections
-  std::int64_t bucket_cap_mb = 25;    ///< MiB of a gradient bucket; the first bucket has at most one MiB
+  std::int64_t bucket_cap_mb = 25;    ///< size of a gradient bucket in MiB; the first one is at most 1 MiB
   std::string cuda_graph = "auto";    ///< auto, true or false: runs steps as CUDA graphs (StepGraph)
   bool pin_memory = true;             ///< page-locked batches for copies to a GPU; no effect without a GPU
   std::int64_t log_every_steps = 10;  ///< steps between log lines; 0: never
@@ -123,13 +123,13 @@ struct TrainConfig {
   struct Checkpoint {
     std::int64_t every_steps = 0;    ///< steps between checkpoints; 0: only at a new best and at the end
     std::int64_t every_epochs = 0;   ///< epochs between additional checkpoints; 0: none
-    std::int64_t keep_last = 3;      ///< number of latest step checkpoints that are kept
+    std::int64_t keep_last = 3;      ///< number of latest step checkpoints to keep
     std::int64_t keep_every = 0;     ///< older checkpoints are kept if their step is a multiple of this number; 0: none
     bool async = true;               ///< a thread writes a copy while training continues
     std::string when_busy = "wait";  ///< how to handle an unfinished last save: wait, or skip (with a note)
     bool sharded = false;            ///< each rank writes its part into a folder that all ranks share
-    /// A checkpoint with weights, moments or an average that are NaN or infinite (FiniteCheck) is neither written nor
-    /// resumed from: the run ends instead, with the names of the tensor and of the last good checkpoint.
+    /// A checkpoint whose weights, moments or average are NaN or infinite (FiniteCheck) is neither written nor resumed
+    /// from: the run ends instead, with the names of the tensor and of the last good checkpoint.
     bool require_finite = true;
   } checkpoint;  ///< when checkpoints are written
 
@@ -154,7 +154,7 @@ struct TrainConfig {
   [[nodiscard]] bool has_evaluations() const { return eval_every_epochs > 0 && !test_data().empty(); }
 
   /// Returns settings (a.b=c) of an additional test set, with which `lockstep train` evaluates the best weights once
-  /// more when training is complete. Empty: there is none.
+  /// more when training is complete. Empty if there is none.
   [[nodiscard]] virtual std::vector<std::string> settings_of_final_test() const { return {}; }
 
   /// Checks the values. Throws: UsageError naming the first key whose value is invalid.

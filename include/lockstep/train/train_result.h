@@ -17,11 +17,11 @@ namespace lockstep {
 /// The results of a run, returned by fit().
 struct TrainResult {
   std::int64_t steps = 0;   ///< optimizer steps
-  std::int64_t epochs = 0;  ///< epochs that were begun
+  std::int64_t epochs = 0;  ///< epochs started
   std::optional<std::int64_t>
-      skipped_steps;            ///< steps skipped because their gradients were not finite; none: the loss is not scaled
+      skipped_steps;            ///< steps skipped because of non-finite gradients; none: the loss is not scaled
   std::int64_t replicas = 0;    ///< data-parallel width of the run
-  double seconds = 0;           ///< seconds of the training steps, without evaluation and saving
+  double seconds = 0;           ///< seconds of the training steps, excluding evaluation and saving
   double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
   /// "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" if the run was asked to stop and saved; "replicas" if there are

@@ -35,13 +35,13 @@ struct TrainerOptions {
   /// error.
   bool allow_other_bits = false;
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and ends; 0: no limit
-  /// A folder in which all ranks save the run, at the same step, if its own folder is removed or refuses writes; the
-  /// run then ends with the IoError. Empty: it ends without saving.
+  /// A folder in which all ranks save the run, at the same step, if its own folder is removed or can no longer be
+  /// written; the run then ends with the IoError. Empty: it ends without saving.
   std::filesystem::path rescue;
   bool experiment = false;   ///< run_dir is an experiment's folder (RunFolderOptions)
   bool has_options = false;  ///< messages name options such as --resume and --set (parse_arguments() sets this); false:
                              ///< they name these fields
-  /// Sinks that receive the run's events besides the Trainer's own, on every rank, in this order.
+  /// Sinks that receive the run's events in addition to the Trainer's own, on every rank, in this order.
   std::vector<std::shared_ptr<RunSink>> sinks;
   /// The number of steps to profile after the first three: rank 0 prints how long the parts of a step take, and every
   /// rank writes run_dir/trace/rank-R.json. 0: none. It does not change the result (docs/guide/profile.md).
@@ -49,7 +49,7 @@ struct TrainerOptions {
   /// The step after which the run ends, without an evaluation or a checkpoint there, for a replay. 0: the last step.
   std::int64_t until_step = 0;
   std::shared_ptr<StepWatch> watch;  ///< observes this rank's steps from inside; may be null
-  bool has_commands = false;  ///< `lockstep eval` and `predict` know the recipe, so the run suggests them at its end
+  bool has_commands = false;  ///< `lockstep eval` and `predict` support the recipe, so the run suggests them at its end
 };
 
 /// Trains a task. On CPUs the result is bit for bit the same on any number of ranks up to config.replicas, with any
@@ -77,11 +77,11 @@ class Trainer {
   /// With stages.stop_epoch, all ranks continue from the best checkpoint after that many epochs (see
   /// TrainConfig::Stages).
   ///
-  /// A loss that is not finite ends the run on every rank; its batch is saved in RUN/bad_batches. Weights, moments or
-  /// an average that are not finite end the run when they are to be saved (checkpoint.require_finite).
+  /// A non-finite loss ends the run on every rank; its batch is saved in RUN/bad_batches. Non-finite weights, moments
+  /// or averages end the run when they are about to be saved (checkpoint.require_finite).
   ///
   /// Throws: UsageError (settings, a run folder in use, settings that differ from the checkpoint to resume), DataError
-  ///         (samples, a checkpoint that does not verify, a loss or weights that are not finite), ResourceError
+  ///         (samples, a checkpoint that does not verify, a non-finite loss or weights), ResourceError
   ///         (memory), IoError, PeerError, TimeoutError.
   TrainResult fit();
 

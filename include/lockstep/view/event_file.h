@@ -23,8 +23,8 @@ namespace lockstep::view {
 /// The values at one step, by tag. TensorBoard groups tags that have the same prefix before the first '/'.
 using Scalars = std::vector<std::pair<std::string, double>>;
 
-/// The distribution of some values. Bucket i counts the values above limits[i - 1], up to limits[i]. Values that are
-/// not finite are in no bucket.
+/// The distribution of some values. Bucket i counts the values above limits[i - 1], up to limits[i]. Non-finite values
+/// are not in any bucket.
 struct Histogram {
   double min = 0;                   ///< smallest value
   double max = 0;                   ///< largest value
@@ -47,7 +47,7 @@ struct EventFileOptions {
   /// The step after which the run continues: TensorBoard drops later points of older files in the folder, because the
   /// run will write them again. 0: it drops all points of older files.
   std::int64_t after_step = 0;
-  Seconds write_every = Seconds(1);  ///< time for which points are gathered before they are written
+  Seconds write_every = Seconds(1);  ///< how long points are gathered before being written
   FileSystem* files = nullptr;       ///< null: the machine's
   const Clock* clock = nullptr;      ///< null: the machine's
 };
@@ -58,7 +58,7 @@ struct EventFileOptions {
 ///
 /// Cost:        about 100 ns per point, and a write of a few microseconds every second.
 /// Thread-safe: no.
-/// Throws:      IoError from every function if a write fails. It then takes no more events, because no reader could
+/// Throws:      IoError from every function if a write fails. It then accepts no more events, because no reader could
 ///              read events after a torn record.
 class EventFile {
  public:

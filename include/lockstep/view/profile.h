@@ -89,7 +89,7 @@ struct Profile {
 struct OperatorRow {
   std::string name;           ///< its name
   std::int64_t calls = 0;     ///< number of calls
-  std::int64_t self_ns = 0;   ///< self time, without the operators that it called
+  std::int64_t self_ns = 0;   ///< self time, excluding the operators that it called
   std::int64_t total_ns = 0;  ///< total time; only the outermost of recursive calls counts
   std::int64_t bytes = 0;     ///< bytes that its calls moved; 0: unknown
   double flops = 0;           ///< floating-point operations of its calls
@@ -136,15 +136,15 @@ struct MemoryPeak {
   std::vector<MemoryRow> rows;  ///< the tensors by origin, the largest first
 };
 
-/// Returns the peak of the memory that was allocated during the profile. Weights and the optimizer's state are older
-/// and do not count.
+/// Returns the peak of the memory that was allocated during the profile. Weights and the optimizer's state were
+/// allocated earlier and do not count.
 [[nodiscard]] MemoryPeak memory_peak(const Profile& profile);
 
 /// Kernels of one name, or of one kind.
 struct DeviceRow {
   std::string name;        ///< the name, without namespaces and arguments
   std::int64_t calls = 0;  ///< number of calls
-  std::int64_t ns = 0;     ///< the time of all calls together
+  std::int64_t ns = 0;     ///< total time of all calls
 };
 
 /// GPU utilization during the steps.
@@ -168,9 +168,9 @@ struct MachineRates {
 /// Returns the tables for the console. `most_rows` limits the number of operators and layers; the rest are summed up.
 [[nodiscard]] std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows = 20);
 
-/// Returns the floating-point operations of the steps, without the evaluations and saves between them.
+/// Returns the floating-point operations of the steps, excluding the evaluations and saves between them.
 [[nodiscard]] double flops_of(const Profile& profile);
-/// Returns the duration of the steps in seconds, without the evaluations and saves between them.
+/// Returns the duration of the steps in seconds, excluding the evaluations and saves between them.
 [[nodiscard]] double seconds_of(const Profile& profile);
 
 }  // namespace lockstep::view

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the parts of training steps take on each rank, and advice. Pure functions: the train module measures.
+// How long the parts of training steps take on each rank, and advice. Pure functions: the train module does the
+// measuring.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ namespace lockstep::view {
 enum class StepPart : std::uint8_t {
   kData,       ///< waiting for a batch
   kForward,    ///< the forward pass and the loss
-  kBackward,   ///< the backward pass, without kExposed
+  kBackward,   ///< the backward pass, excluding kExposed
   kExposed,    ///< communication that the backward pass does not hide, including waits for slower ranks
   kOptimizer,  ///< updating the weights
   kSave,       ///< copying the state for a checkpoint, and waiting for an earlier one
@@ -42,7 +43,7 @@ struct WorkerFigures {
   std::int64_t count = 0;  ///< number of threads; 0: the training thread loads
   double busy = 0;         ///< time that they spent in the data set
   double cpu = 0;          ///< their CPU time in the data set
-  double delayed = 0;      ///< time during which they were runnable and had no core
+  double delayed = 0;      ///< time during which they were runnable but had no core
 };
 
 /// The traffic of a network interface. Units: bytes.
@@ -57,16 +58,16 @@ struct RankFigures {
   int rank = 0;                        ///< the rank
   std::string host;                    ///< name of the rank's host
   std::int64_t steps = 0;              ///< number of steps in these measurements
-  double seconds = 0;                  ///< time of the steps, with evaluations and saves
+  double seconds = 0;                  ///< time of the steps, including evaluations and saves
   std::array<double, kParts> parts{};  ///< time of each StepPart
   double compute_cpu = 0;              ///< the training thread's CPU time in forward, backward and optimizer
-  double delayed = 0;                  ///< time during which the training thread was runnable and had no core
+  double delayed = 0;                  ///< time during which the training thread was runnable but had no core
   double process_cpu = 0;              ///< CPU time of the whole process
   std::int64_t preempted = 0;          ///< number of times that the kernel preempted the training thread
   WorkerFigures workers;               ///< the rank's loader threads
   std::int64_t read_bytes = 0;         ///< bytes that it read from files, including reads from the kernel's cache
   double cores = 0;                    ///< number of cores that it may use
-  std::string cpus = {};               ///< the numbers of these cores; ranks with equal numbers share the cores
+  std::string cpus = {};               ///< the numbers of these cores; ranks with the same numbers share the cores
   std::int64_t buckets = 0;            ///< number of gradient buckets
   std::int64_t bucket_bytes = 0;       ///< size of all buckets
   std::int64_t resident = 0;           ///< the largest resident set so far
@@ -75,7 +76,7 @@ struct RankFigures {
   std::int64_t host_memory = 0;        ///< memory of the host, or of the control group; 0: unknown
   std::int64_t host_free = 0;          ///< the free part of host_memory
   std::string network;                 ///< identifies the network namespace of its interfaces: a host, or a container
-  std::vector<Traffic> traffic;        ///< traffic of the interfaces that carried any, without loopback
+  std::vector<Traffic> traffic;        ///< traffic of the interfaces that carried any, excluding loopback
   std::int64_t resent = 0;             ///< TCP segments that were retransmitted
   std::vector<Stretch> stretches;      ///< stretches of the rank, oldest first
 
@@ -85,7 +86,7 @@ struct RankFigures {
   [[nodiscard]] double compute() const {
     return time_in(StepPart::kForward) + time_in(StepPart::kBackward) + time_in(StepPart::kOptimizer);
   }
-  /// Returns the time of the steps, without evaluations and saves.
+  /// Returns the time of the steps, excluding evaluations and saves.
   [[nodiscard]] double training() const { return seconds - time_in(StepPart::kEvaluate) - time_in(StepPart::kSave); }
   /// Returns the part's share of training(), from 0 to 1.
   [[nodiscard]] double share(StepPart part) const;
@@ -113,11 +114,11 @@ struct Finding {
   std::string advice;              ///< the change to make
 };
 
-/// The settings that advice names.
+/// The settings that advice refers to.
 struct ReportSettings {
   std::int64_t workers = 0;         ///< loader threads per replica
-  std::int64_t batch_size = 0;      ///< samples of a replica's batch
-  std::int64_t bucket_cap_mb = 25;  ///< MiB of a bucket
+  std::int64_t batch_size = 0;      ///< samples in a replica's batch
+  std::int64_t bucket_cap_mb = 25;  ///< size of a bucket in MiB
 };
 
 /// The time that the parts of steps take on each rank, and the causes of slow steps.
@@ -128,7 +129,7 @@ struct StepReport {
   std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds later measurements of the same rank: adds times and counts, and replaces the state of memory.
+/// Adds later measurements of the same rank: adds times and counts, and replaces the memory figures.
 void add(RankFigures& sum, const RankFigures& later);
 
 /// The traffic of the hosts' interfaces, each host counted once. Units: bytes per second; segments.

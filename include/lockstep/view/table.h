@@ -17,7 +17,7 @@ struct Column {
   std::string title;            ///< its heading
   int width = 0;                ///< the minimum width; a wider title sets the width
   Align align = Align::kRight;  ///< the side that its values are aligned to
-  int leave_out = 0;  ///< order of dropping columns of a table that is too wide, highest number first; 0: never
+  int leave_out = 0;            ///< drop order if the table is too wide, highest number first; 0: never dropped
 };
 
 /// A table that is printed row by row under a header. Lines have no trailing spaces; the text ends with a newline.
@@ -29,7 +29,7 @@ class Table {
 
   /// Returns the titles and a rule below them.
   [[nodiscard]] std::string header() const;
-  /// Returns one row. `cells` has one cell for every column, even for dropped ones.
+  /// Returns one row. `cells` has one cell for every column, including dropped ones.
   /// Throws: UsageError if the numbers of cells and columns differ.
   [[nodiscard]] std::string row(const std::vector<std::string>& cells) const;
 
@@ -50,7 +50,7 @@ struct Confusion {
   std::int64_t count = 0;  ///< number of these mistakes
 };
 
-/// Returns at most `limit` lines such as "predicted O for 0: 12 times", the most frequent first; without mistakes, a
+/// Returns at most `limit` lines such as "predicted O for 0: 12 times", the most frequent first; if there are none, a
 /// line that says so.
 [[nodiscard]] std::string render_confusions(std::vector<Confusion> confusions, std::size_t limit = 10);
 

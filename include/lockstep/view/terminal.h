@@ -12,7 +12,7 @@ namespace lockstep::view {
 /// Returns true if `fd` is a terminal.
 [[nodiscard]] bool is_terminal(int fd) noexcept;
 
-/// Returns the columns of the terminal at `fd`; without a terminal the value of COLUMNS, else 80.
+/// Returns the width of the terminal at `fd`, in columns; without a terminal, the value of COLUMNS, else 80.
 [[nodiscard]] int terminal_width(int fd = 2) noexcept;
 
 /// Returns true if output to `fd` gets colours: it is a terminal, NO_COLOR is unset, and TERM is not "dumb".
@@ -35,15 +35,15 @@ enum class Color {
 /// Returns `text` in `color`, or unchanged if `enabled` is false.
 [[nodiscard]] std::string paint(std::string_view text, Color color, bool enabled);
 
-/// Returns the number of columns of the UTF-8 text `text`: East Asian wide letters take two columns, combining marks
+/// Returns the number of columns of the UTF-8 text `text`: East Asian wide characters take two columns, combining marks
 /// and escape codes none, and a byte that is not UTF-8 takes one.
 [[nodiscard]] int display_width(std::string_view text) noexcept;
 
 /// Returns the longest prefix of `text` that fits into `width` columns, cut between characters; "…" marks a cut.
 [[nodiscard]] std::string fit(std::string_view text, int width);
 
-/// Returns `text` with every line cut to the width of the terminal at `fd`. If `fd` is not a terminal, the lines stay
-/// whole, for other programs to read.
+/// Returns `text` with every line cut to the width of the terminal at `fd`. If `fd` is not a terminal, the lines are
+/// left intact, for other programs to read.
 [[nodiscard]] std::string fit_lines(std::string_view text, int fd);
 
 /// Returns `text` with every line cut to `width` columns.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A clock that excludes the time during which this process was stopped. A whole job may be suspended and resumed by
-// Ctrl-Z, by Slurm, or along with a virtual machine. The silence of other processes is therefore measured without the
-// time during which this process itself was stopped.
+// Ctrl-Z, by Slurm, or along with a virtual machine. So when this process measures how long others have been silent, it
+// excludes the time during which it was stopped itself.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class AwakeTime {
 /// The longest time between two calls to now() during a wait that uses AwakeClock.
 inline constexpr std::chrono::milliseconds kAwakeLook{200};
 
-/// The process's clock without the time during which the process was stopped. Thread-safe: yes.
+/// The process's clock, excluding the time during which the process was stopped. Thread-safe: yes.
 class AwakeClock final : public Clock {
  public:
   explicit AwakeClock(const Clock& source) : source_(source) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads Lockstep's CUDA code if the machine can use it. All CUDA code is in one library, liblockstep-cuda.so. No other
-// file of Lockstep is linked with CUDA, so one build serves machines with and without GPUs.
+// Lockstep file links against CUDA, so one build serves machines with and without GPUs.
 #pragma once
 
 #include <string>

@@ -33,11 +33,11 @@ class MismatchError : public UsageError {
 struct FailureRecord {
   FailureKind kind = FailureKind::kFailed;  ///< the kind of failure
   std::string type = {};                    ///< the error's type, "DataError"; empty: not a Lockstep error
-  std::string message = {};                 ///< the failure, in words
+  std::string message = {};                 ///< description of the failure
   std::string hint = {};                    ///< the next step; may be empty
   int rank = -1;                            ///< the rank in the job; -1: unknown
   std::string host = {};                    ///< name of the rank's host
-  int erred = -1;            ///< the rank with wrong numbers, if the error is a CorruptionError; -1: unknown
+  int erred = -1;            ///< the rank that computed wrong numbers, if the error is a CorruptionError; -1: unknown
   std::int64_t time_ns = 0;  ///< when the record was created, in nanoseconds since 1970
 };
 
@@ -45,7 +45,7 @@ struct FailureRecord {
 /// fails first writes it, or its agent if the rank no longer can.
 inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 
-/// Returns the wall time in nanoseconds since 1970.
+/// Returns the wall-clock time in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
 /// Returns the record of this rank's `error`. The type of any other exception is fault::type_of_unknown().

@@ -22,7 +22,7 @@ class FunctionFinder {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
     if (function == nullptr && missing_.empty()) missing_ = name;
   }
-  /// Returns the first name that was not found; empty: all were found.
+  /// Returns the first name that was not found; empty if all were found.
   [[nodiscard]] const std::string& missing() const noexcept { return missing_; }
 
  private:

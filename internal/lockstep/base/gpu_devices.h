@@ -14,7 +14,7 @@ namespace lockstep {
 /// Returns the number of NVIDIA GPUs in `folder`, counting the device files nvidia0 and so on.
 [[nodiscard]] int count_gpu_devices(const std::filesystem::path& folder = "/dev");
 
-/// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none: the
+/// Returns how many of `devices` GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES is `visible`; none if the
 /// variable is not set. Each MIG slice counts, although CUDA shows only the first one. It is a pure function.
 [[nodiscard]] int count_visible_gpus(int devices, const std::optional<std::string_view>& visible);
 

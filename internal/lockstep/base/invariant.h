@@ -21,7 +21,8 @@ namespace lockstep {
 
 #pragma GCC visibility pop
 
-/// Ends the process unless `condition` holds. The other arguments are the format and values of a message on the state.
+/// Ends the process unless `condition` holds. The other arguments are the format and values of a message about the
+/// state.
 /// Example: LOCKSTEP_INVARIANT(!running_, "operation {} of {}", sequence, pending_.size());
 #define LOCKSTEP_INVARIANT(condition, ...)           \
   (__builtin_expect(static_cast<bool>(condition), 1) \

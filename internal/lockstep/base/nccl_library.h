@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads NCCL when ranks need it. This way one program runs with and without NCCL, and is built without NCCL's header.
+// Loads NCCL when ranks need it. This way the same program runs with or without NCCL, and builds without NCCL's header.
 // The types and values are NCCL's binary interface, which is the same in 2.14 and all later versions.
 #pragma once
 
@@ -94,7 +94,7 @@ struct Search {
   std::string torch_folder = {};  ///< the folder of libtorch's libraries; empty: the process has none
 };
 
-/// Returns LOCKSTEP_NCCL; empty: it is not set.
+/// Returns LOCKSTEP_NCCL; empty if it is not set.
 [[nodiscard]] std::string named_by_user();
 
 /// Returns the places to search for a process that has loaded `files`. It is a pure function.

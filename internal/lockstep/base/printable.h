@@ -10,11 +10,11 @@
 
 namespace lockstep::text {
 
-/// Returns `words` with escapes: control characters except line feed and tab become "\x1b" and the like, even those of
-/// Unicode (C1, and the marks that reverse the direction of writing); bytes that are not UTF-8 become "\xff".
+/// Returns `words` with escapes: control characters except line feed and tab become "\x1b" and the like, including
+/// Unicode's (C1, and the marks that reverse the text direction); bytes that are not UTF-8 become "\xff".
 [[nodiscard]] std::string printable(std::string_view words);
 
-/// Does the same for one line: a line feed becomes "\n", a tab "\t".
+/// The same for a single line: a line feed becomes "\n", a tab "\t".
 [[nodiscard]] std::string printable_line(std::string_view words);
 
 /// Returns `words` with every URL shown as "https://***@host/path?token=***": without user, password and the values of

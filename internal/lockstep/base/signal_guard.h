@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// While it is alive, the calling thread receives no signals. Threads that it starts then never receive any.
+/// While an instance is alive, the calling thread receives no signals. Threads that it starts then never receive any.
 class [[nodiscard]] SignalGuard {
  public:
   SignalGuard() noexcept {

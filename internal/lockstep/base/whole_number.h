@@ -21,8 +21,8 @@ struct WholeRange {
 /// Parses all of `text`. Returns none if it is not a 64-bit whole number or is outside the range.
 [[nodiscard]] std::optional<std::int64_t> parse_whole(std::string_view text, const WholeRange& range) noexcept;
 
-/// Does the same as parse_whole(), but throws instead of returning none. Throws: UsageError "NAME is 'TEXT'; it must be
-/// a whole number, 0 .. 1,000,000".
+/// Like parse_whole(), but throws instead of returning none. Throws: UsageError "NAME is 'TEXT'; it must be a whole
+/// number, 0 .. 1,000,000".
 /// Example: const auto port = static_cast<std::uint16_t>(whole_number("--master-port", text, {1, 65535}));
 [[nodiscard]] std::int64_t whole_number(std::string_view name, std::string_view text, const WholeRange& range);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instruction set and kernels that produced a checkpoint. Equal digests are promised only if these are the same.
+// The instruction set and kernels that produced a checkpoint. Equal digests are guaranteed only if these are the same.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@ struct StepCalls {
 /// Lifetime: a recording with collectives ends before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
-/// Notes for calls_of() that the host decides something in a step: a recording would repeat that in every replay.
+/// Records for calls_of() that the host decides something in a step: a recording would repeat that in every replay.
 void note_on_host(ProcessGroup& group, const std::string& call);
 
 /// Runs `launch`, which puts a recorded step on the current stream. The hosts meet once for all of its collectives and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live page of runs: a small web server that reads run folders and flight rings and serves clients that have its
+// The live page for runs: a small web server that reads run folders and flight rings and serves clients that have its
 // token.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace lockstep::dashboard {
 
 /// The runs on the page, and its address.
 struct DashboardOptions {
-  std::vector<std::filesystem::path> runs;  ///< run folders, or their folders of logs; they may not exist yet
+  std::vector<std::filesystem::path> runs;  ///< run folders, or their log folders; they may not exist yet
   std::string host = "127.0.0.1";           ///< the address to listen on
   int port = 0;                             ///< the port to listen on; 0: any free port
   std::string token = {};                   ///< the secret that lets a browser see the page; empty: a random token

@@ -29,14 +29,14 @@ struct Survey {
   std::map<std::int64_t, std::int64_t> classes;   ///< number of images by label
   std::int64_t unlabelled = 0;                    ///< number of images without a label
   std::map<std::int64_t, std::int64_t> objects;   ///< number of objects by label
-  std::vector<std::int64_t> objects_a_picture;    ///< number of objects of each image
+  std::vector<std::int64_t> objects_a_picture;    ///< number of objects in each image
   std::vector<Box> boxes;                         ///< boxes of all objects
   std::int64_t empty_boxes = 0;                   ///< number of boxes without area
   std::int64_t masks = 0;                         ///< number of objects with a mask
   std::int64_t maps = 0;                          ///< number of label maps
   std::map<std::int64_t, std::int64_t> pixels;    ///< number of pixels of the maps, by value
   std::int64_t captions = 0;                      ///< number of captions
-  std::int64_t odd = 0;                           ///< number of images with a fault that leaves the pixels intact
+  std::int64_t odd = 0;                           ///< number of images with a defect that leaves the pixels intact
   std::int64_t turned = 0;                        ///< number of images rotated upright by their EXIF orientation
   std::int64_t as_stored = 0;                     ///< number of images left as stored, to fit their annotations
   std::vector<UnreadablePicture> unreadable;      ///< images that cannot be read

@@ -19,16 +19,16 @@ struct RecorderOptions {
   int world_size = 1;                    ///< number of ranks
   std::string host = {};                 ///< name of the rank's host
   std::chrono::milliseconds timeout{0};  ///< the timeout of the rank's collectives
-  std::filesystem::path file = {};  ///< the file of the ring for other processes; empty: only in this process's memory
+  std::filesystem::path file = {};       ///< the ring's file, for other processes; empty: only in this process's memory
 };
 
 /// Records the events that trace::Span reports from then on: collectives, sections, steps. Only sections of the calling
-/// thread (the main thread) count as the place of the rank. A second call does nothing. If the file cannot be mapped,
-/// or a live process is recording in it, the recorder logs a note and does not use it.
+/// thread (the main thread) count as the rank's place. A second call does nothing. If the file cannot be mapped, or a
+/// live process is recording in it, the recorder logs a note and does not use it.
 /// Cost: 268 KB of memory, about 40 ns per event, and at most 0.8 us every half millisecond (Event::queued_ns).
 void start_recorder(const RecorderOptions& options);
 
-/// Sets the time limit of sections with this name (watch.h); 0: no limit. Call it after init(), which calls
+/// Sets the time limit of sections with this name (watch.h); 0 means no limit. Call it after init(), which calls
 /// start_recorder(); without a recorder it does nothing. Thread-safe: yes.
 void limit_section(std::string_view name, std::chrono::milliseconds limit);
 
@@ -37,7 +37,7 @@ void limit_section(std::string_view name, std::chrono::milliseconds limit);
 void note_on_device(const trace::Event& event, bool ends) noexcept;
 
 /// Returns the time before which this rank's collectives must not time out, because the launcher sees that another rank
-/// does long work. If it is past, only their own timeout counts. Thread-safe: yes; it costs one load.
+/// is doing long work. If it is past, only their own timeout counts. Thread-safe: yes; it costs one load.
 [[nodiscard]] std::chrono::steady_clock::time_point patience() noexcept;
 
 }  // namespace lockstep::flight

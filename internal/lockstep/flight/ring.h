@@ -38,7 +38,7 @@ struct alignas(64) EventSlot {
   std::atomic<std::uint64_t> bytes;     ///< size of the collective's data
   std::atomic<std::int64_t> step;       ///< the step at that moment; -1: outside a step
   std::atomic<std::uint64_t> kind;      ///< `EventType`, name, group, bucket and number of buckets
-  std::atomic<std::int64_t> other_ns;   ///< when a collective was called (begin event), or when a thread began to wait
+  std::atomic<std::int64_t> other_ns;   ///< when a collective was called (begin event), or when a thread began waiting
                                         ///< for it (end event); Event::queued_ns of a section; 0: unknown, none
 };
 
@@ -77,7 +77,8 @@ struct Ring {
   std::int64_t clock_offset_ns;      ///< CLOCK_REALTIME - CLOCK_MONOTONIC at the start of the ring
   std::int64_t timeout_ns;           ///< timeout of the rank's collectives; 0: unknown
   char host[64];                     ///< the host's name; ends with 0
-  /// This rank's collectives do not time out before this time: the launcher has seen that another rank does long work.
+  /// This rank's collectives do not time out before this time: the launcher has seen that another rank is doing long
+  /// work.
   alignas(64) std::atomic<std::int64_t> patience_ns;
   alignas(64) std::atomic<std::uint64_t> next;  ///< number of the next event
   std::atomic<std::int64_t> step;               ///< the current step; -1: outside a step
@@ -111,37 +112,37 @@ class Writer {
 
   /// A collective, for begin() and end().
   struct Call {
-    std::string_view name;       ///< lives for the whole program
+    std::string_view name;       ///< has static lifetime
     std::uint64_t sequence = 0;  ///< number in its group
     std::uint64_t bytes = 0;     ///< size of the data
-    int group = 0;               ///< its group's number in this process
-    int bucket = -1;             ///< number of its gradient bucket; -1: none
+    int group = 0;               ///< its group's index in this process
+    int bucket = -1;             ///< index of its gradient bucket; -1 if none
     int buckets = 0;             ///< number of buckets
     bool has_failed = false;     ///< for end(): true if it failed; the rank then still counts as waiting in it
     std::int64_t called_ns = 0;  ///< CLOCK_MONOTONIC when it was called; 0: unknown
-    std::int64_t waited_ns = 0;  ///< for end(): CLOCK_MONOTONIC when a thread began to wait for it; 0: none has
+    std::int64_t waited_ns = 0;  ///< for end(): CLOCK_MONOTONIC when a thread began waiting for it; 0 if none has
   };
-  /// Notes that a collective begins.
+  /// Records that a collective begins.
   void begin(const Call& call) noexcept;
-  /// Notes that a collective has completed or failed.
+  /// Records that a collective has completed or failed.
   void end(const Call& call) noexcept;
-  /// Notes that the rank's GPU begins a collective. It sets the GPU lane of `call.group` and adds no event.
+  /// Records that the rank's GPU begins a collective. It sets the GPU lane of `call.group` and adds no event.
   void begin_on_device(const Call& call) noexcept;
-  /// Notes that the rank's GPU has completed the collective.
+  /// Records that the rank's GPU has completed the collective.
   void end_on_device(const Call& call) noexcept;
 
-  /// Notes that a section begins. `name` lives for the whole program. `limit_ns` is a limit only for this section; 0:
+  /// Records that a section begins. `name` must have static lifetime. `limit_ns` is a limit only for this section; 0:
   /// the limit of its name. For `queued_ns` see Event::queued_ns.
   void enter(std::string_view name, std::int64_t limit_ns = 0, std::int64_t queued_ns = 0) noexcept;
-  /// Notes that the section ends; the main thread is then in the enclosing section.
+  /// Records that the section ends; the main thread is then in the enclosing section.
   void leave(std::string_view name, std::int64_t queued_ns = 0) noexcept;
-  /// Notes an event of another thread's section, without changing the main thread's sections.
+  /// Records an event of another thread's section, without changing the main thread's sections.
   void note_section(EventType type, std::string_view name) noexcept;
 
   /// Sets the time limit of sections with this name; 0: it is learned; below 0: no limit.
   void set_limit(std::string_view name, std::int64_t limit_ns) noexcept;
 
-  /// Sets the step of later events; -1: outside a step.
+  /// Sets the step of later events; -1 outside a step.
   void set_step(std::int64_t step) noexcept { ring_.step.store(step, std::memory_order_relaxed); }
 
  private:

@@ -19,7 +19,7 @@ namespace lockstep::flight {
 
 /// One event of a rank.
 struct Event {
-  std::uint64_t number = 0;           ///< number of the event in the rank, from 0
+  std::uint64_t number = 0;           ///< number of the event on the rank, from 0
   std::int64_t time_ns = 0;           ///< CLOCK_MONOTONIC of the rank's host
   EventType type = EventType::kNone;  ///< the type of the event
   std::string name;                   ///< name of the collective or section
@@ -27,10 +27,10 @@ struct Event {
   std::uint64_t bytes = 0;            ///< size of the collective's data
   std::int64_t step = -1;             ///< the step at that moment; -1: outside a step
   int group = 0;                      ///< number of a collective's group
-  int bucket = -1;                    ///< number of its gradient bucket; -1: none
+  int bucket = -1;                    ///< index of its gradient bucket; -1 if none
   int buckets = 0;                    ///< number of buckets
   std::int64_t called_ns = 0;         ///< in a begin event: when the collective was called; 0: unknown
-  std::int64_t waited_ns = 0;         ///< in an end event: when a thread began to wait for it; 0: none has
+  std::int64_t waited_ns = 0;         ///< in an end event: when a thread began waiting for it; 0 if none has
   std::int64_t queued_ns = 0;  ///< in begin and end events of the main thread's sections: the total time so far in
                                ///< which this thread was ready to run but waited for a core; 0: unknown or none
 };
@@ -43,7 +43,7 @@ struct Lane {
   std::uint64_t finished = 0;   ///< number of the last collective that completed
   std::int64_t started_ns = 0;  ///< CLOCK_MONOTONIC when the last collective began
   std::uint64_t bytes = 0;      ///< size of its data
-  int bucket = -1;              ///< number of its gradient bucket; -1: none
+  int bucket = -1;              ///< index of its gradient bucket; -1 if none
   int buckets = 0;              ///< number of buckets
 
   /// Returns true if the last collective has not completed.
@@ -77,7 +77,7 @@ struct Snapshot {
   std::vector<Lane> lanes;           ///< groups that have begun a collective
   std::int64_t timeout_ns = 0;       ///< timeout of its collectives; 0: unknown
   std::int64_t last_event_ns = 0;    ///< CLOCK_MONOTONIC of the last event; 0: none yet
-  std::vector<Event> events;         ///< the events, oldest first, without events left incomplete by a kill
+  std::vector<Event> events;         ///< the events, oldest first, excluding events left incomplete by a kill
 };
 
 /// Reads the bytes of a ring; returns none if they are not a ring or the ring is not ready. Safe for arbitrary bytes.

@@ -20,7 +20,7 @@ struct ProcessState {
   char state = '?';        ///< state in /proc/PID/stat: R running, S sleeping, D uninterruptible, T stopped, t traced
   std::string waits_in = {};   ///< the kernel function in which it sleeps; empty: unknown
   std::uint64_t resident = 0;  ///< bytes in memory
-  std::uint64_t swapped = 0;   ///< bytes on the swap disk
+  std::uint64_t swapped = 0;   ///< bytes swapped out
 };
 
 /// The facts about one rank.
@@ -31,11 +31,11 @@ struct RankFacts {
   ProcessState process = {};          ///< the state of its process, from the kernel
 };
 
-/// The advice if a rank's program ended without an error while other ranks still called collectives.
+/// The advice if a rank's program ended without an error while other ranks were still calling collectives.
 inline constexpr const char* kLeftHint =
     "every rank must call the same collectives; uneven data: Join, or the same number of batches on each rank";
 
-/// Returns the timeout of the ranks' collectives in nanoseconds; 0: unknown.
+/// Returns the timeout of the ranks' collectives in nanoseconds; 0 if unknown.
 [[nodiscard]] std::int64_t timeout_of(const std::vector<RankFacts>& ranks);
 
 /// Returns true if a signal or a debugger holds the rank's process.
@@ -43,7 +43,7 @@ inline constexpr const char* kLeftHint =
 
 /// Finds the rank that the other ranks wait for, and the reason, as a kHang: "rank 2 hangs: stopped by SIGSTOP in
 /// backward of step 418 (5.0 s so far); ranks 0, 1 wait in ...". A rank whose program has ended is a PeerError, a late
-/// rank a TimeoutError. Call it once collectives have timed out. `facts` has the ranks that this host can see. A
+/// rank a TimeoutError. Call it once collectives have timed out. `facts` holds the ranks that this host can see. A
 /// collective waits for ranks that have not begun it, and for ranks that were stopped, inside it or elsewhere. `waiter`
 /// is the timeout of a rank on another host. The late rank is then the one that is outside collectives, or that cannot
 /// continue in a collective. Returns none if the other ranks do not wait for a rank in `facts`.
@@ -52,8 +52,8 @@ inline constexpr const char* kLeftHint =
 
 /// Compares the ranks' calls for the operation that failed, by name, else by size. Returns the rank whose collective
 /// differs from the other ranks', as a kHang and UsageError: "rank 2 called barrier as operation 12 in step 77, but
-/// ranks 0, 1 called all_reduce". Returns none if no operation has failed, if the ranks of this host called the same,
-/// or if there is no majority (as with two ranks).
+/// ranks 0, 1 called all_reduce". Returns none if no operation has failed, if the ranks of this host made the same
+/// call, or if there is no majority (as with two ranks).
 [[nodiscard]] std::optional<FailureRecord> find_odd_call(const std::vector<RankFacts>& facts);
 
 }  // namespace lockstep::flight

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watches running ranks: finds sections that exceed their limits, even if no collective waits; long work that other
-// ranks must wait for; and the rank that other ranks wait for. All functions are pure functions of the rings and the
-// states of the processes. The sections are modeled on NVIDIA's resiliency extension.
+// ranks must wait for; and the rank that other ranks wait for. All functions are pure functions of the rings and
+// process states. The sections are modeled on NVIDIA's resiliency extension.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct WatchFacts {
 /// collective is not late, and every event inside the section restarts its time.
 [[nodiscard]] std::optional<FailureRecord> judge_sections(const WatchFacts& facts);
 
-/// Returns true if a rank does long work (setup, evaluate, save, or a section whose limit was set) within its limit.
-/// The other ranks must then wait for it.
+/// Returns true if a rank is doing long work (setup, evaluate, save, or a section whose limit was set) within its
+/// limit. The other ranks must then wait for it.
 [[nodiscard]] bool has_long_work(const WatchFacts& facts);
 
 /// A wait that is worth a line in the log.

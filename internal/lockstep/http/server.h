@@ -19,7 +19,7 @@ namespace lockstep::http {
 struct Request {
   std::string method;                         ///< "GET" (also for HEAD), "POST"
   std::string path;                           ///< decoded: "/api/run/0/state"
-  std::map<std::string, std::string> values;  ///< the query, decoded; a repeated name has its first value
+  std::map<std::string, std::string> values;  ///< the query, decoded; a repeated name keeps its first value
   std::string host;                           ///< the Host header
   std::string origin;                         ///< the Origin header; empty if it is missing
   std::string token;                          ///< TOKEN of "Authorization: Bearer TOKEN"; empty if it is missing
@@ -36,7 +36,7 @@ struct Response {
   /// Returns the next piece of a body of unknown length; an empty piece ends the body. It may block, because each
   /// connection has its own thread.
   std::function<std::string()> next = {};
-  std::map<std::string, std::string> headers = {};  ///< more headers; they replace the server's of the same names
+  std::map<std::string, std::string> headers = {};  ///< more headers; they replace the server's of the same name
 };
 
 /// The address of a server, and its handlers.
@@ -46,9 +46,9 @@ struct ServerOptions {
   std::string next_step = "choose another port";  ///< advice in errors about the port
   std::size_t places = 32;                        ///< limit on connections from unknown clients
   std::vector<std::pair<std::string, std::string>> headers = {};  ///< headers for each response
-  /// Returns true if the request proves that its client is known. Called in the server's threads.
+  /// Returns true if the request proves that its client is known. Called on the server's threads.
   std::function<bool(const Request&)> is_known = {};
-  /// Creates the response, in the connection's thread. An exception becomes the status 500.
+  /// Creates the response, on the connection's thread. An exception produces status 500.
   std::function<Response(const Request&)> answer = {};
 };
 

@@ -20,13 +20,13 @@ struct GpuProcess {
 
 /// The state of one GPU. A value that the driver does not report is none.
 struct GpuState {
-  int index = 0;                           ///< number in nvidia-smi's order; CUDA_VISIBLE_DEVICES does not change it
+  int index = 0;                           ///< index in nvidia-smi's order; CUDA_VISIBLE_DEVICES does not change it
   std::string name;                        ///< name, such as "NVIDIA H100 80GB HBM3"
   std::optional<unsigned> percent = {};    ///< percentage of the time during which a kernel ran
   std::uint64_t used_bytes = 0;            ///< memory in use
   std::uint64_t total_bytes = 0;           ///< total memory of the GPU
   std::optional<unsigned> celsius = {};    ///< its temperature
-  std::optional<double> watts = {};        ///< the power that it draws
+  std::optional<double> watts = {};        ///< its power draw
   std::optional<unsigned> megahertz = {};  ///< clock of the multiprocessors
   std::vector<GpuProcess> processes = {};  ///< processes that compute on it
 };
@@ -44,9 +44,9 @@ struct GpuReport {
 
 /// The driver's report on two GPUs.
 struct GpuPeers {
-  int first = 0;           ///< one GPU's number in nvidia-smi's order
-  int second = 0;          ///< the other GPU's number
-  bool by_nvlink = false;  ///< NVLink connects them
+  int first = 0;           ///< one GPU's index in nvidia-smi's order
+  int second = 0;          ///< the other GPU's index
+  bool by_nvlink = false;  ///< connected by NVLink
   std::string obstacle =
       {};  ///< reason why they cannot reach each other's memory; empty: they can, or the driver does not report it
 };
@@ -61,7 +61,7 @@ struct GpuPlaces {
 [[nodiscard]] GpuPlaces read_gpu_places(const std::string& library = "libnvidia-ml.so.1");
 
 /// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". The result is empty if
-/// there is no GPU, or one that is not sliced. Uses `library`, as read_gpus() does.
+/// there is no GPU, or if one of them is not sliced. Uses `library`, as read_gpus() does.
 [[nodiscard]] std::string list_slices(const std::string& library = "libnvidia-ml.so.1");
 
 /// Sets CUDA_VISIBLE_DEVICES, if unset, to list_slices(). Otherwise CUDA would show every rank the same slice.

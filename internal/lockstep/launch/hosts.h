@@ -28,7 +28,7 @@ struct HostEntry {
 /// Returns the name of `host` without the user, by which other hosts reach it.
 [[nodiscard]] std::string address_of(const HostEntry& host);
 
-/// A launcher that is started on a host.
+/// A launcher to start on a host.
 struct HostLauncher {
   HostEntry host;                  ///< the host to start it on
   std::vector<std::string> words;  ///< program, which calls obey_input(), and arguments
@@ -60,7 +60,7 @@ struct HostsOptions {
 /// which it puts into the environment, up to an empty line. From then on it sends this process each signal whose name
 /// arrives as a line, and SIGTERM at the end of the input. Standard input becomes /dev/null. Call it once, before
 /// anything reads the environment and before other threads start. Returns the token. Blocks: until the empty line has
-/// arrived. Throws: UsageError if the input ends before it.
+/// arrived. Throws: UsageError if the input ends before that.
 [[nodiscard]] std::string obey_input();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the number of ranks of a node if the user does not set it.
+// Chooses the number of ranks on a node if the user does not set it.
 #pragma once
 
 #include <cstdint>

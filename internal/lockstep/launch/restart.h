@@ -15,7 +15,7 @@ struct RestartFacts {
   std::string error_text = {};   ///< the error's message, from the error file or the store
   bool was_interrupted = false;  ///< a user or signal asked the agent to stop
   int restarts_done = 0;         ///< restarts so far
-  int max_restarts = 0;          ///< number of restarts that are allowed
+  int max_restarts = 0;          ///< number of restarts allowed
 };
 
 /// The decision after a failure.
@@ -25,7 +25,7 @@ struct RestartDecision {
 };
 
 /// Decides whether a failure restarts the job. Usage, data and internal errors never do, nor does a full or read-only
-/// disk; every other failure does while restarts are left. The exit code of a program without Lockstep does not matter.
+/// disk; every other failure does while restarts remain. The exit code of a program without Lockstep does not matter.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep

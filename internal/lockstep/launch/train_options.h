@@ -23,7 +23,7 @@ struct TrainOption {
   std::string_view setting = {};   ///< the setting that the option sets, such as "tensorboard"; for a switch with its
                                    ///< value, such as "tensorboard=none"; empty: none
   std::string_view group = {};     ///< its heading in the help; empty: the general heading
-  bool in_programs = false;        ///< users' programs have the option too
+  bool in_programs = false;        ///< also available in users' programs
 };
 
 inline constexpr std::string_view kRanksGroup = "Ranks";
@@ -39,7 +39,7 @@ inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by 
 
 /// Returns the word that names the recipe or its settings file: the first word that is neither an option nor an
 /// option's value. After an option that only the recipe knows, such as --batch-size 4 or --distributed, a word is its
-/// value unless no other word can be the recipe; a number, true or false is never the recipe. Empty: there is none.
+/// value unless no other word can be the recipe; a number, true or false is never the recipe. Empty if there is none.
 [[nodiscard]] std::string recipe_word(const std::vector<std::string>& words);
 
 }  // namespace lockstep

@@ -24,12 +24,12 @@ struct ClockOffset {
 };
 
 /// Returns the offset from the rounds of this rank and rank 0. Each rank leaves a barrier after all have entered it, so
-/// the offset is between the largest own.before - main.after and the smallest own.after - main.before. It returns their
-/// mean.
+/// the offset lies between the largest own.before - main.after and the smallest own.after - main.before. It returns
+/// their mean.
 /// Throws: UsageError if the numbers of rounds differ or there are no rounds.
 [[nodiscard]] ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main);
 
-/// Measures this rank's offset with 64 barriers; without barriers it is 0 if all ranks share a clock. Collective: yes.
+/// Measures this rank's offset with 64 barriers; if all ranks share a clock it is 0, without barriers. Collective: yes.
 /// Blocks: yes. Throws: the errors of Work::wait.
 [[nodiscard]] ClockOffset measure_clock_offset(const Job& job);
 

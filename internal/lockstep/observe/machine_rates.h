@@ -19,8 +19,8 @@ namespace lockstep::observe {
 struct PeakOptions {
   at::ScalarType type = at::kFloat;  ///< type of the matrices' elements
   std::int64_t size = 1024;          ///< the rows and columns of the matrices
-  double seconds = 1;                ///< duration of the measurement, after one uncounted product
-  c10::Device device = c10::kCPU;    ///< the device that multiplies
+  double seconds = 1;                ///< duration of the measurement, after one warm-up product
+  c10::Device device = c10::kCPU;    ///< the device to measure
 };
 
 /// Returns the floating-point operations per second of products of square matrices on this rank, sustained over

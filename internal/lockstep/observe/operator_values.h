@@ -17,7 +17,7 @@ namespace lockstep::observe {
 /// The beginning or the end of an operator, of an autograd node or of a Lockstep layer.
 struct OperatorValue {
   std::string name;       ///< "aten::convolution", "lockstep::linear", "MaxPool2DWithIndicesBackward0"
-  std::string layer;      ///< the module whose weights the operator, or one around it, reads; "": none
+  std::string layer;      ///< the module whose weights the operator, or an enclosing one, reads; "" if none
   int depth = 0;          ///< number of enclosing operators
   bool backward = false;  ///< it runs in the backward pass
   bool end = false;       ///< the end, with a digest of the outputs; false: the beginning, with a digest of the inputs
@@ -29,7 +29,7 @@ struct OperatorValue {
 /// Records the operators of the thread that created it, until it is destroyed. Operators that only allocate memory or
 /// fill it with a constant are skipped, because a step may or may not need them. Views have no digest.
 ///
-/// Cost: reads every value once. Thread-safe: no; use it only in the thread that created it.
+/// Cost: reads every value once. Thread-safe: no; use it only on the thread that created it.
 class OperatorValues {
  public:
   /// The names of `parameters` identify the layers.

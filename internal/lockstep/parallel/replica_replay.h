@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// While it is alive, records the results of Replica::all_reduce() in this thread as bytes, in order.
+/// While it is alive, records the results of Replica::all_reduce() on this thread as bytes, in order.
 class ReductionRecorder {
  public:
   ReductionRecorder();
@@ -26,7 +26,7 @@ class ReductionRecorder {
   std::string bytes_;
 };
 
-/// Runs `body` in this thread as replica `index` of `team`; all_reduce() returns the recorded results. Throws: the
+/// Runs `body` on this thread as replica `index` of `team`; all_reduce() returns the recorded results. Throws: the
 /// exceptions of `body`; InternalError if `body` needs more results than were recorded.
 void replay_replica(ReplicaTeam& team, int index, std::string_view recorded, const std::function<void()>& body);
 

@@ -33,14 +33,14 @@ struct PlanRequest {
   SimulationOptions simulation = {};              ///< the settings of the simulation
   std::optional<std::int64_t> bucket_bytes = {};  ///< size of newly planned buckets; none: the buckets stay as measured
   std::int64_t power_sgd_rank = 1;                ///< rank of the PowerSGD hook to try
-  int most_ranks = 1024;                          ///< number of ranks at the end of the curve
+  int most_ranks = 1024;                          ///< largest number of ranks on the curve
 };
 
 /// The result of make_plan().
 struct Plan {
-  PlanPoint asked;                        ///< the prediction for the requested machines
-  std::vector<PlanPoint> curve;           ///< predictions by ranks: 1, 2, 4, ... on one machine, then whole machines
-  std::string bottleneck;                 ///< "computation", "bandwidth", "latency", "processors" or "uneven steps"
+  PlanPoint asked;               ///< the prediction for the requested machines
+  std::vector<PlanPoint> curve;  ///< predictions by number of ranks: 1, 2, 4, ... on one machine, then whole machines
+  std::string bottleneck;        ///< "computation", "bandwidth", "latency", "processors" or "uneven steps"
   std::vector<Alternative> limits;        ///< a step without one of the limits
   std::vector<Alternative> buckets;       ///< buckets of other sizes
   std::vector<Alternative> alternatives;  ///< other backends, hooks and ZeRO

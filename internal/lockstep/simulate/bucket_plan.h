@@ -23,7 +23,7 @@ struct PlanLimits {
   std::int64_t bytes = 0;        ///< bytes of the later buckets; a bucket is closed once it holds this much
 };
 
-/// Plans buckets as indices into `items`. `order` has every index once, in the order in which the gradients are
+/// Plans buckets as indices into `items`. `order` contains each index once, in the order in which the gradients are
 /// expected. Buckets come in the order in which their last gradients are expected and in which they are reduced.
 [[nodiscard]] std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<PlanItem>& items,
                                                                  const std::vector<std::size_t>& order,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines of a plan: their number, their links, and the processor time of a message.
+// The machines of a plan: their number, their links, and the processor time per message.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct HostCosts {
   double copy_bytes_per_s = 0;    ///< rate at which one rank copies memory
 };
 
-/// The machines, which are all alike.
+/// The machines, which are all identical.
 struct Cluster {
   int gpus = 1;                      ///< ranks of a machine
   int machines = 1;                  ///< machines

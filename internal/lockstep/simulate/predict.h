@@ -12,16 +12,16 @@ namespace lockstep::simulate {
 
 /// The settings of a simulation.
 struct SimulationOptions {
-  int steps = 24;        ///< steps that count
-  int warmup = 4;        ///< steps before these, in which the connections reach full speed
+  int steps = 24;        ///< steps that are counted
+  int warmup = 4;        ///< steps before these, while the connections reach full speed
   bool is_even = false;  ///< every rank repeats the median step; false: steps are drawn from the measured steps
 };
 
-/// The means over the steps that count.
+/// The means over the counted steps.
 struct Prediction {
   double step_s = 0;     ///< time of a step
-  double compute_s = 0;  ///< the part in which a rank computes, as a mean over the ranks
-  double waiting_s = 0;  ///< the part in which a rank waits for a collective
+  double compute_s = 0;  ///< the part that a rank spends computing, averaged over the ranks
+  double waiting_s = 0;  ///< the part that a rank spends waiting for collectives
 
   /// Returns the images per second of `ranks` ranks that each compute `images` in a step.
   [[nodiscard]] double rate(int ranks, double images) const { return step_s > 0 ? ranks * images / step_s : 0; }

@@ -12,9 +12,9 @@ namespace lockstep::simulate {
 
 /// Plans new buckets with plan_buckets(). If `limits` is about as large as the measured buckets or larger, whole
 /// buckets are joined. If it is smaller, a bucket's gradients are assumed to have arrived evenly since the previous
-/// bucket was complete. But a bucket of more than twice its own limit must have a parameter larger than that limit, and
-/// stays whole. That limit is estimated from the measured buckets, and for the first bucket it is 1 MiB, the default of
-/// DdpOptions. Measurements with small buckets are therefore the most useful.
+/// bucket was complete. However, a bucket of more than twice its own limit must have a parameter larger than that
+/// limit, and is not split. That limit is estimated from the measured buckets, and for the first bucket it is 1 MiB,
+/// the default of DdpOptions. Measurements with small buckets are therefore the most useful.
 [[nodiscard]] Workload with_buckets(const Workload& workload, const PlanLimits& limits);
 
 /// Adds hooks::bf16_compress(): half of the bytes, and two conversions at the memory copy rate.

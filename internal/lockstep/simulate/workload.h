@@ -41,8 +41,8 @@ struct Workload {
   int ranks = 0;              ///< ranks of the run
   int ranks_per_machine = 0;  ///< ranks on each machine of the run
   double images = 0;          ///< images of one rank in one step; 0: unknown
-  double measured_s = 0;      ///< median time of a step, with all waits
-  double alone = 1;           ///< computation time of a rank alone on its machine, as a share of the measured time
+  double measured_s = 0;      ///< median time of a step, including all waits
+  double alone = 1;           ///< computation time of a rank alone on its machine, as a fraction of the measured time
   std::vector<MeasuredStep> steps = {};                ///< steps of all ranks
   std::vector<std::vector<std::int64_t>> shapes = {};  ///< shapes of the parameters; empty: unknown
 };

@@ -20,10 +20,10 @@ struct Interface {
 
 /// The network interfaces that the environment and the store ask for.
 struct InterfaceWishes {
-  std::optional<std::string> own = {};      ///< LOCKSTEP_SOCKET_IFNAME: a name, or several separated by commas
-  std::optional<std::string> gloo = {};     ///< GLOO_SOCKET_IFNAME, in the same form; which PyTorch users already have
-  std::optional<std::string> nccl = {};     ///< NCCL_SOCKET_IFNAME: prefixes of names; "=" before the list means whole
-                                            ///< names, "^" excludes the names
+  std::optional<std::string> own = {};   ///< LOCKSTEP_SOCKET_IFNAME: a name, or several separated by commas
+  std::optional<std::string> gloo = {};  ///< GLOO_SOCKET_IFNAME, in the same form, which PyTorch users already have set
+  std::optional<std::string> nccl = {};  ///< NCCL_SOCKET_IFNAME: prefixes of names; "=" before the list means whole
+                                         ///< names, "^" excludes the names
   std::optional<std::string> towards = {};  ///< the address that this host uses to reach the store
 };
 

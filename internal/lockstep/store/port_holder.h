@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the process that holds a port of this machine, for the error that the port is in use.
+// Finds the process that holds a port of this machine, for the error message when the port is in use.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits warnings about an event that strangers can cause a thousand times a second to one per second, with a count.
+// Limits warnings to one per second, with a count, about events that strangers can cause a thousand times a second.
 #pragma once
 
 #include <chrono>

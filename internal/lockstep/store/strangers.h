@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the connections of strangers, which have not proved that they know the token, and decides which one is closed
-// for a new one. It is the oldest connection of the address with the most. This does not keep ranks out, because a rank
-// is a stranger for only one round trip. The class does not use sockets.
+// Limits the connections of strangers, which have not yet proved that they know the token, and decides which one is
+// closed to admit a new one: the oldest one from the address with the most. This does not keep ranks out, because a
+// rank is a stranger for only one round trip. The class does not use sockets.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class Strangers {
   /// Creates an empty list with these limits.
   explicit Strangers(Limits limits) : limits_(limits) {}
 
-  /// Adds a connection. Returns the connection that must be closed for it, which is no longer in the list.
+  /// Adds a connection. Returns the connection that must be closed to make room, which is no longer in the list.
   [[nodiscard]] std::optional<Id> add(Id id, const std::string& address);
   /// Removes a connection that has proved itself or closed. Does nothing if it is not in the list.
   void remove(Id id);
@@ -51,8 +51,8 @@ class Strangers {
 /// The limits of a server's connections, by kind. A connection over the limit of its own kind is closed.
 struct DoorLimits {
   Strangers::Limits strangers = {};  ///< connections without any proof
-  std::size_t knocked = 256;         ///< connections that have proved the token and are about to be encrypted
-  std::size_t known = 640;           ///< clients that are let in
+  std::size_t knocked = 256;         ///< connections that have proved they know the token and are about to be encrypted
+  std::size_t known = 640;           ///< clients that have been admitted
 };
 
 /// Returns limits that leave enough of a process's `open_files` descriptors for its other work.

@@ -18,9 +18,9 @@ class TrustedNetwork {
 
   /// Returns the network, with the host's bits zero: "192.168.1.0/24".
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
-  /// Returns true for a numeric address of the network, and for this machine's loopback.
+  /// Returns true for a numeric address in the network, and for this machine's loopback.
   [[nodiscard]] bool contains(const std::string& address) const;
-  /// Returns true if `host` resolves only to addresses of the network. Blocks: on the name server.
+  /// Returns true if `host` resolves only to addresses in the network. Blocks: on the name server.
   [[nodiscard]] bool contains_host(const std::string& host) const;
   /// Returns the token of a run without a secret: anyone can derive it from text().
   [[nodiscard]] std::string token() const { return "no secret, open to " + text_; }

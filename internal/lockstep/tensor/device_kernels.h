@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU kernels, written in CUDA C++. NVRTC, which comes with Python's torch, compiles them in the process for its GPU. A
-// build therefore needs no CUDA compiler, and a new GPU needs no new build.
+// GPU kernels, written in CUDA C++. NVRTC, which comes with Python's torch, compiles them in the process, for its GPU.
+// Building therefore needs no CUDA compiler, and a new GPU needs no rebuild.
 #pragma once
 
 #include <string>

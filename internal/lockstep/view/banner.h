@@ -11,7 +11,7 @@
 
 namespace lockstep::view {
 
-/// The device of a rank. Hosts are shown if there are several. With more than 16 devices, equal neighbours share a
+/// The device of a rank. Hosts are shown if there are several. With more than 16 devices, identical neighbours share a
 /// line.
 struct BannerDevice {
   int rank = 0;      ///< the rank of the device
@@ -25,13 +25,13 @@ struct BannerInfo {
   std::vector<BannerDevice> devices;   ///< one for each rank, in rank order
   std::string backend;                 ///< "shm"
   std::string backend_reason;          ///< "all ranks share this host's memory"
-  std::int64_t batch_per_replica = 0;  ///< samples of a replica's batch
+  std::int64_t batch_per_replica = 0;  ///< samples in a replica's batch
   std::string batch_origin;   ///< the origin of batch_per_replica: "found by batch_size: auto"; empty: the settings
   std::int64_t replicas = 1;  ///< data-parallel width
   std::int64_t accumulate_steps = 1;                       ///< batches per step
   std::int64_t workers = 0;                                ///< loader threads per replica
-  std::int64_t train_samples = 0;                          ///< samples of the training set
-  std::int64_t test_samples = 0;                           ///< samples of the test set
+  std::int64_t train_samples = 0;                          ///< samples in the training set
+  std::int64_t test_samples = 0;                           ///< samples in the test set
   std::int64_t steps_per_epoch = 0;                        ///< optimizer steps per epoch
   std::int64_t epochs = 0;                                 ///< epochs of the run
   std::int64_t max_steps = 0;                              ///< 0: no limit

@@ -36,7 +36,7 @@ struct DigestRecord {
 
 /// Returns a fold as 16 hexadecimal digits, as in a checkpoint's manifest.
 [[nodiscard]] std::string fold_text(std::uint64_t fold);
-/// Reads the text of a fold; 0: it is not a fold.
+/// Reads the text of a fold; returns 0 if it is not a fold.
 [[nodiscard]] std::uint64_t fold_of(std::string_view text);
 
 /// The start of a chain: the step before its first record, and that step's fold.
@@ -45,10 +45,10 @@ struct DigestBegin {
   std::uint64_t fold = 0;
 };
 
-/// The digests of one run, by ascending step. Steps may be missing if digests were off for a while.
+/// The digests of one run, in ascending step order. Steps may be missing if digests were off for a while.
 class DigestChain {
  public:
-  /// Parses a file. Records are used up to the first torn or damaged record, such as a killed process leaves.
+  /// Parses a file. Records are used up to the first torn or damaged record, such as one left by a killed process.
   /// Throws: DataError, which begins with `name`, if the header is missing or has a different version.
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
   /// Adds the records in `bytes`, the part of the file after whole_bytes(), up to the first torn record.
@@ -61,7 +61,7 @@ class DigestChain {
   /// Returns the size of a file with these records; bytes after it are damaged.
   [[nodiscard]] std::size_t whole_bytes() const;
 
-  /// Returns the record of `step`; null: it has no record.
+  /// Returns the record of `step`; null if there is none.
   [[nodiscard]] const DigestRecord* at(std::int64_t step) const;
   /// Returns the fold of all steps up to `step`.
   [[nodiscard]] std::uint64_t fold_up_to(std::int64_t step) const;
@@ -88,12 +88,13 @@ struct DigestDifference {
 /// Appends to a chain's file.
 class DigestWriter {
  public:
-  /// Opens the chain of `folder` for a run that resumes after `begin`, which its checkpoint has, and cuts off later
-  /// records. If the chain's fold differs there, it is renamed kOldDigestFile, with a warning, and a new chain begins.
+  /// Opens the chain of `folder` for a run that resumes after `begin`, which comes from its checkpoint, and cuts off
+  /// later records. If the chain's fold differs there, it is renamed kOldDigestFile, with a warning, and a new chain
+  /// begins.
   /// Throws: IoError.
   DigestWriter(const std::filesystem::path& folder, const DigestBegin& begin);
 
-  /// Appends a record with one write, so that even if the process is killed, the record is whole or absent. Throws:
+  /// Appends a record with one write, so that even if the process is killed, the record is complete or absent. Throws:
   /// IoError, with an unchanged file.
   void add(const DigestRecord& record);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of `lockstep doctor kernels` on a network's layers on a processor: the kernel of each layer, its distance
-// from the machine's peak, and settings to change. Pure functions of a profile that recorded inputs.
+// The report of `lockstep doctor kernels` on a network's layers on a processor: each layer's kernel, how far it is from
+// the machine's peak, and settings to change. Pure functions of a profile that recorded inputs.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ enum class KernelMaker : std::uint8_t {
 enum class LayerKind : std::uint8_t {
   kConvolution,  ///< a convolution of any shape
   kProduct,      ///< linear layers and matrix products
-  kNorm,         ///< norms, with the operations that are fused into them
+  kNorm,         ///< norms, with the operations fused into them
   kOther         ///< pooling, dropout, elementwise operations
 };
 
@@ -37,14 +37,14 @@ struct KernelMachine {
   std::int64_t threads = 1;              ///< number of libtorch's threads
   double copied_bytes_per_s = 0;         ///< rate of memcpy
   double float32_flops_per_s = 0;        ///< rate of matrix products
-  double bfloat16_flops_per_s = 0;       ///< rate of matrix products in bfloat16
+  double bfloat16_flops_per_s = 0;       ///< rate of bfloat16 matrix products
   std::string lockstep_vectors;          ///< instruction set of Lockstep's kernels: "AVX-512"
   std::string aten_vectors;              ///< instruction set of libtorch's loops
   std::string blas;                      ///< libtorch's BLAS: "OpenBLAS", "MKL"
   std::string blas_kernels;              ///< OpenBLAS's kernels: "Cooperlake"; empty: unknown
   std::string better_blas_kernels = {};  ///< OpenBLAS's kernels that suit this processor better; empty: none
   bool avx512 = false;                   ///< the processor has AVX-512
-  bool bfloat16_vectors = false;         ///< the processor has vector products of bfloat16
+  bool bfloat16_vectors = false;         ///< the processor has bfloat16 vector products
   bool bfloat16_tiles = false;           ///< the processor has matrix units for bfloat16 (AMX)
   bool bfloat16_is_slow = false;         ///< bfloat16 products are slow, so Lockstep's layers multiply in float32
   std::string libtorch;                  ///< libtorch's version, "1.13.1"
@@ -63,21 +63,21 @@ struct KernelSettings {
 struct KernelPass {
   double ns = 0;     ///< time of the pass
   double flops = 0;  ///< floating-point operations of its products; convolutions count as direct convolutions
-  double bytes = 0;  ///< the minimum of bytes to read and write; 0: unknown
+  double bytes = 0;  ///< the minimum number of bytes to read and write; 0: unknown
 };
 
 /// The layers of one shape that one kernel computes.
 struct KernelRow {
   std::string layer;                       ///< "conv 3x3, 64x64x30x80 to 128"
   std::string kernel;                      ///< "Winograd 4x4", "oneDNN"
-  KernelMaker maker = KernelMaker::kAten;  ///< the owner of the kernel
+  KernelMaker maker = KernelMaker::kAten;  ///< the library with the kernel
   std::string instructions;                ///< "AVX-512 bf16"; empty: unknown
   std::string type;                        ///< the dtype of the computation: "float32"
   LayerKind kind = LayerKind::kOther;      ///< the kind of the layers
   std::int64_t in = 0;                     ///< channels of the input
   std::int64_t out = 0;                    ///< channels of the output of a convolution or product
   bool is_plain_3x3 = false;               ///< true for a convolution whose shape allows Winograd's algorithm
-  std::vector<std::string> modules = {};   ///< names of those layers that have weights
+  std::vector<std::string> modules = {};   ///< names of the layers with weights
   double calls = 0;                        ///< number of calls per step
   KernelPass forward = {};                 ///< the forward pass
   KernelPass backward = {};                ///< the backward pass
@@ -91,7 +91,7 @@ struct KernelRow {
 
 /// The whole report of `lockstep doctor kernels`.
 struct KernelReport {
-  KernelSettings settings;         ///< the settings that were asked for
+  KernelSettings settings;         ///< the requested settings
   KernelMachine machine;           ///< the machine that it ran on
   std::vector<KernelRow> rows;     ///< rows, by descending lost_ns()
   double step_ns = 0;              ///< time of an average step

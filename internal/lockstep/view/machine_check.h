@@ -17,7 +17,7 @@ namespace lockstep::view {
 struct CoreFacts {
   std::string name = "CPU";          ///< model name
   int online = 1;                    ///< cores that are online
-  int usable = 1;                    ///< cores that the affinity allows (taskset, cpusets, Slurm)
+  int usable = 1;                    ///< cores allowed by the affinity mask (taskset, cpusets, Slurm)
   std::optional<double> quota = {};  ///< control groups' limit on CPU time, in cores; none: no limit
 };
 
@@ -26,7 +26,7 @@ struct MemoryFacts {
   std::uint64_t total = 0;                        ///< memory of the machine
   std::uint64_t available = 0;                    ///< memory that programs may still allocate
   std::optional<std::uint64_t> group_limit = {};  ///< limit of the control group
-  std::uint64_t group_used = 0;  ///< memory that the control group uses, without caches that can be freed at once
+  std::uint64_t group_used = 0;  ///< memory that the control group uses, excluding caches that can be freed immediately
   std::uint64_t swap_total = 0;  ///< size of the swap
   std::uint64_t swap_used = 0;   ///< swap in use
   int overcommit = 0;            ///< vm.overcommit_memory
@@ -124,7 +124,7 @@ struct DeviceWay {
 
 /// The links between the GPUs of this host, and from them to its network cards.
 struct GpuLinkFacts {
-  std::vector<DeviceWay> pairs = {};          ///< connections of all pairs of GPUs
+  std::vector<DeviceWay> pairs = {};          ///< connections between all pairs of GPUs
   std::vector<DeviceWay> cards = {};          ///< connections of InfiniBand and RoCE cards
   std::vector<std::string> redirecting = {};  ///< PCI bridges above GPUs whose access control (ACS) sends peer traffic
                                               ///< through the host

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of a run in Prometheus' text format, by a pure function.
+// The metrics of a run in Prometheus' text format, produced by a pure function.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct RunFigures {
   std::optional<double> learning_rate = {};                  ///< learning rate of the last step
   std::optional<double> images_per_s = {};                   ///< speed over all ranks
   std::optional<double> loss_scale = {};                     ///< scale of the loss, with fp16
-  std::optional<double> data_wait = {};                      ///< share of the last epoch spent waiting for data
+  std::optional<double> data_wait = {};                      ///< fraction of the last epoch spent waiting for data
   std::optional<std::int64_t> memory_peak = {};              ///< peak memory in bytes, the maximum over all ranks
   std::vector<std::pair<std::string, double>> losses = {};   ///< the parts of the loss
   std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation

@@ -19,8 +19,8 @@ namespace lockstep::view {
 /// The values to show; unknown values are omitted.
 struct ProgressState {
   std::string label;                        ///< "epoch 3/150"
-  std::int64_t step = 0;                    ///< steps that are done
-  std::int64_t steps = 0;                   ///< all steps; 0: unknown, and no bar is drawn
+  std::int64_t step = 0;                    ///< steps done
+  std::int64_t steps = 0;                   ///< total steps; 0: unknown, and no bar is drawn
   std::optional<double> loss = {};          ///< loss of the last step
   std::optional<double> rate = {};          ///< rate in `unit`
   std::optional<double> seconds_left = {};  ///< time that is left
@@ -75,7 +75,7 @@ class ProgressBar {
 
   /// Shows `state` if enough time has passed.
   void update(const ProgressState& state);
-  /// Shows `state` in any case: the last state of a loop, or a logged step. If live, the line stays.
+  /// Always shows `state`: the last state of a loop, or a logged step. If live, the line stays.
   void finish(const ProgressState& state);
   /// Prints `line` above the bar.
   void message(std::string_view line);

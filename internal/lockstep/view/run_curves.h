@@ -35,7 +35,7 @@ struct RunCurves {
   std::vector<std::string> metric_names = {};  ///< names in the task's order: the first is its main metric
 };
 
-/// Adds a line of log.jsonl to `run`, and returns it; none: it is damaged. A run that was killed repeats steps, so a
+/// Adds a line of log.jsonl to `run`, and returns it; none if it is damaged. A run that was killed repeats steps, so a
 /// line of an earlier step removes the points from that step onwards.
 std::optional<LogLine> add_line(RunCurves& run, std::string_view text);
 

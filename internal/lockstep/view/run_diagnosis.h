@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagnoses why a run hangs or failed, or that it is fine, from facts about its folder. Pure functions: the launch
-// module reads the folder.
+// Determines from facts about a run's folder why the run hangs or failed, or that it is fine. Pure functions: the
+// launch module reads the folder.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct AttemptFacts {
 
 /// The content of summary.json.
 struct RunSummary {
-  std::int64_t steps = 0;                                    ///< optimizer steps that were done
+  std::int64_t steps = 0;                                    ///< optimizer steps done
   double seconds = 0;                                        ///< time of these steps
   std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation
   std::int64_t time_ns = 0;                                  ///< time of writing
@@ -49,18 +49,18 @@ struct RunLog {
   std::optional<double> loss = {};             ///< loss of that step; none: it was not finite
   std::string stopped_by = {};                 ///< the request that made the run save and end: "SIGTERM"; empty: none
   std::int64_t time_ns = 0;                    ///< time of the last write
-  std::optional<StepReport> step_report = {};  ///< report of the last epoch that has a report
+  std::optional<StepReport> step_report = {};  ///< report of the last epoch that has one
 };
 
 /// All facts from the folder and the processes. Times are CLOCK_REALTIME, except in the flight rings.
 struct RunFacts {
   std::string path;                         ///< the run folder, as it was typed
   bool has_settings = false;                ///< it is a run folder, with config.yml
-  bool is_recipe = false;                   ///< its settings name a recipe, so that `lockstep train` reads them
+  bool is_recipe = false;                   ///< its settings name a recipe, so that `lockstep train` can read them
   std::vector<AttemptFacts> attempts = {};  ///< oldest first
   bool is_launched = false;                 ///< the launcher of the newest attempt runs on this host
   bool launcher_is_gone = false;  ///< the launcher ended without saving the rings: it was killed, or is on another host
-  std::string trainer = {};       ///< a process without a launcher that trains in the folder: "pid 4711 on gpu-a"
+  std::string trainer = {};       ///< a process without a launcher that is training in the folder: "pid 4711 on gpu-a"
   std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if it is launched
   std::optional<RunSummary> summary = {};     ///< content of the file; none: it has not been written yet
   std::optional<RunLog> log = {};             ///< content of the file; none: it has not been written yet
@@ -73,7 +73,7 @@ struct RunFacts {
 
 /// The state of a run, or its end.
 enum class RunState : std::uint8_t {
-  kRuns,      ///< it runs
+  kRuns,      ///< it is running
   kWaits,     ///< it is running, but ranks are waiting for one that does not arrive
   kFinished,  ///< training is complete
   kEnded,     ///< its ranks have ended, and no rank failed
@@ -92,7 +92,7 @@ struct RunDiagnosis {
   std::vector<std::string> earlier = {};  ///< a line for each earlier attempt; the oldest may only be counted
   std::vector<std::string> details = {};  ///< further lines
   std::optional<StepReport> report = {};  ///< how long the parts of its steps took
-  std::vector<std::string> stacks = {};   ///< stacks of the ranks that hang
+  std::vector<std::string> stacks = {};   ///< stacks of the hung ranks
   std::vector<std::string> notes = {};    ///< the files that could not be read, and why
   std::vector<std::string> next = {};     ///< commands or advice
 };

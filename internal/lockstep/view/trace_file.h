@@ -14,7 +14,7 @@
 namespace lockstep::view {
 
 /// Returns the trace of one rank, with a process named "rank 0 (host)" and its named threads. The collectives of each
-/// group have their own track, with bucket, bytes and sequence. Times are from the rank's own clock; "otherData" has
+/// group have their own track, with bucket, bytes and sequence. Times are from the rank's own clock; "otherData" holds
 /// rank, world_size, clock_offset_ns and clock_error_ns for the merge.
 [[nodiscard]] std::string trace_text(const Profile& profile);
 

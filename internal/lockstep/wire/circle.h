@@ -48,7 +48,7 @@ struct HubOptions {
   std::string address = {};              ///< numeric address of this host, to which the other ranks connect
   std::string token = {};                ///< the job's secret; empty: it has none
   bool is_encrypted = true;              ///< true: connections use TLS 1.3
-  std::chrono::milliseconds timeout{0};  ///< timeout of an exchange in this job; opening a connection gets a part of it
+  std::chrono::milliseconds timeout{0};  ///< timeout of an exchange in this job; opening a connection gets part of it
 };
 
 /// One rank's listener, and its look-up of the other ranks' addresses.
@@ -90,7 +90,7 @@ class Circle {
   /// `not_connected`.
   void exchange(const Exchange& exchange);
 
-  /// Returns the rank because of which exchange() threw.
+  /// Returns the rank that caused exchange() to throw.
   [[nodiscard]] int suspect() const noexcept;
 
   /// Ends an exchange in progress with Interrupted. Thread-safe: yes.

@@ -72,7 +72,7 @@ DataError other_size(const std::filesystem::path& file, ImageSize size, const La
 
 namespace {
 
-/// All images of a set have the same size. If the first file cannot be read, the loader reports it when it reads the
+/// All images in a set have the same size. If the first file cannot be read, the loader reports it when it reads the
 /// file.
 void require_size(const std::filesystem::path& file, const Labels& labels) {
   const Result<ImageSize> size = image_size(FileSystem::system().read(file, kMostPictureBytes));

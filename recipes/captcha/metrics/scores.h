@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of the labels read: counts, summed over batches and ranks, and the metrics derived from them. N batch, L
+// Scores for the labels read: counts summed over batches and ranks, and the metrics derived from them. N batch, L
 // characters, C classes.
 #pragma once
 
@@ -24,7 +24,7 @@ namespace lockstep::captcha {
 /// Returns string_accuracy and char_accuracy, each 0..1 (0 if nothing was counted).
 [[nodiscard]] std::vector<Metric> read_metrics(const at::Tensor& counts);
 
-/// Returns the most frequent confusions of characters, one per line.
+/// Returns the most frequent character confusions, one per line.
 [[nodiscard]] std::string confusions(const at::Tensor& counts, const std::string& characters, std::size_t limit = 10);
 
 }  // namespace lockstep::captcha

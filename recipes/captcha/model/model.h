@@ -19,7 +19,7 @@ struct ModelOptions {
   std::int64_t classes = 36;   ///< size of the charset
 };
 
-/// A network from images N1HW in 0..1 to logits N(L*C), character-major.
+/// A network that maps images N1HW in 0..1 to logits N(L*C), character-major.
 class CaptchaNet : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& images_N1HW) = 0;

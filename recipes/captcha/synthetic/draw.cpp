@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The custom style, and the choice between the two. The original style: a white background, 40-pixel letters at a pitch
-// of width / (letters + 1), moved by up to 5 pixels each way, a shadow 1 to 3 pixels off under half of them, 5 to 8
-// lines of width 1 to 3, 100 to 300 points. Lines and points are drawn over the letters. Outlines are read unscaled and
-// unhinted, so that drawing can rotate and warp them.
+// of width / (letters + 1), shifted by up to 5 pixels each way, half of them with a shadow 1 to 3 pixels away, 5 to 8
+// lines of width 1 to 3, and 100 to 300 points. Lines and points are drawn over the letters. Outlines are read unscaled
+// and unhinted, so that they can be rotated and warped.
 #include "captcha/synthetic/draw.h"
 
 #include <fmt/format.h>
@@ -44,8 +44,8 @@ Outline outline_of(FT_Face face, char letter, const std::string& file) {
 }
 
 constexpr double kNominalHeight = 60;
-constexpr double kSize = 40;        // pixels of an em, at a height of 60
-constexpr double kCapitals = 0.73;  // height of a capital, as a share of an em
+constexpr double kSize = 40;        // pixels per em, for an image height of 60
+constexpr double kCapitals = 0.73;  // height of a capital, as a fraction of an em
 constexpr int kJitter = 5;          // pixels
 constexpr Color kShadow{100, 100, 100};
 

@@ -14,8 +14,8 @@
 
 namespace lockstep::captcha {
 
-/// The letters of a charset in several typefaces, read once and then shared by all threads: outlines of one em, with
-/// the baseline at y = 0 and y growing downwards. Thread-safe: yes, it is immutable.
+/// The letters of a charset in several typefaces, read once and then shared by all threads: outlines one em in size,
+/// with the baseline at y = 0 and y growing downwards. Thread-safe: yes, it is immutable.
 class FontSet {
  public:
   /// Reads the fonts of Debian's fonts-dejavu-core from `folder`.
@@ -31,7 +31,7 @@ class FontSet {
 
 enum class Style { kSimple, kCustom };
 
-/// The size in pixels. The size of the letters depends on the height; their spacing depends on their number.
+/// The size in pixels. The size of the letters depends on the height; their spacing depends on how many there are.
 struct ImageShape {
   std::int64_t width = 160;
   std::int64_t height = 60;
@@ -45,17 +45,17 @@ struct Painter {
 };
 
 /// Draws the captcha of `label`, whose characters are in the painter's fonts. Lifetime: the rasterizer outlives the
-/// canvas. Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' its
+/// canvas. Source: the two generators of AWDSCAN/pytorch-captcha: 'simple' is Python's captcha package, 'custom' is its
 /// own.
 [[nodiscard]] Canvas render(const std::string& label, Style style, const Painter& painter, SampleRandom& random);
 
 /// Draws crowded letters, each rotated and warped, with dots and a curve of the same colour, and smooths the image.
 [[nodiscard]] Canvas render_simple(const std::string& label, const Painter& painter, SampleRandom& random);
 
-/// Draws upright letters of several colours at jittered places, half of them with a shadow, under lines and points.
+/// Draws upright letters of several colours at jittered positions, half of them with a shadow, under lines and points.
 [[nodiscard]] Canvas render_custom(const std::string& label, const Painter& painter, SampleRandom& random);
 
-/// Returns a colour with each channel drawn at random from `low` to `high`, both included.
+/// Returns a colour with each channel drawn at random from `low` to `high`, inclusive.
 [[nodiscard]] Color random_color(SampleRandom& random, int low, int high);
 
 }  // namespace lockstep::captcha

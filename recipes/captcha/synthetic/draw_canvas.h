@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small RGB canvas that fills outlines, antialiased, with FreeType's rasteriser: letters, lines and curves are all
-// outlines. Its arithmetic is FreeType's fixed point, so that the bytes do not depend on the processor's vector units.
+// outlines. It uses FreeType's fixed-point arithmetic, so the bytes do not depend on the processor's vector units.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct Box {
 };
 [[nodiscard]] Box box_of(const Outline& outline);
 
-/// Returns the polygon that a pen of `width` pixels leaves along `path`.
+/// Returns the polygon that a pen `width` pixels wide traces along `path`.
 [[nodiscard]] Outline stroke(std::span<const Point> path, double width);
 
 /// FreeType's rasteriser. Thread-safe: no; one per thread.
@@ -67,7 +67,7 @@ class Canvas {
   /// Sets a single pixel; ignores a position outside the canvas.
   void dot(std::int64_t x, std::int64_t y, Color color);
 
-  /// Applies a 3 x 3 mean in which the middle has weight 5; the pixels at the border do not change.
+  /// Applies a 3 x 3 mean in which the centre has weight 5; border pixels are unchanged.
   void smooth();
 
   [[nodiscard]] std::int64_t width() const noexcept { return width_; }
@@ -75,7 +75,7 @@ class Canvas {
   /// Returns the pixels as red, green and blue, row by row from the top.
   [[nodiscard]] const std::vector<std::uint8_t>& pixels() const noexcept { return pixels_; }
 
-  /// Blends `color` over `length` pixels from (x, y), which are inside. `weight`: 0 .. 256.
+  /// Blends `color` over `length` pixels from (x, y), which must be inside. `weight`: 0 .. 256.
   void blend_span(std::int64_t x, std::int64_t y, std::int64_t length, Color color, int weight) noexcept;
 
  private:

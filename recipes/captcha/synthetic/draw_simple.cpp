@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simple style. The original style: letters of 42, 50 or 56 pixels at a height of 60, rotated by up to 30 degrees,
-// their corners moved by up to 0.3 of width and height, with overlaps of up to a quarter of a letter, 30 dots of width
-// 3 and one elliptic arc. The darker the colour of a letter, the more transparent it is.
+// their corners shifted by up to 0.3 of the width and height, with overlaps of up to a quarter of a letter, 30 dots of
+// width 3 and one elliptic arc. The darker the colour of a letter, the more transparent it is.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,11 +12,11 @@
 namespace lockstep::captcha {
 namespace {
 
-constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels of an em, at a height of 60
+constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels per em, for an image height of 60
 constexpr double kSimpleHeight = 60;
 constexpr double kStretch = 1.15;     // upwards: the original letters are narrower and taller than DejaVu's
 constexpr double kMaxTurn = 30;       // degrees
-constexpr double kMaxOverlap = 0.25;  // share of the mean width of the letters
+constexpr double kMaxOverlap = 0.25;  // fraction of the letters' mean width
 constexpr int kDots = 30;             // at 160 x 60
 constexpr double kNominalArea = 160 * 60;
 constexpr double kDotWidth = 3;    // pixels
@@ -38,7 +38,8 @@ void turn(Outline& letter, double degrees) {
   }
 }
 
-// Warps the letter: moves the corners of its box, the two of a side in opposite directions, and all points with them.
+// Warps the letter: moves the corners of its box, the two on each side in opposite directions, and all points with
+// them.
 void warp(Outline& letter, SampleRandom& random) {
   const Box box = box_of(letter);
   const double reach_x = box.width() * random.uniform(0.1, 0.3);

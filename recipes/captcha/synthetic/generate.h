@@ -31,7 +31,7 @@ struct GenerateOptions {
 
 /// Expands ranges: "0-9A-F" gives "0123456789ABCDEF"; a '-' at either end is literal.
 /// Throws: UsageError if it is empty, a range is reversed, a character occurs twice, or a character is not printable
-/// ASCII or cannot be in a file name ('_' ends a label, '/' a folder).
+/// ASCII or cannot appear in a label ('_' ends a label, '/' a folder).
 [[nodiscard]] std::string expand_charset(const std::string& ranges);
 
 /// Parses "mixed", "simple" or "custom". Throws: UsageError naming the nearest style.

@@ -59,7 +59,7 @@ std::size_t number_mark(std::string_view key) {
   return key.find_first_not_of("0123456789", hash + 1) == std::string_view::npos ? hash : std::string_view::npos;
 }
 
-/// Collects the captions of each image, in the order of the images' first captions.
+/// Collects the captions of each image, ordered by each image's first caption.
 class TextTable {
  public:
   explicit TextTable(const fs::path& file) : name_(file.string()) {}
@@ -109,13 +109,13 @@ class TextTable {
   std::unordered_set<std::string> numbered_;
 };
 
-/// The error for invalid JSON in `file`, whose bytes are `text`.
+/// Returns the error for invalid JSON in `file`, whose contents are `text`.
 DataError no_json(const fs::path& file, std::string_view text, std::size_t byte, const char* hint) {
   return DataError(fmt::format("{}: line {} is not JSON (byte {})", file.string(), line_of_byte(text, byte), byte),
                    hint);
 }
 
-/// Drops large parts of COCO's and Karpathy's files, which are not needed here, while reading.
+/// While reading, drops large parts of COCO's and Karpathy's files that are not needed here.
 bool is_wanted(int /*depth*/, json::parse_event_t event, json& parsed) {
   if (event != json::parse_event_t::key) return true;
   static constexpr std::array<std::string_view, 7> kUnwanted{"tokens",   "sentids",    "licenses", "license",
@@ -144,7 +144,7 @@ std::string as_id(const json& value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
-/// The images of one JSON file, in file order, with separate captions added to them.
+/// The images of one JSON file, in file order, to which captions stored separately are added.
 class JsonTable {
  public:
   JsonTable(const fs::path& file, std::string split) : name_(file.string()), split_(std::move(split)) {}
@@ -264,7 +264,7 @@ class JsonTable {
     return std::move(table_);
   }
 
-  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);  // marks an entry of another split
+  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);  // marks an entry that belongs to another split
 
   std::string name_;
   std::string split_;
@@ -275,8 +275,8 @@ class JsonTable {
   std::int64_t annotations_ = 0;
 };
 
-/// Reads the ids and paths of a JSON object in its order, without building a tree: a search for each new key among the
-/// earlier ones would take quadratic time.
+/// Reads the ids and paths of a JSON object in order, without building a tree: searching the earlier keys for each new
+/// one would take quadratic time.
 class IdReader final : public json::json_sax_t {
  public:
   IdReader(const fs::path& file, std::string_view text) : file_(file), text_(text) {}

@@ -69,7 +69,7 @@ std::vector<CaptionedImage> list_scenes(const SetOptions& options) {
   return images;
 }
 
-/// True if `path` exists; false for a name that no file can have. Throws: IoError if permission is denied.
+/// True if `path` exists; false also for a name that no file can have. Throws: IoError if permission is denied.
 bool is_there(const fs::path& path) {
   std::error_code fault;
   const bool found = fs::exists(path, fault);
@@ -123,7 +123,7 @@ CaptionTable read_table(const fs::path& file, const SetOptions& options) {
   return is_nlvr(file) ? read_nlvr(file, options.split) : read_caption_json(file, options.split);
 }
 
-/// `given` below `folder` if it exists there, otherwise unchanged.
+/// Returns `given` relative to `folder` if it exists there, otherwise unchanged.
 fs::path below(const fs::path& folder, const std::string& given) {
   return is_there(folder / given) ? folder / given : fs::path(given);
 }
@@ -153,7 +153,7 @@ bool choose_ids(CaptionTable& table, const fs::path& list_file) {
   return !list.files.empty();
 }
 
-/// The folder of a set's files.
+/// The folder that holds a set's files.
 struct FileFolder {
   fs::path folder;
   bool features = false;

@@ -13,7 +13,7 @@
 namespace lockstep::captioning {
 namespace {
 
-/// Stacks samples [L, D] into [B, Lmax, D], with 0 after each sample's rows.
+/// Stacks samples [L, D] into [B, Lmax, D], padded with zeros after each sample's rows.
 at::Tensor padded_features(const std::vector<Sample>& samples, std::vector<std::int64_t>& lengths) {
   for (const Sample& sample : samples) lengths.push_back(sample.data.size(0));
   const std::int64_t longest = *std::ranges::max_element(lengths);
@@ -37,7 +37,7 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*part)
 }
 
 /// The number of columns of [B, 2, S, T] that the longest caption takes up, including its end. Counted here, while the
-/// target is in host memory.
+/// target is still in host memory.
 std::int64_t longest_of(const at::Tensor& target) {
   return target.select(1, 1).ge(0).sum(2).max().item<std::int64_t>();
 }

@@ -14,7 +14,7 @@ namespace lockstep::captioning {
 /// Batch::extra.
 struct CaptionBatch {
   std::vector<std::int64_t> lengths;  ///< rows of each sample's features; empty for images
-  std::int64_t words = 0;             ///< number of target columns that have a word of any caption; 0 without a target
+  std::int64_t words = 0;             ///< number of target columns that hold a word of any caption; 0 without a target
   std::vector<std::shared_ptr<const ImageCaptions>> images;
 };
 

@@ -36,7 +36,7 @@ class SceneShelf {
     kept_.resize(static_cast<std::size_t>(count));
   }
 
-  /// Scene `number`, at index `place` of the set. Lifetime: the shelf outlives a kept scene.
+  /// Scene `number`, at index `place` of the set. Lifetime: the shelf outlives any kept scene.
   [[nodiscard]] Pixels get(std::size_t place, std::int64_t number) {
     if (kept_.empty()) return paint(number);
     std::call_once(drawn_[place], [&] { kept_[place] = paint(number); });
@@ -51,7 +51,7 @@ class SceneShelf {
   std::vector<Image> kept_;
 };
 
-/// Converts captions to ids, and counts the captions it truncates and the unknown words.
+/// Converts captions to ids, counting the captions that it truncates and the unknown words.
 class CaptionReader {
  public:
   CaptionReader(const SetOptions& options, const Vocabulary& vocabulary, bool training)
@@ -112,7 +112,7 @@ class CaptionReader {
   std::string example_;
 };
 
-/// Selects `wanted` of an image's `count` captions: all different, or all captions with some of them repeated.
+/// Selects `wanted` of an image's `count` captions: all different, or every caption with some of them repeated.
 std::vector<std::size_t> draw_captions(std::size_t count, std::size_t wanted, SampleRandom& random) {
   std::vector<std::size_t> chosen(count);
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});
@@ -124,7 +124,7 @@ std::vector<std::size_t> draw_captions(std::size_t count, std::size_t wanted, Sa
   return chosen;
 }
 
-/// Writes the input row 0 w1 .. wn 0 .. and the target row w1 .. wn 0 -1 .. of words that end with 0.
+/// Writes the input row 0 w1 .. wn 0 .. and the target row w1 .. wn 0 -1 .. for words that end with 0.
 void write_rows(const Ids& reference, std::int64_t columns, std::int64_t* input, std::int64_t* target) {
   std::fill_n(input, columns, 0);
   std::fill_n(target, columns, -1);

@@ -22,9 +22,9 @@ struct ImageCaptions {
   std::int64_t index = 0;  ///< index of the image in its set
   std::string id;
   std::vector<std::string> captions;  ///< captions in full
-  /// The captions for CIDEr-D over ids: each truncated to max_words, with a trailing 0. An unknown word is the
-  /// vocabulary's kUnknownWord; in an evaluation set without that word, the id is Vocabulary::size(), which no network
-  /// predicts.
+  /// The captions for CIDEr-D over ids: each truncated to max_words, with a trailing 0. An unknown word becomes the
+  /// vocabulary's kUnknownWord; in an evaluation set, if the vocabulary lacks that word, it becomes the id
+  /// Vocabulary::size(), which no network predicts.
   std::vector<Ids> references;
 };
 
@@ -49,14 +49,14 @@ class CaptionDataset final : public Dataset {
   ~CaptionDataset() override;
 
   [[nodiscard]] std::int64_t size() const override;
-  /// Throws: DataError naming a file that is damaged, absurd or of another width.
+  /// Throws: DataError naming a file that is damaged, absurd or of a different width.
   Sample get(std::int64_t index, SampleContext& context) override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 
   [[nodiscard]] const ImageCaptions& captions(std::int64_t index) const;
   /// The width D of the features; 0 if the samples are images.
   [[nodiscard]] std::int64_t feature_width() const noexcept;
-  /// The image in RGB at its own size, for a page. Throws: DataError if the set has features.
+  /// The image in RGB at its original size, for a page. Throws: DataError if the set has features.
   [[nodiscard]] Image picture(std::int64_t index) const;
 
  private:

@@ -23,7 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kFolds = 5;  // every fifth sentence is for testing
+constexpr std::int64_t kFolds = 5;  // every fifth sentence is used for testing
 
 /// One line of the file.
 struct Judgement {

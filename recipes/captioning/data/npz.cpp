@@ -87,7 +87,7 @@ float number_at(std::string_view bytes, std::int64_t index, std::int64_t size) {
   return static_cast<float>(value_at<double>(bytes, index));
 }
 
-/// The starts of the rows in an array in Fortran order, whose first dimension is contiguous; rows are numbered in C
+/// The offsets of the rows in an array in Fortran order, whose first dimension is contiguous; rows are numbered in C
 /// order of the remaining dimensions.
 std::vector<std::int64_t> fortran_rows(const std::vector<std::int64_t>& shape, std::int64_t rows) {
   std::vector<std::int64_t> starts;

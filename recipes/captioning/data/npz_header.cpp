@@ -22,7 +22,7 @@ class NpyWords {
  public:
   explicit NpyWords(std::string_view text) : rest_(text) {}
 
-  /// Returns true and skips `mark` if it is next.
+  /// If `mark` comes next, skips it and returns true.
   bool take(std::string_view mark) {
     skip_blanks();
     if (!rest_.starts_with(mark)) return false;
@@ -102,7 +102,7 @@ std::string read_entry(std::string_view key, NpyWords& words, NpyHeader& header)
   return fmt::format("it has an unknown field '{}'", shown(key));
 }
 
-/// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (144, 1536), } completely.
+/// Reads {'descr': '<f4', 'fortran_order': False, 'shape': (144, 1536), } to the end.
 std::string read_dictionary(std::string_view text, NpyHeader& header) {
   NpyWords words(text);
   if (!words.take("{")) return fmt::format("its header is not a dictionary: {}", words.next());

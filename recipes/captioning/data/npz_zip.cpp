@@ -21,7 +21,7 @@ constexpr std::size_t kZipEntrySize = 46;
 constexpr std::size_t kZipEndSize = 22;
 constexpr std::size_t kZipLongestComment = 0xffff;
 constexpr std::uint32_t kZipIn64Bits = 0xffffffff;
-constexpr std::uint64_t kDeflateMostFold = 1032;  // the largest compression factor of deflate
+constexpr std::uint64_t kDeflateMostFold = 1032;  // deflate's maximum compression ratio
 constexpr std::size_t kInflateStep = 1U << 16U;
 constexpr std::size_t kNamedMembers = 8;
 
@@ -40,7 +40,7 @@ struct ZipEntryInfo {
   std::uint64_t local = 0;  // offset of the member's own header
 };
 
-/// The bytes of the central directory, the last part of the file except the end record.
+/// The bytes of the central directory, the last part of the file before the end record.
 std::optional<std::string_view> find_zip_directory(std::string_view file) {
   if (file.size() < kZipEndSize) return std::nullopt;
   const std::size_t last = file.size() - kZipEndSize;
@@ -99,10 +99,10 @@ std::optional<std::string_view> packed_bytes(std::string_view file, const ZipEnt
 /// Unpacks `packed`; no value if it is damaged or does not unpack to `size` bytes.
 std::optional<std::string> inflate_all(std::string_view packed, std::uint64_t size) {
   z_stream stream{};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return std::nullopt;  // negative: raw deflate, without zlib's header
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return std::nullopt;  // negative for raw deflate
   std::string out;
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());  // fits: the directory's sizes have 32 bits
+  stream.avail_in = static_cast<uInt>(packed.size());  // cannot overflow: the directory's sizes have 32 bits
   int code = Z_OK;
   while (code == Z_OK && out.size() <= size) {
     const std::size_t before = out.size();

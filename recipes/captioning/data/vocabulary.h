@@ -20,16 +20,16 @@ using Ids = std::vector<std::int64_t>;
 /// The word that replaces all words missing from a vocabulary.
 inline constexpr std::string_view kUnknownWord = "UNK";
 
-/// Words with the ids 1, 2, ...; 0 begins a sentence and ends it. Thread-safe: yes.
+/// Words with the ids 1, 2, ...; 0 begins and ends a sentence. Thread-safe: yes.
 class Vocabulary {
  public:
   /// Reads one word per line; the first has the id 1. Throws: DataError naming the file if it is missing or empty, or
-  /// the line if it is blank, contains white space or bytes that are not UTF-8, or repeats a word.
+  /// the line if it is blank, contains white space, is not UTF-8, or repeats a word.
   [[nodiscard]] static Vocabulary from_file(const std::filesystem::path& path);
   /// Like from_file(), but from a string; `name` identifies it in messages.
   [[nodiscard]] static Vocabulary from_text(std::string_view lines, const std::string& name);
   /// The words of all captions (words_of()) that occur at least `min_count` times, by descending count, then by their
-  /// bytes. If a word is dropped, kUnknownWord is last. Throws: DataError if no word is left, or a caption is not
+  /// bytes. If any word is dropped, kUnknownWord comes last. Throws: DataError if no word is left, or a caption is not
   /// UTF-8.
   [[nodiscard]] static Vocabulary of(const std::vector<CaptionedImage>& images, std::int64_t min_count);
 
@@ -40,13 +40,13 @@ class Vocabulary {
   /// The word of an id; "." for 0. Throws: UsageError if `id` is not valid.
   [[nodiscard]] const std::string& word(std::int64_t id) const;
   [[nodiscard]] bool has(std::string_view word) const { return ids_.contains(std::string(word)); }
-  /// The id of a word; for an unknown word, the id of kUnknownWord, if the vocabulary has it.
+  /// The id of a word; for an unknown word, the id of kUnknownWord if the vocabulary has it.
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view word) const;
-  /// The ids of words, without 0 at the end. Throws: DataError naming a word without an id.
+  /// The ids of words, without a final 0. Throws: DataError naming a word without an id.
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
   /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
-  /// The difference from `other`: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
+  /// How this differs from `other`: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;
 
  private:

@@ -35,7 +35,7 @@ struct LocalNgram {
 
 bool has_smaller_key(const LocalNgram& one, const LocalNgram& other) { return one.key < other.key; }
 
-/// Sorts the few n-grams of one order in a caption. Faster than std::sort for this few.
+/// Sorts the few n-grams of one order in a caption. Faster than std::sort for so few.
 void insertion_sort(LocalNgram* begin, LocalNgram* end) {
   for (LocalNgram* next = begin; next != end; ++next) {
     const LocalNgram one = *next;
@@ -95,10 +95,10 @@ void check_words(std::size_t words) {
   }
 }
 
-/// The index of a word, or of the first larger word.
+/// The index of a word, or of the first larger one.
 std::int64_t place_of(const Ids& words, std::int64_t id) { return std::ranges::lower_bound(words, id) - words.begin(); }
 
-/// An n-gram whose number of images is to be looked up: all are prefetched before the first is read.
+/// An n-gram whose number of images is to be looked up. All are prefetched before the first is read.
 struct Wanted {
   NgramKey key;
   bool known = false;  // true if the table has room for its ids
@@ -121,7 +121,7 @@ struct OfReference {
   std::size_t reference = 0;
 };
 
-/// The buffers of a score; each thread keeps its own, so that scoring allocates nothing.
+/// Scratch buffers for scoring; each thread keeps its own, so that scoring allocates nothing.
 struct Scratch {
   Ids numbers;
   std::vector<LocalNgram> ngrams;
@@ -130,7 +130,7 @@ struct Scratch {
   std::vector<double> cosines;  // cosines by order and reference
 };
 
-/// Assigns local numbers: a word in `words` gets its index, other words get the numbers after these.
+/// Assigns local numbers: a word in `words` gets its index, other words get the numbers after those.
 void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& scratch) {
   scratch.numbers.clear();
   scratch.strangers.clear();
@@ -149,7 +149,7 @@ void number_words(std::span<const std::int64_t> ids, const Ids& words, Scratch& 
 
 }  // namespace
 
-/// The vectors of all references, over the n-grams that any of them has.
+/// The vectors of all references, over the n-grams that occur in any of them.
 struct CiderD::Prepared {
   Ids words;                          // words that occur, ascending; the index is the local number
   std::vector<std::uint64_t> keys;    // n-grams of local numbers, ascending

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CIDEr and CIDEr-D: the similarity of a caption to several annotators' captions, with n-grams weighted by their rarity
-// among the images. Fast enough to reward thousands of samples in each training step. No torch header.
+// CIDEr and CIDEr-D: the similarity of a caption to several annotators' captions, with n-grams weighted by how rare
+// they are among the images. Fast enough to reward thousands of samples in each training step. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace lockstep::captioning {
 
-/// For each n-gram of 1 to 4 ids, the number of images that have it in a reference. Thread-safe: yes, immutable.
+/// For each n-gram of 1 to 4 ids, the number of images with a reference that contains it. Thread-safe: yes, immutable.
 class DocumentFrequencies {
  public:
   /// Throws: UsageError if there are no images, or an id is not within 0 .. kLargestId.
   [[nodiscard]] static DocumentFrequencies of(const std::vector<std::vector<Ids>>& references_by_image);
-  /// Reads a file written by save(). Throws: DataError naming the file if it is missing, damaged or another kind of
+  /// Reads a file written by save(). Throws: DataError naming the file if it is missing, damaged or a different kind of
   /// file; IoError.
   [[nodiscard]] static DocumentFrequencies from_file(const std::filesystem::path& path);
   /// Replaces the file atomically. Little-endian: "LSCIDF01", bytes per id (u64: 2 or 4), images (u64), n-grams (u64),
@@ -42,16 +42,16 @@ class DocumentFrequencies {
 };
 
 struct CiderOptions {
-  double sigma = 6;    ///< width in words of the length penalty
-  double scale = 10;   ///< score of a caption equal to its only reference
-  bool plain = false;  ///< true: CIDEr, without clipping of repeated n-grams and without the length penalty
+  double sigma = 6;    ///< width of the length penalty, in words
+  double scale = 10;   ///< score of a caption that equals its only reference
+  bool plain = false;  ///< compute plain CIDEr, without clipping repeated n-grams and without the length penalty
 };
 
 /// Scores captions against references. A caption's vector of order n has, for each n-gram, its count times ln(images /
 /// images with the n-gram). The score is the cosine of caption and reference, with counts clipped to the reference's,
 /// times exp(-(difference of lengths)^2 / (2 sigma^2)), averaged over n = 1 .. 4 and all references, times scale.
 /// Thread-safe: all const methods. Source: Vedantam et al., CIDEr, 2015. The CIDEr of COCO's server is CIDEr-D with the
-/// document frequencies of the references themselves, over words without an end mark.
+/// document frequencies of the references themselves, over words without the end mark.
 class CiderD {
  public:
   struct Prepared;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the images that each n-gram occurs in, and reads and writes the file of these counts.
+// Counts the images that each n-gram occurs in, and reads and writes the file with these counts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -95,7 +95,7 @@ void DocumentFrequencies::save(const fs::path& path) const {
   write_file_atomically(FileSystem::system(), path, bytes);
 }
 
-constexpr std::uint64_t kMostBytes = 1U << 30U;  // COCO's file has 60 MB
+constexpr std::uint64_t kMostBytes = 1U << 30U;  // COCO's file is 60 MB
 
 DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
   const std::string bytes = FileSystem::system().read(path, kMostBytes);

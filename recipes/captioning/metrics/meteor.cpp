@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the alignment from left to right through the caption, with the fewest chunks for each set of taken reference
-// words. Only repeated words leave a choice, so there are few sets; if there are too many, captions are aligned one run
+// Finds the alignment from left to right through the caption, keeping the fewest chunks for each set of reference words
+// taken. Only repeated words leave a choice, so there are few sets; if there are too many, captions are aligned one run
 // of words at a time.
 #include "captioning/metrics/meteor.h"
 
@@ -20,17 +20,17 @@ namespace {
 constexpr std::size_t kMostStates = 256;
 constexpr std::size_t kMostWays = 16;  // extensions of a state by one word, not counting the one that continues its run
 constexpr std::size_t kMostPairs = 4096;  // pairs of equal words in caption and reference
-constexpr std::ptrdiff_t kNowhere = -2;   // position without a next reference word
+constexpr std::ptrdiff_t kNowhere = -2;   // a position that no reference word follows
 constexpr std::int64_t kNoWord = std::numeric_limits<std::int64_t>::min();
 
-/// The taken positions of repeated words in the reference, and the position that the caption's last word took.
+/// The positions of repeated words that are taken in the reference, and the position that the caption's last word took.
 using Place = std::pair<std::vector<bool>, std::ptrdiff_t>;
 using Chunks = std::map<Place, std::int64_t>;
 
 /// One word of the caption: its positions in the reference, and its possible matches.
 struct Word {
   std::vector<std::ptrdiff_t> places;
-  std::vector<std::size_t> tried;  // indices of `places` in the order in which they are tried
+  std::vector<std::size_t> tried;  // indices into `places`, in the order in which they are tried
   std::size_t first = 0;           // index of its first position among the positions of all repeated words
   std::int64_t matches = 0;        // number of its matches
   std::int64_t left = 0;           // number of its occurrences in the rest of the caption
@@ -42,8 +42,9 @@ void keep_fewest(Chunks& states, Place place, std::int64_t chunks) {
   if (!fresh) at->second = std::min(at->second, chunks);
 }
 
-/// Among states that took the same words, keeps those with the fewest chunks: another last word saves at most one chunk
-/// later, and the dropped states have at least one more. Then keeps the kMostStates states with the fewest chunks.
+/// Among states that took the same words, keeps those with the fewest chunks: a different last word saves at most one
+/// chunk later, and the dropped states have at least one more. Then keeps the kMostStates states with the fewest
+/// chunks.
 void prune(Chunks& states) {
   if (states.size() == 1) return;
   std::map<std::vector<bool>, std::int64_t> fewest_of;
@@ -72,8 +73,8 @@ Chunks pass_word(Chunks& states, std::ptrdiff_t at) {
   return next;
 }
 
-/// Extends `states` by the next word of the caption, which occurs `word.left` more times after it, in all ways; if
-/// there are many, only in the first ways and the way that continues a run.
+/// Extends `states` by the next word of the caption, which occurs `word.left` more times after it, in every possible
+/// way; if there are too many, only in the first few ways and in the way that continues a run.
 Chunks read_word(const Chunks& states, const Word& word) {
   Chunks next;
   for (const auto& [place, chunks] : states) {
@@ -127,7 +128,7 @@ std::int64_t fewest_chunks(const Ids& hypothesis, const Ids& reference, Words& w
 }
 
 /// Like fewest_chunks(), but faster: from left to right, always with the longest run. Every word takes a free position
-/// while there is one, so the number of matches is maximal.
+/// as long as there is one, so the number of matches is maximal.
 std::int64_t chunks_of_runs(const Ids& hypothesis, const Ids& reference, const Words& words) {
   std::vector<bool> taken(reference.size());
   std::int64_t chunks = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// METEOR without word lists: only equal words match. Its scores are lower than METEOR scores with stems, synonyms and
-// paraphrases, and not comparable with them. No torch header.
+// METEOR without word lists: only equal words match. Its scores are lower than METEOR scores that use stems, synonyms
+// and paraphrases, and are not comparable with them. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep::captioning {
 /// The counts of an alignment of a caption with a reference; the counts of a corpus are sums over its captions.
 struct MeteorCounts {
   std::int64_t matches = 0;    ///< words in both, each used once
-  std::int64_t chunks = 0;     ///< runs of matches in the same order in both, without a gap
+  std::int64_t chunks = 0;     ///< runs of matches in the same order in both, without gaps
   std::int64_t words = 0;      ///< words of the caption
   std::int64_t reference = 0;  ///< words of the reference
 
@@ -31,7 +31,7 @@ struct MeteorCounts {
 ///         METEOR, 2005, for the score, although that paper takes the fewest crossings.
 [[nodiscard]] MeteorCounts align_words(const Ids& hypothesis, const Ids& reference);
 
-/// The alignment with the reference that gives the highest score, the first of equal ones.
+/// The alignment with the reference that gives the highest score, the first one in case of a tie.
 /// Throws: UsageError if there is no reference.
 [[nodiscard]] MeteorCounts meteor_counts(const Ids& hypothesis, const std::vector<Ids>& references);
 

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "table files contain little-endian numbers");
 
 constexpr std::size_t kFirstSlots = 1024;
-constexpr double kFullest = 0.7;  // largest share of slots in use
+constexpr double kFullest = 0.7;  // maximum fraction of slots in use
 
 /// True if the key has no zeros except above the first id.
 bool is_packed(const NgramKey& key, bool wide) noexcept {

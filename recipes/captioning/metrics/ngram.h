@@ -17,11 +17,11 @@ using Ids = std::vector<std::int64_t>;
 inline constexpr int kLongestNgram = 4;
 /// The largest id in an n-gram; the smallest is 0.
 inline constexpr std::int64_t kLargestId = 0xFFFFFFFE;
-/// The largest id in a table of 16 bits per id.
+/// The largest id in a table with 16 bits per id.
 inline constexpr std::int64_t kLargestShortId = 0xFFFE;
 
-/// Ids, each plus one, the last in the lowest bits and zeros above the first: four ids of 16 bits in `low`, or four ids
-/// of 32 bits in both members.
+/// Ids, each plus one, the last one in the lowest bits and zeros above the first: four 16-bit ids in `low`, or four
+/// 32-bit ids in both members.
 struct NgramKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -44,13 +44,13 @@ void each_ngram(const std::int64_t* ids, std::int64_t count, const Take& take) {
   }
 }
 
-/// A hash table with a number for each n-gram, by open addressing. Thread-safe: only for reading.
+/// An open-addressing hash table with a number for each n-gram. Thread-safe: only for reading.
 class NgramTable {
  public:
-  /// wide: ids above kLargestShortId fit; the table takes 50 % more memory.
+  /// wide: allows ids above kLargestShortId; the table then takes 50 % more memory.
   explicit NgramTable(bool wide = false);
 
-  /// Adds one to the number of the n-gram, whose key was packed for this width.
+  /// Adds one to the number of the n-gram, whose key was packed for this table's width.
   void add(const NgramKey& key) { insert(key, 1); }
   /// The number of the n-gram; 0 if it was never added.
   [[nodiscard]] std::uint32_t find(const NgramKey& key) const noexcept { return slots_[slot_of(key)].number; }

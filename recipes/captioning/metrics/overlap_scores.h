@@ -11,7 +11,7 @@
 namespace lockstep::captioning {
 
 /// Counts n-grams over all captions, each at most as often as in one of its references; the length is compared with the
-/// closest reference (the shorter of two equally close).
+/// closest reference (the shorter one if two are equally close).
 /// Source: Papineni et al., BLEU, 2002; the small numbers that prevent a division by zero (1e-15 in numerators, 1e-9 in
 ///         denominators) are from COCO's evaluation.
 class Bleu {

@@ -12,12 +12,12 @@
 
 namespace lockstep::captioning {
 
-/// The scores of a corpus. All except the two CIDErs are 0 .. 1.
+/// The scores of a corpus. All except the two CIDErs are in 0 .. 1.
 struct CaptionScores {
   std::array<double, kLongestNgram> bleu{};  ///< BLEU-1 .. BLEU-4
   double meteor_exact = 0;                   ///< see meteor.h: not comparable with METEOR
   double rouge_l = 0;
-  double cider = 0;                  ///< CIDEr without clipping and length penalty (the paper's first form), times 10
+  double cider = 0;                  ///< CIDEr without clipping or length penalty (the paper's first form), times 10
   double cider_d = 0;                ///< CIDEr-D, which COCO's evaluation calls CIDEr
   std::vector<double> cider_d_each;  ///< CIDEr-D of each caption, by ascending index
 };
@@ -37,7 +37,7 @@ struct WordedCaption {
 };
 
 /// Returns the scores, bitwise identical for any order of the captions; zeros if there are no captions. An end mark (0)
-/// counts as a word if the captions have one; COCO's do not. frequencies: for CIDEr and CIDEr-D; nullptr: the
+/// counts as a word if the captions have one; COCO's do not. frequencies: for CIDEr and CIDEr-D; nullptr means the
 /// references' own, with which a single image scores 0.
 /// Throws: UsageError if an image occurs twice or has no reference.
 [[nodiscard]] CaptionScores score_captions(std::vector<ScoredCaption> captions,

@@ -45,7 +45,7 @@ std::size_t character_size(std::string_view text, std::size_t at) {
   return size;
 }
 
-/// The offset of the first byte that is not UTF-8; the text's size if all bytes are.
+/// The offset of the first byte that is not UTF-8; the size of the text if all bytes are.
 std::size_t utf8_end(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -56,7 +56,7 @@ std::size_t utf8_end(std::string_view text) {
   return at;
 }
 
-/// UTF-8 text in lower case, with plain spaces and quotes.
+/// Lower-case UTF-8 text with plain spaces and quotes.
 std::string plain_text(std::string_view text) {
   std::string plain;
   plain.reserve(text.size());
@@ -83,7 +83,7 @@ bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 bool ends_word(std::string_view text, std::size_t at) {
   const std::uint8_t byte = byte_at(text, at);
   if (byte <= 0x20 || byte == 0x7F || kAlwaysOut.find(text[at]) != std::string_view::npos) return true;
-  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of the two ends the previous word, and is dropped
+  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of the two ends the previous word and is dropped
   if (kOutBesideLetters.find(text[at]) == std::string_view::npos) return false;
   return at == 0 || !is_digit(byte_at(text, at - 1)) || !is_digit(byte_at(text, at + 1));
 }

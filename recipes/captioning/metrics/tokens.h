@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits a caption into words, in the same way for the vocabulary, training and scores. No torch header.
+// Splits a caption into words, the same way for the vocabulary, training and scores. No torch header.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ namespace lockstep::captioning {
 /// (U+00A0) becomes a space. Words end at white space and at . , : ; ? ! " ` ( ) [ ] { } and --, which are dropped,
 /// except . , or : between two digits ("3.5", "1,000"). Hyphens and apostrophes stay inside a word ("t-shirt",
 /// "o'clock") and are dropped at a word's ends. 's 'm 'd 're 've 'll and n't are separate words ("dog's" gives "dog"
-/// and "'s"). Penn Treebank's names for brackets (-LRB- and the like) are dropped. Splitting the words joined by spaces
-/// gives the same words again.
+/// and "'s"). The Penn Treebank's names for brackets (-LRB- and the like) are dropped. Joining the words with spaces
+/// and splitting them again gives the same words.
 /// Thread-safe: yes. Throws: DataError if the text is not UTF-8.
 /// Source: the tokenizer of COCO's evaluation (Chen et al., Microsoft COCO Captions, 2015, section 3.1), with fewer of
-///         the treebank's rules for English.
+///         the Treebank's rules for English.
 [[nodiscard]] std::vector<std::string> words_of(std::string_view caption);
 
 }  // namespace lockstep::captioning

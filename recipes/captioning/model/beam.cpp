@@ -41,7 +41,7 @@ Beam empty_beam(const Speaker& speaker, const BeamOptions& options) {
           .ended = at::zeros({captions, options.beam}, ids.dtype(at::kBool))};
 }
 
-/// Sums of log-probabilities, at least in float32. At first, all candidates of a beam are equal, so only one counts.
+/// Sums of log-probabilities, at least in float32. Initially, all candidates of a beam are equal, so only one counts.
 at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
   const at::Tensor sums = log_probs.scalar_type() == at::kDouble ? log_probs : log_probs.to(at::kFloat);
   const at::Tensor next = sums.view({beam.ended.size(0), beam.ended.size(1), -1});
@@ -52,7 +52,7 @@ at::Tensor sums_of(const Beam& beam, const at::Tensor& log_probs) {
 }
 
 /// Chooses the best K of the K * V continuations, as indices of candidate and word. Among equal values, argmax returns
-/// the first, so the lower candidate and then the lower word win; topk does not promise an order.
+/// the first, so the lower candidate and then the lower word win; topk does not guarantee an order.
 void choose(const at::Tensor& candidates, std::int64_t beam, at::Tensor& scores, at::Tensor& picked) {
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> places;
@@ -66,14 +66,14 @@ void choose(const at::Tensor& candidates, std::int64_t beam, at::Tensor& scores,
   picked = at::cat(places, 1);
 }
 
-/// Extends all captions by one word, or ends them. Returns the row that each candidate came from, int64 [B * K].
+/// Extends each caption by one word, or ends it. Returns the row that each candidate came from, int64 [B * K].
 at::Tensor lengthen(Beam& beam, const at::Tensor& log_probs, std::int64_t at) {
   const std::int64_t places = beam.ended.size(1);
   const at::Tensor sums = sums_of(beam, log_probs);
   const std::int64_t vocabulary = sums.size(2);
   if (at > 0) {
-    // An ended caption continues with one more 0 at no cost. Its other continuations have far lower sums, so they never
-    // displace a caption that could win.
+    // A finished caption continues with one more 0 at no cost. Its other continuations have far lower sums, so they
+    // never displace a caption that could win.
     sums.select(2, 0).copy_(at::where(beam.ended, beam.scores, sums.select(2, 0)));
   }
   at::Tensor picked;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kCeluAlpha = 1.3;
 
-/// A network of 3x3 convolutions: one for each halving of the size down to the stride, and one more.
+/// A network of 3x3 convolutions: one for each halving of the size down to the stride, plus one.
 class SmallBackbone final : public GridBackbone {
  public:
   explicit SmallBackbone(const BackboneOptions& options) {
@@ -77,7 +77,7 @@ class ResNetBackbone final : public GridBackbone {
   std::shared_ptr<common::ResNet> net_;
 };
 
-/// The mask of the rows that exist; undefined if every image has all rows.
+/// The mask of valid rows; undefined if every image has all rows.
 at::Tensor mask_of(const at::Tensor& rows, const std::vector<std::int64_t>& lengths) {
   if (lengths.empty()) return {};
   const std::int64_t most = rows.size(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps images, or features that another program computed from images, to the tokens that the networks attend to.
+// Maps images, or features that another program has computed from images, to the tokens that the networks attend to.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -14,8 +14,8 @@
 
 namespace lockstep::captioning {
 
-/// A convolutional network trained with the rest. Its convolutions and norms are from lockstep::nn: on a CPU they are
-/// fused in channels-last, and sync_batch_norm() finds the norms.
+/// A convolutional network trained together with the rest. Its convolutions and norms are from lockstep::nn: on a CPU
+/// they are fused in channels-last, and sync_batch_norm() finds the norms.
 class GridBackbone : public torch::nn::Module {
  public:
   /// Shapes: float [B, 3, H, W] to [B, channels(), H / stride, W / stride], rounded up.
@@ -29,9 +29,9 @@ class GridBackbone : public torch::nn::Module {
 /// Features of B images at the network's width.
 struct Features {
   at::Tensor tokens = {};   ///< [B, L, dim]; a grid is stored row by row
-  at::Tensor global = {};   ///< [B, dim]: the mean of the existing tokens, before positions are added
-  at::Tensor mask = {};     ///< bool [B, L], true for valid tokens; undefined: all are valid
-  std::int64_t height = 0;  ///< height of the grid; height * width = L, or both are 0 without a grid
+  at::Tensor global = {};   ///< [B, dim]: the mean of the valid tokens, before positions are added
+  at::Tensor mask = {};     ///< bool [B, L], true for valid tokens; undefined if all are valid
+  std::int64_t height = 0;  ///< height of the grid; height * width = L, or both are 0 if there is no grid
   std::int64_t width = 0;
 };
 
@@ -39,7 +39,7 @@ struct Features {
 /// backbone's grid, because captions mention positions.
 class FeatureEmbedding final : public torch::nn::Module {
  public:
-  /// Throws: UsageError if sizes do not fit together.
+  /// Throws: UsageError if sizes do not match.
   FeatureEmbedding(const ModelOptions& options, double dropout);
 
   /// Takes the arguments of Captioner::encode(). Features without a backbone have a grid (from the options) only if all

@@ -105,8 +105,8 @@ at::Tensor mean_of_rows(const at::Tensor& x_BLC, const at::Tensor& mask) {
 
 namespace {
 
-/// Draws one column of each row, with the shares as probabilities. On a device, it compares exponential random numbers,
-/// which gives the same draws as libtorch's multinomial but without its checks, which wait for the device.
+/// Draws one column of each row, with `shares` as probabilities. On a device, it compares exponential random numbers,
+/// which gives the same draws as libtorch's multinomial without the checks that wait for the device.
 at::Tensor drawn_by(const at::Tensor& shares) {
   if (shares.is_cpu()) return at::multinomial(shares, 1);
   return shares.div(at::empty_like(shares).exponential_()).argmax(-1, /*keepdim=*/true);

@@ -39,7 +39,7 @@ class Counted {
   }
 
  private:
-  /// Keeps all rows, and mean() skips some: on a device, the host would have to wait for their number.
+  /// Keeps all rows and lets mean() skip some: on a device, the host would have to wait for the number of rows.
   void take_all(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
     log_probs_ = at::log_softmax(logits.flatten(0, 1).to(at::kFloat), -1);
     words_ = words.flatten().clamp_min(0);
@@ -49,7 +49,7 @@ class Counted {
 
   at::Tensor log_probs_;
   at::Tensor words_;
-  at::Tensor rows_;  ///< indices of the rows; undefined: all rows
+  at::Tensor rows_;  ///< indices of the rows; undefined means all rows
   at::Tensor left_out_;
   at::Tensor count_;
 };

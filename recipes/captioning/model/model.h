@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of a captioning network to the rest of the recipe: it encodes images once, computes the words of many
-// captions at once (training) or word by word (search), and can reorder its state. x_linear.h and transformer.h
-// implement it.
+// captions either all at once (training) or word by word (search), and can reorder its state. x_linear.h and
+// transformer.h implement it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -28,7 +28,7 @@ enum class ModelType {
 /// The networks that compute image features.
 enum class BackboneType {
   kNone,   ///< the inputs are already features
-  kSmall,  ///< a few 3x3 convolutions, for generated scenes
+  kSmall,  ///< a few 3x3 convolutions, for synthetic scenes
   kResNet  ///< common::ResNet
 };
 
@@ -39,17 +39,17 @@ enum class BackboneType {
 struct BackboneOptions {
   BackboneType type = BackboneType::kNone;
   std::int64_t layers = 18;         ///< number of layers of the ResNet
-  std::int64_t output_stride = 16;  ///< side of a grid cell in pixels: small 4 to 32, resnet 8, 16 or 32
-  std::int64_t width = 32;          ///< small: channels of the first convolution; each halving of size doubles them
+  std::int64_t output_stride = 16;  ///< side of a grid cell in pixels: 4 to 32 for small; 8, 16 or 32 for resnet
+  std::int64_t width = 32;          ///< small: channels of the first convolution; each halving of the size doubles them
 };
 
-/// Options only for the X-linear network.
+/// Options for the X-linear network only.
 struct XLinearOptions {
-  std::int64_t word_dim = 0;    ///< width of the word embedding; 0: dim
-  std::int64_t middle_dim = 0;  ///< width per head of m (BilinearAttention); 0: half of dim / heads
-  double word_dropout = -1;     ///< dropout on word embeddings; below 0 (also for the next five): ModelOptions::dropout
-  double feature_dropout = -1;  ///< dropout after the embedding of features
-  bool celu_of_words = false;   ///< true: CELU(1.3) after the word embedding
+  std::int64_t word_dim = 0;    ///< width of the word embedding; 0 means dim
+  std::int64_t middle_dim = 0;  ///< width per head of m (BilinearAttention); 0 means half of dim / heads
+  double word_dropout = -1;  ///< dropout on word embeddings; if below 0 (as for the next five), ModelOptions::dropout
+  double feature_dropout = -1;    ///< dropout after the embedding of features
+  bool celu_of_words = false;     ///< apply CELU(1.3) after the word embedding
   double attention_dropout = -1;  ///< dropout on the bilinear attention's result
   double middle_dropout = -1;     ///< dropout on m (BilinearAttention)
   double update_dropout = -1;     ///< dropout on the encoder's updates to regions
@@ -63,12 +63,12 @@ struct ModelOptions {
   std::int64_t feature_width = 2048;  ///< width D of [L, D] features; unused with a backbone
   std::int64_t dim = 512;
   std::int64_t heads = 8;
-  std::int64_t encoder_layers = 0;   ///< number of layers; 0: 3 for a transformer, 4 for X-linear
-  std::int64_t decoder_layers = 0;   ///< number of layers; 0: 3 for a transformer, 1 for X-linear
+  std::int64_t encoder_layers = 0;   ///< number of layers; 0 means 3 for a transformer, 4 for X-linear
+  std::int64_t decoder_layers = 0;   ///< number of layers; 0 means 3 for a transformer, 1 for X-linear
   std::int64_t feed_forward = 2048;  ///< transformer: hidden width of the feed-forward layers
   double dropout = 0.1;
-  std::int64_t window = 6;       ///< transformer: side of the encoder's windows; 0: plain attention over all tokens
-  std::int64_t grid_height = 0;  ///< height of the grid of features without a backbone, for windows; both 0: a square
+  std::int64_t window = 6;  ///< transformer: side of the encoder's windows; 0 means plain attention over all tokens
+  std::int64_t grid_height = 0;  ///< without a backbone, height of the feature grid, for windows; both 0 means a square
   std::int64_t grid_width = 0;
   XLinearOptions x_linear = {};
 };
@@ -77,7 +77,7 @@ struct ModelOptions {
 struct Memory {
   at::Tensor tokens;              ///< [B, L, dim]
   at::Tensor global;              ///< [B, dim]
-  at::Tensor mask;                ///< bool [B, L], true for valid tokens; undefined: all are valid
+  at::Tensor mask;                ///< bool [B, L], true for valid tokens; undefined if all are valid
   std::vector<at::Tensor> extra;  ///< tensors of the decoder; the first dimension is B
   std::int64_t copies = 1;        ///< number of word rows per image
 
@@ -96,8 +96,8 @@ struct DecoderState {
   std::int64_t position = 0;        ///< words read so far
 };
 
-/// Row i of the result is row rows[i] of `state`. Rows may be repeated or dropped, but a row must stay with its image,
-/// because the memory is not reordered. Shapes: rows int64 [N'].
+/// Row i of the result is row rows[i] of `state`. Rows may be repeated or dropped, but each row must stay with its
+/// image, because the memory is not reordered. Shapes: rows int64 [N'].
 [[nodiscard]] DecoderState select_rows(const DecoderState& state, const at::Tensor& rows);
 
 /// The interface of a captioning network. N word rows belong to a memory of B images, and N must be a multiple of B:
@@ -108,7 +108,7 @@ struct DecoderState {
 class Captioner : public torch::nn::Module {
  public:
   /// Shapes: data float [B, 3, H, W] with a backbone, otherwise [B, L, D]; lengths: the number of feature rows of each
-  ///         image, empty: all L.
+  ///         image; if empty, all L.
   /// Throws: UsageError if the width or number of dimensions does not match, or the grid's number of cells is not L.
   [[nodiscard]] virtual Memory encode(const at::Tensor& data, const std::vector<std::int64_t>& lengths) = 0;
 
@@ -119,7 +119,7 @@ class Captioner : public torch::nn::Module {
   /// Log-probabilities of the next word after each of `inputs` (teacher forcing), float32.
   ///
   /// scheduled_sampling: the probability that a word after the first is drawn from the network's distribution instead
-  /// of taken from `inputs`. X-linear draws step by step; the transformer draws in a first pass without gradient.
+  /// of taken from `inputs`. X-linear draws step by step; the transformer draws in a first pass without gradients.
   /// Shapes: inputs int64 [N, T], the first column 0; to [N, T, vocabulary].
   /// Source: Bengio et al., Scheduled Sampling for Sequence Prediction, 2015; Mihaylova and Martins, Scheduled Sampling
   ///         for Transformers, 2019.
@@ -128,13 +128,13 @@ class Captioner : public torch::nn::Module {
   /// The state before the first word of memory.rows() captions.
   [[nodiscard]] virtual DecoderState start(const Memory& memory) = 0;
 
-  /// Reads one more word of each caption and returns the log-probabilities of the next word. They equal log_probs()'s
-  /// column for the same words, up to rounding. The first words are 0.
+  /// Reads one more word of each caption and returns the log-probabilities of the next word. They equal the column of
+  /// log_probs() for the same words, up to rounding. The first words are 0.
   /// Shapes: words int64 [N]; to float32 [N, vocabulary].
   [[nodiscard]] virtual at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) = 0;
 };
 
-/// Creates a network. Initial weights come from libtorch's generator. Throws: UsageError if sizes do not fit together.
+/// Creates a network. Initial weights come from libtorch's generator. Throws: UsageError if sizes do not match.
 [[nodiscard]] std::shared_ptr<Captioner> make_captioner(const ModelOptions& options);
 
 }  // namespace lockstep::captioning

@@ -26,7 +26,7 @@ constexpr const char* kModule = "module.";
 
 // X-LAN. Source: JDAI-CV/image-captioning (models/xlan.py) and 232525/ImageCaptioning_Verbose.
 
-/// Adds a row for each ending that both names have.
+/// Adds a row for each suffix that both names have.
 void add_ends(Rows& rows, const common::OriginName& name, const std::vector<std::string>& ends) {
   for (const std::string& end : ends) {
     common::OriginName row = name;
@@ -73,13 +73,13 @@ at::Tensor tensor_of(const StateDict& state, const std::string& name) {
   return tensor == nullptr ? at::Tensor() : *tensor;
 }
 
-/// The original LSTM has its gates in the order input, forget, new, output; here it is input, forget, output, new.
+/// The original LSTM orders its gates input, forget, new, output; here the order is input, forget, output, new.
 at::Tensor with_last_gates_swapped(const at::Tensor& gates) {
   const std::vector<at::Tensor> parts = gates.chunk(4);
   return at::cat({parts[0], parts[1], parts[3], parts[2]});
 }
 
-/// Splits the LSTM's input weights, which are the word's weights followed by the context's.
+/// Splits the LSTM's input weights, which are those for the word followed by those for the context.
 void take_lstm(StateDict& weights) {
   const std::string lstm = "att_lstm.";
   const at::Tensor of_input = tensor_of(weights, lstm + "weight_ih");
@@ -108,7 +108,7 @@ void give_lstm(StateDict& theirs) {
   for (const char* name : {"decoder.of_word.weight", "decoder.of_word.bias", "decoder.of_state"}) theirs.erase(name);
 }
 
-/// Swaps halves: the original has the global feature before the region, this network after it.
+/// Swaps halves: the original puts the global feature before the region, this network after it.
 void swap_halves_of_updates(StateDict& weights, const std::string& start, const std::string& end) {
   for (int i = 0;; ++i) {
     const std::string name = fmt::format("{}{}{}", start, i, end);
@@ -183,7 +183,7 @@ at::Tensor in_windows(const at::Tensor& plane) {
 /// The mask that the original code computes and saves: the cells of a window that must not attend to each other after
 /// the shift.
 at::Tensor window_mask() {
-  const at::Tensor first = at::arange(kGrid).ge(kGrid - kWindow / 2).to(at::kLong);  // 1: from the opposite edge
+  const at::Tensor first = at::arange(kGrid).ge(kGrid - kWindow / 2).to(at::kLong);  // 1 if from the opposite edge
   const at::Tensor part = in_windows((first.unsqueeze(1) * 2 + first.unsqueeze(0)).contiguous());
   const at::Tensor apart = part.unsqueeze(1).ne(part.unsqueeze(2));
   return at::zeros(apart.sizes()).masked_fill_(apart, -1e9);
@@ -215,7 +215,7 @@ StateDict as_pure_t(const StateDict& model, const ModelOptions& options) {
   return theirs;
 }
 
-/// With a backbone of its own, the network does not take that of the file, whose weights are then reported as lost.
+/// A network with its own backbone does not use the file's, whose weights are then reported as lost.
 bool has_backbone(const NamedTensors& model) {
   return std::ranges::any_of(model, [](const auto& entry) { return entry.first.starts_with("features.backbone."); });
 }

@@ -17,7 +17,7 @@ namespace lockstep::captioning {
 [[nodiscard]] bool are_origins(const StateDict& weights, ModelType type);
 
 /// Renames the entries of `weights` to their names in `model`: merges separate projections, puts the parts of the LSTM
-/// in this network's order, and drops computed entries. Returns the changes, for notes.
+/// in this network's order, and drops entries that are computed here. Returns the changes, for notes.
 /// Throws: the errors of common::OriginNames::take().
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model, ModelType type);
 

@@ -22,10 +22,10 @@
 namespace lockstep::captioning {
 namespace {
 
-// A factor: a number below 1, times this factor and a sum, stays below the sum after rounding.
+// A factor such that a number below 1, times this factor and a sum, stays below that sum after rounding.
 constexpr double kBelowOne = 1 - 0x1p-52;
 
-/// Detects that every caption has ended. It polls a device without waiting, so it may be a few words late; words after
+/// Detects when every caption has ended. It polls a device without waiting, so it may be a few words late; words after
 /// the end are 0 in any case.
 class EndOfAll {
  public:
@@ -113,7 +113,7 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
   if (max_words < 1) throw UsageError(fmt::format("captions of {} words; they must have at least 1", max_words));
   const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
   return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
-    // Takes the word whose share of 0 .. 1 contains the random number.
+    // Takes the word whose part of 0 .. 1 contains the random number.
     const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
     const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
     // With NaN probabilities, there is no such word: the last word is taken, so that the loss can report them.

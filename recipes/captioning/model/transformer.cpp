@@ -72,7 +72,7 @@ at::Tensor DecoderLayer::with_global(const at::Tensor& x, const Picture& picture
 
 at::Tensor DecoderLayer::rest(const at::Tensor& x, const at::Tensor& attended, const Picture& picture) {
   const at::Tensor read = normed(norms_[1], x + dropout_->forward(self_out_->forward(attended)));
-  // The words of all captions of an image use the same keys.
+  // The words of all captions of an image share the same keys.
   const at::Tensor query = query_->forward(read).view({picture.key.size(0), -1, x.size(2)});
   const at::Tensor found = attend(query, picture.key, picture.value, picture.hidden).view_as(x);
   const at::Tensor seen = normed(norms_[2], read + dropout_->forward(cross_out_->forward(found)));

@@ -17,7 +17,7 @@
 
 namespace lockstep::captioning {
 
-/// Attention and feed-forward, each followed by adding its input and by layer norm.
+/// Attention and feed-forward, each followed by a residual connection and layer norm.
 class EncoderLayer final : public torch::nn::Module {
  public:
   EncoderLayer(const ModelOptions& options, bool shifted);
@@ -37,12 +37,12 @@ class DecoderLayer final : public torch::nn::Module {
  public:
   explicit DecoderLayer(const ModelOptions& options);
 
-  /// The parts of the layer that depend only on the image: W's product with the global token, and keys and values.
+  /// The parts of the layer that depend only on the image: the product of W and the global token, keys and values.
   struct Picture {
     at::Tensor global;  ///< [B, dim]
     at::Tensor key;     ///< [B, heads, L + 1, depth]
     at::Tensor value;   ///< [B, heads, L + 1, depth]
-    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true for padding tokens; undefined: there are none
+    at::Tensor hidden;  ///< bool [B, 1, 1, L + 1], true for padding tokens; undefined if there are none
   };
   Picture look(const at::Tensor& tokens_and_global, const at::Tensor& global);
 
@@ -74,7 +74,7 @@ class DecoderLayer final : public torch::nn::Module {
 
 /// The transformer network. Word embeddings are multiplied by sqrt(dim), and sinusoids of positions from 1 are added.
 /// Dropout follows the embeddings, the hidden layer of each feed-forward block, and each sublayer; initial weights are
-/// Xavier's. Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
+/// Xavier-uniform. Source: Wang et al., End-to-End Transformer Based Model for Image Captioning, 2022.
 class TransformerCaptioner final : public Captioner {
  public:
   explicit TransformerCaptioner(const ModelOptions& options);
@@ -96,7 +96,7 @@ class TransformerCaptioner final : public Captioner {
   std::vector<std::shared_ptr<DecoderLayer>> decoder_;
   nn::Dropout dropout_{nullptr};
   nn::Linear classifier_{nullptr};
-  at::Tensor positions_;  ///< sinusoids of word positions, as many as were needed so far
+  at::Tensor positions_;  ///< sinusoids of word positions, as many as have been needed so far
 };
 
 }  // namespace lockstep::captioning

@@ -21,7 +21,7 @@ namespace lockstep::captioning {
 namespace {
 
 /// The origin of each cell along a side. A shift moves the first cells behind the last, so the last window has cells of
-/// two origins; padding is a third origin. Shapes: int64 [padded]: after the shift, below 0 for padding.
+/// two origins; padding counts as a third origin. Shapes: int64 [padded]: after the shift, below 0 for padding.
 at::Tensor origins(std::int64_t cells, std::int64_t padded, std::int64_t shift) {
   at::Tensor origin = at::zeros({padded}, at::kLong);
   origin.narrow(0, cells, padded - cells).fill_(-1);
@@ -109,7 +109,7 @@ void WindowAttention::look_up(const Cut& cut, const at::Device& device) {
 
 /// The term added to the attention scores. Shapes: [windows or 1, heads, cells + 1, cells + 1].
 at::Tensor WindowAttention::bias(const Cut& cut) {
-  // An embedding, because its backward adds rows in a fixed order on every device.
+  // An embedding, because its backward pass adds rows in a fixed order on every device.
   const at::Tensor of_pairs =
       at::embedding(distance_bias_, distances_).view({cut.cells(), cut.cells(), options_.heads}).permute({2, 0, 1});
   at::Tensor bias = at::constant_pad_nd(of_pairs, {0, 1, 0, 1}).unsqueeze(0);

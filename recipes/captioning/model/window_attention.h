@@ -14,11 +14,11 @@ namespace lockstep::captioning {
 struct WindowOptions {
   std::int64_t dim = 512;
   std::int64_t heads = 8;
-  std::int64_t window = 6;  ///< side of a window in grid cells; 0: attention over all tokens, with a mask
+  std::int64_t window = 6;  ///< side of a window in grid cells; 0 means attention over all tokens, with a mask
   bool shifted = false;     ///< the grid is shifted up and left by half a window before it is cut
 };
 
-/// The height and width of a grid; both 0: the rows have no grid.
+/// The height and width of a grid; both 0 if the rows have no grid.
 struct Grid {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -26,8 +26,8 @@ struct Grid {
 
 /// Self-attention of [rows; global]. With windows, each row attends to the rows of its own window, with a bias that
 /// depends on their offset, and to the global token. The global token attends to each window and itself; its result is
-/// the mean over the windows. A grid that windows do not divide is padded. A window larger than the grid becomes the
-/// whole grid and is not shifted. Cells that a shift brings together from opposite edges do not attend to each other.
+/// the mean over the windows. A grid that windows do not divide evenly is padded. A window larger than the grid becomes
+/// the whole grid, unshifted. Cells that a shift brings together from opposite edges do not attend to each other.
 ///
 /// Shapes: x [B, height * width + 1, dim], the global token last; mask bool [B, L] only for window 0, true for each
 /// valid row. Cost: the projections are computed once per row, not once per window.

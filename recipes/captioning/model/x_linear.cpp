@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention and the encoder; x_linear_decoder.cpp has the rest.
+// The attention and the encoder; the rest is in x_linear_decoder.cpp.
 #include "captioning/model/x_linear.h"
 
 #include <ATen/ops/addcmul.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // X-linear attention: elementwise products of queries and regions (low-rank bilinear pooling) give weights over the
-// regions and over the channels. An encoder is built from it, and an LSTM decoder uses it.
+// regions and over the channels. The encoder is built from it, and the LSTM decoder uses it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -124,7 +124,7 @@ class XLinearDecoder final : public torch::nn::Module {
   nn::Dropout context_dropout_{nullptr};
 };
 
-/// The network. Dropout as in XLinearOptions; initial weights are Xavier's, except the LSTM's, which are uniform.
+/// The network. Dropout as in XLinearOptions; initial weights are Xavier-uniform, except the LSTM's, which are uniform.
 class XLinearCaptioner final : public Captioner {
  public:
   explicit XLinearCaptioner(const ModelOptions& options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A speaker has habits (synonyms, mentioning sizes), chooses a sentence form, and fills it in.
+// A speaker has habits (which synonyms to use, whether to mention sizes), chooses a sentence form, and fills it in.
 #include "captioning/synthetic/scene.h"
 
 #include <algorithm>
@@ -122,8 +122,8 @@ class Speaker {
     return text + " and " + phrase(*two_) + " " + place(two_->first());
   }
 
-  /// A caption that fits many scenes and says little. There are few ways to phrase it, so it occurs more often than any
-  /// detailed caption. A network that prefers likely captions produces it, as networks do for photographs.
+  /// A caption that fits many scenes and says little. There are only a few ways to phrase it, so it occurs more often
+  /// than any detailed caption. A network that prefers likely captions will produce it, as networks do for photographs.
   std::string say_number() {
     std::string text(kNumberWords[scene_.shapes.size()]);
     if (random_.chance(0.35)) text = (random_.chance(0.5) ? "a picture of " : "a picture with ") + text;
@@ -135,7 +135,7 @@ class Speaker {
     return text;
   }
 
-  /// Chooses the shapes to name: the first is usually the most noticeable, the second any other.
+  /// Chooses the shapes to name: the first is usually the most noticeable, the second any other one.
   void choose_things() {
     const std::size_t count = things_.size();
     std::size_t first = random_.chance(0.75) ? 0 : random_.below(count);

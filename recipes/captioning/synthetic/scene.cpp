@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::uint64_t kSceneStream = 0x6361707469000000;  // differs from other recipes' streams
 constexpr std::array<double, kShapeSizes> kRadii{0.07, 0.1, 0.145};
-constexpr double kPairs = 0.3;      // share of the images with three or four shapes that have a pair
+constexpr double kPairs = 0.3;      // fraction of images with three or four shapes that have a pair
 constexpr double kSway = 0.02;      // maximum shift of a shape's centre from its cell's centre, in either direction
-constexpr double kMostTurn = 0.22;  // radians: a square does not become a diamond
+constexpr double kMostTurn = 0.22;  // radians: keeps a square from becoming a diamond
 
 template <class Enum>
 Enum any_of(std::size_t count, SampleRandom& random) {
@@ -41,7 +41,7 @@ void place(SceneShape& shape, std::int64_t cell, SampleRandom& random) {
   shape.angle = random.uniform(-kMostTurn, kMostTurn);
 }
 
-/// A larger shape is noticed first; of equally large shapes, the one nearer to the middle.
+/// Larger shapes are noticed first; among equally large ones, the one nearer to the middle.
 bool is_noticed_first(const SceneShape& a, const SceneShape& b) {
   const auto far = [](const SceneShape& shape) { return std::abs(shape.column - 1) + std::abs(shape.row - 1); };
   if (a.size != b.size) return a.size > b.size;

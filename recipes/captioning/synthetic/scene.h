@@ -44,19 +44,19 @@ struct Scene {
   std::uint64_t captions = 0;  ///< seed of the captions
 };
 
-/// Creates a scene as a function of only the arguments. At most two shapes have the same kind and colour.
+/// Creates a scene that depends only on the arguments. At most two shapes have the same kind and colour.
 [[nodiscard]] Scene make_scene(std::uint64_t seed, std::int64_t index);
 
 inline constexpr std::size_t kSceneCaptions = 5;
 
-/// kSceneCaptions different captions of 4 to 14 words, all true. They differ like people's captions: in the first
-/// words, the relation mentioned (left, right, above, below, a corner, the middle), mentions of sizes, the number or
-/// the background, in synonyms, and in the form (sentence or fragment). Most begin with the most noticeable shape.
+/// kSceneCaptions different captions of 4 to 14 words, all true. They differ as people's do: in their first words, the
+/// relation mentioned (left, right, above, below, a corner, the middle), in whether they mention sizes, the number or
+/// the background, in synonyms, and in form (sentence or fragment). Most begin with the most noticeable shape.
 [[nodiscard]] std::vector<std::string> scene_captions(const Scene& scene);
 
 /// The pixels of a scene: shapes with soft edges on a patchy background lit from one side, with noise on every channel.
-/// Three channels; the same scene and size give the same bytes. Shapes keep their proportions: the shorter side sets
-/// their size. Throws: UsageError if a side is not within 32 .. 4096 pixels.
+/// Three channels; the same scene and size give the same bytes. Shapes keep their proportions: the shorter side
+/// determines their size. Throws: UsageError if a side is not within 32 .. 4096 pixels.
 [[nodiscard]] Image paint_scene(const Scene& scene, ImageSize size);
 
 }  // namespace lockstep::captioning

@@ -23,7 +23,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// The objects of an image; reads the image only if the source cannot give them otherwise.
+/// The objects of an image; reads the image only if the source cannot provide them otherwise.
 std::vector<Object> objects_of(const ImageSource& source, std::int64_t index) {
   if (const auto* part = dynamic_cast<const ImageSubset*>(&source))
     return objects_of(part->whole(), part->in_whole(index));
@@ -50,7 +50,7 @@ Box cut(const Box& box, ImageSize size) {
 
 bool has_area(const Box& box) { return box.x2 > box.x1 && box.y2 > box.y1; }
 
-/// A source whose images are checked against their annotations; for training, only with learnable objects.
+/// A source whose images are checked against their annotations; for training, with only the learnable objects.
 class CheckedSource final : public ImageSource {
  public:
   CheckedSource(std::shared_ptr<const ImageSource> inner, bool training)
@@ -135,7 +135,7 @@ class Survey {
   std::set<std::int64_t> learnt_;
 };
 
-/// Warns of classes without objects: a name may be misspelt, or be the parent of other classes.
+/// Warns of classes without objects: a name may be misspelt, or may be that of a parent of other classes.
 void warn_of_missing_classes(const Survey& survey, const std::vector<std::string>& names, const std::string& path) {
   constexpr std::size_t kMost = 10;
   std::vector<std::string> words;

@@ -83,7 +83,7 @@ void Augmenter::operator()(AnnotatedImage& image, SampleContext& context) const 
   const auto [begin, no_mixes, end] = options_.policy;
   if (context.epoch >= begin && context.epoch < end) run_strong(image, context, context.epoch < no_mixes);
   HorizontalFlip{.p = options_.flip_prob}(image, context.random);
-  (void)image.pixels.decoded();  // a damaged image fails this sample, not its batch
+  (void)image.pixels.decoded();  // decoded here, so that a damaged image fails this sample rather than its batch
 }
 
 void Augmenter::run_strong(AnnotatedImage& image, SampleContext& context, bool with_mixes) const {

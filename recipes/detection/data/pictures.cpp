@@ -84,7 +84,7 @@ BoxMark truth_mark(const TruthObject& object, bool found, const DrawOptions& opt
   return placed(missed_mark(), object.box, "missed: " + class_text(object.label, options));
 }
 
-/// A detection in the colour of its class; a guess has a score below kConfident.
+/// A detection in the colour of its class; guesses are those with a score below kConfident.
 BoxMark detection_mark(const BoxMark& kind, const FoundObject& one, const DrawOptions& options) {
   const char* doubt = one.score < kConfident ? "?" : "";
   BoxMark mark =

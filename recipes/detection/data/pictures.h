@@ -20,7 +20,7 @@ struct JudgedImage {
   double quality = 0;      ///< quality from image_quality()
   ImageTruth truth;
   std::vector<FoundObject> found;         ///< confident detections
-  std::vector<FoundObject> guesses = {};  ///< less certain detections: the nearest to each missed object
+  std::vector<FoundObject> guesses = {};  ///< less certain detections: the nearest one to each missed object
 };
 
 /// Keeps the worst and the best of all images added. Images without objects can only be among the worst.
@@ -34,9 +34,9 @@ class Gallery {
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 
-  /// The worst images, worst first; of equal images, the one with the lower id first.
+  /// The worst images, worst first; ties are broken by the lower id.
   [[nodiscard]] const std::vector<JudgedImage>& worst() const noexcept { return worst_; }
-  /// The best images, best first; of equal images, the one with more objects first.
+  /// The best images, best first; ties are broken by the larger number of objects.
   [[nodiscard]] const std::vector<JudgedImage>& best() const noexcept { return best_; }
 
  private:

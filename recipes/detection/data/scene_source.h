@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// The images that `lockstep generate detection` writes for the numbers of "scenes:COUNT:SEED" (common/scene_set.h),
+/// The images that `lockstep generate detection` writes for "scenes:COUNT:SEED" (common/scene_set.h),
 /// `side` x `side` pixels. All are drawn immediately, in about 3 ms each. Throws: UsageError if the path does not name
 /// scenes.
 [[nodiscard]] std::shared_ptr<const ImageSource> make_scene_source(const std::string& path, std::int64_t side);

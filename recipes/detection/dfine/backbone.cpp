@@ -10,7 +10,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// Adds a column and a row of zeros at the right and the bottom, so that kernels of size 2 preserve the size.
+/// Adds a column and a row of zeros on the right and at the bottom, so that kernels of size 2 preserve the size.
 at::Tensor one_larger(const at::Tensor& x) { return at::constant_pad_nd(x, {0, 1, 0, 1}); }
 
 /// A 1x1 convolution without an activation, then a depthwise convolution.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HGNetv2 as in D-FINE: a stem with a pooling branch, and stages of blocks that keep all their layers' outputs.
+// HGNetv2 as in D-FINE: a stem with a pooling branch, and stages of blocks that keep the outputs of all their layers.
 // Source: Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, 2023 (HGNetv2 is PaddleClas's PPHGNetV2).
 #pragma once
 

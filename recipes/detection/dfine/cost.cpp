@@ -18,7 +18,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// The sums that this thread's operations are added to, or null.
+/// The totals that this thread's operations are added to, or null.
 thread_local Cost* counted = nullptr;
 
 const at::Tensor& tensor_at(const at::RecordFunction& call, std::size_t index) {
@@ -63,7 +63,7 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& call) {
   return nullptr;
 }
 
-/// Counts this thread's operations into a Cost during its lifetime.
+/// During its lifetime, counts this thread's operations into a Cost.
 class Counting {
  public:
   explicit Counting(Cost& into)
@@ -94,7 +94,7 @@ class SameRandomness {
   at::Tensor state_;
 };
 
-/// True for the heads of layers that evaluation does not use.
+/// True for heads of layers not used in evaluation.
 bool only_for_training(const std::string& name, const Options& options) {
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const bool scores = name.starts_with(fmt::format("decoder.dec_score_head.{}.", i)) ||

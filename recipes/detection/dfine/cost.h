@@ -20,11 +20,11 @@ struct Cost {
 };
 
 /// Counts the cost of an image of `side` x `side` pixels. The cost is a linear function of the number of positions, so
-/// two small images give the cost of a large one exactly. libtorch's random generator is left unchanged.
+/// measuring two small images gives the exact cost of a large one. libtorch's random generator is left unchanged.
 /// Shapes: `side` is a multiple of 32. Throws: the UsageErrors of Network.
 [[nodiscard]] Cost cost_of(const Options& options, std::int64_t side);
 
-/// The cost as in "10.2 M parameters, 12.5 GMACs and 25.1 GFLOPs at 640 x 640 pixels".
+/// The cost, as in "10.2 M parameters, 12.5 GMACs and 25.1 GFLOPs at 640 x 640 pixels".
 [[nodiscard]] std::string to_text(const Cost& cost, std::int64_t side);
 
 }  // namespace lockstep::detection::dfine

@@ -153,7 +153,7 @@ Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
   at::Tensor best;
   at::Tensor content;
   {
-    // Only the chosen positions learn: gradients of the other positions would be zeros, at full cost.
+    // Only the chosen positions learn: gradients of the other positions would be zeros, yet cost just as much.
     const at::NoGradGuard guard;
     const at::Tensor all_content = enc_output_->forward(memory.tokens * valid);
     const at::Tensor scores = std::get<0>(enc_score_head_->forward(all_content).max(-1));

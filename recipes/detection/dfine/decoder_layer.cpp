@@ -19,7 +19,7 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// Initially, points are within half of the box's size of its centre.
+/// Initially, points are within half the box's size of its centre.
 constexpr double kOffsetScale = 0.5;
 /// The largest float16 number. The original code, which trains in float16, clamps to it.
 constexpr double kLargest = 65504;
@@ -40,7 +40,7 @@ CrossAttention::CrossAttention(const Options& options)
   reset_offsets(options);
 }
 
-/// Initially each head looks in its own direction, with each point of a scale farther away than the previous one.
+/// Initially, each head looks in its own direction, and each point of a scale is farther away than the one before.
 void CrossAttention::reset_offsets(const Options& options) {
   const at::Tensor angle = at::arange(heads_, at::kDouble) * (2 * std::numbers::pi / static_cast<double>(heads_));
   const at::Tensor direction = at::stack({angle.cos(), angle.sin()}, 1);

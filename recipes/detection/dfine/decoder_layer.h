@@ -30,9 +30,9 @@ class CrossAttention final : public torch::nn::Module {
   void reset_offsets(const Options& options);
 
   std::int64_t heads_;
-  std::int64_t count_;  ///< number of points of a head
+  std::int64_t count_;  ///< number of points per head
   std::array<std::int64_t, 3> points_ = {};
-  at::Tensor num_points_scale_;  ///< [P]: 1 divided by the number of points of the scale
+  at::Tensor num_points_scale_;  ///< [P]: 1 divided by the scale's number of points
   torch::nn::Linear sampling_offsets_{nullptr};
   torch::nn::Linear attention_weights_{nullptr};
 };

@@ -18,7 +18,7 @@ namespace {
 /// The sines and cosines of each position's row and column, [height * width, hidden].
 at::Tensor sine_table(std::int64_t height, std::int64_t width, std::int64_t hidden) {
   // The original code numbers positions column by column here, but row by row everywhere else. For square images, the
-  // only kind it trains on, the first half is then the row's; trained weights expect this for any image.
+  // only kind it trains on, the first half then belongs to the row; trained weights expect this for any image.
   const std::vector<at::Tensor> halves = sine_positions(width, height, hidden).chunk(2, 1);
   return at::cat({halves[1], halves[0]}, 1);
 }
@@ -33,7 +33,7 @@ Chain scale_down(std::int64_t hidden) {
   return list;
 }
 
-/// The CSP layer and the 3x3 convolution of a fusion block.
+/// A fusion block's CSP layer and 3x3 convolution.
 Chain csp_branch(std::int64_t in, std::int64_t out, std::int64_t blocks) {
   Chain layers;
   layers->push_back(std::make_shared<CspLayer>(in, out, blocks));

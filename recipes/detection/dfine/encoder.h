@@ -24,7 +24,7 @@ class VggBlock final : public torch::nn::Module {
  public:
   explicit VggBlock(std::int64_t channels);
   at::Tensor forward(const at::Tensor& x);
-  /// Merges the branches for evaluation. Their entries in the state dict become the single entry "conv". Returns false
+  /// Merges the branches for evaluation. Their entries in the state dict become a single entry, "conv". Returns false
   /// if they are already merged.
   bool join();
 
@@ -52,7 +52,7 @@ class FusionBlock final : public torch::nn::Module {
   struct Widths {
     std::int64_t in = 0;
     std::int64_t out = 0;
-    std::int64_t split = 0;  ///< channels of both halves together
+    std::int64_t split = 0;  ///< total channels of both halves
     std::int64_t inner = 0;
     std::int64_t blocks = 3;
   };

@@ -49,7 +49,7 @@ std::optional<Fused> fused_front(torch::nn::SequentialImpl& chain) {
   return Fused{.weight = conv->weight.detach().to(at::kDouble) * norm->scale.view({-1, 1, 1, 1}), .bias = norm->shift};
 }
 
-/// A convolution like `old`, with a bias.
+/// A convolution like `old`, but with a bias.
 torch::nn::Conv2d conv_of(const torch::nn::Conv2dImpl& old, const Fused& fused) {
   const at::Tensor& like = old.weight;
   torch::nn::Conv2d conv(

@@ -17,7 +17,7 @@ namespace lockstep::detection::dfine {
 [[nodiscard]] torch::nn::Conv2d joined_conv(torch::nn::SequentialImpl& three, torch::nn::SequentialImpl& one);
 
 /// Fuses all layers of `network`, which must be in evaluation mode and stay in it. Returns the number of layers
-/// removed. This changes the state dict: the network can then neither be trained further nor load weights.
+/// removed. This changes the state dict: afterwards, the network can neither be trained further nor load weights.
 std::int64_t fuse(torch::nn::Module& network);
 
 }  // namespace lockstep::detection::dfine

@@ -21,7 +21,7 @@ namespace lockstep::detection::dfine {
 
 enum class Activation { kNone, kRelu, kSilu };
 
-/// Throws: UsageError for a name other than relu and silu.
+/// Throws: UsageError for any name other than relu and silu.
 [[nodiscard]] Activation activation_from_name(const std::string& name);
 [[nodiscard]] at::Tensor activated(const at::Tensor& x, Activation activation);
 
@@ -91,7 +91,7 @@ class MultiheadAttention final : public torch::nn::Module {
  public:
   MultiheadAttention(std::int64_t hidden, std::int64_t heads);
 
-  /// `mask` [B or 1, 1, N, N] is added to the scores; undefined: no mask. Positions are not added to the values.
+  /// `mask` [B or 1, 1, N, N] is added to the scores; undefined means no mask. Positions are not added to the values.
   /// Shapes: x [B, N, hidden], positions the same or [N, hidden].
   at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
 

@@ -21,15 +21,15 @@ class Decoder;
 
 /// The published network: backbone, encoder and decoder. It has Detector's outputs except the dense predictions.
 ///
-/// Thread-safe: no; it caches positions and anchors for the last image size.
+/// Thread-safe: no; it caches the positions and anchors for the last image size.
 class Network final : public DetectionNetwork {
  public:
-  /// Throws: UsageError for sizes that do not fit together.
+  /// Throws: UsageError for inconsistent sizes.
   explicit Network(const Options& options);
   ~Network() override;
 
   Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) override;
-  /// Like forward(), but with the given denoising slots; null: none.
+  /// Like forward(), but with the given denoising slots; null if none.
   Outputs forward_with(const at::Tensor& images_BCHW, const Denoising* denoising);
 
   [[nodiscard]] const Options& options() const noexcept { return options_; }

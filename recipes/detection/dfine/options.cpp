@@ -11,8 +11,8 @@
 namespace lockstep::detection::dfine {
 namespace {
 
-/// The differences between the seven backbones. In all backbones, a stage's input is the previous stage's output; the
-/// last two stages are light and have kernels of 5.
+/// The differences between the seven backbones. In all of them, a stage's input is the previous stage's output; the
+/// last two stages are light and have kernels of size 5.
 struct Row {
   std::array<std::int64_t, 2> stem;
   std::array<std::int64_t, 4> middle;

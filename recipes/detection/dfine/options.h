@@ -16,9 +16,9 @@ struct BackboneStage {
   std::int64_t out = 0;
   std::int64_t blocks = 1;
   bool downsample = true;
-  bool light = false;  ///< each convolution is a 1x1 and then a depthwise convolution
+  bool light = false;  ///< each convolution is a 1x1 followed by a depthwise convolution
   std::int64_t kernel = 3;
-  std::int64_t layers = 3;  ///< number of convolutions of a block
+  std::int64_t layers = 3;  ///< number of convolutions per block
 };
 
 /// A row of the original table of backbones.
@@ -34,36 +34,36 @@ struct BackboneShape {
 
 struct Options {
   std::int64_t classes = 80;
-  std::int64_t image_size = 640;  ///< the size expected in evaluation, for which the state dict has anchors
+  std::int64_t image_size = 640;  ///< the image size expected in evaluation, for which the state dict has anchors
 
   std::string backbone = "B0";
-  bool use_lab = false;          ///< true: a learnable scale and bias after each activation of the backbone
+  bool use_lab = false;          ///< add a learnable scale and bias after each activation of the backbone
   std::int64_t levels = 3;       ///< number of scales, the last of the strides 4, 8, 16, 32
-  std::int64_t freeze_at = 0;    ///< 0: the backbone's stem is frozen; -1: nothing is frozen
-  bool freeze_stem_only = true;  ///< false: the backbone's stages up to freeze_at are also frozen
-  bool freeze_norm = true;       ///< true: the backbone's batch norms keep their statistics, scales and shifts
+  std::int64_t freeze_at = 0;    ///< 0 freezes the backbone's stem; -1 freezes nothing
+  bool freeze_stem_only = true;  ///< if false, the backbone's stages up to freeze_at are also frozen
+  bool freeze_norm = true;       ///< the backbone's batch norms keep their statistics, scales and shifts
 
   std::int64_t encoder_hidden = 256;
   std::int64_t encoder_heads = 8;
   std::int64_t encoder_layers = 1;  ///< number of transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 1024;
   double expansion = 1;   ///< factor for the channels within a fusion block
-  double depth_mult = 1;  ///< factor for the number (3) of re-parameterised convolutions of a fusion block
+  double depth_mult = 1;  ///< factor for the number (3) of re-parameterised convolutions in a fusion block
 
   std::int64_t hidden = 256;  ///< width of the decoder
   std::int64_t heads = 8;
   std::int64_t layers = 6;
   std::int64_t feedforward = 1024;
-  std::int64_t eval_idx = -1;                    ///< index of the layer for evaluation; negative: counted from the end
+  std::int64_t eval_idx = -1;  ///< index of the layer used in evaluation; negative values count from the end
   std::vector<std::int64_t> points = {3, 6, 3};  ///< points that a head samples in each scale, finest first
   std::int64_t queries = 300;
-  std::string activation = "relu";      ///< feed-forward layers and quality estimators: relu, silu
+  std::string activation = "relu";      ///< of the feed-forward layers and quality estimators: relu or silu
   std::string mlp_activation = "relu";  ///< activation of the decoder's heads
   std::int64_t reg_max = 32;
   double reg_scale = 4;
   double up = 0.5;
 
-  std::int64_t denoising = 100;  ///< number of noisy objects per image, and of negative boxes; 0: no denoising
+  std::int64_t denoising = 100;  ///< number of noisy objects per image, and of negative boxes; 0 means no denoising
   double label_noise = 0.5;
   double box_noise = 1;
 
@@ -77,7 +77,7 @@ struct Options {
 
 constexpr std::int64_t kCoarsestStride = 32;
 
-/// Throws: UsageError naming the sizes that do not fit together.
+/// Throws: UsageError naming the sizes that are inconsistent.
 void check(const Options& options);
 
 }  // namespace lockstep::detection::dfine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adapts weights trained for another task, as the original code does before it takes the entries that fit.
+// Adapts weights trained for a different task, as the original code does before it loads the matching entries.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,7 +12,7 @@
 
 namespace lockstep::detection::dfine {
 
-/// Makes `weights`, from a file with the original names, fit `model`. Returns a sentence for each change:
+/// Adapts `weights`, from a file with the original names, to `model`. Returns a sentence for each change:
 /// - the entries of just a backbone (HGNetv2's stage-1 weights) get the prefix "backbone."
 /// - if the number of classes differs, the denoising embedding is dropped
 /// - score heads are converted between Objects365 and COCO's 80 classes, class by class

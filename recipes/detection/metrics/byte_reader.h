@@ -22,7 +22,7 @@ class ByteReader {
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
 
   /// Takes the next `size` bytes. A bool is true if its byte is not 0: bytes other than 0 and 1 would not be valid
-  /// bools. Throws: InternalError if fewer bytes are left.
+  /// bools. Throws: InternalError if there are not enough bytes left.
   template <class T>
   [[nodiscard]] T take(std::size_t size = sizeof(T)) {
     if constexpr (std::is_same_v<T, bool>) return take<unsigned char>() != 0;

@@ -23,7 +23,7 @@ bool is_outside(double area, std::int64_t range) noexcept {
   return area < low || area > high;
 }
 
-/// The objects and detections of one class in one image.
+/// One class's objects and detections in one image.
 struct ClassMatter {
   std::vector<const TruthObject*> truths;
   std::vector<const FoundObject*> found;  // the best 100, best first
@@ -54,14 +54,14 @@ ClassMatter matter_of(std::int64_t label, const ImageTruth& truth, const std::ve
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// Matches at one area range and one threshold.
+/// Matches for one area range and one threshold.
 class Matching {
  public:
   Matching(const ClassMatter& matter, std::int64_t area) : matter_(matter), ignored_(matter.truths.size()) {
     for (std::size_t i = 0; i < ignored_.size(); ++i) {
       ignored_[i] = matter.truths[i]->crowd || is_outside(matter.truths[i]->area, area);
     }
-    // Objects that count come first: a detection takes an ignored object only if no other fits.
+    // Objects that count come first: a detection takes an ignored object only if no other object matches.
     order_.resize(ignored_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     std::stable_partition(order_.begin(), order_.end(), [&](std::size_t i) { return !ignored_[i]; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// COCO's evaluation of boxes, in two parts: the results of one image, which any rank can compute, and the metrics of
+// COCO's evaluation of boxes, in two parts: the results for one image, which any rank can compute, and the metrics over
 // all images, which need all results on one rank. No torch header.
 #pragma once
 
@@ -42,9 +42,9 @@ struct ImageTruth {
 
 inline constexpr std::int64_t kThresholds = 10;  ///< number of overlap thresholds: 0.50, 0.55 .. 0.95
 inline constexpr std::int64_t kAreas = 4;  ///< area ranges: all, small (up to 32^2 pixels), medium, large (from 96^2)
-inline constexpr std::size_t kMostDetections = 100;  ///< detections per image and class; more are ignored
+inline constexpr std::size_t kMostDetections = 100;  ///< detections per image and class; any beyond that are ignored
 
-/// The results of one image, enough for all metrics. Bit `area * kThresholds + threshold` is set in a detection's
+/// The results for one image, sufficient for all metrics. Bit `area * kThresholds + threshold` is set in a detection's
 /// `hits` if it is a hit, in `misses` if it is false; in neither if it matches a crowd or is outside the area range.
 struct ImageResult {
   struct Found {
@@ -91,7 +91,7 @@ struct HitCounts {
 struct ClassNumbers {
   std::int64_t label = 0;
   std::int64_t truths = 0;
-  double ap = -1;    ///< AP; -1: there are no objects of this class
+  double ap = -1;    ///< AP; -1 if there are no objects of this class
   double ap50 = -1;  ///<
 };
 
@@ -118,7 +118,7 @@ struct CocoNumbers {
 };
 
 /// Returns the metrics of all images, for any order of `results`. An image may occur twice, because ranks repeat images
-/// to have equal numbers; it counts once. Throws: InternalError if two results of an image differ; it names the image.
+/// so that each has as many; it counts once. Throws: InternalError naming the image if two of its results differ.
 /// Source: pycocotools' COCOeval.accumulate and summarize.
 [[nodiscard]] CocoNumbers accumulate(std::vector<ImageResult> results);
 

@@ -26,13 +26,13 @@ std::array<double, Count> linspace(double low, double high) noexcept {
   return values;
 }
 
-/// One class over all images.
+/// One class, over all images.
 struct ClassCurve {
   struct Ranked {
     const ImageResult::Found* found;
     std::size_t place;  // index in its image
   };
-  std::vector<Ranked> ranked;  // best score first; equal scores by image, then by place
+  std::vector<Ranked> ranked;  // best score first; ties by image, then by place
   std::array<std::int64_t, kAreas> truths{};
   HitCounts confident;
 };

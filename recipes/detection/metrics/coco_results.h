@@ -14,7 +14,7 @@ namespace lockstep::detection {
 /// The detections in one image.
 struct ImageDetections {
   std::int64_t index = 0;  ///< index in the source
-  std::int64_t id = 0;     ///< COCO's id of the image, otherwise its index
+  std::int64_t id = 0;     ///< COCO's image id, or else the image's index
   std::vector<FoundObject> found;
 };
 
@@ -23,12 +23,12 @@ struct ImageDetections {
 /// Throws: InternalError if the bytes did not come from detection_bytes().
 [[nodiscard]] std::vector<ImageDetections> detections_from_bytes(std::string_view bytes);
 
-/// Sorts by index and keeps each image once; some occur twice, because all ranks evaluate the same number of images.
+/// Sorts by index and keeps each image once; some occur twice, because every rank evaluates the same number of images.
 void sort_and_unite(std::vector<ImageDetections>& images);
 
 /// Writes the results file for pycocotools' loadRes(): image_id, category_id, bbox [x, y, width, height] and score.
-/// `category_ids`: the id of each label; empty: the label itself. `file_names`: names by index; if not empty, file_name
-/// and category are added, for a set whose images have no ids.
+/// `category_ids`: the id of each label; if empty, the label itself. `file_names`: names by index; if not empty,
+/// file_name and category are added, for a set whose images have no ids.
 [[nodiscard]] std::string coco_results(const std::vector<ImageDetections>& images,
                                        const std::vector<std::int64_t>& category_ids,
                                        const std::vector<std::string>& file_names = {},

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Solves for rows <= columns. Rows are added one by one, each along the cheapest augmenting path to a free column.
+/// Handles rows <= columns. Rows are added one at a time, each along the cheapest augmenting path to a free column.
 class Solver {
  public:
   Solver(std::vector<double> costs, std::int64_t rows, std::int64_t columns)
@@ -33,7 +33,7 @@ class Solver {
 
   [[nodiscard]] const std::vector<double>& row_price() const { return row_price_; }
   [[nodiscard]] const std::vector<double>& column_price() const { return column_price_; }
-  /// Returns the row of each column; -1: free.
+  /// Returns the row of each column; -1 if it is free.
   [[nodiscard]] std::vector<std::int64_t> row_of() const { return {row_of_.begin(), row_of_.end()}; }
 
  private:
@@ -72,7 +72,7 @@ class Solver {
     return nearest;
   }
 
-  /// Makes the reduced cost of the step to the nearest column 0; no step has a negative cost afterwards.
+  /// Makes the reduced cost of the step to the nearest column 0; no step has a negative cost after that.
   void raise_prices(std::size_t start, double amount) {
     row_price_[start] += amount;
     for (std::size_t j = 0; j < columns_; ++j) {

@@ -8,7 +8,7 @@
 
 namespace lockstep::detection {
 
-/// A minimum-cost assignment: a column for each row, and no column twice.
+/// A minimum-cost assignment: a column for each row, with no column used twice.
 struct Assignment {
   std::vector<std::int64_t> column_of;  ///< column of each row; -1 if no column is left for it
   /// The dual solution, which proves optimality: row_price[i] + column_price[j] <= cost(i, j), with equality for

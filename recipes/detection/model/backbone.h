@@ -15,7 +15,7 @@
 
 namespace lockstep::detection {
 
-/// A block: concatenates the input and the output of each of its convolutions, then squeezes them with two 1x1
+/// A block: concatenates its input and the output of each of its convolutions, then squeezes them with two 1x1
 /// convolutions.
 class AggregationBlock final : public torch::nn::Module {
  public:

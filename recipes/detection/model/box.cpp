@@ -44,7 +44,7 @@ at::Tensor inverse_sigmoid(const at::Tensor& p, double eps) {
 }
 
 Overlap overlap(const at::Tensor& a, const at::Tensor& b) {
-  // Far below the area of a pixel; keeps the quotient of two empty boxes finite.
+  // Far below the area of a pixel; keeps the ratio of two empty boxes finite.
   constexpr double kLeast = 1e-9;
   const std::vector<at::Tensor> a_halves = halves(a);
   const std::vector<at::Tensor> b_halves = halves(b);
@@ -84,14 +84,14 @@ at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg
 }
 
 SideBins side_bins(const at::Tensor& refs, const at::Tensor& boxes, const at::Tensor& bins, double reg_scale) {
-  // A reference box of size zero would make the quotient infinite.
+  // A reference box of size zero would make the ratio infinite.
   const at::Tensor unit = last_two(refs).clamp_min(1e-6) / reg_scale;
   const at::Tensor corners = to_corners(boxes);
   const at::Tensor distances = at::cat({(first_two(refs) - first_two(corners)) / unit - 0.5 * reg_scale,
                                         (last_two(corners) - first_two(refs)) / unit - 0.5 * reg_scale},
                                        -1)
                                    .contiguous();
-  // The last bin whose distance is not above the side's.
+  // The last bin whose distance does not exceed the side's.
   const at::Tensor left =
       (at::searchsorted(bins, distances, /*out_int32=*/false, /*right=*/true) - 1).clamp(0, bins.size(0) - 2);
   const at::Tensor low = bins.index({left});

@@ -10,7 +10,7 @@
 
 namespace lockstep::detection {
 
-/// Converts all types except float64 to float32, for computations that bfloat16 is too coarse for.
+/// Converts all types except float64 to float32, for computations for which bfloat16 is too coarse.
 [[nodiscard]] at::Tensor at_least_float(const at::Tensor& x);
 
 /// Converts centre and size to corners (left, top, right, bottom). With `clamp`, a size below 0 counts as 0.
@@ -25,7 +25,7 @@ struct Overlap {
 };
 
 /// Returns the overlap of `a` with `b`, both as corners; the shapes broadcast. A box without area, or whose right side
-/// is left of its left side, has area 0. All numbers are finite.
+/// is left of its left side, has area 0. All results are finite.
 [[nodiscard]] Overlap overlap(const at::Tensor& a, const at::Tensor& b);
 
 /// The layout of the bins of distances.
@@ -49,7 +49,7 @@ struct BinOptions {
 /// The two bins that each side of a box lies between.
 struct SideBins {
   at::Tensor left;         ///< int64 [M, 4]: the lower bin; the upper bin is left + 1
-  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's share; beyond the bins, the outermost bin has share 1
+  at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's weight; beyond the bins, the outermost bin has weight 1
   at::Tensor right_share;  ///< 1 - left_share
 };
 

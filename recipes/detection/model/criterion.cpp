@@ -23,7 +23,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// The weights, in the ddf of a family, of the mean over its matched predictions and of the mean over the others.
+/// In a family's ddf, the weights of the mean over its matched predictions and of the mean over the others.
 struct Balance {
   double matched = 0;  ///< square root of a count
   double others = 0;
@@ -39,7 +39,7 @@ struct Family {
   FamilyPairs pairs;
   float class_divisor = 1;
   float box_divisor = 1;
-  std::optional<Balance> balance = std::nullopt;  ///< none: computed from the family's own counts
+  std::optional<Balance> balance = std::nullopt;  ///< none means computed from the family's own counts
 
   [[nodiscard]] std::int64_t layers() const { return pairs.layers; }
   [[nodiscard]] std::int64_t sets() const { return pairs.sets; }
@@ -106,8 +106,8 @@ at::Tensor side_by_side(const std::vector<Family>& families, at::Tensor Family::
 struct Teaching {
   at::Tensor matched;  ///< [P, B * Q]
   at::Tensor others;   ///< [P, B * Q]
-  at::Tensor shares;  ///< [5, P]: divisor and factor of the matched predictions' sum, divisor and factor of the others'
-                      ///< sum, and the divisor of both
+  at::Tensor shares;  ///< [5, P]: divisor and factor of the sum over matched predictions, divisor and factor of the sum
+                      ///< over the others, and the divisor of both
 };
 
 at::Tensor shares_of(const TeachingMasks& masks, const std::optional<Balance>& balance, at::ScalarType type) {
@@ -132,7 +132,7 @@ struct Known {
   at::Tensor bins;
   at::Tensor factors;               ///< factor of each term
   at::Tensor divisors;              ///< divisor of each term
-  std::vector<at::Tensor> weights;  ///< [B, Q] for each family; undefined: all 1
+  std::vector<at::Tensor> weights;  ///< [B, Q] for each family; undefined means all 1
   std::vector<Teaching> teachings;  ///< constants of the families that have pupils
 };
 
@@ -267,7 +267,7 @@ at::Tensor Losses::sums() const {
 /// Returns, for each family, the sum over all predictions of each set.
 std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
-  // One more element than logits, for pairs that classes do not learn from.
+  // One more element than there are logits, for pairs that classes do not learn from.
   const at::Tensor quality = at::zeros({places_.back().logit + 1}, numbers());
   const at::Tensor positive = at::zeros({places_.back().logit + 1}, numbers());
   quality.index_put_({rows.logit}, iou);
@@ -292,7 +292,7 @@ std::vector<at::Tensor> Losses::class_losses(const at::Tensor& quality, const at
   };
   std::vector<at::Tensor> losses;
   if (quality.is_cpu()) {
-    // On a CPU, pow() rounds differently at different positions in its vectors, so each family has its own call.
+    // On a CPU, pow() rounds differently at different positions in its vectors, so each family gets its own call.
     for (std::size_t i = 0; i < families_.size(); ++i) {
       losses.push_back(class_loss(families_[i].logits, part(quality, i), part(positive, i), options));
     }
@@ -318,10 +318,10 @@ at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
   return fgl_loss(flat(corners).index_select(0, rows.corner), sides, iou.narrow(0, 0, rows.layers));
 }
 
-/// The ddf loss of the decoder's layers except the last, which teaches the others. The weight of a matched prediction
-/// is its IoU, the weight of any other prediction is the last layer's confidence in it. The balance, or without one the
-/// square roots of the counts, weights the means over matched and over other predictions, so that the many others do
-/// not dominate the few matched ones.
+/// The ddf loss of the decoder's layers except the last, which teaches the others. A matched prediction is weighted by
+/// its IoU, any other prediction by the last layer's confidence in it. The balance, or without one the square roots of
+/// the counts, weights the means over matched and other predictions, so that the many others do not dominate the few
+/// matched ones.
 std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
   const std::int64_t pupils = corners.size(0) - 1;
@@ -382,7 +382,7 @@ float rebuilt_of(const Outputs& outputs) {
   return *sum.data_ptr<float>();
 }
 
-/// The means over the replicas, at least 1, of the counts of boxes, united pairs, denoising boxes and dense positions.
+/// The mean over the replicas, at least 1, of each count: boxes, united pairs, denoising boxes and dense positions.
 std::vector<float> mean_counts(std::vector<float> counts, const Reduce& reduce) {
   counts.push_back(1);
   const at::Tensor all = at::tensor(counts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loss of the detection network: the matching, and the loss terms of every set of predictions (decoder layers,
-// initial boxes, encoder, denoising). All ranks make the same collective calls, whatever their batches.
+// initial boxes, encoder, denoising). All ranks make the same collective calls, whatever is in their batches.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -29,8 +29,8 @@ struct CriterionOptions {
   bool union_matching = true;          ///< boxes learn from all layers' pairs, each query from its most frequent one
   double temperature = 5;              ///< temperature of ddf
 
-  /// True: as in the published code, in two places that this recipe changed. A predicted size below 0 counts as 0 in
-  /// comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
+  /// If true, follows the published code in two places that this recipe changed. A predicted size below 0 counts as 0
+  /// in comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
   bool as_published = false;
 
   MatcherOptions matcher;
@@ -43,10 +43,10 @@ struct CriterionOptions {
 using Reduce = std::function<void(const at::Tensor&)>;
 
 /// The weighted terms of a batch; the loss is their sum. They are "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
-/// the suffixes _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. Names and order do not depend on the batch. Every term is
-/// divided by the number of boxes: the mean over the replicas, at least 1.
+/// the suffixes _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. Their names and order do not depend on the batch. Every
+/// term is divided by the number of boxes: its mean over the replicas, at least 1.
 ///
-/// Collective: exactly one reduce() of five numbers. Null: this replica is the only one.
+/// Collective: exactly one reduce() of five numbers. Null if this replica is the only one.
 /// Shapes:     `outputs` are Detector's in training. If an image has more boxes than there are queries, only that many
 ///             boxes are matched.
 /// Throws:     DataError if a prediction is not finite; it names the prediction. Such values are never masked.

@@ -104,7 +104,7 @@ const at::Tensor& Decoder::anchors(const ScaleSizes& sizes, const at::Device& de
 Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
   at::Tensor best;
   {
-    // Only the chosen positions learn: gradients of the other positions would be zeros, at full cost.
+    // Only the chosen positions learn: gradients of the other positions would be zeros, yet cost just as much.
     const at::NoGradGuard guard;
     const at::Tensor scores = std::get<0>(enc_score_head_->forward(enc_output_->forward(memory.tokens)).max(-1));
     best = std::get<1>(at::topk(scores.to(at::kFloat), options_.queries, 1));
@@ -121,7 +121,7 @@ Queries Decoder::choose(const Memory& memory, Outputs& outputs) {
 
 void Decoder::add_dense(const Memory& memory, Outputs& outputs) {
   const at::Tensor& anchor = anchors(memory.sizes, memory.tokens.device());
-  // One product for both, because most of the cost is reading all positions from memory.
+  // A single product for both, because most of the cost is in reading all positions from memory.
   const at::Tensor both = dense_head_->forward(memory.tokens).to(at::kFloat).unsqueeze(0);
   outputs["dense_logits"] = both.narrow(-1, 0, options_.classes);
   outputs["dense_boxes"] = at::sigmoid(both.narrow(-1, options_.classes, 4) + anchor);

@@ -135,7 +135,7 @@ DeformableAttention::DeformableAttention(const ModelOptions& options)
   reset_offsets();
 }
 
-/// Initially each head looks in its own direction, with each point of a scale farther away than the previous one.
+/// Initially, each head looks in its own direction, and each point of a scale is farther away than the one before.
 void DeformableAttention::reset_offsets() {
   const at::Tensor angle = at::arange(heads_, at::kDouble) * (2 * std::numbers::pi / static_cast<double>(heads_));
   const at::Tensor direction = at::stack({angle.cos(), angle.sin()}, 1);

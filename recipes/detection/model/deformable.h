@@ -19,15 +19,15 @@ using ScaleSizes = std::vector<std::array<std::int64_t, 2>>;
 
 /// Returns, for each head, the weighted sum of bilinear samples, which are zero outside the image.
 ///
-/// `places` are (x, y) in 0..1 of the whole image, the points of one scale next to each other; `points` is their number
-/// per scale. On a CPU, if a head has a multiple of 16 channels, a float32 kernel computes the samples over contiguous
-/// channels; otherwise libtorch's grid_sample computes them.
+/// `places` are (x, y) in 0..1 of the whole image, with the points of a scale next to each other; `points` is their
+/// number per scale. On a CPU, if a head has a multiple of 16 channels, a float32 kernel computes the samples over
+/// contiguous channels; otherwise libtorch's grid_sample computes them.
 /// Shapes: values [B, T, heads * d] with the scales' rows one after another, places [B, Q, heads, P, 2], shares [B, Q,
 ///         heads, P]; the result [B, Q, heads * d].
-/// Cost:   P * heads * 4 rows of d numbers for each query. No result depends on the number of threads.
+/// Cost:   P * heads * 4 rows of d numbers for each query. Results do not depend on the number of threads.
 [[nodiscard]] at::Tensor sample_points(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                        const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
-/// The same with grid_sample, on any device.
+/// The same, using grid_sample, on any device.
 [[nodiscard]] at::Tensor sample_by_grid(const at::Tensor& values, const at::Tensor& places, const at::Tensor& shares,
                                         const ScaleSizes& sizes, const std::array<std::int64_t, 3>& points);
 
@@ -45,10 +45,10 @@ class DeformableAttention final : public torch::nn::Module {
 
   std::int64_t heads_;
   std::array<std::int64_t, 3> points_;
-  std::int64_t count_;  ///< number of points of a head
+  std::int64_t count_;  ///< number of points per head
   nn::Linear sampling_offsets_{nullptr};
   nn::Linear attention_weights_{nullptr};
-  at::Tensor offset_scale_;  ///< [P, 1]: 0.5 divided by the number of points of the scale
+  at::Tensor offset_scale_;  ///< [P, 1]: 0.5 divided by the scale's number of points
 };
 
 }  // namespace lockstep::detection

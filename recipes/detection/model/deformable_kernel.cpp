@@ -25,9 +25,9 @@ constexpr std::int64_t kLanes = HWY_MIN(16, HWY_LANES(float));
 
 /// One of the four cells around a sampling position.
 struct Corner {
-  std::int64_t row = -1;  ///< row of the values; below 0: outside the image
+  std::int64_t row = -1;  ///< row of the values; below 0 if outside the image
   float weight = 0;
-  float by_x = 0;  ///< derivative of the weight by the position's x, in cells
+  float by_x = 0;  ///< derivative of the weight with respect to the position's x, in cells
   float by_y = 0;
 };
 
@@ -151,7 +151,7 @@ HWY_INLINE float meet(std::int64_t depth, const float* values, const float* grad
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-/// Visits the same points in backward. `grad` is the head's gradient.
+/// Visits the same points in the backward pass. `grad` is the head's gradient.
 template <int kCount>
 HWY_INLINE void see_backward(const SampleShape& shape, const SampleInputs& in, const float* grad, SampleGradients to) {
   const std::int64_t stride = shape.heads * shape.depth;

@@ -6,7 +6,7 @@
 
 namespace lockstep::detection {
 
-/// One scale: its size and the index of its first row among all rows.
+/// One scale: its size, and the index of its first row among all rows.
 struct ScaleRows {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -21,7 +21,7 @@ struct SampleShape {
   std::int64_t queries = 0;
   std::int64_t heads = 0;
   std::int64_t depth = 0;   ///< channels of a head
-  std::int64_t points = 0;  ///< number of points in all scales together
+  std::int64_t points = 0;  ///< total number of points in all scales
 };
 
 /// The inputs of sample_points() for one image.

@@ -17,7 +17,7 @@
 namespace lockstep::detection {
 namespace {
 
-/// Added to a score, makes the attention weight 0; sums of it stay finite in bfloat16.
+/// When added to a score, makes the attention weight 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
 /// The random numbers per slot: four sizes and four signs of a box's move, the label's change, the new label.
 constexpr std::int64_t kDraws = 10;
@@ -32,7 +32,7 @@ class ImageSlots {
     count_ = labels_.numel();
     kept_ = std::min(count_, options.slots / 2);
     groups_ = kept_ == 0 ? 0 : options.slots / (2 * kept_);
-    // If all objects of an image fit, the start of the range does not matter.
+    // If all objects of an image fit, it does not matter where the range starts.
     start_ =
         std::min(static_cast<std::int64_t>(start * static_cast<float>(count_)), std::max<std::int64_t>(count_ - 1, 0));
   }
@@ -50,7 +50,8 @@ class ImageSlots {
     return std::min(other, options_.classes - 1);
   }
 
-  /// Each side moves by its own share of half the size; sides of negative boxes move by an additional half of the size.
+  /// Each side moves by its own fraction of half the size; those of negative boxes move by an additional half of the
+  /// size.
   [[nodiscard]] std::array<float, 4> box(std::int64_t slot, const float* draws) const {
     const float* from = boxes_.data_ptr<float>() + 4 * object(slot);
     std::array<float, 4> sides{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Denoising: in addition to the real queries, the decoder gets objects with a changed label and a moved box, and must
-// restore them. This trains the refinement of boxes without matching.
+// Denoising: in addition to the real queries, the decoder is given objects with a changed label and a moved box, and
+// must restore them. This trains box refinement without matching.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,8 +12,8 @@
 
 namespace lockstep::detection {
 
-/// D slots for each image, for any number of objects. Unlike in the original code, each image is packed separately. At
-/// most D/2 of its n objects are used (if there are more, a random contiguous range), in D / (2n) groups; each group
+/// D slots for each image, however many objects it has. Unlike in the original code, each image is packed separately.
+/// At most D/2 of its n objects are used (if there are more, a random contiguous range), in D / (2n) groups; each group
 /// has all these objects and the same number of negative boxes, which are moved farther and do not match an object. The
 /// remaining slots are padding.
 struct Denoising {
@@ -33,7 +33,7 @@ struct DenoisingOptions {
   double box_noise = 1;  ///< maximum shift, relative to half a box's size; negative boxes move by one to two times this
 };
 
-/// Runs on the CPU. Draws the same number of values from libtorch's CPU generator for any targets.
+/// Runs on the CPU. Draws the same number of values from libtorch's CPU generator whatever the targets are.
 /// Throws: UsageError if an image has no targets.
 [[nodiscard]] Denoising make_denoising(const Targets& targets, std::int64_t images, const DenoisingOptions& options);
 

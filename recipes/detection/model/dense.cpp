@@ -28,7 +28,7 @@ std::vector<Scale> scales_of(const at::Tensor& sizes) {
   return scales;
 }
 
-/// The near positions along one axis: the first, and one past the last.
+/// The nearby positions along one axis: the first, and one past the last.
 struct Span {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense supervision: in training, every position of the encoder predicts the object around it. Matching assigns each
 // object to a single query, which teaches backbone and encoder slowly; here all positions around an object's centre
-// learn from the first step. The original code lacks this part, and inference does not need it.
+// learn from the first step. The original code does not have this, and inference does not need it.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

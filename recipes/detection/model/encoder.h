@@ -20,7 +20,7 @@ namespace lockstep::detection {
 /// The sines and cosines of each position's column and row, [height * width, hidden]; hidden is a multiple of 4.
 [[nodiscard]] at::Tensor sine_positions(std::int64_t height, std::int64_t width, std::int64_t hidden);
 
-/// Attention and feed-forward, each followed by adding its input and by layer norm.
+/// Attention and feed-forward, each followed by a residual connection and layer norm.
 class EncoderLayer final : public torch::nn::Module {
  public:
   explicit EncoderLayer(const ModelOptions& options);

@@ -42,7 +42,7 @@ void start_at_zero(Layer& layer) {
   torch::nn::init::zeros_(layer.weight);
   torch::nn::init::zeros_(layer.bias);
 }
-/// The logit of the probability that a new score head outputs. It is low, because objects are rare.
+/// The logit of the probability that a newly initialised score head outputs. It is low because objects are rare.
 extern const double kPriorLogit;
 
 /// Multi-head attention over one sequence.
@@ -50,7 +50,7 @@ class SelfAttention final : public torch::nn::Module {
  public:
   SelfAttention(std::int64_t hidden, std::int64_t heads);
 
-  /// `mask` is added to the scores: 0 or a very low number, [B or 1, 1, N, N]; undefined: no mask.
+  /// `mask` is added to the scores: 0 or a very low number, [B or 1, 1, N, N]; undefined means no mask.
   /// Shapes: x and positions [B, N, hidden] (positions may be [N, hidden]). Positions are not added to the values.
   at::Tensor forward(const at::Tensor& x_BNH, const at::Tensor& positions, const at::Tensor& mask = {});
 

@@ -49,7 +49,7 @@ variable_list parts_of(const at::Tensor& all, const variable_list& weights) {
 class CastAll : public torch::autograd::Function<CastAll> {
  public:
   static variable_list forward(AutogradContext* context, const at::TensorList& weights, at::ScalarType type) {
-    // To autograd, the parts are not views; no part is written to.
+    // Autograd does not treat the parts as views; nothing writes to them.
     const at::AutoDispatchBelowADInplaceOrView below;
     const variable_list kept = weights.vec();
     context->save_for_backward(kept);
@@ -81,7 +81,7 @@ class CastAll : public torch::autograd::Function<CastAll> {
   }
 };
 
-/// True if a single replica computes on a GPU, with gradients.
+/// True if there is a single replica on a GPU, with gradients.
 bool serves(const at::Tensor& weight) {
   const Replica* replica = find_replica();
   return weight.is_cuda() && at::GradMode::is_enabled() && (replica == nullptr || replica->count() == 1);
@@ -113,7 +113,7 @@ LayersAtOnce::Scope::Scope(const LayersAtOnce& layers) {
   const std::vector<at::Tensor> copies = cast_weights();
   count_batches();
   for (std::size_t i = 0; i < weights_.size(); ++i) *weights_[i].first = copies[i];
-  // A norm without num_batches_tracked does not count.
+  // A norm without num_batches_tracked does not count batches.
   for (const auto& [norm, count] : counts_) norm->num_batches_tracked = at::Tensor();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does some work for all layers of a network at once instead of once per layer. In a step of many small layers, a tenth
-// of the kernel launches cast a weight, another tenth cast a gradient back, and some count batches for a norm.
+// Does some work for all layers of a network at once instead of layer by layer. In a step with many small layers, a
+// tenth of the kernel launches cast a weight, another tenth cast a gradient back, and some count batches for a norm.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -26,9 +26,9 @@ class LayersAtOnce {
 
   [[nodiscard]] bool are_of(const torch::nn::Module& net) const { return net_.lock().get() == &net; }
 
-  /// A training forward pass in which each batch norm runs once. The layers compute with copies of their weights in the
-  /// device's autocast type, backward computes the gradients of all weights at the end, and the batch norms count the
-  /// batch together. Values, gradients and counts are the same as without a Scope.
+  /// A training forward pass in which each batch norm runs once. The layers use copies of their weights in the device's
+  /// autocast type, backward computes the gradients of all weights at the end, and all batch norms count the batch at
+  /// once. Values, gradients and counts are the same as without a Scope.
   ///
   /// Does nothing if the weights are not on a GPU (on a CPU the layers cast while they multiply), or if there are
   /// several replicas, whose all-reduce begins before the last gradient is ready.

@@ -10,7 +10,7 @@
 namespace lockstep::detection {
 
 struct ClassLossOptions {
-  bool matchability = true;  ///< true: MAL; false: VFL
+  bool matchability = true;  ///< true for MAL, false for VFL
   double alpha = 0.75;       ///< alpha of VFL
   double gamma = 1.5;
 };

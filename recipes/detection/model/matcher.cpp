@@ -135,7 +135,7 @@ std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes, co
                            const MatcherOptions& options, const std::vector<std::string>& names) {
   const at::NoGradGuard guard;
   const at::Tensor costs = costs_of(logits.detach(), boxes.detach(), targets, options).to(at::kFloat);
-  // An infinite logit has a finite cost, and costs cover only the objects' classes, so all logits are checked here.
+  // An infinite logit has a finite cost, and the costs cover only the objects' classes, so all logits are checked here.
   const at::Tensor whole = (logits.detach() * 0).sum().to(at::kFloat).view({1});
   const at::Tensor read = at::cat({costs.flatten(), whole}).cpu();
   const auto numbers = numbers_of<float>(read);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matches predictions with objects using the minimum-cost assignment, for every set of predictions and every image.
+// Matches predictions with objects by minimum-cost assignment, for every set of predictions and every image.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,7 +19,7 @@ struct MatcherOptions {
   double giou_weight = 2;
   double alpha = 0.25;  ///< alpha of the focal cost
   double gamma = 2;
-  bool clamp_sizes = false;  ///< true: a predicted size below 0 counts as 0 (CriterionOptions::as_published)
+  bool clamp_sizes = false;  ///< a predicted size below 0 counts as 0 (CriterionOptions::as_published)
 };
 
 /// The objects of a batch in rectangular tensors. N is the largest number of objects in an image, at least 1.
@@ -52,7 +52,7 @@ using Matches = std::vector<Pairs>;
 /// sum of the class's focal cost (positive minus negative part) and the boxes' L1 and negative GIoU.
 ///
 /// Blocks: once, until a GPU has computed the costs; nothing else is read back.
-/// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: names of the S sets for messages.
+/// Shapes: logits float32 [S, B, Q, C], boxes [S, B, Q, 4]; no gradient. `names`: names of the S sets, for messages.
 /// Throws: DataError if a prediction or a cost is not finite; it names the set and the image's position.
 [[nodiscard]] std::vector<Matches> match(const at::Tensor& logits, const at::Tensor& boxes,
                                          const PaddedTargets& targets, const MatcherOptions& options,

@@ -66,7 +66,7 @@ Outputs Detector::forward(const at::Tensor& images_BCHW, const Targets* targets)
   if (height % stride != 0 || width % stride != 0) {
     throw UsageError(fmt::format("images have {} x {} pixels; sides must be multiples of {}", width, height, stride));
   }
-  // For each position of the coarsest scale, the finest scale has 16 and the middle scale 4.
+  // For each position of the coarsest scale, the finest scale has 16 and the middle one 4.
   const std::int64_t positions = 21 * (height / stride) * (width / stride);
   if (positions < options_.queries) {
     throw UsageError(fmt::format("images of {} x {} pixels have {} positions for {} queries", width, height, positions,

@@ -3,9 +3,9 @@
 // distributions that each layer refines. Shapes: B images, H and W pixels, L decoder layers, Q queries, D denoising
 // queries, C classes, R bins of a side (reg_max + 1).
 //
-// It differs from the original (D-FINE) as follows: ReLU everywhere, because it fuses with batch norm (nn/norm_act.h);
-// fusion blocks with one branch; configurable strides; a fixed number of denoising queries, packed separately for each
-// image (denoising.h); and dense supervision of the encoder (dense.h).
+// It differs from the original (D-FINE) as follows: ReLU everywhere, because that fuses with batch norm
+// (nn/norm_act.h); fusion blocks with one branch; configurable strides; a fixed number of denoising queries, packed
+// separately for each image (denoising.h); and dense supervision of the encoder (dense.h).
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -26,9 +26,9 @@ struct StageOptions {
   std::int64_t middle = 24;  ///< channels of a block's convolutions
   std::int64_t out = 48;
   std::int64_t blocks = 1;
-  std::int64_t layers = 3;  ///< number of convolutions of a block
+  std::int64_t layers = 3;  ///< number of convolutions per block
   std::int64_t kernel = 3;
-  bool light = false;  ///< each convolution is a 1x1 and then a depthwise convolution
+  bool light = false;  ///< each convolution is a 1x1 followed by a depthwise convolution
 };
 
 struct ModelOptions {
@@ -36,16 +36,16 @@ struct ModelOptions {
 
   std::array<std::int64_t, 2> stem = {16, 32};  ///< channels in the middle and at the end of the stem, at stride 4
   /// The first stage has stride 4, each further stage twice the stride of the previous one; the last three are the
-  /// scales. With three stages, the scales have strides 4, 8, 16 (for small images), with four 8, 16, 32.
+  /// scales. With three stages (for small images), the scales have strides 4, 8, 16; with four, 8, 16, 32.
   std::vector<StageOptions> stages = {{.middle = 32, .out = 64}, {.middle = 48, .out = 96}, {.middle = 64, .out = 160}};
-  bool lab = true;  ///< true: a learnable scale and bias after each activation of the backbone
+  bool lab = true;  ///< add a learnable scale and bias after each activation of the backbone
 
   std::int64_t hidden = 96;
   std::int64_t heads = 3;
   std::int64_t encoder_layers = 1;  ///< number of transformer layers on the coarsest scale
   std::int64_t encoder_feedforward = 256;
-  double expansion = 0.7;         ///< channels within a fusion block, as a share of hidden
-  std::int64_t fusion_depth = 2;  ///< number of 3x3 convolutions of a fusion block
+  double expansion = 0.7;         ///< channels within a fusion block, as a fraction of hidden
+  std::int64_t fusion_depth = 2;  ///< number of 3x3 convolutions in a fusion block
 
   std::int64_t decoder_layers = 3;
   std::int64_t decoder_feedforward = 256;
@@ -55,9 +55,9 @@ struct ModelOptions {
   double reg_scale = 4;
   double up = 0.5;
 
-  bool dense = true;  ///< true: every encoder position also learns (dense.h)
+  bool dense = true;  ///< every encoder position also learns (dense.h)
 
-  std::int64_t denoising = 60;  ///< slots per image, half of them with negative boxes; 0: no denoising
+  std::int64_t denoising = 60;  ///< slots per image, half of them with negative boxes; 0 means no denoising
   double label_noise = 0.5;     ///< twice the probability of changing a label
   double box_noise = 1;  ///< maximum shift, relative to half a box's size; negative boxes move by one to two times this
 
@@ -83,7 +83,7 @@ struct ModelOptions {
 class DetectionNetwork : public torch::nn::Module {
  public:
   /// `targets` may be null; evaluation ignores it. Denoising draws the same number of values from libtorch's CPU
-  /// generator for any targets.
+  /// generator whatever the targets are.
   /// Throws: UsageError for images whose sides are not multiples of the coarsest stride, or too small for the queries.
   virtual Outputs forward(const at::Tensor& images_BCHW, const Targets* targets) = 0;
 };
@@ -93,7 +93,7 @@ class DetectionNetwork : public torch::nn::Module {
 /// Thread-safe: no; it caches the positions for the last image size.
 class Detector final : public DetectionNetwork {
  public:
-  /// Throws: UsageError for sizes that do not fit together.
+  /// Throws: UsageError for inconsistent sizes.
   explicit Detector(const ModelOptions& options);
   ~Detector() override;
 
@@ -115,12 +115,12 @@ struct Found {
 };
 
 /// Returns, for each image, the `count` most certain pairs of query and class; a query may have several classes. There
-/// is no non-maximum suppression: training assigns one query to each object. Ties: by query and class.
+/// is no non-maximum suppression: training assigns one query to each object. Ties are ordered by query, then class.
 [[nodiscard]] std::vector<Found> decode(const Outputs& outputs, std::int64_t count = 100);
 
-/// Like decode(), but for all images at once, in the form that D-FINE deploys: labels [N, K], boxes [N, K, 4] as
-/// corners in pixels, scores [N, K]. `sizes`: width and height of each image, int64 [N, 2]. The order of equal scores
-/// is unspecified.
+/// Like decode(), but for all images at once, in D-FINE's deployment form: labels [N, K], boxes [N, K, 4] as corners in
+/// pixels, scores [N, K]. `sizes`: width and height of each image, int64 [N, 2]. The order of equal scores is
+/// unspecified.
 [[nodiscard]] std::vector<at::Tensor> decode_together(const at::Tensor& logits, const at::Tensor& boxes,
                                                       const at::Tensor& sizes, std::int64_t count = 300);
 

@@ -45,11 +45,11 @@ struct Refined {
 };
 
 struct Refinement {
-  at::Tensor mask;  ///< attention mask between the queries; undefined: no mask
+  at::Tensor mask;  ///< attention mask between the queries; undefined means no mask
   at::Tensor bins;  ///< bin_distances()
   double reg_scale = 4;
-  std::size_t last = 0;   ///< index of the layer whose results count in evaluation
-  bool training = false;  ///< true: the results of all layers count
+  std::size_t last = 0;   ///< index of the layer whose results are used in evaluation
+  bool training = false;  ///< if true, the results of all layers are used
 };
 
 /// Combines the old and the new value of a query with two learned gates, then applies layer norm.
@@ -71,7 +71,7 @@ class Gate final : public torch::nn::Module {
   nn::LayerNorm norm_{nullptr};
 };
 
-/// Corrects a class logit by how certain the box's distributions are.
+/// Corrects a class logit according to how certain the box's distributions are.
 template <class Head>
 class QualityEstimator final : public torch::nn::Module {
  public:

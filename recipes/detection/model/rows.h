@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the index tensors that assign predictions to objects, on the host, for one copy to the device. The predictions
-// of all families (queries, denoising, dense supervision) are concatenated, so that each loss is computed once.
+// Builds the index tensors that assign predictions to objects, on the host, to be sent to the device in one copy. The
+// predictions of all families (queries, denoising, dense supervision) are concatenated, so that each loss is computed
+// once.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -22,15 +23,15 @@ struct FamilyPairs {
   std::int64_t queries = 0;
   std::int64_t classes = 0;
   std::function<const Matches&(std::int64_t set)> of_boxes;
-  std::function<const Matches&(std::int64_t set)> of_classes = nullptr;  ///< for the class loss; null: the same
-  at::Tensor weight;  ///< float32 [B, Q] on the CPU: the weight of each prediction; undefined: all 1
+  std::function<const Matches&(std::int64_t set)> of_classes = nullptr;  ///< for the class loss; null if the same
+  at::Tensor weight;  ///< float32 [B, Q] on the CPU: the weight of each prediction; undefined means all 1
 };
 
 /// The offsets at which a family begins, counted across all families.
 struct Place {
   std::int64_t box = 0;    ///< offset in the boxes, set by set
   std::int64_t logit = 0;  ///< offset in the logits, set by set
-  std::int64_t query = 0;  ///< offset in the queries of an image that have distributions
+  std::int64_t query = 0;  ///< offset in an image's queries that have distributions
   std::int64_t set = 0;    ///< offset in the sets
   std::int64_t layer = 0;  ///< offset in the sets with distributions
 };
@@ -42,13 +43,13 @@ struct Place {
 /// layers' pairs (J so far), then pairs of sets without distributions, and at the end, with weight 0, pairs for
 /// classes.
 struct Rows {
-  at::Tensor box;           ///< int64 [M]: index of the box among the boxes of all families
-  at::Tensor object;        ///< float32 [M, 4]: the object's box
-  at::Tensor logit;         ///< int64 [M]: index of the logit; one past the last if classes do not learn from the pair
-  at::Tensor corner;        ///< int64 [J]: index of the distribution
-  at::Tensor ref;           ///< int64 [J]: index of the reference box
-  at::Tensor sum;           ///< int64 [2 M + J]: index of the sum for each row's L1, then overlap, then distribution
-  at::Tensor weight;        ///< float32 [2 M + J]: weight of the row in its sum
+  at::Tensor box;     ///< int64 [M]: index of the box among the boxes of all families
+  at::Tensor object;  ///< float32 [M, 4]: the object's box
+  at::Tensor logit;   ///< int64 [M]: index of the logit; one past the last if the classes do not learn from the pair
+  at::Tensor corner;  ///< int64 [J]: index of the distribution
+  at::Tensor ref;     ///< int64 [J]: index of the reference box
+  at::Tensor sum;     ///< int64 [2 M + J]: index of the sum for each row's L1, then overlap, then distribution
+  at::Tensor weight;  ///< float32 [2 M + J]: weight of the row in its sum
   std::int64_t pupils = 0;  ///< K
   std::int64_t layers = 0;  ///< J
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads and files for the synthetic scenes. Image i depends only on (seed, i) and the sides.
+// Threads and files for the synthetic scenes. Image i depends only on (seed, i) and the side lengths.
 #include "detection/synthetic/generate.h"
 
 #include <fmt/format.h>

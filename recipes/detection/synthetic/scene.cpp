@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places and paints the objects of a scene over each other. A map of the topmost object at each pixel decides where
-// objects may be.
+// Places the objects of a scene and paints them over each other. A map of the topmost object at each pixel determines
+// the positions available to objects.
 #include "detection/synthetic/scene.h"
 
 #include <fmt/format.h>
@@ -17,31 +17,31 @@
 namespace lockstep::detection {
 namespace {
 
-constexpr double kEmpty = 0.1;          // share of scenes without objects
-constexpr double kWithCrowd = 1.0 / 6;  // share of the other scenes that have a crowd
-constexpr double kLeastShare = 0.001;   // minimum share of the image for an object
-constexpr double kMostShare = 0.2;      // largest share
+constexpr double kEmpty = 0.1;          // fraction of scenes without objects
+constexpr double kWithCrowd = 1.0 / 6;  // fraction of the other scenes that have a crowd
+constexpr double kLeastShare = 0.001;   // minimum fraction of the image for an object
+constexpr double kMostShare = 0.2;      // maximum fraction
 constexpr double kLeastArea = 26;       // pixels: smaller objects cannot be distinguished
-constexpr double kBudget = 0.45;        // share of the image that all objects may cover
-constexpr double kOverlap = 0.36;       // share of objects meant to cover another object; some do not find a position
-constexpr double kLeastVisible = 0.5;   // share of an object that must be visible
-constexpr double kLeastHidden = 0.06;   // minimum covered share for an object to count as covered
-constexpr double kMargin = 1.5;         // pixels between objects that do not overlap
-constexpr double kStandOut = 90;        // minimum distance between colours
+constexpr double kBudget = 0.45;        // fraction of the image that all objects together may cover
+constexpr double kOverlap = 0.36;      // fraction of objects meant to cover another object; some do not find a position
+constexpr double kLeastVisible = 0.5;  // fraction of an object that must be visible
+constexpr double kLeastHidden = 0.06;  // minimum covered fraction for an object to count as covered
+constexpr double kMargin = 1.5;        // pixels between objects that do not overlap
+constexpr double kStandOut = 90;       // minimum distance between colours
 constexpr double kStandOutSmall = 120;  // minimum distance for objects of fewer than kSmall pixels
 constexpr double kSmall = 120;          // pixels
 constexpr double kLeastLined = 150;     // area in pixels below which objects have no border line
 constexpr double kLeastHollow = 350;    // area in pixels below which objects are not hollow
 constexpr int kTries = 60;              // attempts to find a position
-constexpr double kLeastOfFew = 0.05;    // minimum share of the image for an object of kFew
-constexpr double kMostOfFew = 0.15;     // largest share
+constexpr double kLeastOfFew = 0.05;    // minimum fraction of the image for an object of kFew
+constexpr double kMostOfFew = 0.15;     // maximum fraction
 constexpr std::size_t kKindsOfFew = 3;  // number of kinds in kFew (the first kinds)
 
 struct Placed {
   Outline outline;
   Paint paint;
   SceneObject object;
-  std::int64_t pixels = 0;  // pixels that it covers at least halfway
+  std::int64_t pixels = 0;  // pixels that it covers at least half of
   std::int64_t hidden = 0;
   bool in_crowd = false;
 };
@@ -87,7 +87,7 @@ class Layout {
   void each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const;
 
   ScenePixels canvas_;
-  bool plain_;  // true: no lines and no hollow shapes
+  bool plain_;  // draw no lines and no hollow shapes
   const double pixels_ = static_cast<double>(canvas_.size().width * canvas_.size().height);
   SampleRandom& random_;
   std::vector<std::int16_t> owner_;  // index of the topmost object at each pixel
@@ -97,7 +97,7 @@ class Layout {
 };
 
 /// Calls visit(index in owner_) for the pixels up to `reach` away from the outline, until it returns false. kOwned
-/// skips pixels without an object before the distance is computed, which takes most of a scene's time.
+/// skips pixels without an object before the distance is computed, since that takes most of the time for a scene.
 template <class Visit>
 void Layout::each_pixel(Which which, const Outline& outline, double reach, const Visit& visit) const {
   const Extent& extent = outline.extent();
@@ -124,7 +124,7 @@ std::vector<double> Layout::draw_areas(std::int64_t count) {
     areas.push_back(least * std::pow(most / least, std::pow(random_.uniform(), 0.8)));
     left -= areas.back();
   }
-  // Large objects tend to be placed first, but not strictly, so that sometimes a larger object covers a smaller one.
+  // Large objects tend to be placed first, but not always, so that sometimes a larger object covers a smaller one.
   std::vector<std::pair<double, double>> keyed;
   for (const double area : areas) keyed.emplace_back(area * std::exp(random_.uniform(-1.2, 1.2)), area);
   std::ranges::sort(keyed, std::greater<>());

@@ -18,8 +18,8 @@ struct SceneObject {
   ShapeKind kind = ShapeKind::kCircle;
   Extent box;          ///< tight around the whole shape, covered parts included
   double area = 0;     ///< the drawn area, covered parts included
-  bool crowd = false;  ///< true: many shapes of one kind
-  double visible = 1;  ///< share of the area that no other object covers
+  bool crowd = false;  ///< many shapes of one kind
+  double visible = 1;  ///< fraction of the area that no other object covers
 };
 
 struct Scene {
@@ -34,8 +34,8 @@ enum class SceneObjects {
   /// One scene in ten is empty; the others hold 5 to 30 objects of 0.1 to 20 % of the scene and at least 26 pixels.
   /// About 30 % of them are partly covered by another object, but at least half visible. One scene in six has a crowd.
   kMany,
-  /// One to three circles, triangles and crosses, each covering 5 to 15 % of the scene, apart from each other and in
-  /// one colour: a network learns them in a minute.
+  /// One to three circles, triangles and crosses, each covering 5 to 15 % of the scene, not touching and of a single
+  /// colour: a network learns them in a minute.
   kFew,
 };
 

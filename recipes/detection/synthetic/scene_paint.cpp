@@ -10,9 +10,9 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kGroundApart = 60;    // maximum distance between the background's two colours
-constexpr double kLumaApart = 40;      // minimum difference in brightness between a shape and what is below it
+constexpr double kLumaApart = 40;      // minimum difference in brightness between a shape and what is underneath
 constexpr int kColorTries = 40;        // attempts to find a colour
-constexpr std::int64_t kLattice = 16;  // random values of a cloudy background, per side
+constexpr std::int64_t kLattice = 16;  // random values per side of a cloudy background
 
 double luma(const Ink& ink) noexcept { return 0.299 * ink[0] + 0.587 * ink[1] + 0.114 * ink[2]; }
 
@@ -24,7 +24,7 @@ Ink any_ink(SampleRandom& random) {
 
 float covered(double distance) noexcept { return static_cast<float>(std::clamp(0.5 - distance, 0.0, 1.0)); }
 
-/// The share of a pixel that the paint covers at this distance.
+/// The fraction of a pixel that the paint covers at this distance.
 float covered_by(const Paint& paint, double distance) noexcept {
   return paint.hollow ? covered(std::max(distance, -paint.edge_width - distance)) : covered(distance);
 }

@@ -15,18 +15,18 @@ namespace lockstep::detection {
 /// Red, green, blue in 0 .. 255.
 using Ink = common::Sketch<float>::Tint;
 
-/// The distance of two colours, 0 .. 255 times the square root of 3.
+/// The distance between two colours: 0 .. 255 times the square root of 3.
 [[nodiscard]] double ink_distance(const Ink& a, const Ink& b) noexcept;
 
-/// Returns a colour that differs from all of `others` by at least `least`, or the farthest of forty random colours.
+/// Returns a colour that differs from all of `others` by at least `least`, or the most distant of forty random colours.
 [[nodiscard]] Ink ink_apart_from(std::span<const Ink> others, double least, SampleRandom& random);
 
 /// The colouring of a shape.
 struct Paint {
   Ink fill{};
-  std::optional<Ink> edge = {};  ///< a line of another colour along the inside of the border
+  std::optional<Ink> edge = {};  ///< a line of a different colour along the inside of the border
   double edge_width = 0;         ///< pixels
-  bool hollow = false;           ///< true: only the line is drawn
+  bool hollow = false;           ///< draw only the line
   double shade_x = 0;            ///< brightness gained per pixel to the right
   double shade_y = 0;            ///< brightness gained per pixel downwards
 };
@@ -43,7 +43,7 @@ class ScenePixels : public common::Sketch<float> {
   void add_normal_noise(double deviation, SampleRandom& random);
 };
 
-/// Returns the sum of the share of each pixel that `paint` covers: COCO's area.
+/// Returns the sum over all pixels of the fraction that `paint` covers: COCO's area.
 [[nodiscard]] double covered_area(const Outline& outline, const Paint& paint);
 
 }  // namespace lockstep::detection

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outlines as polygons: one distance function handles all of them, even stretched.
+// Outlines as polygons: a single distance function handles them all, even when stretched.
 #include "detection/synthetic/scene_shapes.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace lockstep::detection {
 namespace {
 
 constexpr double kPi = std::numbers::pi;
-constexpr int kArc = 40;             // lines in a full circle: error below 0.05 pixels at a radius of 40
-constexpr double kHole = 0.5;        // radius of the hole, as a share of the ring's
+constexpr int kArc = 40;             // segments in a full circle: error below 0.05 pixels at a radius of 40
+constexpr double kHole = 0.5;        // radius of the hole, as a fraction of the ring's
 constexpr double kArm = 0.34;        // half the width of the cross's arms
 constexpr double kThickness = 0.28;  // ratio of height to width of the bar
 constexpr double kNotch = 0.42;      // inner radius of the star
@@ -61,7 +61,7 @@ std::vector<Outline::Loop> Outline::unit_loops(ShapeKind kind) {
     case ShapeKind::kHourglass:
       return {{{-0.8, -1}, {0.8, -1}, {kWaist, 0}, {0.8, 1}, {-0.8, 1}, {-kWaist, 0}}};
     case ShapeKind::kCrescent: {
-      // The angles of the two circles' crossings, seen from the centre of each circle.
+      // The angles of the two circles' intersection points, as seen from each centre.
       const double x = (1 - kBite * kBite + kBiteAt * kBiteAt) / (2 * kBiteAt);
       const double tip = std::acos(x);
       const double bite = std::acos((x - kBiteAt) / kBite);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The eight shapes of the synthetic scenes: outlines, signed distances, exact boxes. They remain distinguishable down
-// to 26 pixels, for any rotation and stretch. No torch header.
+// to 26 pixels, at any rotation and stretch. No torch header.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace lockstep::detection {
 
 enum class ShapeKind : std::uint8_t { kCircle, kTriangle, kCross, kStar, kRing, kBar, kCrescent, kHourglass };
 
-/// The names by ShapeKind.
+/// The names, by ShapeKind.
 inline constexpr std::array<std::string_view, 8> kShapeNames{"circle", "triangle", "cross",    "star",
                                                              "ring",   "bar",      "crescent", "hourglass"};
 

@@ -87,7 +87,7 @@ std::string class_in_words(std::int64_t id, const std::vector<std::string>& name
   return id < std::ssize(names) ? fmt::format("{} ({})", id, names[static_cast<std::size_t>(id)]) : std::to_string(id);
 }
 
-/// Throws: DataError naming the values if the set has at most one class, so that there is nothing to learn.
+/// Throws: DataError naming the values if the set has at most one class, so there is nothing to learn.
 void require_two_classes(const SeenValues& seen, const SetOptions& options, bool masks) {
   const auto found = std::ranges::count(seen.classes, true);
   if (found > 1 || !seen.all) return;

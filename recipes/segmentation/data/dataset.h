@@ -25,12 +25,12 @@ enum class Supervision {
   kScribbles,  ///< lines with a class; kUnlabelled elsewhere
 };
 
-/// The path of a set, and the maps to use. Folders are found by the names of VOC and of plain sets: images
+/// The path of a set, and the maps to use. Folders are found by the names that VOC and plain sets use: images
 /// `JPEGImages`, `images`; masks `SegmentationClassAug`, `SegmentationClass`, `masks`, `instances`; scribbles
 /// `pascal_2012_scribble`, `scribbles`; pseudo-labels `bmp_pseudolabel`, `pseudo_labels`; distances to scribbles
 /// `distance_map`, `distance_scribble`; distances to borders of the pseudo-labels `distance_pseudo`, `distance_class`.
-/// Maps are PNGs (.png in any case) named like their image: gray or with a palette, of 8 bits, a class id for each
-/// pixel. In a folder named `instances` they may have 16 bits, and any value except 0 is class 1.
+/// Maps are PNGs (.png in any case) named like their image: gray or palette, 8-bit, with a class id for each pixel. In
+/// a folder named `instances` they may have 16 bits, and any value except 0 is class 1.
 struct SetOptions {
   std::string path;  ///< a folder, or "scenes:COUNT:SEED": images drawn in memory (scene_source.h), with all maps
   /// ImageSets/SegmentationAug/<split>.txt or ImageSets/Segmentation/<split>.txt, one name per line. Without a folder
@@ -46,7 +46,7 @@ struct SetOptions {
   std::int64_t classes = 2;       ///< number of classes, including the background: ids are below it, or kUnlabelled
   Planes planes = {};             ///< planes of training samples
   bool strict = true;             ///< false: images without one of their maps are skipped and counted in a note
-  double test_fraction = 0;       ///< share of the files' images in the test set (hold_out()); 0: all of them
+  double test_fraction = 0;       ///< fraction of the files' images in the test set (hold_out()); 0: all of them
   std::uint64_t split_seed = 0;   ///< seed for choosing the test set
   std::int64_t scene_side = 128;  ///< width and height in pixels of images drawn in memory
 };
@@ -72,7 +72,7 @@ struct AugmentOptions {
   double rotate_prob = 0.5;
   double blur_prob = 0.5;  ///< probability of a Gaussian blur of 5 x 5 pixels
   double flip_prob = 0.5;
-  double photometric_prob = 0.0;  ///< probability of each change of light and colour (PhotometricDistort)
+  double photometric_prob = 0.0;  ///< probability of each lighting and colour change (PhotometricDistort)
 };
 
 struct SegmentationSet {
@@ -83,13 +83,13 @@ struct SegmentationSet {
   std::vector<std::string> notes;  ///< notes on everything skipped or unusual, logged when the set was opened
 };
 
-/// Samples for training: data float32 [3, crop, crop], normalised with ImageNet's mean and deviation; target uint8
-/// [planes.count(), crop, crop]. Outside the image, the colour is ImageNet's mean, labels are kUnlabelled, and distance
-/// maps are 0. Distance maps keep their values when they are scaled. Opening a set reads the label maps of up to 1,000
-/// images: all of them, or every n-th of a larger set. Notes, each with a count and the first file: skipped images
-/// (strict = false), maps without labels, 16-bit images (their upper 8 bits are used), two files with the same name
-/// (strict = false: the first is used). In a larger set, the first such map and image that were not read at opening get
-/// a note when they are read. A warning and a note name the classes without a pixel, and the values that occur in the
+/// Samples for training: data float32 [3, crop, crop], normalised with ImageNet's mean and standard deviation; target
+/// uint8 [planes.count(), crop, crop]. Outside the image, the colour is ImageNet's mean, labels are kUnlabelled, and
+/// distance maps are 0. Distance maps keep their values when they are scaled. Opening a set reads the label maps of up
+/// to 1,000 images: all of them, or every n-th of a larger set. Notes, each with a count and the first file: skipped
+/// images (strict = false), maps without labels, 16-bit images (their upper 8 bits are used), two files with the same
+/// name (strict = false: the first is used). In a larger set, the first such map and image not read at opening get a
+/// note when they are read. If classes have no pixels, a warning and a note name them and the values that occur in the
 /// maps.
 /// Thread-safe: yes, for the data set.
 /// Throws: DataError naming the values if all maps hold at most one class; DataError naming the file if maps or
@@ -109,8 +109,8 @@ struct EvalPicture {
 /// Throws: the errors of open_training_set().
 [[nodiscard]] SegmentationSet open_test_set(const SetOptions& options);
 
-/// Builds a batch from either set's samples. Training: stacked. Test: data [B, 3, maxH, maxW], with zeros right of and
-/// below smaller images; Batch::extra: std::vector<EvalPicture>. Thread-safe: yes.
+/// Builds a batch from either set's samples. Training: stacked. Test: data [B, 3, maxH, maxW], with smaller images
+/// zero-padded on the right and bottom; Batch::extra: std::vector<EvalPicture>. Thread-safe: yes.
 [[nodiscard]] Collate collate();
 
 }  // namespace lockstep::segmentation

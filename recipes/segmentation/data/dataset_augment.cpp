@@ -38,7 +38,7 @@ void check_augment(const AugmentOptions& options) {
   }
 }
 
-/// The border around a square of `side` pixels that can enter the square when it is rotated about its middle.
+/// The border around a square of `side` pixels that can enter the square when it is rotated about its centre.
 std::int64_t border_for(std::int64_t side, double degrees) {
   const double turn = std::abs(degrees) * std::numbers::pi / 180.0;
   const double seen = static_cast<double>(side) * (std::abs(std::cos(turn)) + std::abs(std::sin(turn)));

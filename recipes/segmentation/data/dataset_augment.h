@@ -6,7 +6,7 @@
 
 namespace lockstep::segmentation {
 
-/// A step of Compose: the image and its maps become crop x crop pixels. The part in view is cut out first, with a
+/// A step of Compose: the image and its maps become crop x crop pixels. The visible part is cropped first, with a
 /// border for the rotation, and only that part is rotated and scaled: a side of round(crop / factor) pixels of the
 /// image becomes `crop`. A smaller image is placed at a random position inside the square.
 class Augmenter {

@@ -42,7 +42,7 @@ struct LabelDecoderDone {
   void operator()(spng_ctx* context) const noexcept { spng_ctx_free(context); }
 };
 
-/// Unpacks one sample per pixel, of 1 to 16 bits, from the rows of the file.
+/// Unpacks one 1- to 16-bit sample per pixel from the rows of the file.
 NumberMap unpack_rows(const std::vector<std::uint8_t>& raw, ImageSize size, int depth) {
   NumberMap map{size, {}};
   map.values.reserve(static_cast<std::size_t>(size.width * size.height));
@@ -61,7 +61,7 @@ NumberMap unpack_rows(const std::vector<std::uint8_t>& raw, ImageSize size, int 
   return map;
 }
 
-/// Decodes with libspng: palettes, files of 16 bits, and all damaged files.
+/// Decodes with libspng: palettes, 16-bit files, and all damaged files.
 NumberMap decode_by_spng(std::string_view bytes, const fs::path& file) {
   const std::unique_ptr<spng_ctx, LabelDecoderDone> context(spng_ctx_new(0));
   const auto check = [&](int code) {
@@ -81,7 +81,7 @@ NumberMap decode_by_spng(std::string_view bytes, const fs::path& file) {
   check(spng_get_ihdr(context.get(), &header));
   std::size_t length = 0;
   check(spng_decoded_image_size(context.get(), SPNG_FMT_RAW, &length));
-  constexpr std::size_t kMostInflation = 1032;  // a header that claims more is false
+  constexpr std::size_t kMostInflation = 1032;  // a header that claims more is invalid
   if (length / kMostInflation > bytes.size())
     throw bad_map(file, "damaged PNG: its header claims more pixels than it holds");
   std::vector<std::uint8_t> raw(length);

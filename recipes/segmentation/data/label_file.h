@@ -14,7 +14,7 @@ namespace lockstep::segmentation {
 
 /// The meaning of a map's numbers.
 enum class MapMeaning {
-  kClasses,    ///< class ids of 8 bits; kUnlabelled is not a class
+  kClasses,    ///< 8-bit class ids; kUnlabelled is not a class
   kInstances,  ///< up to 16 bits; any value except 0 is class 1
   kWeights,    ///< 0 .. 255
 };
@@ -23,19 +23,19 @@ enum class MapMeaning {
 /// Throws: DataError naming the file if it is missing, damaged, not a PNG or a colour image; IoError.
 [[nodiscard]] NumberMap read_numbers(const std::filesystem::path& file);
 
-/// Reads the same files into a map of one channel, of class ids unless the meaning is kWeights.
-/// Throws: the errors of read_numbers(); DataError naming the file if a map of classes or weights has 16 bits.
+/// Reads the same files into a one-channel map, of class ids unless the meaning is kWeights.
+/// Throws: the errors of read_numbers(); DataError naming the file if a class or weight map has 16 bits.
 [[nodiscard]] Image read_map(const std::filesystem::path& file, MapMeaning meaning);
 
 /// The class id for each value of a mask.
 using MaskValues = std::array<std::uint8_t, 256>;
-/// The table in which every value is its own class id.
+/// The identity table: every value is its own class id.
 [[nodiscard]] MaskValues plain_mask_values() noexcept;
 
 /// Throws: DataError naming file, value and pixel if a class is neither below `classes` nor kUnlabelled.
 void require_classes(const Image& map, std::int64_t classes, const std::filesystem::path& file);
 
-/// True if these bytes are a PNG of 16 bits per channel.
+/// True if these bytes are a PNG with 16 bits per channel.
 [[nodiscard]] bool is_deep_png(std::string_view bytes) noexcept;
 
 }  // namespace lockstep::segmentation

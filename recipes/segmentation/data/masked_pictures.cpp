@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> picture_paths(const std::vector<SampleFiles>&
   return paths;
 }
 
-/// A count, and the first place counted.
+/// A count, and the first occurrence.
 struct Counted {
   std::int64_t count = 0;
   std::string first = {};

@@ -30,7 +30,7 @@ struct SeenValues {
   std::int64_t looked_at = 0;       ///< number of maps read
   bool all = true;                  ///< true if all maps were read
 
-  /// The values as in "0, 1, 255".
+  /// The values, formatted as "0, 1, 255".
   [[nodiscard]] std::string text() const;
 };
 
@@ -54,7 +54,7 @@ class MaskedPictures final : public ImageSource {
   [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }
 
  private:
-  /// Names of an image's maps without labels, and the image if it has 16 bits.
+  /// The names of an image's maps without labels, and the name of the image if it has 16 bits.
   struct Odd {
     std::vector<std::string> unlabelled = {};
     std::string deep = {};

@@ -117,7 +117,7 @@ class Missing {
   std::string first_;
 };
 
-/// A flaw of a set that does not prevent its use.
+/// A flaw in a set that does not prevent its use.
 struct Odd {
   std::string what = {};     ///< empty: no flaw
   std::string hint = {};     ///< hint for the error
@@ -138,7 +138,7 @@ Odd repeated_in(const NameList& names) {
           .instead = "each is used once"};
 }
 
-/// The flaw that two files of the folder have the same name, for names in the list.
+/// The flaw that two files in the folder have the same name, for names in the list.
 Odd twins_of(const NameList& names, const NamedFiles& files) {
   std::int64_t count = 0;
   std::string first;
@@ -196,7 +196,7 @@ std::string picture_name(const fs::path& file) {
 NamedFiles named_files(const fs::path& folder, FileKind kind) {
   NamedFiles named{folder, {}};
   for (const std::string& file : FileSystem::system().list(folder)) {
-    if (file.starts_with('.') || !is_a(kind, file)) continue;  // not a file of the set, but left by another program
+    if (file.starts_with('.') || !is_a(kind, file)) continue;  // not part of the set: another program left it
     const std::string name = picture_name(file);
     if (!named.files.try_emplace(name, file).second) named.twins.try_emplace(name, file);
   }

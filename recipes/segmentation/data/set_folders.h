@@ -21,7 +21,7 @@ enum class Role { kPictures, kMasks, kScribbles, kPseudoLabels, kScribbleDistanc
 /// Throws: DataError naming the expected folders if there is none.
 [[nodiscard]] std::filesystem::path folder_of(const std::filesystem::path& root, Role role, const std::string& given);
 
-/// True if the files of this folder are instance maps, by the folder's name.
+/// True if the files in this folder are instance maps, by the folder's name.
 [[nodiscard]] bool holds_instances(const std::filesystem::path& folder);
 
 /// The folder that holds the images: `path`, or the folder `split` in it.

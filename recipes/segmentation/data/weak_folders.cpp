@@ -72,7 +72,7 @@ Image picture_of_size(const fs::path& file, ImageSize size) {
   return std::move(picture.pixels.decoded());
 }
 
-/// Turns the maps of one folder into maps of another. `make`: (file, index) -> Image.
+/// Converts the maps in one folder into maps in another. `make`: (file, index) -> Image.
 template <class Make>
 MapCounts write_all(const std::vector<fs::path>& files, const fs::path& out, std::int64_t threads,
                     const common::IndexProgress& progress, const Make& make) {

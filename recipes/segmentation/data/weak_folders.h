@@ -17,12 +17,12 @@
 
 namespace lockstep::segmentation {
 
-/// Counts of pixels in the maps that a command makes and, if full masks are known, their agreement with the masks.
+/// Counts of pixels in the maps that a command creates and, if full masks are known, their agreement with the masks.
 struct MapCounts {
   std::int64_t maps = 0;
   std::int64_t pixels = 0;
   std::int64_t labelled = 0;               ///< pixels that are not kUnlabelled
-  std::array<std::int64_t, 256> both{};    ///< pixels of each class in map and mask, if both label them
+  std::array<std::int64_t, 256> both{};    ///< pixels of each class in both map and mask, where both label them
   std::array<std::int64_t, 256> either{};  ///< pixels of each class in map or mask
   [[nodiscard]] double labelled_share() const noexcept;
   /// The mean over the classes that occur, except `ignored`; 0 if there are none.
@@ -77,14 +77,13 @@ struct WeakFolderOptions {
   std::int64_t threads = 0;
 };
 struct WeakSet {
-  std::vector<std::pair<std::string, std::int64_t>> splits;  ///< names and numbers of images
+  std::vector<std::pair<std::string, std::int64_t>> splits;  ///< split names, and the number of images in each
   MapCounts scribbles;
   MapCounts pseudo_labels;  ///< compared with the full masks
 };
-/// Writes a set in the layout of VOC: copies of the images, their masks as class ids, all weak labels, and a list for
-/// each split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or only
-/// train. Lists of ImageSets that add no images to train and val, or whose images have no masks, are skipped with a
-/// note.
+/// Writes a set in VOC's layout: copies of the images, their masks as class ids, all weak labels, and a list for each
+/// split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or just train.
+/// Lists of ImageSets that add no images to train and val, or whose images have no masks, are skipped with a note.
 /// Throws: the errors of write_scribbles(); UsageError if images of two folders have the same name; DataError if a name
 /// has two files, or some images of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);

@@ -46,7 +46,7 @@ double Confusion::pixel_accuracy() const {
 
 namespace {
 
-/// The number of a class's pixels, in the truth and in the prediction.
+/// The number of a class's pixels, in the ground truth and in the prediction.
 struct Marginals {
   std::int64_t truth = 0;
   std::int64_t predicted = 0;

@@ -17,7 +17,7 @@ class Confusion {
       : classes_(classes), pixels_(static_cast<std::size_t>(classes * classes), 0) {}
 
   /// Counts `count` pixels. Pixels whose truth is kUnlabelled are not counted.
-  /// Throws: DataError if another truth is not below `classes`; InternalError if a prediction is not.
+  /// Throws: DataError if any other true class is not below `classes`; InternalError if a prediction is not.
   void add(const std::uint8_t* truth, const std::uint8_t* predicted, std::int64_t count);
   void merge(const Confusion& other);
 
@@ -29,8 +29,8 @@ class Confusion {
   [[nodiscard]] double pixel_accuracy() const;               ///< 0 if there is no pixel
   [[nodiscard]] bool has(std::int64_t label) const;          ///< true if the class is in the truth or was predicted
   [[nodiscard]] double iou(std::int64_t label) const;        ///< 0 if !has(label)
-  [[nodiscard]] double recall(std::int64_t label) const;     ///< predicted share of true pixels; 0 if there are none
-  [[nodiscard]] double precision(std::int64_t label) const;  ///< correct share of predicted pixels; 0 if there are none
+  [[nodiscard]] double recall(std::int64_t label) const;     ///< fraction of true pixels predicted; 0 if there are none
+  [[nodiscard]] double precision(std::int64_t label) const;  ///< fraction of predictions that are correct; 0 if none
   /// The mean over the classes for which has() is true. 0 if there is no pixel.
   [[nodiscard]] double mean_iou() const;
 

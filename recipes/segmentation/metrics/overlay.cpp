@@ -24,7 +24,7 @@ std::uint8_t class_at(const Image& classes, std::int64_t y, std::int64_t x) {
   return classes.pixels[static_cast<std::size_t>(y * classes.size.width + x)];
 }
 
-/// True if the pixel to the right or below has another class.
+/// True if the pixel to the right or below has a different class.
 bool on_outline(const Image& classes, std::int64_t y, std::int64_t x) {
   const std::uint8_t label = class_at(classes, y, x);
   return (x + 1 < classes.size.width && class_at(classes, y, x + 1) != label) ||
@@ -35,7 +35,7 @@ std::uint8_t blend(std::uint8_t below, std::uint8_t above, double share) {
   return static_cast<std::uint8_t>((1 - share) * below + share * above + 0.5);
 }
 
-/// Adds an image to a sorted list of at most `most`, once.
+/// Adds an image to a sorted list of at most `most` images, unless the list already has it.
 template <class Key>
 void keep_sorted(std::vector<JudgedPicture>& pictures, const JudgedPicture& picture, std::size_t most, const Key& key) {
   const bool there = std::ranges::any_of(pictures, [&](const auto& one) { return one.index == picture.index; });

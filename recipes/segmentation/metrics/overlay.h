@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes as colours on an image, and pages of the worst and the best images of an evaluation. No torch header.
+// Classes as colours on an image, and pages of the worst and best images in an evaluation. No torch header.
 #pragma once
 
 #include <array>
@@ -44,9 +44,9 @@ class Gallery {
   void merge(std::string_view bytes);
   [[nodiscard]] std::string bytes() const;
 
-  /// The worst images, the worst first; of equal images, the one with the lower index first.
+  /// The worst images, worst first; of equal images, the one with the lower index first.
   [[nodiscard]] const std::vector<JudgedPicture>& worst() const noexcept { return worst_; }
-  /// The best images, the best first.
+  /// The best images, best first.
   [[nodiscard]] const std::vector<JudgedPicture>& best() const noexcept { return best_; }
 
  private:

@@ -58,7 +58,7 @@ at::Tensor Pyramid::forward(const at::Tensor& x) {
   std::vector<at::Tensor> all;
   for (const auto& branch : branches_) all.push_back(branch->forward(x));
   const at::Tensor mean = pooled_->forward(x.mean({2, 3}, /*keepdim=*/true));
-  // In the memory format of the other branches; otherwise cat() would copy them all into another format.
+  // In the memory format of the other branches; otherwise cat() would copy them all into a different format.
   all.push_back(mean.expand({x.size(0), mean.size(1), x.size(2), x.size(3)}).contiguous(x.suggest_memory_format()));
   return at::cat(all, 1);
 }

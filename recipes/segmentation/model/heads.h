@@ -24,7 +24,7 @@ struct ConvShape {
   std::int64_t dilation = 1;
 };
 
-/// A convolution without bias that keeps the image's size, then batch norm and ReLU.
+/// A convolution without bias that preserves the image's size, then batch norm and ReLU.
 class ConvNormReLU final : public torch::nn::Module {
  public:
   explicit ConvNormReLU(const ConvShape& shape);
@@ -86,7 +86,7 @@ struct DecoderOptions {
   double dropout = 0.5;  ///< dropout after the pyramid's projection
 };
 
-/// DeepLabv3+: the pyramid with 256 channels, enlarged to the size of layer1 and concatenated with 48 channels from
+/// DeepLabv3+: the pyramid with 256 channels, upsampled to the size of layer1 and concatenated with 48 channels from
 /// layer1, then two 3x3 convolutions. Logits are at stride 4. Source: Chen et al., Encoder-Decoder with Atrous
 /// Separable Convolution, 2018.
 class DecoderHead final : public Head {

@@ -161,7 +161,7 @@ class Picture {
 /// Indices of the tensors that autograd tracks, and of the tensors kept for backward.
 enum Kept { kFeatures, kQueries, kKeys, kGamma, kMeanOver };
 
-/// Computes all images together, in blocks of positions: no size depends on the foreground.
+/// Processes all images together, in blocks of positions: no size depends on the foreground.
 class AllPlaces {
  public:
   AllPlaces(const at::TensorList& tensors, const at::Tensor& foreground, LormTypes types)
@@ -199,7 +199,7 @@ class AllPlaces {
     [[nodiscard]] at::Tensor of(const at::Tensor& values) const { return values.narrow(1, begin, count); }
   };
 
-  /// The number of rows of a block, with which the attention of all images has 64 MiB in float32.
+  /// The number of rows per block for which the attention of all images takes 64 MiB in float32.
   [[nodiscard]] std::int64_t rows_of_block() const {
     constexpr std::int64_t kElements = 1 << 24;
     return std::max<std::int64_t>(64, kElements / std::max<std::int64_t>(1, x_.size(0) * x_.size(1)));
@@ -251,7 +251,7 @@ struct LormCall {
   bool wants_grad;
 };
 
-/// The sums of all images and, if wanted, the gradients of the first three tensors.
+/// The sums of all images and, if requested, the gradients of the first three tensors.
 LormSums sums_of_all_places(const at::TensorList& tensors, const LormCall& call, LormTypes types,
                             variable_list& grads) {
   AllPlaces all(tensors, call.foreground, types);

@@ -23,21 +23,21 @@ struct LossOptions {
   double distance_scribble = 1;  ///< entropy, weighted by the distances from scribbles
   double distance_class = 1;     ///< entropy, weighted by the distances from contours
   double lorm = 1;
-  double label_smoothing = 0;  ///< share of a pseudo-label that is spread over all classes
+  double label_smoothing = 0;  ///< fraction of a pseudo-label's weight that is spread over all classes
 };
 
 /// The weighted terms "segmentation", "pseudo", "distance_scribble", "distance_class" and "lorm". A term is omitted if
 /// its weight is 0, if `planes` lacks its map, or, for lorm, if the outputs lack it.
 ///
-/// Logits are enlarged bilinearly to the target's size (align_corners). Cross entropies are means over the pixels with
+/// Logits are upsampled bilinearly to the target's size (align_corners). Cross entropies are means over the pixels with
 /// a class. The distance terms are sum(D / 255 H) divided by the number of nonzero summands, with H the entropy of a
 /// pixel's classes and D the map. A term without such pixels is exactly 0, and still part of the graph.
 ///
-/// On a CPU, in float32, a kernel computes the terms without ever storing the enlarged logits: backward recomputes
+/// On a CPU, in float32, a kernel computes the terms without ever storing the upsampled logits: backward recomputes
 /// them, row by row. On other devices and for float64, plain_losses() computes the terms.
 ///
 /// Shapes: the outputs' "logits" [B, C, h, w]; target uint8 [B, planes.count(), H, W].
-/// Throws: DataError for a label that is not a class, on a CPU; UsageError for shapes that do not fit and for second
+/// Throws: DataError for a label that is not a class, on a CPU; UsageError for shapes that do not match and for second
 ///         derivatives.
 [[nodiscard]] std::vector<LossTerm> losses(const Outputs& outputs, const at::Tensor& target, const Planes& planes,
                                            const LossOptions& options);

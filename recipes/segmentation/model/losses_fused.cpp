@@ -56,7 +56,8 @@ class Pictures {
     return all;
   }
 
-  /// The gradient of the logits. Neighbouring bands share a row, so each has its own memory, added up in order.
+  /// The gradient of the logits. Neighbouring bands share a row, so each has its own buffer, and these are added up in
+  /// order.
   [[nodiscard]] at::Tensor gradient(const std::array<float, kLossMaps>& factors) const {
     constexpr std::int64_t kRows = LossShape::kBandRows;
     const std::int64_t bands = shape_.bands();

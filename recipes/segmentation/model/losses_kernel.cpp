@@ -27,7 +27,7 @@ constexpr std::int64_t kPixels = 16;
 /// Rounds up to a multiple of kPixels.
 HWY_INLINE std::int64_t padded(std::int64_t width) { return (width + kPixels - 1) / kPixels * kPixels; }
 
-/// The memory of a band: rows of [classes][padded width], and [classes][kPixels] for the current pixels.
+/// The working memory for a band: rows of [classes][padded width], and [classes][kPixels] for the current pixels.
 struct Workspace {
   explicit Workspace(const LossShape& shape)
       : stride(padded(static_cast<std::int64_t>(shape.columns->share.size()))),
@@ -41,7 +41,7 @@ struct Workspace {
 
   std::int64_t stride;
   std::size_t row;
-  std::vector<float> upper;  ///< the rows of the logits around the pixels, enlarged in width
+  std::vector<float> upper;  ///< the rows of the logits around the pixels, upsampled in width
   std::vector<float> lower;
   std::vector<float> upper_grad;
   std::vector<float> lower_grad;
@@ -49,7 +49,7 @@ struct Workspace {
   std::vector<float> exponentials;
 };
 
-/// Numbers of the current pixels that do not depend on the class.
+/// Values for the current pixels that do not depend on the class.
 struct Pixels {
   alignas(64) float log_sum[kPixels];
   alignas(64) float entropy[kPixels];
@@ -63,7 +63,7 @@ struct Factors {
   alignas(64) float all[kPixels];
 };
 
-/// The exponential; NaN for NaN, for which Highway's is 0.
+/// The exponential; NaN for NaN, where Highway's returns 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
@@ -215,7 +215,7 @@ void add_slopes(const LossShape& shape, Workspace& work, const Pixels& pixels, c
   }
 }
 
-/// Adds the pixels' gradients to the gradients of the two enlarged rows.
+/// Adds the pixels' gradients to the gradients of the two upsampled rows.
 HWY_INLINE void share_out(const LossShape& shape, Workspace& work, std::int64_t x, float share) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of losses() on plain memory. An image's logits are enlarged row by row; each call handles a band of rows,
+// The loops of losses() on plain memory. An image's logits are upsampled row by row; each call handles a band of rows,
 // and the bands depend only on the sizes.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace lockstep::segmentation {
 /// Indices of the maps in the arrays below.
 enum LossMap { kLabelMap, kPseudoMap, kScribbleMap, kClassMap, kLossMaps };
 
-/// The positions of an enlarged axis' pixels between the pixels of the small axis, as in libtorch's align_corners.
+/// The positions of an upsampled axis's pixels between the pixels of the small axis, as in libtorch's align_corners.
 struct Enlarged {
   Enlarged(std::int64_t small, std::int64_t large);
 

@@ -42,13 +42,13 @@ struct ModelOptions {
   double dropout = 0.5;  ///< dropout of the decoder's head
 };
 
-/// The network. Throws: UsageError for sizes that do not fit.
+/// The network. Throws: UsageError for invalid sizes.
 class Segmenter final : public common::ResNet {
  public:
   explicit Segmenter(const ModelOptions& options);
 
   /// Returns "logits": [B, classes, h, w] at the features' size (with a decoder, at stride 4), to be upsampled with
-  /// align_corners. In training with LoRM also "lorm": its loss, a scalar.
+  /// align_corners. In training with LoRM, also "lorm", its loss, a scalar.
   ///
   /// Shapes: images float [B, 3, H, W]; labels uint8 [B, H, W], undefined without LoRM or in evaluation.
   /// Throws: UsageError in training if LoRM has no labels, and for a batch of one image (Pyramid).

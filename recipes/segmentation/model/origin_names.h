@@ -14,7 +14,8 @@
 namespace lockstep::segmentation {
 
 /// Renames the entries of `weights` to their names in `model`, and drops torchvision's classifier. The original decoder
-/// has layer1's channels first, so the columns of its first convolution are moved. Returns the changes, for notes.
+/// puts layer1's channels first, so the input channels of its first convolution are reordered. Returns the changes, for
+/// notes.
 /// Throws: the errors of common::OriginNames::take().
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model);
 

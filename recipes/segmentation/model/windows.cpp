@@ -37,7 +37,7 @@ struct Place {
   std::int64_t x = 0;
 };
 
-/// Computes one image [1, 3, h, w] at one scale.
+/// Evaluates one image [1, 3, h, w] at one scale.
 at::Tensor through_windows(const at::Tensor& picture, const LogitsOf& logits, const WindowOptions& options) {
   const std::int64_t height = picture.size(2);
   const std::int64_t width = picture.size(3);

@@ -14,16 +14,16 @@ namespace lockstep::segmentation {
 
 struct WindowOptions {
   std::int64_t window = 0;   ///< side of a window in pixels; 0: the whole image
-  double overlap = 1.0 / 3;  ///< overlap of two neighbouring windows, as a share of a window; below 1
+  double overlap = 1.0 / 3;  ///< overlap of two neighbouring windows, as a fraction of a window; below 1
   std::vector<double> scales = {1.0};
-  bool flip = false;           ///< each window is also evaluated mirrored
+  bool flip = false;           ///< each window is also evaluated flipped
   std::int64_t base_size = 0;  ///< the longer side in pixels at scale 1; 0: the image's own
   std::int64_t batch = 4;      ///< windows per batch
 };
 
 /// The starts of the windows along a side: evenly spaced, the last one at the end, neighbours overlapping by at least
 /// `overlap` windows. {0} if one window covers the side.
-/// Throws: UsageError if `overlap` is not in 0 .. 1, 1 excluded, or the window is not positive.
+/// Throws: UsageError if `overlap` is not in [0, 1), or the window is not positive.
 [[nodiscard]] std::vector<std::int64_t> window_starts(std::int64_t length, std::int64_t window, double overlap);
 
 /// The network: maps images [B, 3, h, w] to logits [B, C, h', w'] of any resolution.

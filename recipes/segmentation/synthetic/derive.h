@@ -16,32 +16,32 @@ namespace lockstep::segmentation {
 /// The costs of a flood's path, in units of the image's contrast (1: from its darkest 1 % to its brightest 1 %).
 struct FloodOptions {
   double step = 0.001;    ///< cost per pixel
-  double edge = 2.0;      ///< factor of the change from one pixel to the next
-  double strange = 1.0;   ///< factor of the degree, 0 .. 1, to which a pixel's colour matches other classes' scribbles
-  double likeness = 0.1;  ///< distance of two colours that still count as alike
+  double edge = 2.0;      ///< weight of the change from one pixel to the next
+  double strange = 1.0;   ///< weight of the degree, 0 .. 1, to which a pixel's colour matches other classes' scribbles
+  double likeness = 0.1;  ///< distance at which two colours still count as alike
 };
 
-/// Floods the image from its scribbles, the cheapest pixel first; a pixel gets the class of the flood that reaches it
+/// Floods the image from its scribbles, cheapest pixel first; a pixel gets the class of the flood that reaches it
 /// first. Uses only the image and the scribbles. kUnlabelled marks the seam between two classes, one pixel wide, and
 /// every pixel if there are no scribbles.
-/// Shapes: `picture` has three channels, `scribbles` one, both of one size. Throws: UsageError for other shapes.
+/// Shapes: `picture` has three channels, `scribbles` one, both of the same size. Throws: UsageError for other shapes.
 /// Source: Meyer's watershed with markers; costs are summed along the path, as in Bai and Sapiro's geodesic matting.
 [[nodiscard]] Image watershed_labels(const Image& picture, const Image& scribbles, const FloodOptions& options = {});
 
 struct CoarseOptions {
   std::int64_t cell = 8;     ///< side of a cell in pixels; a cell has one class
-  double shift = 0.25;       ///< largest move of a border by a smooth random field, as a share of a cell
-  double least_share = 0.6;  ///< share of a cell that a class needs; without one, the cell is kUnlabelled
+  double shift = 0.25;       ///< largest shift of a border by a smooth random field, as a fraction of a cell
+  double least_share = 0.6;  ///< fraction of a cell that a class must cover; if none does, the cell is kUnlabelled
 };
 
-/// The full mask as a weak classifier would see it: cells of one class each, with moved borders.
+/// The full mask as a weak classifier would see it: cells of one class each, with shifted borders.
 /// Throws: UsageError if an option is out of range.
 [[nodiscard]] Image coarse_labels(const Image& mask, const CoarseOptions& options, SampleRandom& random);
 
 /// The sources of pseudo-labels.
 enum class PseudoMethod {
   kWatershed,  ///< the image and its scribbles
-  kCoarse,     ///< the full mask, seen coarsely
+  kCoarse,     ///< the full mask, coarsened
 };
 /// Parses "watershed" or "coarse". Throws: UsageError.
 [[nodiscard]] PseudoMethod parse_pseudo_method(const std::string& name);

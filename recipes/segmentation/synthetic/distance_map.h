@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distance of each pixel from the nearest scribble, or from the nearest border between classes, as a weight in
-// training. Exact, in time linear in the pixels. No torch header.
+// training. Exact, and linear in the number of pixels. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ inline constexpr double kContourLambda = 403.4287934927351;
 /// The distance if there is no source.
 inline constexpr std::int64_t kNoSource = std::numeric_limits<std::int64_t>::max();
 
-/// The squared Euclidean distance of every pixel to the nearest source, in pixels between their centres; all kNoSource
-/// if there is no source. Shapes: one channel; any value except 0 is a source. Cost: O(pixels).
+/// The squared Euclidean distance of every pixel to the nearest source, measured in pixels between centres; all
+/// kNoSource if there is no source. Shapes: one channel; any value except 0 is a source. Cost: O(pixels).
 /// Source: Meijster, Roerdink and Hesselink, "A General Algorithm for Computing Distance Transforms in Linear Time".
 [[nodiscard]] std::vector<std::int64_t> squared_distances(const Image& sources);
 
-/// 1 for a pixel of a map with a neighbour (left, right, above, below) of another value (kUnlabelled counts as a
+/// 1 for a pixel of a map with a neighbour (left, right, above, below) with a different value (kUnlabelled counts as a
 /// value); otherwise 0. The edge of the image is not a contour.
 [[nodiscard]] Image contours_of(const Image& labels);
 
-/// 255 - min(sqrt(lambda d^2), 255), the minimum truncated to a whole number; d is the distance to the nearest pixel
-/// that is not kUnlabelled. Scribbles on the background count as well. 0 everywhere if nothing is labelled.
+/// 255 - min(sqrt(lambda d^2), 255), the minimum truncated to an integer; d is the distance to the nearest pixel that
+/// is not kUnlabelled. Scribbles on the background count as well. 0 everywhere if nothing is labelled.
 /// Throws: UsageError if lambda is not positive.
 [[nodiscard]] Image scribble_distance_map(const Image& scribbles, double lambda = kScribbleLambda);
 
-/// min(sqrt(lambda d^2), 255), truncated to a whole number; d is the distance to the nearest pixel of contours_of().
-/// 255 everywhere if there is no contour.
+/// min(sqrt(lambda d^2), 255), truncated to an integer; d is the distance to the nearest pixel of contours_of(). 255
+/// everywhere if there is no contour.
 /// Throws: UsageError if lambda is not positive.
 [[nodiscard]] Image class_distance_map(const Image& labels, double lambda = kContourLambda);
 

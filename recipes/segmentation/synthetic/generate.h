@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates synthetic sets in the layout of VOC: scenes with masks, weak labels and lists. Independent of models and
+// Generates synthetic sets in VOC's layout: scenes with masks, weak labels and lists. Independent of models and
 // training. No torch header.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace lockstep::segmentation {
 
 inline constexpr common::SideRange kSides{32, 4096};  ///< pixels
 
-/// The folders of a set in the layout of VOC, as SetOptions finds them.
+/// The folders of a set in VOC's layout, as SetOptions finds them.
 struct VocFolders {
   std::filesystem::path root;
 
@@ -38,9 +38,9 @@ struct GenerateOptions {
   std::int64_t count = 0;
   std::uint64_t seed = 0;
   common::SideRange size = {128, 128};  ///< width and height are drawn separately
-  double val_share = 0.2;               ///< share of the images (the last ones) in the list val; at least 1 is in train
-  WeakOptions weak = {};                ///< weak labels; their seed is `seed`
-  std::int64_t threads = 0;             ///< 0: one per processor. The output does not depend on it
+  double val_share = 0.2;    ///< fraction of the images (the last ones) in the list val; train has at least 1
+  WeakOptions weak = {};     ///< weak labels; their seed is `seed`
+  std::int64_t threads = 0;  ///< 0: one per processor. The output does not depend on it
 };
 
 struct GeneratedSet {

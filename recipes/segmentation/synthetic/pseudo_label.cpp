@@ -18,7 +18,8 @@
 namespace lockstep::segmentation {
 namespace {
 
-/// An image's three channels, scaled to its contrast: 0 is the darkest, 1 the brightest value, without 1 % at each end.
+/// An image's three channels, scaled to its contrast: 0 is the darkest, 1 the brightest value, ignoring 1 % at each
+/// end.
 class Contrast {
  public:
   explicit Contrast(const Image& picture) : size_(picture.size) {
@@ -53,7 +54,7 @@ class Contrast {
   }
 
  private:
-  /// The smallest value with at least `wanted` pixels at or below it.
+  /// The smallest value that has at least `wanted` pixels at or below it.
   static double share_value(const std::array<std::int64_t, 256>& counts, double wanted) {
     double below = 0;
     for (std::size_t value = 0; value < counts.size(); ++value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ground, the shapes and the noise of a scene.
+// The background, shapes and noise of a scene.
 #include "segmentation/synthetic/scene.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ struct Figure {
         return from_middle <= radius && from_middle >= 0.5 * radius;
     }
   }
-  /// 1 if the pattern has its second colour here, otherwise 0; shadings also have values between.
+  /// 1 if the pattern has its second colour here, otherwise 0; shadings also have values in between.
   [[nodiscard]] double share_of_mark(double u, double v) const {
     const auto cell = [&](double at) { return at / period - std::floor(at / period); };
     switch (kind) {

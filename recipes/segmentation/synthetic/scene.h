@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One synthetic image with the class of each of its pixels: shapes with a pattern on a ground. No torch header.
+// One synthetic image with the class of each of its pixels: patterned shapes on a background. No torch header.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace lockstep::segmentation {
 
 /// Classes by id. A disc is dotted, a square striped, a triangle chequered and a ring shaded. Colours, sizes, angles
-/// and places do not depend on the class, and the ground has patches of all colours too.
+/// and positions do not depend on the class, and the background also has patches of all colours.
 inline constexpr std::array<std::string_view, 5> kSceneClasses{"background", "disc", "square", "triangle", "ring"};
 
 struct Scene {
@@ -21,7 +21,7 @@ struct Scene {
 
 enum class SceneObjects {
   kMany,  ///< 2 to 6 shapes, each 15 to 45 % of the shorter side; they may overlap
-  kFew,   ///< 1 to 3 shapes of 35 to 55 % on a plain ground, with one colour per class: learned in a minute
+  kFew,   ///< 1 to 3 shapes of 35 to 55 % on a plain background, with one colour per class: learned in a minute
 };
 
 /// Draws a scene, as a function of the arguments alone, with noise on every pixel. Shapes: `size` pixels.

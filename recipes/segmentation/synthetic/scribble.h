@@ -11,7 +11,7 @@
 
 namespace lockstep::segmentation {
 
-/// A number for every pixel, as in masks of 8 and 16 bits, row by row from the top.
+/// A number for every pixel, as in 8-bit and 16-bit masks, row by row from the top.
 struct NumberMap {
   ImageSize size;
   std::vector<std::uint16_t> values;
@@ -24,13 +24,13 @@ enum class Numbers {
 };
 
 struct ScribbleOptions {
-  double coverage = 1.0;       ///< share of the regions with a scribble
+  double coverage = 1.0;       ///< fraction of the regions that get a scribble
   std::int64_t thickness = 2;  ///< thickness of the line in pixels, 1 .. 3; 1 in regions thinner than 5 pixels
-  double shrink = 0.3;         ///< share of the middle line that is omitted, at both ends together
+  double shrink = 0.3;         ///< fraction of the middle line that is omitted, counting both ends
 };
 
-/// Draws one scribble for each connected region (neighbours left, right, above and below) of one number, background
-/// included: a part of the line along its middle, at least one pixel, wholly inside the region. Every other pixel is
+/// Draws one scribble for each connected region (neighbours left, right, above and below) of one number, including the
+/// background: part of the line along its middle, at least one pixel, wholly inside the region. Every other pixel is
 /// kUnlabelled. All randomness comes from `random`, whose numbers are used in the order of the regions' first pixels.
 /// Shapes: the result has one channel and holds classes. Throws: UsageError if an option is out of range.
 [[nodiscard]] Image derive_scribbles(const NumberMap& numbers, Numbers meaning, const ScribbleOptions& options,

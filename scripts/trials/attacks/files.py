@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Poisoned files: special files, names that lead out of the data, numbers beyond a float, images that claim to be enormous,
+"""Poisoned files: special files, names that lead outside the data, numbers beyond a float, images that claim to be enormous,
 and escape characters for a terminal. Each trial raises AssertionError if the attack succeeds."""
 import os
 import pathlib

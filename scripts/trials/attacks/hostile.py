@@ -69,7 +69,7 @@ def endless(squatter, client):
 
 
 def impostor(squatter, client):
-    """Impersonates the store without the token: a nonce, then the client's own proof as its own."""
+    """Impersonates the store without the token: a nonce, then the client's own proof sent back as its own."""
     squatter.read(client)
     client.sendall(frame(0, string(os.urandom(32))))
     said = squatter.read(client)
@@ -203,7 +203,7 @@ HERE = ("sh", "-c", "touch here-$RANK; while [ ! -e go ]; do sleep 0.05; done")
 
 
 def who_holds_the_token_speaks_for_no_other_node(bench):
-    """Others' events, orders to others, and keys that others wait for: all are refused, and the run succeeds."""
+    """Others' events, orders to others, and keys that others wait for: all are rejected, and the run succeeds."""
     with two_nodes(bench, *HERE) as (port, token, nodes):
         all_run(bench)
         for number_of_event in range(1, 6):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A man in the middle of two hosts: each host sees him at the other's address, and he sees every byte.
+"""A man in the middle between two hosts: each host sees him at the other's address, and he sees every byte.
 
 Four network namespaces: host 0, host 1, and two of his own between them. The one that host 1 sees has host 0's address,
 the other host 1's. They need root and iproute2.

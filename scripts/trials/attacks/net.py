@@ -52,7 +52,7 @@ def started(bench, *words, files=None, umask=None, **variables):
 
 
 def end_of(process, limit):
-    """Exit code and output; a late program has failed."""
+    """Exit code and output; a program that takes too long has failed."""
     try:
         output, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as late:
@@ -359,7 +359,7 @@ def knock(name, count):
 
 
 def silent_strangers_do_not_delay_the_ranks_socket(bench):
-    """The socket is open only for a moment: a process that polls all the time finds it in one of a few runs."""
+    """The socket is open only for a moment: a process that polls all the time finds it once in a few runs."""
     for _ in range(8):
         before = listening_sockets()
         strangers = []

@@ -16,8 +16,8 @@ import time
 
 from attacks.net import free_port, started
 
-MOST_BYTES = 100e6  # limit of the server's memory
-ENDLESS = 72 << 20  # bytes of a request without an end
+MOST_BYTES = 100e6  # the server's memory limit
+ENDLESS = 72 << 20  # bytes of an endless request
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def with_token(token):
 
 
 def flood(port, begin, more):
-    """Sends an endless request until the server refuses more. Returns the number of bytes sent."""
+    """Sends an endless request until the server accepts no more. Returns the number of bytes sent."""
     sent = 0
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(begin)
@@ -77,7 +77,7 @@ def flood(port, begin, more):
 
 @contextlib.contextmanager
 def drippers(port, count):
-    """Connections that send a character now and then, and return when they are closed."""
+    """Connections that send a character now and then, and reconnect when they are closed."""
     ends = threading.Event()
 
     def drip(share):

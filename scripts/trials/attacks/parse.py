@@ -1,6 +1,6 @@
-"""Poisoned files and servers: settings, checkpoints, weights and downloads made to harm their reader.
+"""Poisoned files and servers: settings, checkpoints, weights and downloads crafted to harm their reader.
 
-Each trial fails if the program crashes, hangs, eats memory, follows a link, or calls damaged data intact.
+Each trial fails if the program crashes, hangs, eats memory, follows a link, or reports damaged data as intact.
 """
 import hashlib
 import http.server
@@ -209,7 +209,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.server.answer(self)
         except OSError:
-            pass  # the client has enough
+            pass  # the client has had enough
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -1,4 +1,4 @@
-"""Numbers that no run can have: in settings, on command lines and in the environment.
+"""Numbers that no run can use: in settings, on command lines and in the environment.
 
 Each trial fails if such a number is truncated to another one, causes a crash, or is rejected without its name, value and range.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Full tables: too few threads, processes, descriptors or bytes, and temporary folders that fill up. Each trial raises
+"""Exhausted limits: too few threads, processes, descriptors or bytes, and temporary folders that fill up. Each trial raises
 AssertionError if a program hangs, crashes, or ends without naming the limit that it hit."""
 import os
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import time
 
 SHORT = 69  # ExitCode::kResource
-KEPT = 20  # kept folders of failed runs
+KEPT = 20  # folders of failed runs that are kept
 NOBODYS = 200_000  # a user without processes; process limits do not apply to root
 
 

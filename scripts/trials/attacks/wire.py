@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at the ranks' own ports, and a man in the middle of two hosts: they read nothing of a planted tensor, they cannot
+"""Strangers at the ranks' own ports, and a man in the middle between two hosts: they read nothing of a planted tensor, they cannot
 join, and a run ends with an error or with the weights of an undisturbed run."""
 import contextlib
 import json
@@ -263,7 +263,7 @@ def relay(source, sink, heard):
 
 
 def answer_of(stranger, words):
-    """A port's answer; "open" if it sends nothing for 2 seconds and does not close."""
+    """A port's response; "open" if it sends nothing for 2 seconds and does not close."""
     with stranger:
         stranger.settimeout(2)
         try:

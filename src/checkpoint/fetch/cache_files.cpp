@@ -24,7 +24,8 @@ std::string cause_of(int number) { return std::generic_category().message(number
 
 bool is_trusted(uid_t owner) { return owner == ::geteuid() || owner == 0; }
 
-/// Returns true if users other than the owner may write. A group with the owner's number is the owner's private group.
+/// Returns true if users other than the owner may write. A group whose ID equals the owner's is the owner's private
+/// group.
 bool others_may_write(const struct stat& status) {
   const bool own_group = status.st_gid == static_cast<gid_t>(status.st_uid);
   const mode_t others = own_group ? S_IWOTH : S_IWOTH | S_IWGRP;
@@ -82,7 +83,7 @@ void make_cache_folders(const fs::path& cache, const fs::path& folder) {
 }
 
 UniqueFd open_cache_file(const fs::path& path, int flags, const char* hint) {
-  // The flags neither follow a link nor wait for a pipe, and create only a new file.
+  // With these flags open() neither follows a link nor waits for a pipe, and creates only a new file.
   const int all = flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
   int error = 0;
   for (int i = 0; i < kOpenTries; ++i) {

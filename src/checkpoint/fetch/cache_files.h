@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rejects folders and files of the cache that other users could write: such a user could choose the training data.
+// Rejects cache folders and files that other users could write to: such a user could choose the training data.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace lockstep::checkpoint {
 /// another user (root is trusted), or others may write to it; IoError.
 void make_cache_folders(const std::filesystem::path& cache, const std::filesystem::path& folder);
 
-/// Opens a file of the cache to read and write; creates it if it is missing. Throws: DataError unless it is a regular
+/// Opens a cache file for reading and writing; creates it if it is missing. Throws: DataError unless it is a regular
 /// file of this user and not a link; IoError with `hint`.
 [[nodiscard]] UniqueFd open_cache_file(const std::filesystem::path& path, int flags, const char* hint);
 

@@ -38,7 +38,7 @@ constexpr auto kLockLook = std::chrono::milliseconds(100);
       "kill that process (fuser names it); one that survives SIGKILL is waiting for a disk or a device (dmesg)");
 }
 
-/// The lock of the process that fetches. The kernel releases it when that process ends, even if it is killed.
+/// The lock held by the fetching process. The kernel releases it when that process ends, even if it is killed.
 class FetchLock {
  public:
   FetchLock(const fs::path& path, const fs::path& part, const FetchOptions& options) {
@@ -70,7 +70,7 @@ bool is_prefix_of(std::string_view prefix, std::string_view word) {
   return true;
 }
 
-/// Returns true if the attempt was silent or slow, so that more attempts could take forever.
+/// Returns true if the attempt stalled or was slow, so that retrying could take forever.
 bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind::kBroken; }
 
 [[noreturn]] void give_up(const FetchUrl& url, const TransferEnd& end, int tries, std::uint64_t bytes) {
@@ -94,7 +94,7 @@ void transfer_all(const FetchUrl& url, const FetchOptions& options, PartialFile&
   while (true) {
     const TransferEnd end = transfer(url, options, part);
     if (end.kind == TransferEnd::Kind::kWhole) return;
-    // A server without range support may always break off at the same place, so only new bytes count.
+    // A server without range support may break off at the same point every time, so only new bytes count as progress.
     failed = part.size() > most ? 1 : failed + 1;
     most = std::max(most, part.size());
     stalled = has_stalled(end) ? stalled + 1 : 0;

@@ -24,8 +24,8 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Returns the URL of a file in the folder that `url` names. A query stays at the end. A "#sha256=" is dropped, because
-/// it is not the hash of any of the files.
+/// Returns the URL of a file in the folder that `url` names. A query string stays at the end. A "#sha256=" is dropped,
+/// because it is not the hash of any of the files.
 std::string url_of(const std::string& url, const std::string& file) {
   const std::string plain = url.substr(0, url.find('#'));
   const auto query = std::min(plain.find('?'), plain.size());
@@ -75,7 +75,7 @@ void require_file(const fs::path& path, const FileDigest& expected, const std::s
                   "the file was removed: try again, or use another one");
 }
 
-/// A folder that its destructor removes unless it was renamed.
+/// A folder that is removed on destruction unless it was renamed.
 struct FetchedFolder {
   fs::path path;
   explicit FetchedFolder(fs::path folder) : path(std::move(folder)) {
@@ -105,7 +105,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
     throw DataError(fmt::format("{} is not a manifest: {}", shown(url, kManifestName), manifest.error()),
                     "a URL names a step folder: .../checkpoints/step-00001200");
   }
-  // The target is beside the manifest, whose folder in the cache belongs to this URL.
+  // The target is next to the manifest, whose folder in the cache belongs to this URL.
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);
   FileSystem& files = FileSystem::system();
   if (!files.exists(target)) {

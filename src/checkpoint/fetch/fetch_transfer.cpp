@@ -24,7 +24,7 @@ constexpr long kWholeContent = 200;
 constexpr long kPartOfContent = 206;
 constexpr long kNothingAfterThat = 416;
 constexpr std::uint64_t kMostHeaderBytes = 256U << 10U;  // below libcurl's own limit, which it does not document
-constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for the page of an error response
+constexpr std::uint64_t kMostOtherBytes = 1U << 20U;     // limit for the body of an error response
 
 struct FreeCurl {
   void operator()(CURL* curl) const noexcept { curl_easy_cleanup(curl); }
@@ -77,7 +77,7 @@ long status_of(CURL* curl) {
 
 TimePoint now(AwakeTime& awake) { return awake.at(SystemClock::instance().now()); }
 
-/// One request and the state of its callbacks. libcurl is C, so an exception is kept until libcurl has returned.
+/// One request and the state of its callbacks. libcurl is C, so exceptions are held until libcurl has returned.
 class Transfer {
  public:
   Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
@@ -124,10 +124,10 @@ class Transfer {
   TimePoint last_byte_ = std::chrono::steady_clock::now();
   TimePoint window_begin_ = last_byte_;  ///< start of the time over which the speed is measured
   std::uint64_t window_bytes_ = 0;       ///< bytes received before window_begin_
-  std::string slow_;                     ///< the speed in words, if it was too low
+  std::string slow_;                     ///< the speed as text, if it was too low
 };
 
-/// Calls `call` and keeps its exception. Returns false if it threw.
+/// Calls `call` and stores its exception. Returns false if it threw.
 template <class F>
 bool Transfer::keep_fault(F&& call) noexcept {
   try {
@@ -200,7 +200,7 @@ void Transfer::take_header(std::string_view line) {
         fmt::format("{}: the server sent more than {} of headers", url_.text, text::bytes(kMostHeaderBytes)),
         hint_for(status_of(curl_.get())));
   }
-  if (line.starts_with("HTTP/")) headers_.clear();  // a further response, after a redirect
+  if (line.starts_with("HTTP/")) headers_.clear();  // another response, after a redirect
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
   std::string name(line.substr(0, colon));
@@ -290,7 +290,7 @@ TransferEnd Transfer::end_of_answer() {
   const long code = status_of(curl_.get());
   if (!has_begun_) begin_body();
   if (code == kNothingAfterThat) {
-    // If-Range matched, so the bytes of `part_` belong to this content: they are all of it, or more than it has.
+    // If-Range matched, so the bytes of `part_` belong to this content: they are all of it, or even more.
     if (part_.size() > 0 && parse_content_range(header("content-range")).total == part_.size()) return {};
     part_.restart("");
     return {TransferEnd::Kind::kBroken, "the server does not have this range of bytes"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attempts once to fetch the missing bytes of a file, with libcurl.
+// Makes one attempt to fetch the missing bytes of a file, using libcurl.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct TransferEnd {
 };
 
 /// Requests the bytes that follow `part`, or everything if the server's content has changed.
-/// Throws: DataError for an error that another attempt would not avoid, IoError for the disk or a certificate, and the
-/// exceptions of options.progress.
+/// Throws: DataError for an error that a retry would not fix, IoError for the disk or a certificate, and the exceptions
+/// of options.progress.
 [[nodiscard]] TransferEnd transfer(const FetchUrl& url, const FetchOptions& options, PartialFile& part);
 
 }  // namespace lockstep::checkpoint

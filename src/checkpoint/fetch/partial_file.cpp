@@ -45,7 +45,7 @@ std::filesystem::path PartialFile::part_path() const { return path_.string() + "
 std::filesystem::path PartialFile::tag_path() const { return path_.string() + ".part.tag"; }
 
 void PartialFile::restart(const std::string& tag) {
-  // Removes the old tag first, and writes the new tag before new bytes, so that a tag never belongs to other bytes.
+  // Removes the old tag first, and writes the new tag before new bytes, so that a tag never describes the wrong bytes.
   FileSystem::system().remove(tag_path());
   if (::ftruncate(file_.get(), 0) != 0) fail_part("empty", part_path());
   size_ = 0;

@@ -14,15 +14,15 @@ namespace lockstep::checkpoint {
 /// The files <path>.part, and <path>.part.tag with the server's tag for the content. The caller holds a lock.
 class PartialFile {
  public:
-  /// Opens the bytes of an earlier attempt. Bytes without a tag belong to unknown content and are dropped. Throws:
-  /// IoError.
+  /// Opens the bytes left by an earlier attempt. Bytes without a tag belong to unknown content and are discarded.
+  /// Throws: IoError.
   explicit PartialFile(const std::filesystem::path& path);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
   /// Returns the server's tag for this content ("ETag", else "Last-Modified"); "" if it sent none.
   [[nodiscard]] const std::string& tag() const { return tag_; }
 
-  /// Drops all bytes; later bytes belong to the content `tag`. Throws: IoError.
+  /// Discards all bytes; later bytes belong to the content tagged `tag`. Throws: IoError.
   void restart(const std::string& tag);
   /// Appends bytes. Throws: IoError.
   void append(std::string_view bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists a "checkpoints" folder, and reports the faults of a checkpoint's files in words.
+// Lists a "checkpoints" folder, and describes what is wrong with a checkpoint's files.
 #pragma once
 
 #include <filesystem>

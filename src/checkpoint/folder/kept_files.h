@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the files of a checkpoint that its verification has read.
+// Keeps the checkpoint files that verification has read.
 #pragma once
 
 #include <map>

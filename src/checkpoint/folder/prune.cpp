@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the checkpoints that stay.
+// Chooses which checkpoints to keep.
 #include <algorithm>
 
 #include "checkpoint/folder/folder.h"
@@ -22,7 +22,8 @@ std::vector<fs::path> named_checkpoints(FileSystem& files, const fs::path& folde
   return paths;
 }
 
-/// Returns the step folders that may be removed by their numbers and names; none if the newest fails verification.
+/// Returns the step folders that may be removed, judging by their numbers and names; none if the newest fails
+/// verification.
 std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder, const Retention& retention) {
   std::vector<StepFolder> steps = list_steps(files, folder);
   std::erase_if(steps, [](const StepFolder& step) { return step.name.bad != 0; });

@@ -12,8 +12,8 @@ enum class ElementType { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kB
 
 struct ElementTypeRow {
   ElementType type;
-  std::string_view storage;  ///< the class of a storage of this type in Python's module torch
-  std::string_view dtype;    ///< the type's name in Python's module torch
+  std::string_view storage;  ///< the class of a storage of this type in Python's torch module
+  std::string_view dtype;    ///< the type's name in Python's torch module
   std::uint64_t bytes;
 };
 

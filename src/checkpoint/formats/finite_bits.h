@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Numbers of NaN and of infinite values.
+/// The numbers of NaN and infinite values.
 struct NotFiniteCount {
   std::int64_t nan = 0;
   std::int64_t infinite = 0;
@@ -24,7 +24,7 @@ struct NotFiniteCount {
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
 
 /// Counts the values in `bytes` bytes, which are whole elements of `dtype`; zero for types that are not floating-point.
-/// Cost: if all values are finite, one pass at the speed of memory.
+/// Cost: if all values are finite, one pass at memory bandwidth.
 [[nodiscard]] NotFiniteCount count_not_finite(DType dtype, const void* data, std::size_t bytes);
 
 }  // namespace lockstep::checkpoint

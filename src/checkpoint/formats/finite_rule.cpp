@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::string_view kOptimizer = "optimizer";
 
-/// Returns true for the names of learnt entries in libtorch's layers. Names decide if the optimizer keeps no state,
-/// such as SGD without momentum.
+/// Returns true for the names of learnt entries in libtorch's layers. The names matter only if the optimizer keeps no
+/// state, such as SGD without momentum.
 bool has_name_of_weights(std::string_view entry) { return entry.ends_with("weight") || entry.ends_with("bias"); }
 
 bool is_running_statistic(std::string_view entry) {

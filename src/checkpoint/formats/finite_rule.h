@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which values that are not finite make a checkpoint useless. The code is pure and does not use libtorch.
+// Decides which non-finite values make a checkpoint useless. The code is pure and does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace lockstep::checkpoint {
 
-/// NaN is wrong in every floating tensor of a model, an optimizer and a weight average. An infinity is wrong in learnt
-/// entries (and their average), in an optimizer and in the running statistics of a norm. Other entries, such as an
-/// attention mask, may be infinite.
+/// NaN is wrong in every floating-point tensor of a model, an optimizer and a weight average. An infinity is wrong in
+/// learnt entries (and their average), in an optimizer and in the running statistics of a norm layer. Other entries,
+/// such as an attention mask, may be infinite.
 class FiniteRule {
  public:
   /// `learnt` are entries of the model that are known to be learnt; add() finds more.
@@ -22,7 +22,7 @@ class FiniteRule {
   /// Returns true for the states that are checked: their names begin with "model", "optimizer" or "ema".
   [[nodiscard]] static bool looks_at(std::string_view state);
 
-  /// Notes that a state has this floating tensor. A tensor of an optimizer marks its parameter as learnt.
+  /// Notes that a state has this floating-point tensor. An optimizer tensor marks its parameter as learnt.
   void add(std::string_view state, const std::string& entry);
 
   /// Returns true if the entry of a checked state has wrong values. Call it after all calls to add().
@@ -32,7 +32,7 @@ class FiniteRule {
   [[nodiscard]] bool may_be_infinite(const std::string& entry) const;
 
   std::set<std::string> learnt_;
-  std::set<std::string> moments_;  ///< entries of optimizers: "fc.weight.exp_avg"
+  std::set<std::string> moments_;  ///< optimizer entries: "fc.weight.exp_avg"
 };
 
 /// Describes the entries with wrong values.

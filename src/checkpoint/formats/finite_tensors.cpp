@@ -24,7 +24,7 @@ std::optional<DType> floating_type(const at::Tensor& tensor) {
   }
 }
 
-/// Returns the entry's floating tensor; null if it is not one, or cannot be saved (the writer reports that).
+/// Returns the entry's floating-point tensor; null if it is not one, or cannot be saved (the writer reports that).
 const at::Tensor* floating_tensor(const StateValue& value) {
   const auto* tensor = std::get_if<at::Tensor>(&value);
   if (tensor == nullptr || !tensor->defined() || tensor->layout() != at::kStrided || tensor->is_meta()) return nullptr;

@@ -15,7 +15,7 @@ namespace lockstep::checkpoint {
 using NamedStates = std::vector<std::pair<std::string, const StateDict*>>;
 
 /// Returns NotFiniteWords::text() for the states that FiniteRule checks.
-/// Blocks: until GPUs have delivered their tensors. Cost: one pass over the floating tensors of these states.
+/// Blocks: until GPUs have delivered their tensors. Cost: one pass over the floating-point tensors of these states.
 [[nodiscard]] std::string not_finite_in(const NamedStates& states, FiniteRule rule);
 
 }  // namespace lockstep::checkpoint

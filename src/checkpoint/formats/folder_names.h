@@ -19,11 +19,11 @@ struct StepName {
 [[nodiscard]] std::string step_name(std::int64_t step);
 /// Returns "step-00001200.bad-1".
 [[nodiscard]] std::string bad_name(std::int64_t step, std::int64_t n);
-/// Returns ".tmp-step-00001200-h0f3a5c7e-4711": a folder that is not yet committed, or that is being removed, of a
-/// process of the host with that mark; without a mark ".tmp-step-00001200-4711".
+/// Returns ".tmp-step-00001200-h0f3a5c7e-4711": a folder that a process on the host with that mark has not committed
+/// yet, or is removing; without a mark ".tmp-step-00001200-4711".
 [[nodiscard]] std::string temporary_name(std::string_view name, int pid, std::string_view host = {});
 
-/// Returns the mark of a host in such names, "h" and 8 hexadecimal digits: two containers may have equal pids.
+/// Returns the mark of a host in such names, "h" and 8 hexadecimal digits: two containers may have the same pids.
 [[nodiscard]] std::string host_mark(std::string_view host_name);
 
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
@@ -44,7 +44,8 @@ inline constexpr std::string_view kOldSuffix = ".old";
 /// or a checkpoint.
 [[nodiscard]] bool is_plain_word(std::string_view name);
 
-/// Returns true if `name` has only letters, digits, '_', '-' and '.', not '.' first: it cannot lead out of its folder.
+/// Returns true if `name` has only letters, digits, '_', '-' and '.', and does not begin with '.': it cannot lead out
+/// of its folder.
 [[nodiscard]] bool is_plain_file_name(std::string_view name);
 
 /// The file of a state, or of a part of it.
@@ -57,7 +58,7 @@ struct StateFile {
 /// Returns "model.safetensors", or "model.part-2-of-4.safetensors" if there are several parts.
 [[nodiscard]] std::string state_file_name(std::string_view state, int part, int parts);
 
-/// Parses the name of a state's file. Returns none for the name of a text.
+/// Parses the name of a state's file. Returns none for the name of a text file.
 [[nodiscard]] std::optional<StateFile> parse_state_file_name(std::string_view name);
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the XXH3-128 of files while they are written. It detects torn writes and flipped bits, but not an attacker's
+// Computes the XXH3-128 of files as they are written. It detects torn writes and flipped bits, but not an attacker's
 // changes.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace lockstep::checkpoint {
 /// Returns the size and hash of `content`.
 [[nodiscard]] FileDigest digest_of(std::string_view content);
 
-/// Does the same as digest_of() for content that comes in pieces.
+/// Does the same as digest_of() for content that arrives in pieces.
 class ContentHash {
  public:
   ContentHash();

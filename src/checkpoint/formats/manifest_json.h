@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes and reads manifest.json. Its last line has a hash (the seal) of the lines above it, so that a flipped bit in
-// the manifest itself is also noticed. It parses untrusted bytes, and does so without libtorch.
+// Writes and reads manifest.json. Its last line holds a hash (the seal) of the lines above it, so that a flipped bit in
+// the manifest itself is also detected. It parses untrusted bytes, and does so without libtorch.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace lockstep::checkpoint {
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
-inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is in parts
+inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is split into parts
 
 /// Returns the problem with an impossible value ("its threads is -1; 1 to 4096 make sense"); "" if there is none.
 [[nodiscard]] std::string manifest_problem(const Manifest& manifest);
 
-/// Returns the text of manifest.json; it is the same for the same manifest.
+/// Returns the text of manifest.json; equal manifests give equal text.
 [[nodiscard]] std::string manifest_to_json(const Manifest& manifest);
 
 /// Parses a manifest. Fails if the seal does not match the text, a field is missing or has the wrong type, a file name

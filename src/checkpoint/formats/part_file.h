@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores a StatePart as a safetensors file: slices become one-dimensional tensors, `__metadata__` has their places.
+// Stores a StatePart as a safetensors file: slices become one-dimensional tensors, `__metadata__` holds their
+// positions.
 #pragma once
 
 #include <filesystem>

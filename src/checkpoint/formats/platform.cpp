@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kCore = "OPENBLAS_CORETYPE";
 constexpr const char* kNone = "none";
-constexpr std::size_t kMostBytes = 200;  // limit for all variables together: a manifest's word has a limit
+constexpr std::size_t kMostBytes = 200;  // limit for all variables together, as a word in a manifest has one
 
-/// Variables that choose kernels, in the order of their names.
+/// Variables that choose kernels, sorted by name.
 constexpr std::array kVariables = {
     "ATEN_CPU_CAPABILITY", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA",           "MKL_CBWR",
     "MKL_DEBUG_CPU_TYPE",  "MKL_ENABLE_INSTRUCTIONS",  "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA",

@@ -23,7 +23,8 @@ constexpr std::size_t kLineBytes = 64;
 
 std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
 
-/// Allocates memory in huge pages if the kernel has them: page faults for small pages take as long as copying the file.
+/// Allocates memory in huge pages if the kernel supports them: page faults for small pages take as long as copying the
+/// file.
 FileBytes map_memory(std::size_t size) {
   const std::size_t mapped = round_up(size, kHugePage) + kHugePage;
   void* start = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -12,7 +12,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The bytes of a file. They begin at a multiple of 64 bytes. Lifetime: the bytes live as long as any copy of `data`.
+/// The bytes of a file, aligned to 64 bytes. Lifetime: the bytes live as long as any copy of `data`.
 struct FileBytes {
   std::shared_ptr<char> data;
   std::size_t size = 0;
@@ -24,7 +24,7 @@ struct FileBytes {
 [[nodiscard]] FileBytes allocate_bytes(std::size_t size);
 
 /// Reads the whole file. `digest`, if given, receives the hash of its bytes, computed while they are in the cache.
-/// Throws: DataError if the file is missing, or shrinks while it is read; IoError.
+/// Throws: DataError if the file is missing, or shrinks while it is being read; IoError.
 [[nodiscard]] FileBytes read_file(FileSystem& files, const std::filesystem::path& path, FileDigest* digest = nullptr);
 
 /// Reads and hashes a file without keeping it. Throws: the errors of read_file().

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a StateDict from bytes that were already read, for callers that check the hash of the bytes first.
+// Builds a StateDict from bytes that have already been read, for callers that check the hash of the bytes first.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ namespace lockstep::checkpoint {
 [[nodiscard]] StateDict outline_of(ReadableFile& file, const std::string& path,
                                    SafetensorsMetadata* metadata = nullptr);
 
-/// Returns a plain value's canonical JSON. Fails for a tensor, and for a text that is not UTF-8.
+/// Returns a plain value's canonical JSON. Fails for a tensor, and for a string that is not UTF-8.
 [[nodiscard]] Result<std::string> scalar_json(const StateValue& value);
 
 }  // namespace lockstep::checkpoint

@@ -212,7 +212,7 @@ Result<TensorEntry> check_entry(const RawTensor& raw) {
   return entry;
 }
 
-/// Returns the entries in file order, or the fault of their order.
+/// Returns the entries in file order, or what is wrong with their order.
 Result<std::vector<TensorEntry>> check_order(std::vector<TensorEntry> tensors, std::uint64_t data_bytes) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

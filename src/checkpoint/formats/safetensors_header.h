@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the header of a safetensors file. It checks each number of the untrusted bytes before using it, and
+// Reads and writes the header of a safetensors file. It checks each number in the untrusted bytes before using it, and
 // does not use libtorch. docs/formats/safetensors.md has the grammar.
 #pragma once
 
@@ -24,7 +24,7 @@ enum class DType { kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU8, kBool };
 /// Returns the size of one element in bytes.
 [[nodiscard]] std::uint64_t dtype_bytes(DType dtype) noexcept;
 
-/// The place of a tensor. Offsets count from the end of the header.
+/// Where a tensor lies in the file. Offsets count from the end of the header.
 struct TensorEntry {
   std::string name;
   DType dtype = DType::kF32;
@@ -42,8 +42,8 @@ struct SafetensorsHeader {
 /// Returns the size of a tensor of this shape in bytes. Fails if the size or a stride does not fit into 63 bits.
 [[nodiscard]] Result<std::uint64_t> tensor_bytes(DType dtype, const std::vector<std::int64_t>& shape);
 
-/// Reads the header of a whole file. On success every entry lies inside the file and has the size of its shape, and
-/// every byte after the header belongs to exactly one tensor. Throws only if memory runs out.
+/// Reads the header of a whole file. On success every entry lies inside the file and has the size that its shape
+/// implies, and every byte after the header belongs to exactly one tensor. Throws only if memory runs out.
 [[nodiscard]] Result<SafetensorsHeader> parse_safetensors_header(std::string_view file);
 
 /// Does the same with `front`, the start of a file of `file_bytes` bytes: at least the first 8 bytes and the header.

@@ -77,7 +77,7 @@ class SharedRead {
     if (!has_failed_) read_[next].wait(0, std::memory_order_acquire);
   }
 
-  /// Keeps the error of a read and ends the wait for further blocks.
+  /// Stores a read error and ends the wait for further blocks.
   void fail(std::exception_ptr error) {
     {
       const std::lock_guard lock(mutex_);

@@ -9,7 +9,7 @@
 namespace lockstep::checkpoint {
 
 inline constexpr std::size_t kSharedReadBytes =
-    16U << 20U;  ///< lowest size for which a second thread makes the read faster
+    16U << 20U;  ///< smallest size at which a second thread makes the read faster
 
 /// Fills `bytes` from `file` and returns the hash. One thread reads from the front. The calling thread hashes finished
 /// blocks in order, and reads from the back while the next one is not finished.

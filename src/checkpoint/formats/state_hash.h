@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the digest of a checkpoint state by state. docs/formats/checkpoint.md has its definition.
+// Computes the digest of a checkpoint state by state. docs/formats/checkpoint.md defines it.
 #pragma once
 
 #include <string>

@@ -54,7 +54,7 @@ HWY_EXPORT(copy_one);
 constexpr std::size_t kPiece = 4U << 20U;
 constexpr std::size_t kTwoThreads = 16U << 20U;  // below this size, starting a thread takes as long as it saves
 
-/// Cuts large jobs into pieces, so that both threads end at about the same time.
+/// Cuts large jobs into pieces, so that both threads finish at about the same time.
 std::vector<CopyJob> pieces_of(const std::vector<CopyJob>& jobs) {
   std::vector<CopyJob> pieces;
   for (const CopyJob& job : jobs) {

@@ -85,7 +85,7 @@ std::optional<fs::path> find_newest_finite(FileSystem& files, const fs::path& fo
     if (step.name.bad != 0 || (before && step.name.step >= *before)) continue;
     try {
       if (verify_checkpoint(files, step.path).ok() && not_finite_in(files, step.path).empty()) return step.path;
-    } catch (const Error& error) {  // the checkpoint is torn, or the disk cannot read it
+    } catch (const Error& error) {  // the checkpoint is torn, or cannot be read from the disk
       log::debug("{}", error.what());
     }
   }

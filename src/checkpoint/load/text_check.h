@@ -11,10 +11,10 @@ namespace lockstep::checkpoint {
 
 inline constexpr std::size_t kMostTextBytes = 64U << 20U;
 
-/// Returns true if programs parse the file, by its extension: .yml, .yaml, .json.
+/// Returns true if programs parse the file, judging by its extension: .yml, .yaml, .json.
 [[nodiscard]] bool is_read_text(std::string_view file);
 
-/// Returns the error of parsing the text; "" if there is none, and for files with other extensions.
+/// Returns the error from parsing the text; "" if it parses, and for files with other extensions.
 [[nodiscard]] std::string text_problem(std::string_view file, std::string_view text);
 
 }  // namespace lockstep::checkpoint

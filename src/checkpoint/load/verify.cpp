@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::string_view kUnreadable = "has the bytes that were written, but cannot be read: {}";
 
-/// Returns the fault of one file of a checkpoint: its bytes have changed, or its text cannot be read.
+/// Returns what is wrong with one file of a checkpoint: its bytes have changed, or its text cannot be read.
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {
   const std::string name = path.filename().string();
   const bool is_text = is_read_text(name);

@@ -30,7 +30,7 @@ bool has_ending(const fs::path& path, std::initializer_list<std::string_view> en
   return std::find(endings.begin(), endings.end(), ending) != endings.end();
 }
 
-/// Returns the error of `read` without the path in front; "" if it accepts the file.
+/// Returns the error of `read` without the leading path; "" if it accepts the file.
 template <class F>
 std::string refusal_of(const FileReport& report, F&& read) {
   try {

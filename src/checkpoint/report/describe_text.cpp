@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a CheckpointDescription for a person (tables) and for a program (JSON).
+// Writes a CheckpointDescription for people (tables) and for programs (JSON).
 #include <fmt/format.h>
 
 #include <algorithm>

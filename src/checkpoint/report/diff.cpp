@@ -18,7 +18,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Compares two tensors: first their bits, then by distances for a person.
+// Compares two tensors: first bit by bit, then by distances that people can judge.
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a CheckpointDiff for a person (columns, long values cut around the difference) and for a program (JSON).
+// Writes a CheckpointDiff for people (columns, long values cut around the difference) and for programs (JSON).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ std::string excerpt(const std::string& value, std::size_t at) {
   return (begin > 0 ? "..." : "") + value.substr(begin, end - begin) + (end < value.size() ? "..." : "");
 }
 
-/// Returns a text of several lines as one line; canonical JSON is one line already.
+/// Returns a multi-line text as one line; canonical JSON is one line already.
 std::string one_line(const std::string& value) {
   if (value.find('\n') == std::string::npos) return value;
   const std::string quoted = text::json_quote(value);
@@ -104,7 +104,7 @@ std::string in_words(const ValueDifference& difference) {
                      text::json_quote(difference.a), text::json_quote(difference.b));
 }
 
-/// Returns a difference whose `a` and `b` are already JSON as a JSON object.
+/// Returns a difference as a JSON object; its `a` and `b` are JSON already.
 std::string in_json(const ValueDifference& difference) {
   return fmt::format(R"({{"name": {}, "a": {}, "b": {}}})", text::json_quote(difference.name), difference.a,
                      difference.b);

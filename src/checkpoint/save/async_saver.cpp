@@ -63,7 +63,8 @@ void finish_copies(const std::set<std::string>& devices) {
   }
 }
 
-/// A copy of states in memory that all saves reuse: their tensors are the same. It belongs to one thread at a time.
+/// A copy of states in memory that all saves reuse, because they all have the same tensors. It belongs to one thread at
+/// a time.
 class StateCopy {
  public:
   /// Allocates and touches memory for all tensors of `parts`, so that a copy does not wait for page faults.
@@ -209,7 +210,7 @@ class AsyncSaver::Impl {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> task_;  ///< the task under way; empty: none
+  std::function<void()> task_;  ///< the running task; empty: none
   std::exception_ptr error_;
   bool leaves_ = false;
   std::thread thread_;

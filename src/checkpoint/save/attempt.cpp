@@ -21,14 +21,14 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// The space on a disk for a checkpoint. It is only for error messages, never for a decision.
+// The disk space for a checkpoint. Used only in error messages, never for a decision.
 
 struct Need {
   std::uint64_t bytes = 0;
   std::uint64_t entries = 0;  ///< files and folders
 };
 
-/// Returns the space that the content needs, without headers of a few kB.
+/// Returns the space that the content needs, not counting headers of a few kB.
 Need need_of(const Content& content) {
   Need need{.bytes = 0,
             .entries = content.parts.size() + content.texts.size() + 2};  // the manifest, and the folder itself
@@ -82,7 +82,7 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target, const Content& content) {
   if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", target.meta.step));
   check_names(content.parts, content.texts);
-  // Only for the first save: after it the folder's own name is durable.
+  // Needed only for the first save: after that the folder's own name is durable.
   if (!has_step_folders(files, target.folder)) make_folder_durably(files, target.folder);
   remove_leftovers_of_host(files, target.folder);
   return std::make_unique<Staging>(files, target.folder, target.meta.step);

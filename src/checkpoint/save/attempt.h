@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common parts of a save by one process and by many: the start and end of an attempt, and the error message.
+// What saves by one process and by many have in common: the start and end of an attempt, and the error message.
 #pragma once
 
 #include <filesystem>
@@ -27,16 +27,16 @@ struct SaveTarget {
 [[nodiscard]] std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target,
                                                     const Content& content);
 
-/// Adds a manifest to the files in `staging` and gives the folder its name. For `placed` see Staging::place(). Returns:
-/// the step folder, once it is durable. Throws: IoError, SyncError, UsageError.
+/// Adds a manifest to the files in `staging` and renames the folder into place. For `placed` see Staging::place().
+/// Returns: the step folder, once it is durable. Throws: IoError, SyncError, UsageError.
 std::filesystem::path place_content(Staging& staging, const CheckpointMeta& meta, int world_size,
                                     const std::map<std::string, FileDigest>& digests, bool& placed);
 
 /// Runs the whole protocol for a process that saves on its own. Blocks and throws as commit_checkpoint() does.
 std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, const Content& content);
 
-/// Returns `why`. To a disk error it adds the step, the missing space, and a hint for the user. Call it after the
-/// written files were removed, when their space is free again.
+/// Returns `why`; for a disk error, adds the step, the missing space, and a hint for the user. Call it after the
+/// written files have been removed, so that their space is free again.
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
 /// Returns `why`, the rejection of values that are not finite, with the step, the last checkpoint from which a run can

@@ -87,7 +87,7 @@ class CheckpointWriter::Impl {
     return std::exchange(saved_, {});
   }
 
-  std::unique_ptr<AsyncSaver> thread;  ///< null: saves run in the calling thread
+  std::unique_ptr<AsyncSaver> thread;  ///< null: saves run on the calling thread
 
  private:
   [[nodiscard]] bool is_main() const { return peers_->rank() == 0; }
@@ -106,7 +106,7 @@ class CheckpointWriter::Impl {
   std::atomic<bool> given_up_ = false;
   mutable std::mutex mutex_;
   fs::path newest_;
-  std::vector<SavedCheckpoint> saved_;  ///< the saves that take_saved() has not returned
+  std::vector<SavedCheckpoint> saved_;  ///< the saves that take_saved() has not returned yet
 };
 
 CheckpointWriter::CheckpointWriter(FileSystem& files, CheckpointWriterOptions options,

@@ -16,11 +16,11 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-/// Tries once to commit. Throws: the error that prevented the save, after the written files were removed.
+/// Makes one attempt to commit. Throws: the error that prevented the save, after the written files were removed.
 fs::path commit_once(FileSystem& files, const SaveTarget& target, const Content& content, bool& placed) {
   const std::unique_ptr<Staging> staging = open_staging(files, target, content);
   const auto digests = write_content(files, staging->path(), content, {});
-  if (content.check) content.check();  // called after the files are written, and again before they get their name
+  if (content.check) content.check();  // called after the files are written, and again before the rename
   if (content.check) content.check();
   return place_content(*staging, target.meta, 1, digests, placed);
 }

@@ -25,9 +25,9 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Converts the reports between the ranks of a save to and from bytes. The functions are pure.
+// Converts the reports that the ranks of a save exchange to and from bytes. The functions are pure.
 
-/// The result of a step of an attempt: the temporary or finished folder, the files that were written, or the failure.
+/// The result of one step of an attempt: the temporary or finished folder, the files that were written, or the failure.
 struct SaveReport {
   std::string folder;
   std::map<std::string, FileDigest> files;
@@ -122,7 +122,7 @@ class ShardedSave {
     if (!is_main()) return {};
     try {
       staging = open_staging(files_, target_, content_);
-      return {.folder = fs::absolute(staging->path()).string()};  // the other ranks may have another working directory
+      return {.folder = fs::absolute(staging->path()).string()};  // other ranks may have a different working directory
     } catch (const std::exception& error) {
       return explained(report_of(error));
     }
@@ -193,7 +193,7 @@ class ShardedSave {
   SaveTarget target_;
   const Content& content_;
   int attempt_ = 0;
-  bool placed_ = false;  ///< an attempt of this save has given the folder its name
+  bool placed_ = false;  ///< an attempt of this save has renamed the folder into place
 };
 
 }  // namespace

@@ -13,8 +13,8 @@ class NotFiniteError : public DataError {
   using DataError::DataError;
 };
 
-/// Checks the content of a save; for an AsyncSaver this is its copy, in its thread.
-/// Cost: one pass over the floating tensors of model, optimizer and weight average.
+/// Checks the content of a save; for an AsyncSaver this is its copy, on its thread.
+/// Cost: one pass over the floating-point tensors of model, optimizer and weight average.
 /// Throws: NotFiniteError naming the first entry with wrong values, if FiniteCheck requires it.
 void require_finite(const Content& content);
 

@@ -25,7 +25,7 @@ std::string own_host() {
   return host_mark(name);
 }
 
-/// Returns true for an unfinished entry of a dead process. One thread of a process commits to a folder, so an entry
+/// Returns true for an unfinished entry of a dead process. Only one thread per process commits to a folder, so an entry
 /// with this process's pid is also a leftover: pids are reused.
 bool is_leftover(const std::string& name, bool of_all_hosts) {
   const auto pid = parse_temporary_pid(name);
@@ -56,8 +56,8 @@ void remove_leftovers(FileSystem& files, const fs::path& folder, bool of_all_hos
       doomed.push_back(folder / name);
     }
   }
-  // The process may have been killed before it synced this name: a power cut would then give the folder back its
-  // earlier name, that of a step, without the files that are gone by then.
+  // The process may have been killed before it synced this name: a power cut would then bring back the folder's earlier
+  // name, that of a step, without the files removed by then.
   if (!doomed.empty()) files.sync_folder(folder);
   for (const fs::path& path : doomed) remove_quietly(files, path);
 }

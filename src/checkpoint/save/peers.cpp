@@ -53,7 +53,7 @@ class StorePeers final : public CheckpointPeers {
   void abandon() noexcept override { abandoned_ = true; }
 
  private:
-  /// Waits in short intervals, because a wait for the store cannot be interrupted.
+  /// Waits in short intervals, because a wait on the store cannot be interrupted.
   std::string wait_for(const std::string& key) {
     constexpr std::chrono::milliseconds kShort{200};
     for (auto left = options_.timeout;; left -= kShort) {

@@ -34,7 +34,7 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   return folder / bad_name(step, n);
 }
 
-/// A name that no other save has: after a container's restart its processes may have the pids of a rank that is still
+/// A name that no other save uses: after a container's restart its processes may have the pids of a rank that is still
 /// writing an earlier save.
 std::string new_name(std::int64_t step) { return fmt::format("{}-{:08x}", step_name(step), std::random_device{}()); }
 
@@ -54,7 +54,7 @@ void exchange(FileSystem& files, const fs::path& from, const fs::path& target, c
   }
 }
 
-/// Returns the reason why the existing folder does not have the content of `manifest`; "" if it has. An unreadable
+/// Returns the reason why the existing folder does not have the content of `manifest`; "" if it does. An unreadable
 /// folder counts as different.
 std::string difference(FileSystem& files, const fs::path& target, const Manifest& manifest) {
   try {
@@ -109,7 +109,7 @@ fs::path Staging::place(const Manifest& manifest, bool& placed) {
   return target;
 }
 
-/// Gives the folder the name `target`. Returns false if a folder with the same content already has it.
+/// Renames the folder to `target`. Returns false if a folder with the same content already has that name.
 bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
   if (!files_.exists(target)) {
     files_.rename(path_, target);
@@ -127,7 +127,7 @@ bool Staging::take_the_name(const fs::path& target, const Manifest& manifest) {
 void Staging::replace(const fs::path& target) {
   const fs::path aside = folder_ / own_temporary_name(target.filename().string() + std::string(kOldSuffix));
   exchange(files_, path_, target, aside);
-  files_.sync_folder(folder_);  // a power cut must not bring its name back once files of it are gone
+  files_.sync_folder(folder_);  // a power cut must not bring its name back once some of its files are gone
   remove_quietly(files_, aside);
 }
 

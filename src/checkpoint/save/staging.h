@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit protocol on the disk: fills a folder beside its target, makes it durable and renames it.
+// The commit protocol on disk: fills a folder next to its target, makes it durable and renames it.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Content {
   FiniteCheck finite = {};
 };
 
-/// The number of the writing rank, and the number of all ranks.
+/// The writing rank, and the number of ranks.
 struct Share {
   int rank = 0;
   int world_size = 1;
@@ -34,7 +34,7 @@ struct Share {
 [[nodiscard]] std::map<std::string, FileDigest> write_content(FileSystem& files, const std::filesystem::path& folder,
                                                               const Content& content, const Share& share);
 
-/// A temporary folder. The destructor removes it unless place() has given it its name.
+/// A temporary folder. The destructor removes it unless place() has renamed it.
 class Staging {
  public:
   /// Throws: IoError.
@@ -45,11 +45,11 @@ class Staging {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Writes the manifest and gives the folder its name. If a folder of that name has the same content, that folder
-  /// stays and this one is removed; if it has other content, it is set aside. `placed` is set once the folder has the
-  /// name. If `placed` is already set, the folder with that name comes from an attempt of the same save that was not
-  /// durable, and is replaced.
-  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; no data are then lost.
+  /// Writes the manifest and renames the folder into place. If a folder with the final name has the same content, that
+  /// folder stays and this one is removed; if it has other content, it is set aside. `placed` is set once the folder
+  /// has the name. If `placed` is already set, the folder with that name comes from an attempt of the same save that
+  /// was not durable, and is replaced.
+  /// Returns: the step folder, once it is durable. Throws: IoError, SyncError; no data are lost when it throws.
   std::filesystem::path place(const Manifest& manifest, bool& placed);
 
  private:

@@ -32,8 +32,8 @@ struct KnownPickleName {
 
 [[nodiscard]] std::optional<KnownPickleName> find_pickle_name(std::string_view full_name);
 
-/// Calls a name with a tuple of arguments, adds the new value to `pickle` and returns it. A failure describes the fault
-/// of the arguments.
+/// Calls a name with a tuple of arguments, adds the new value to `pickle` and returns it. A failure says what is wrong
+/// with the arguments.
 [[nodiscard]] Result<PickleId> call_pickle_name(Pickle& pickle, KnownPickleName name, const PickleNode& arguments);
 
 /// Returns the storage that a persistent id names. Fails if the id is invalid, or contradicts an earlier id of the

@@ -14,7 +14,7 @@ struct OpcodeName {
   std::string_view name;
 };
 
-// The names of the opcodes that are read here, and of other opcodes for errors.
+// The names of the opcodes that are read here, and of other opcodes for error messages.
 constexpr std::array<OpcodeName, 53> kOpcodeNames{{
     {'(', "MARK"},
     {'.', "STOP"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The opcodes of Python's pickle that are read or written here, and the names of opcodes for errors.
+// The opcodes of Python's pickle that are read or written here, and the names of opcodes for error messages.
 // Source: CPython, Lib/pickle.py.
 #pragma once
 

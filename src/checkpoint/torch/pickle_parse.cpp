@@ -26,7 +26,7 @@ class PickleBytes {
 
   [[nodiscard]] std::uint64_t at() const { return at_; }
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
-  /// Returns true if more bytes were taken than exist; their values are then undefined.
+  /// Returns true if more bytes were requested than exist; their values are then undefined.
   [[nodiscard]] bool is_cut() const { return cut_; }
 
   std::string_view take(std::uint64_t count) {
@@ -61,7 +61,7 @@ class PickleStack {
     pickle_.nodes.push_back(std::move(node));
     stack_.push_back(static_cast<PickleId>(pickle_.nodes.size() - 1));
   }
-  /// Replaces the `count` topmost values by a node of the tree.
+  /// Replaces the `count` topmost values with a node of the tree.
   void replace(std::size_t count, PickleId id) {
     stack_.resize(stack_.size() - count);
     stack_.push_back(id);
@@ -332,7 +332,8 @@ bool PickleReader::reduce() {
   return true;
 }
 
-/// Reads BUILD as in state_dict(): attributes of an OrderedDict ("_metadata", the versions of modules). It drops them.
+/// Reads BUILD as in state_dict(), and drops what it sets: attributes of an OrderedDict ("_metadata", the versions of
+/// modules).
 bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;

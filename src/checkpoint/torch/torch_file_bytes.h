@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses a torch file in memory, for the reader and the verification.
+// Parses a torch file in memory, for reading and verification.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,8 @@ namespace {
 
 constexpr std::uint64_t kInflateSlack = 256U << 20U;
 constexpr std::uint64_t kInflateRatio =
-    64;  // limit of the ratio of unpacked to packed bytes; weights shrink to half at best
-constexpr std::uint64_t kShareRatio = 16;  // limit for how often each byte of a storage may occur in tensors
+    64;  // limit on the ratio of unpacked to packed bytes; weights compress to half their size at best
+constexpr std::uint64_t kShareRatio = 16;  // limit on how often each byte of a storage may occur in tensors
 constexpr const char* kDamaged = "get the file again: it is damaged, or was made to look harmless";
 constexpr const char* kResave =
     "in Python, if you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
@@ -139,7 +139,7 @@ class TorchTree {
   std::vector<at::Tensor> tensors_;
 };
 
-/// Limits the size of all tensors: strides of zero and shared storages make large tensors from few bytes, and a copy of
+/// Limits the size of all tensors: zero strides and shared storages turn a few bytes into large tensors, and a copy of
 /// the tensors would need the memory.
 void TorchTree::require_bounded() {
   double stored = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacks the members of a zip file, and compares them with their checksums.
+// Unpacks the members of a zip file, and verifies their checksums.
 #include <fmt/format.h>
 #include <libdeflate.h>
 #include <zlib.h>
@@ -92,7 +92,7 @@ Result<std::string> inflate_member(std::string_view file, const ZipMember& membe
   }
   InflateStream stream(stored_bytes(file, member));
   std::string out;
-  // The memory grows with the unpacked bytes, so that a wrong size in the directory does not allocate memory.
+  // The memory grows with the unpacked bytes, so that a wrong size in the directory cannot cause a large allocation.
   while (out.size() <= member.bytes) {
     const std::size_t before = out.size();
     out.resize(before +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of the zip format that the reader and the writer share.
+// Constants of the zip format, shared by the reader and the writer.
 // Source: PKWARE, APPNOTE.TXT, .ZIP File Format Specification 6.3.
 #pragma once
 

@@ -14,7 +14,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-/// The place of the central directory.
+/// Where the central directory lies.
 struct ZipDirectory {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
@@ -114,7 +114,7 @@ bool widen(std::string_view extra, std::initializer_list<std::uint64_t*> fields)
   return false;
 }
 
-/// An entry of the directory, with its size there.
+/// A directory entry, with its size in the directory.
 struct ZipEntry {
   ZipMember member;
   std::uint64_t flags = 0;
@@ -160,7 +160,7 @@ Result<ZipEntry> read_entry(std::string_view directory) {
   return entry;
 }
 
-/// Finds the member's bytes. Its local header must agree with the directory, or have no numbers.
+/// Finds the member's bytes. Its local header must agree with the directory, or leave the numbers out.
 std::string read_local(std::string_view file, const ZipDirectory& directory, ZipEntry& entry) {
   ZipMember& member = entry.member;
   if (member.header > directory.offset || directory.offset - member.header < kZipLocalBytes ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the members of a zip file (.pth, .pt, .npz) from untrusted bytes. The central directory and the members' own
-// headers must agree, members must not share a byte, and a member is unpacked only if its size is bounded. It does not
-// use libtorch. docs/formats/torch_file.md has the grammar.
+// headers must agree, members must not overlap, and a member is unpacked only if its size is bounded. It does not use
+// libtorch. docs/formats/torch_file.md has the grammar.
 #pragma once
 
 #include <cstddef>
@@ -34,20 +34,21 @@ inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 /// Returns true if `end`, the last bytes of a file, is the end of a zip file.
 [[nodiscard]] bool has_zip_end(std::string_view end);
 
-/// Returns all members, by offset. On success the members are inside the file and do not overlap. CRCs are not checked.
+/// Returns all members, ordered by offset. On success the members are inside the file and do not overlap. CRCs are not
+/// checked.
 [[nodiscard]] Result<std::vector<ZipMember>> parse_zip(std::string_view file);
 
 /// Returns the member's bytes as they are in the file.
 [[nodiscard]] std::string_view stored_bytes(std::string_view file, const ZipMember& member);
 
-/// Returns the fault of a member's bytes ("its bytes have CRC-32 ..., but the zip file says ..."); "" if they are
-/// whole. It needs little memory, even for a large member.
+/// Returns what is wrong with a member's bytes ("its bytes have CRC-32 ..., but the zip file says ..."); "" if they are
+/// intact. It needs little memory, even for a large member.
 [[nodiscard]] std::string check_member(std::string_view file, const ZipMember& member);
 
 /// Unpacks a deflated member of at most `limit` bytes; it does not check the CRC.
 [[nodiscard]] Result<std::string> inflate_member(std::string_view file, const ZipMember& member, std::uint64_t limit);
 
-/// Returns the CRC-32 of zip files, continued from `before`.
+/// Returns the CRC-32 that zip files use, continued from `before`.
 [[nodiscard]] std::uint32_t zip_crc(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace lockstep::checkpoint

@@ -61,7 +61,7 @@ std::int64_t count_tensors(const TorchValue& value) {
   return count;
 }
 
-/// Writes a file beside `to` and renames it, so that an existing file stays until the new one is whole.
+/// Writes a file next to `to` and renames it, so that an existing file stays until the new one is complete.
 template <class Write>
 void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
   const fs::path temporary = to.string() + fmt::format(".tmp-{}", ::getpid());
@@ -71,7 +71,7 @@ void replace_file(FileSystem& files, const fs::path& to, const Write& write) {
   } catch (const Error&) {
     try {
       files.remove(temporary);
-    } catch (const Error&) {  // the first error counts
+    } catch (const Error&) {  // the first error is the one to report
     }
     throw;
   }

@@ -29,7 +29,7 @@ std::optional<StateValue> plain_value(const TorchValue& value) {
   return std::nullopt;
 }
 
-/// Returns the kind of a value that is skipped, in words.
+/// Returns a readable name for the kind of a skipped value.
 std::string kind_of(const TorchValue& value) {
   if (const auto* dict = value.dict()) return fmt::format("a dict of {}", dict->size());
   if (const auto* list = std::get_if<TorchList>(&value.value)) return fmt::format("a list of {}", list->size());

@@ -26,7 +26,7 @@ std::string match_list(const std::string& title, const std::vector<std::string>&
 }
 
 /// Returns the weights for each of the model's tensors, by the tensor's first name; null if there are none. For tied
-/// weights, `weights` may have any of their names.
+/// weights, `weights` may use any of their names.
 std::map<std::string, const at::Tensor*> entries_by_first_name(const NamedTensors& model, const StateDict& weights) {
   std::map<std::string, const at::Tensor*> entries;
   std::map<const void*, std::string> first_names;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMostStateDepth = 3;  // "ema.module", "checkpoint.model.state_dict"
 
-/// The keys of states, in the order of the search.
+/// The keys of states, in search order.
 constexpr std::array<std::string_view, 6> kStateKeys{"ema", "model", "state_dict", "model_state_dict", "module", "net"};
 
 bool holds_tensors(const TorchDict& dict) {
@@ -48,7 +48,7 @@ std::optional<FoundState> find_below(const TorchValue& value, std::string_view k
   return below == nullptr ? std::nullopt : find_state(*below, joined_path(path, key), depth + 1);
 }
 
-/// Returns true if every tensor of `all` is in `part`. A "module." in front of the names does not matter.
+/// Returns true if every tensor of `all` is in `part`. A leading "module." in the names does not matter.
 bool is_whole(const FoundState& part, const FoundState& all) {
   const StateDict some = tensors_of(*part.dict);
   const StateDict wanted = tensors_of(*all.dict);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of `--dist_url file://`: rank 0 writes the address of its store and the token that opens it, and the other
-// ranks read them. Only this user can access the file; a file that another user can access is rejected.
+// The file that `--dist_url file://` names: rank 0 writes the address of its store and the token that opens it, and the
+// other ranks read them. Only this user can access the file; a file that another user can access is rejected.
 #pragma once
 
 #include <cstdint>

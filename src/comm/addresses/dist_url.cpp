@@ -91,7 +91,7 @@ void require_same(const char* option, const std::optional<std::string>& argument
   log::note("{} {} is ignored: no launcher has started this process, so its {} is {}", option, *argument, name, found);
 }
 
-/// Plans from the environment; the arguments may only repeat it.
+/// Plans from the environment; the arguments may only repeat what it says.
 WorldPlan plan_from_environment(const DistArguments& arguments, const Environment& environment) {
   WorldPlan plan = discover_world(environment);
   const bool is_launched = plan.info.world_size > 1 || environment.count("RANK") != 0;

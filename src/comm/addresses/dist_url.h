@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--dist_url env://`, `tcp://host:port`, `file:///path`: PyTorch's addresses for the meeting of the ranks.
-// plan_world() is a pure function.
+// `--dist_url env://`, `tcp://host:port`, `file:///path`: PyTorch's rendezvous addresses. plan_world() is a pure
+// function.
 #pragma once
 
 #include <optional>
@@ -26,7 +26,8 @@ struct DistArguments {
 /// an argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
-/// Returns an address of this host that other hosts can reach: its name's, unless that is a loopback address.
+/// Returns an address of this host that other hosts can reach: the address of its name, unless that is a loopback
+/// address.
 [[nodiscard]] std::string own_address();
 
 }  // namespace lockstep::comm

@@ -24,7 +24,7 @@ namespace lockstep::comm {
 #ifdef LOCKSTEP_HAS_TCP_STORE
 namespace {
 
-// The polling interval of a wait: at first, and later.
+// The polling interval of a wait: the first, and the longest.
 constexpr auto kFirstLook = std::chrono::milliseconds(2);
 constexpr auto kLastLook = std::chrono::milliseconds(50);
 
@@ -69,7 +69,7 @@ class TorchStore final : public Store {
     translate([&] { value = to_string(store_->compareSet(key, to_bytes(expected), to_bytes(desired))); });
     return value;
   }
-  // It polls, since c10d 1.13's wait leaves its response in the connection if the keys arrive after the time limit.
+  // Polls, because c10d 1.13's wait leaves its response in the connection if the keys arrive after the time limit.
   void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) override {
     const TimePoint end = AwakeClock::instance().now() + timeout;
     for (auto pause = kFirstLook; !has(keys); pause = std::min(2 * pause, kLastLook)) {

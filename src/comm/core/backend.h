@@ -18,17 +18,17 @@ class Runner {
  public:
   virtual ~Runner() = default;
 
-  /// Runs one operation to its end, or throws. Calls never overlap.
+  /// Runs one operation to completion, or throws. Calls never overlap.
   /// Throws: PeerError, TimeoutError, UsageError (the ranks called different collectives).
   virtual void run(const Collective& collective) = 0;
 
   /// Throws the known failure of the group, if there is one. Blocks: no. Thread-safe: yes.
   virtual void check(const Collective& /*under_way*/) {}
 
-  /// Makes a run() under way on any rank end soon, with this rank's `reason`. Thread-safe: yes.
+  /// Makes a run() in progress on any rank end soon, with this rank's `reason`. Thread-safe: yes.
   virtual void abort(const std::string& reason) noexcept = 0;
 
-  /// Announces to the peers that this rank leaves normally. Only the destructor may be called afterwards.
+  /// Announces to the peers that this rank is leaving normally. Only the destructor may be called afterwards.
   virtual void leave() noexcept = 0;
 };
 

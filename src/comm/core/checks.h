@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the arguments of a group's functions before any data are sent, the same for all backends. Every error names
-// the values.
+// Checks the arguments of a group's functions before any data are sent, in the same way for all backends. Every error
+// names the values.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -43,7 +43,7 @@ void check_divisible(const at::Tensor& tensor, int world, const char* verb);
 /// dimension may differ.
 void check_list(const std::vector<at::Tensor>& tensors, int world, bool alike, const char* verb);
 
-/// Throws: UsageError for a negative size or a dtype that buckets do not hold.
+/// Throws: UsageError for a negative size or a dtype that buckets do not support.
 void check_bucket(std::int64_t numel, c10::ScalarType dtype);
 
 }  // namespace lockstep::comm

@@ -65,17 +65,17 @@ struct Collective {
   const std::byte* data = nullptr;  ///< this rank's data
   std::byte* output = nullptr;      ///< memory for the result; may be part of `data`
   Counts counts = nullptr;
-  TimePoint deadline = {};  ///< a time of AwakeClock
+  TimePoint deadline = {};  ///< an AwakeClock time
   std::chrono::milliseconds timeout{0};
-  bool caller_waits = false;                ///< the operation runs in a thread that has no other work
+  bool caller_waits = false;                ///< the operation runs on a thread that has no other work
   std::int64_t step = fault::noted_step();  ///< training step in which the collective was called; -1: unknown
   int bucket = -1;                          ///< number of the gradient bucket, out of `buckets`
   int buckets = 0;
   bool on_device = false;  ///< data and output are on a device: the hosts only compare their calls
 };
 
-/// Returns the time of AwakeClock at which the operation times out: its deadline, or later while the launcher sees
-/// another rank busy with long work. A waiting thread calls it again at least every kAwakeLook.
+/// Returns the AwakeClock time at which the operation times out: its deadline, or later while the launcher sees another
+/// rank busy with long work. A waiting thread calls it again at least every kAwakeLook.
 [[nodiscard]] TimePoint end_of(const Collective& collective);
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }
@@ -88,7 +88,7 @@ struct Piece {
   ReplicaSpan span;
 };
 
-/// All partial sums of a reduction, in tree order.
+/// Returns all partial sums of a reduction, in tree order.
 [[nodiscard]] std::vector<Piece> pieces_of(const Descriptor& call, int world);
 
 /// Returns the largest number of rows of any rank.

@@ -30,7 +30,7 @@ const NcclAdvice kPeerAccess = {
     "NCCL_P2P_DISABLE=1 works around it through host memory; for full speed boot with iommu=pt (or intel_iommu=off) "
     "and switch ACS off"};
 
-/// The rows go from the most specific to the most general: the first match counts.
+/// The rows go from the most specific to the most general: the first match wins.
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"Duplicate GPU detected"}, kSameGpu},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causes and remedies of NCCL's errors, in a table that is searched for the words of NCCL's log. It needs neither NCCL
-// nor CUDA, so that `lockstep` can use it on a log from any machine.
+// Causes and remedies of NCCL's errors, in a table that is matched against the words of NCCL's log. It needs neither
+// NCCL nor CUDA, so that `lockstep` can use it on a log from any machine.
 #pragma once
 
 #include <optional>

@@ -22,7 +22,7 @@ namespace {
 
 // The hosts notice a death by a closed socket, and so does NCCL; a busy host may notice it this much later.
 constexpr auto kNaming = std::chrono::seconds(1);
-// The time limit of a transport's abort, which may hang, as NCCL's does if a peer is stopped.
+// The time limit for a transport's abort, which may hang, as NCCL's does if a peer is stopped.
 constexpr auto kAbortLimit = std::chrono::seconds(1);
 constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kDrainLook = std::chrono::milliseconds(1);
@@ -90,7 +90,7 @@ class DeviceOperation final : public Operation {
   std::function<void()> finish_;
 };
 
-/// A recorded collective: each replay runs it. CUDA does not allow queries of its event.
+/// A recorded collective: each replay runs it. CUDA does not allow querying its event.
 class RecordedOperation final : public Operation {
  public:
   RecordedOperation(std::shared_ptr<DeviceEvent> event, std::array<at::Tensor, 2> tensors, std::function<void()> finish)
@@ -235,7 +235,7 @@ void DevicePath::fail(const std::exception_ptr& error) noexcept {
   abort_transport();
 }
 
-/// Aborts in its own thread, which is abandoned if the transport does not return.
+/// Aborts on a separate thread, which is abandoned if the transport does not return.
 void DevicePath::abort_transport() noexcept {
   try {
     const auto ended = std::make_shared<std::promise<void>>();

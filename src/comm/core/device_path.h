@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the collectives of a group's device tensors. The transport carries the tensors, the queue of the host's backend
-// compares the ranks' calls, and a watch finds late and dead ranks. A caller of a collective never waits for a GPU.
+// compares the ranks' calls, and a watch finds late and dead ranks. Calling a collective never waits for a GPU.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class DevicePath {
   /// Returns true if the transport can carry these tensors. Either tensor may be undefined.
   [[nodiscard]] bool takes(const Collective& collective, const at::Tensor& input, const at::Tensor& output) const;
 
-  /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread. While that stream is
+  /// Enqueues a collective. The Work's wait() makes the current stream wait, not the thread. While that stream is being
   /// recorded, the hosts do not compare the call and the watch ignores it: replay() does both.
   /// Throws: the group's failure.
   [[nodiscard]] Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output);

@@ -139,8 +139,8 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
-/// Notes a long wait. A rank that waits for its GPU is in no collective of the hosts: without the note it looks as if
-/// it had not called the collective.
+/// Notes a long wait. A rank waiting for its GPU is not in any host collective: without the note it looks as if it had
+/// not called the collective.
 void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   const bool is_long = now >= front.collective.deadline - front.collective.timeout + kLongWait;
   const bool waits = !done && (waits_long_ || is_long);

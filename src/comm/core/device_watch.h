@@ -34,7 +34,8 @@ class DeviceWatch {
     std::function<void(const Collective&)> check_group;     ///< throws the group's failure
     std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set, to end operations
                                                             ///< under way
-    /// Called, by one thread at a time, when a collective has taken so long that the wait is noted, and at its end.
+    /// Called, by one thread at a time, when a collective has taken so long that the wait is noted, and again when it
+    /// ends.
     std::function<void(const Collective&, bool ends)> on_long_wait;
     std::chrono::milliseconds naming{0};  ///< how much later the group may notice a death than the transport
   };
@@ -58,7 +59,7 @@ class DeviceWatch {
   /// Ends the thread, and with it the watch.
   void stop() noexcept;
 
-  /// Checks everything under way once, at time `now` of AwakeClock. Returns: the number of operations left.
+  /// Checks everything under way once, at AwakeClock time `now`. Returns: the number of operations left.
   /// Thread-safe: yes.
   std::size_t look(Time now);
 

@@ -35,7 +35,7 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// Returns the record, if one was written within the world's patience. Never throws.
 [[nodiscard]] std::optional<FailureRecord> first_failure(const World& world) noexcept;
 
-/// Returns the rank in the job of the group's rank `rank`.
+/// Returns the job rank of the group's rank `rank`.
 [[nodiscard]] int job_rank(const World& world, int rank);
 
 /// Returns "rank 2 on host-a" for a rank of this group.
@@ -45,7 +45,7 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// because the calls differed, the same UsageError.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
-/// Throws the error for a rank that responds but whose connection was lost; `why` may be empty. If the store has the
+/// Throws the error for a rank that responds but whose connection was lost; `why` may be empty. If the store has a
 /// record of a failed rank, that failure is the reason.
 [[noreturn]] void throw_disconnection(const World& world, int rank, const std::string& why,
                                       const Collective& collective);

@@ -312,7 +312,7 @@ class Group final : public OwnedGroup {
     return counts;
   }
 
-  /// Sets `out` to one part per rank, and submits the gathering.
+  /// Sets `out` to one part per rank, and submits the gather.
   Work submit_gathering(Collective collective, const at::Tensor& input, std::vector<at::Tensor>& out) {
     const at::Tensor whole = at::empty(with_first(input, world_size(), false), input.options().requires_grad(false));
     out.clear();
@@ -336,7 +336,7 @@ class Group final : public OwnedGroup {
     return submit(std::move(collective), input, output, queue_.get());
   }
 
-  // Strided tensors and device tensors are copied at the call and written back at the end.
+  // Strided tensors and device tensors are copied when the call is made and written back at the end.
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output, OperationQueue* queue) {
     const at::Tensor from = input.defined() ? host_copy(input) : input;
     const bool in_place = input.is_same(output);
@@ -397,7 +397,7 @@ class Group final : public OwnedGroup {
   Backend* backend_;  ///< the queue's backend, or alone_
   bool closed_ = false;
   int splits_ = 0;
-  std::unique_ptr<Backend> alone_;         ///< backend of a world of one, without queue and thread
+  std::unique_ptr<Backend> alone_;         ///< backend of a world of one, without a queue or thread
   std::shared_ptr<OperationQueue> queue_;  ///< queue of any other world
   std::unique_ptr<DevicePath> device_;     ///< path of device tensors that a transport carries; may be null
   std::mutex mutex_;

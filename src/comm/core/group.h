@@ -47,7 +47,7 @@ struct GroupOptions {
   std::chrono::milliseconds timeout{0};
   /// The transport of device tensors; null: they go through host memory.
   std::unique_ptr<DeviceBackend> transport = nullptr;
-  World world = {};  ///< the ranks' names for errors of the transport
+  World world = {};  ///< the ranks' names, for transport errors
   /// Connects the members of a part. Collective over them.
   std::function<std::shared_ptr<OwnedGroup>(const Part& part)> form_part = nullptr;
 };

@@ -23,7 +23,7 @@ at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like) {
 
 std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to) {
   if (to.is_cpu()) return [from, to] { to.detach().copy_(from); };
-  // The copy runs in another thread, but on the caller's stream.
+  // The copy runs on another thread, but on the caller's stream.
   const c10::Stream stream = c10::impl::VirtualGuardImpl(to.device().type()).getStream(to.device());
   return [from, to, stream] {
     const c10::StreamGuard guard(stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns tensors of any strides and device into plain memory, the only kind that backends support. Also computes the
-// shapes of gathered tensors.
+// Turns tensors with any strides, on any device, into plain memory, the only kind that backends support. Also computes
+// the shapes of gathered tensors.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -26,7 +26,7 @@ namespace lockstep::comm {
 /// stream that is current now.
 [[nodiscard]] std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to);
 
-/// Runs a collective in a world of one, on tensors of any device.
+/// Runs a collective in a world of one; its tensors may be on any device.
 void apply_alone(const Collective& collective, const at::Tensor& input, const at::Tensor& output);
 
 /// Returns the sizes of `like` with `first` as the first dimension: in place of its own with `replace`, else before it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of one collective under way; a Work is a handle on it.
+// The interface of one collective under way; a Work is a handle to it.
 #pragma once
 
 namespace lockstep::comm {

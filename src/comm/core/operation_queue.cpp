@@ -28,12 +28,12 @@ bool Work::is_done() const noexcept { return operation_ == nullptr || operation_
 namespace comm {
 namespace {
 
-// After an operation that ran in its caller's thread, the communication thread polls for a while: in a loop of blocking
+// After an operation that ran on its caller's thread, the communication thread polls for a while: in a loop of blocking
 // collectives, waking it for each one would cost more than the collective.
 constexpr auto kNap = std::chrono::microseconds(100);
 constexpr auto kQueueCloseLimit = std::chrono::seconds(2);
 
-// The time of CLOCK_MONOTONIC, as in the flight recorder.
+// The CLOCK_MONOTONIC time, as in the flight recorder.
 std::int64_t monotonic_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();

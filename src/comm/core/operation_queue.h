@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a group's collectives in order: on one communication thread, or in the thread that waits for an operation if the
+// Runs a group's collectives in order: on one communication thread, or on the thread that waits for an operation if the
 // queue was idle.
 #pragma once
 
@@ -44,13 +44,14 @@ class QueuedOperation final : public Operation {
   std::atomic<bool> done_{false};
 };
 
-/// An operation is pending (in `pending_`), runs (it is the front of `pending_` and `running_` is true), then is done.
-/// The communication thread or the thread that waits for the front operation runs it.
+/// An operation is pending (in `pending_`), then running (it is the front of `pending_` and `running_` is true), then
+/// done. The communication thread or the thread that waits for the front operation runs it.
 ///
 /// `mutex_` guards everything declared below it except `thread_`. It is not held while the runner works: `running_`
 /// prevents a second run(). An operation's `error_` is written under the mutex before `done_` becomes true, and never
-/// again; a thread that has seen is_done() may read the result and the error without the lock. `failure_` is never
-/// cleared: after the first error, every pending and every later operation fails. After close() no operation starts.
+/// changes again; a thread that has seen is_done() may read the result and the error without the lock. `failure_` is
+/// never cleared: after the first error, every pending and every later operation fails. After close() no operation
+/// starts.
 ///
 /// Thread-safe: yes.
 class OperationQueue : public std::enable_shared_from_this<OperationQueue> {

@@ -9,19 +9,19 @@
 
 namespace lockstep::comm {
 
-/// Converts the launcher's times to AwakeClock. The launcher writes times of the machine's clock, which continues while
-/// the whole job is suspended. A time that was read before it passed lasts as long as it would have without the
+/// Converts the launcher's times to AwakeClock. The launcher writes times on the machine's clock, which keeps running
+/// while the whole job is suspended. A time that was read before it passed lasts as long as it would have without the
 /// suspension, and at least kAfterStop: the launcher was also stopped and may resume later. Thread-safe: yes.
 class Patience {
  public:
   static constexpr auto kAfterStop = std::chrono::seconds(2);
 
   /// `until` is the launcher's current value; `now` and `awake` are the current times of the machine's clock and of
-  /// AwakeClock. Returns the end as a time of AwakeClock.
+  /// AwakeClock. Returns the end as an AwakeClock time.
   [[nodiscard]] TimePoint end(TimePoint until, TimePoint now, TimePoint awake) {
     const std::lock_guard lock(mutex_);
     const auto stopped = now - awake;
-    // The two clocks are not read at the same moment, so a difference below kAwakeLook does not show a stop.
+    // The two clocks are not read at the same moment, so a difference below kAwakeLook does not indicate a stop.
     if (stopped - stopped_ > kAwakeLook && end_ > looked_) grace_ = awake + kAfterStop;
     stopped_ = stopped;
     looked_ = awake;

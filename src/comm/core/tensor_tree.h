@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tree_sum() with libtorch's operations, for tensors of any device. Each addition is one pass over memory.
+// tree_sum() with libtorch's operations, for tensors on any device. Each addition is one pass over memory.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace lockstep::comm {
 void tensor_tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const TreeOptions& options);
 
 /// Returns the divisor of a mean of `values` as a tensor that gives the exact bits of a division: on CUDA libtorch
-/// multiplies by the inverse of a host number. Shapes: the result has no dimensions.
+/// multiplies by the inverse if the divisor is a host number. Shapes: the result has no dimensions.
 [[nodiscard]] at::Tensor divisor_tensor(const at::Tensor& values, int divisor);
 
 }  // namespace lockstep::comm

@@ -18,7 +18,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Elements in a block: accumulators and sources of one block fit into the first-level cache together.
+// Elements in a block: accumulators and sources of one block fit into the L1 cache together.
 constexpr std::int64_t kBlock = 2048;
 
 /// The arguments of one call, without template parameters, for the functions of each instruction set.
@@ -94,7 +94,7 @@ struct Element<Fp16> {
   }
 };
 
-// Integers wrap around, as in libtorch. They are computed without a sign, since overflow of int is undefined.
+// Integers wrap around, as in libtorch. They are computed as unsigned, because signed overflow is undefined.
 template <class A>
 using Wrapping = std::conditional_t<(sizeof(A) > 4), std::uint64_t, std::uint32_t>;
 
@@ -187,7 +187,7 @@ struct Tree {
   }
 };
 
-// Multiplies by the exact inverse if the divisor is a power of two: the same bits as the division, in a fraction of its
+// Multiplies by the exact inverse if the divisor is a power of two: the same bits as the division, in a fraction of the
 // time.
 template <class Acc>
 void divide_block(Acc* __restrict acc, std::int64_t size, int count) {
@@ -331,14 +331,14 @@ c10::ScalarType accumulator_of(c10::ScalarType dtype) {
 
 namespace {
 
-// Checks that no leaf is missing, which would cause an endless search.
+// Checks that no leaf is missing, which would make the search endless.
 void check_leaves(const std::vector<TreeLeaf>& leaves) {
   bool valid = !leaves.empty();
   for (std::size_t i = 1; valid && i < leaves.size(); ++i) valid = leaves[i].span.begin == leaves[i - 1].span.end;
   if (!valid) throw InternalError("tree_reduce was called with leaves that do not form a subtree");
 }
 
-/// Returns an upper bound of the accumulator blocks that the tree needs at once: its depth.
+/// Returns an upper bound on the accumulator blocks that the tree needs at once: its depth.
 std::size_t levels_of(const std::vector<TreeLeaf>& leaves) {
   std::size_t levels = 1;
   while (std::int64_t{1} << levels < leaves.back().span.end - leaves.front().span.begin) ++levels;

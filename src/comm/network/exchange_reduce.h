@@ -11,7 +11,7 @@
 
 namespace lockstep::comm {
 
-/// A rank with rows to combine, the elements that it combines, and the replicas that its rows sum.
+/// A rank that contributes rows, the elements that it combines, and the replicas summed in each of its rows.
 struct Contributor {
   int rank = 0;
   ElementRange range;
@@ -39,8 +39,9 @@ struct Preamble {
 void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
                          std::vector<std::byte>& scratch);
 
-/// Receives the rows of all ranks, after the preamble, without combining them. Only if every rank combines everything
-/// (is_one_pass()) and there are few ranks (not is_large()). Blocks: yes. Throws: the errors of Transport::exchange().
+/// Receives the rows of all ranks, after the preamble, without combining them. Use it only if every rank combines
+/// everything (is_one_pass()) and there are few ranks (not is_large()). Blocks: yes. Throws: the errors of
+/// Transport::exchange().
 [[nodiscard]] std::vector<TreeLeaf> exchange_rows(Transport& transport, const ExchangeReduce& job,
                                                   const Collective& collective, std::vector<std::byte>& scratch,
                                                   const Preamble& preamble);

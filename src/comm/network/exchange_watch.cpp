@@ -62,7 +62,7 @@ void ExchangeWatch::State::ask(std::unique_lock<std::mutex>& lock) {
     log::debug("the store could not be asked to wake this rank: {}", problem.what());
   }
   lock.lock();
-  if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // other text means rank 0
+  if (heard && !heard->empty()) alarm = std::atoi(heard->c_str());  // any other text means rank 0
 }
 
 void ExchangeWatch::State::look(std::unique_lock<std::mutex>& lock) {

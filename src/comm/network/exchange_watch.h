@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interrupts long exchanges if another rank has reported a failure. Without it a rank could wait for a rank that has
-// given up but is still alive and closes no connection.
+// given up but is still alive, with its connections open.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace lockstep::comm {
 
-/// Interrupts a group's exchanges after an alarm in the store, or when their time has passed (end_of()). One thread
+/// Interrupts a group's exchanges after an alarm in the store, or when their time has run out (end_of()). One thread
 /// polls the store, but only while an exchange has been under way for some time; another thread checks the clock, so
 /// that a hanging store delays nothing. Thread-safe: yes.
 class ExchangeWatch {
@@ -30,7 +30,7 @@ class ExchangeWatch {
     std::atomic<bool>& is_over;
   };
 
-  /// Registers an exchange during its lifetime. Once an alarm was raised or the exchange's time has passed, another
+  /// Registers an exchange for its lifetime. Once an alarm has been raised or the exchange's time has passed, another
   /// thread interrupts the exchange repeatedly.
   class [[nodiscard]] Scope {
    public:

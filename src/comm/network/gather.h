@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers a value of each rank on all ranks, in few messages.
+// Gathers a value from each rank on all ranks, in few messages.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct GatherRound {
 };
 
 /// Returns the rounds of rank `rank` of `size` ranks, after which it has the entries of rank, rank + 1, ... around the
-/// ring. There are log2(size) rounds, rounded up: J. Bruck and others, "Efficient Algorithms for All-to-All
-/// Communications in Multiport Message-Passing Systems", 1997.
+/// ring. There are log2(size) rounds, rounded up: J. Bruck et al., "Efficient Algorithms for All-to-All Communications
+/// in Multiport Message-Passing Systems", 1997.
 [[nodiscard]] std::vector<GatherRound> gather_rounds(int rank, int size);
 
-/// The ranks that share their values, and the place of this rank among them.
+/// The ranks that share their values, and this rank's position among them.
 struct Ring {
   std::vector<int> ranks;
   std::size_t place = 0;

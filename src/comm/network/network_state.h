@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state that all connections of a group between hosts share, and the failure of an exchange over them, for any
+// The state that all of a group's connections between hosts share, and the failure of an exchange over them, for any
 // transport.
 #pragma once
 
@@ -33,7 +33,7 @@ struct FailedExchange {
   const Collective& collective;
   int suspect = 0;
   bool is_over = false;  ///< the exchange has timed out
-  std::string why = {};  ///< reason, if known, why the connection was lost or is missing
+  std::string why = {};  ///< why the connection was lost or is missing, if known
 };
 
 /// Asks all ranks which rank is to blame, and throws its failure. Throws: PeerError, TimeoutError.

@@ -70,7 +70,7 @@ void linger(const World& world, const RollCall& answers) {
 
 }  // namespace
 
-// The calls to the store run in a separate thread: the store may hang because of the missing rank.
+// The calls to the store run on a separate thread: the store may hang because of the missing rank.
 RollCall call_roll(const World& world, int suspect, std::chrono::milliseconds suspect_limit) noexcept {
   try {
     auto answer = std::make_shared<std::promise<RollCall>>();

@@ -17,8 +17,8 @@ using RollCall = std::map<int, int>;
 
 /// How long a suspected rank may take to answer after a connection has ended.
 inline constexpr std::chrono::milliseconds kSuspectLimit{1000};
-/// Returns the limit after the collective's `timeout` has passed. The rank was already silent for that time, and the
-/// error should come within another tenth of it.
+/// Returns the limit after the collective's `timeout` has passed. The rank has already been silent for that long, and
+/// the error should follow within another tenth of it.
 [[nodiscard]] constexpr std::chrono::milliseconds suspect_limit_after(std::chrono::milliseconds timeout) {
   return std::clamp(timeout / 20, std::chrono::milliseconds(50), kSuspectLimit);
 }

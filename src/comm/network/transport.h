@@ -45,7 +45,7 @@ class Transport {
 };
 
 /// The connections of a group over sockets. Two ranks connect when they first exchange a message: connecting all W
-/// ranks with each other takes about W squared connections, which is minutes for 256 ranks.
+/// ranks with each other needs about W squared connections, which takes minutes for 256 ranks.
 class Network {
  public:
   virtual ~Network() = default;
@@ -53,11 +53,11 @@ class Network {
   [[nodiscard]] virtual const World& world() const = 0;
 
   /// Returns a transport between the ranks that pass the same `label`. One thread at a time may use it; its messages
-  /// have ranks of the world.
+  /// name ranks of the world.
   /// Collective: no. Blocks: briefly; the first exchange reports a missing rank. Thread-safe: yes.
   [[nodiscard]] virtual std::shared_ptr<Transport> connect(const std::string& label) = 0;
 
-  /// Reports to the other ranks that `suspect` died, not this rank. Blocks: briefly, until they know.
+  /// Reports to the other ranks that it was `suspect` that died, not this rank. Blocks: briefly, until they know.
   virtual void report_death(int suspect) noexcept = 0;
 
   /// Makes every later exchange of the group fail. Thread-safe: yes.

@@ -30,7 +30,7 @@ struct DeviceRequest {
 /// Returns a warning about idle GPUs; empty: none is idle, or the user asked for the CPU.
 [[nodiscard]] std::string idle_gpus_warning(const DeviceRequest& request);
 
-/// Returns true if another rank may have the same GPU: the user names it (cuda:N), or lets ranks share.
+/// Returns true if another rank may use the same GPU: the user names it (cuda:N), or lets ranks share.
 [[nodiscard]] bool may_share_gpu(const DeviceRequest& request);
 
 }  // namespace lockstep::comm

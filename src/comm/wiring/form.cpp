@@ -78,7 +78,7 @@ std::shared_ptr<Network> make_network(const World& world, const Meeting& meeting
   return make_tcp_network(world, options);
 }
 
-/// Connects shared memory inside every host; if one host cannot, no host uses it.
+/// Sets up shared memory within every host; if one host cannot, no host uses it.
 std::unique_ptr<Backend> make_hierarchy(const Meeting& meeting, const World& world, const HostRanks& hosts,
                                         const std::vector<int>& local) {
   const World host = host_world(world, local);
@@ -127,7 +127,8 @@ std::unique_ptr<Backend> make_backend(const Meeting& meeting, const Membership& 
       choice = {BackendKind::kTcp, fmt::format("shared memory cannot be used ({})", problem.message())};
       if (world.rank == 0) log::note("tcp connects the ranks of one host: {}", problem.message());
     }
-    // All ranks are connected. If this rank took another backend now, for lack of a thread, the others would wait.
+    // All ranks are connected. If this rank switched to another backend now, for lack of a thread, the others would
+    // wait for it.
     if (connection) return std::make_unique<ShmBackend>(std::move(*connection), world);
   }
   return make_network_backend(meeting, members, world);
@@ -147,14 +148,15 @@ BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }
 
-/// Makes NCCL use the interface on which the ranks have met: it might choose one that does not reach the other ranks.
+/// Makes NCCL use the interface on which the ranks have met: otherwise it might choose one that does not reach the
+/// other ranks.
 void show_nccl_the_interface(const Meeting& meeting) {
   const std::string name = store::nccl_interface(store::wishes_towards(meeting.store_host), store::list_interfaces());
   if (!name.empty()) ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// Throws the failure of a rank that ended while the GPUs connect. Shared memory notices the end, and the store has a
-/// report from the launcher or the rank, or is gone.
+/// Throws the failure of a rank that ended while the GPUs were connecting. Shared memory notices the end, and the store
+/// has a report from the launcher or the rank, or is gone.
 void check_ranks(Backend& backend, const World& world) {
   Collective connecting;
   connecting.call.kind = Kind::kConnect;

@@ -52,11 +52,11 @@ namespace {
 // The launcher's agent reaps a dead worker within milliseconds; its report of the cause is worth waiting this long for.
 constexpr auto kWatchPatience = std::chrono::milliseconds(1000);
 constexpr auto kAgentPatience = std::chrono::milliseconds(300);
-// The interval at which a rank checks for the file of file://, and how long it tries the address in the file.
+// The interval at which a rank checks for the file of file://, and how long it keeps trying the address in the file.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
 
-/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments, which "--" ends.
+/// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments before "--".
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
   for (int i = 1; i < argc && std::strcmp(argv[i], "--") != 0; ++i) {
     const std::string word = argv[i];
@@ -116,7 +116,7 @@ comm::DeviceRequest device_request(int argc, const char* const* argv, const Init
   return request;
 }
 
-/// Binds this process to the CPUs near its GPU. Without CUDA's library the GPU is a test's imitation.
+/// Binds this process to the CPUs near its GPU. Without the CUDA library the GPU is a test double.
 void stay_near(const c10::Device& device) {
   if (!device.is_cuda() || cuda::library().parts == nullptr || env::get("LOCKSTEP_NUMA") == "0") return;
   const std::string address = tensor::pci_address(device.index());
@@ -226,7 +226,7 @@ void open_store(Job::State& state) {
   }
 }
 
-/// Returns the facts of this host and of this rank's GPU.
+/// Returns the facts about this host and this rank's GPU.
 comm::HostFacts own_facts(const Job::State& state) {
   comm::HostFacts facts = comm::this_host();
   if (!state.device.is_cuda()) return facts;
@@ -294,11 +294,11 @@ struct Arrival {
   explicit Arrival(const Job::State& state)
       : end(AwakeClock::instance().now() + state.timeout), notice(SystemClock::instance().now()) {}
 
-  TimePoint end;  ///< time of AwakeClock
+  TimePoint end;  ///< an AwakeClock time
   WaitNotice notice;
 };
 
-/// Waits for a key under "hello/", which has a rank's facts, and reports the missing ranks to the user.
+/// Waits for a key under "hello/", which holds a rank's facts, and reports the missing ranks to the user.
 std::string hello(const Job::State& state, const std::string& prefix, const std::string& key, Arrival& arrival) {
   auto& [end, notice] = arrival;
   for (;;) {
@@ -391,7 +391,7 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
                                               state.store);
 }
 
-/// Throws the failure of another rank that ended, which is a better reason than `error`, its consequence.
+/// Throws the failure of another rank that ended: it explains more than `error`, which is only its consequence.
 void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exception& error) {
   const bool is_store_gone = dynamic_cast<const PeerError*>(&error) != nullptr;
   const auto record = watch.failure(is_store_gone ? kWatchPatience : std::chrono::milliseconds(0));
@@ -451,7 +451,7 @@ std::string url_of(int argc, const char* const* argv, const InitOptions& options
   return url.empty() ? "env://" : url;
 }
 
-/// Logs one line for each rank, at level info, in the words of PyTorch's examples.
+/// Logs one line for each rank, at level info, worded as in PyTorch's examples.
 void log_position(const Job& job, const std::string& url) {
   log::info("distributed init (rank {} of {}, local {}, {}, {}, {}): {}", job.rank(), job.world_size(),
             job.local_rank(), job.host(), job.device().str(), job.backend(), url);

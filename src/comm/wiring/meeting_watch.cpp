@@ -16,7 +16,7 @@ FailureRecord record_of_death(int rank, const std::string& host) {
       .kind = FailureKind::kDied, .message = "its process ended while the ranks connected", .rank = rank, .host = host};
 }
 
-// Reads a last will, before which the store writes "closed" or "silent" and a line end.
+// Reads a last will, which the store prefixes with "closed" or "silent" and a newline.
 std::optional<FailureRecord> record_in(const std::string& value) {
   return parse_failure(value.substr(value.find('{') == std::string::npos ? 0 : value.find('{')));
 }
@@ -47,7 +47,7 @@ MeetingWatch::~MeetingWatch() {
 }
 
 void MeetingWatch::watch() {
-  FailureRecord record = record_of_death(0, "");  // the store is gone, and rank 0 serves it
+  FailureRecord record = record_of_death(0, "");  // the store is gone, and rank 0 was serving it
   try {
     record = record_in(store_->get(key_, kWatchNoLimit)).value_or(record);
   } catch (const std::exception& problem) {

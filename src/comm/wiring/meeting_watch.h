@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices a rank's end while ranks without a launcher meet. The ranks are not connected yet, so they would wait for
-// store keys that the dead rank never sets.
+// Notices that a rank has ended while ranks without a launcher are meeting. The ranks are not connected yet, so they
+// would wait for store keys that the dead rank never sets.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ struct MeetingPlace {
   std::string host;
 };
 
-/// Announces this rank in the store, and ends all waits of `waits` once another rank has ended within the meeting.
+/// Announces this rank in the store, and ends all waits on `waits` once another rank has ended within the meeting.
 class MeetingWatch {
  public:
   /// Throws: the errors of connect_store().
@@ -36,7 +36,7 @@ class MeetingWatch {
   MeetingWatch(const MeetingWatch&) = delete;
   MeetingWatch& operator=(const MeetingWatch&) = delete;
 
-  /// Reports to the others that this rank fails.
+  /// Reports to the others that this rank has failed.
   void report(const FailureRecord& record) noexcept;
   /// Returns the failure that ended the waits; none: they were not ended within `patience`. The caller may notice the
   /// loss of the store before this watch does.

@@ -32,7 +32,7 @@ struct BackendChoice {
 /// Throws: UsageError if the wanted backend is impossible.
 [[nodiscard]] BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts);
 
-/// Throws: ResourceError if two ranks have the same GPU, unless both may share it.
+/// Throws: ResourceError if two ranks use the same GPU, unless both may share it.
 void require_gpu_each(const std::vector<HostFacts>& hosts);
 
 /// The choice of the transport for GPU tensors.
@@ -48,7 +48,7 @@ struct DeviceChoice {
 /// Returns "shm"; "auto" for kAuto.
 [[nodiscard]] const char* backend_name(BackendKind kind);
 
-/// PyTorch's name for the backend of several hosts, which scripts for PyTorch pass.
+/// PyTorch's name for the multi-host backend, which scripts written for PyTorch pass.
 inline constexpr const char* kOldNameOfTcp = "gloo";
 
 /// Parses a name; kOldNameOfTcp means tcp. Throws: UsageError naming the valid words.

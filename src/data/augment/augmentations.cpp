@@ -21,12 +21,12 @@
 namespace lockstep {
 namespace {
 
-/// Reads settings, and finds those that the step does not have.
+/// Reads settings, and finds those that the step does not know.
 class Reader {
  public:
   Reader(std::string_view step, const AugmentationSettings& settings) : step_(step), settings_(settings) {}
 
-  /// Sets each of `members` to one value of setting `name`. Without the setting they keep their values.
+  /// Sets each of `members` to one value of setting `name`. If the setting is missing, they keep their values.
   template <class... Members>
   void read(const char* name, Members&... members) {
     known_.emplace_back(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour changes with the arithmetic of Pillow 9.4: float32 blends that are truncated to whole numbers, and 8-bit HSV.
+// Colour changes with the arithmetic of Pillow 9.4: float32 blends that are truncated to integers, and 8-bit HSV.
 #include "lockstep/data/augment/color.h"
 
 #include <fmt/format.h>

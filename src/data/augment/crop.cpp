@@ -12,7 +12,7 @@ namespace {
 
 std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::nearbyint(value)); }
 
-/// Returns the largest part in the middle whose aspect ratio is allowed.
+/// Returns the largest centred region with an allowed aspect ratio.
 Region middle_of(ImageSize picture, double min_ratio, double max_ratio) {
   ImageSize size = picture;
   const double ratio = static_cast<double>(picture.width) / static_cast<double>(picture.height);

@@ -15,11 +15,11 @@
 namespace lockstep {
 namespace {
 
-/// The numbers that each sample draws. A batch uses the numbers of its first sample.
+/// The random numbers that each sample draws. A batch uses the numbers of its first sample.
 struct Drawn {
   bool mixed = false;
-  double share = 1.0;  ///< share of the sample itself
-  double x = 0.5;      ///< middle of the rectangle, 0 .. 1
+  double share = 1.0;  ///< weight of the sample itself
+  double x = 0.5;      ///< centre of the rectangle, 0 .. 1
   double y = 0.5;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizes a part of an image with its marks, for Resize and RandomResizedCrop.
+// Resizes part of an image with its marks, for Resize and RandomResizedCrop.
 #pragma once
 
 #include "lockstep/data/resample.h"
@@ -12,7 +12,7 @@ struct ResizeOptions {
   bool shrink_while_decoding = false;
 };
 
-/// Throws: UsageError if the size is empty, or the part extends outside.
+/// Throws: UsageError if the size is empty, or the part extends outside the image.
 void resize_part(AnnotatedImage& image, const Region& part, const ResizeOptions& options);
 
 }  // namespace lockstep::data

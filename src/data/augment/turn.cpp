@@ -56,7 +56,7 @@ Image warped(const PixelView& view, const Motion& from, Interpolation interpolat
   const cv::Mat in(height, width, type, const_cast<std::uint8_t*>(view.data),
                    static_cast<std::size_t>(view.stride == 0 ? view.row_bytes() : view.stride));
   cv::Mat out(height, width, type, image.pixels.data());
-  // OpenCV puts pixel centres at whole numbers; here they are at halves.
+  // OpenCV puts pixel centres at integers; here they are at half-integers.
   const double x0 = from.x0 + 0.5 * (from.xx + from.xy) - 0.5;
   const double y0 = from.y0 + 0.5 * (from.yx + from.yy) - 0.5;
   const cv::Matx23d matrix(from.xx, from.xy, x0, from.yx, from.yy, y0);

@@ -6,7 +6,7 @@
 namespace lockstep::data {
 
 Ink ink_of(std::int64_t number) {
-  // Okabe and Ito's palette, which colour-blind people can distinguish, and four more colours.
+  // Okabe and Ito's palette, which colour-blind people can distinguish, plus four more colours.
   constexpr std::array<Ink, 11> kInks{{{230, 159, 0},
                                        {86, 180, 233},
                                        {0, 158, 115},

@@ -22,9 +22,9 @@ class Canvas {
   void fill(const Region& region, const Ink& ink);
   /// Copies an image with 1 or 3 channels.
   void paste(const Image& image, std::int64_t left, std::int64_t top);
-  /// Draws a frame of `thick` pixels, inside the box.
+  /// Draws a frame `thick` pixels wide, inside the box.
   void frame(const Box& box, const Ink& ink, std::int64_t thick);
-  /// Blends the pixel with `ink`, whose share is 0 .. 1.
+  /// Blends `ink` into the pixel, with a weight of 0 .. 1.
   void tint(std::int64_t x, std::int64_t y, const Ink& ink, float share);
 
   [[nodiscard]] const Image& image() const noexcept { return image_; }

@@ -29,7 +29,7 @@ constexpr std::int64_t kGap = 6;        // pixels between cells
 constexpr std::int64_t kWords = 18;     // height of the text below an image, and of a line of the legend, in pixels
 constexpr std::int64_t kSwatch = 10;    // side of a colour in the legend, in pixels
 constexpr ImageSize kFrame{24, 12};     // size of a frame in the legend, in pixels
-constexpr float kShareOfMasks = 0.45F;  // share of the colour in a mask's pixels
+constexpr float kShareOfMasks = 0.45F;  // weight of the colour in a mask's pixels
 
 /// An image that is scaled to fit its cell, and its place.
 struct Cell {
@@ -160,7 +160,7 @@ void draw_marks(Canvas& canvas, const Cell& cell, const AnnotatedImage& picture)
   for (const Object& object : picture.objects) draw_object(canvas, cell, object);
 }
 
-/// Writes words one after another. Words that do not fit into the width are omitted.
+/// Writes words one after another. Words that do not fit in the width are omitted.
 void write_words(Canvas& canvas, const Pen& pen, Region where, const std::vector<Word>& words) {
   const std::int64_t right = where.left + where.size.width;
   for (const Word& word : words) {

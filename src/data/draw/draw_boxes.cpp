@@ -80,7 +80,7 @@ void write(Canvas& canvas, const Pen& pen, const Region& place, const BoxMark& m
   pen.write(canvas, letters, mark.text, mark.plate ? kDark : mark.ink);
 }
 
-/// Returns the place of each mark's words. The last mark, which is drawn over the others, chooses first.
+/// Returns where each mark's caption goes. The last mark, which is drawn over the others, chooses first.
 std::vector<Region> places_of_words(const std::vector<BoxMark>& marks, const std::vector<Box>& boxes, const Pen& pen,
                                     ImageSize picture) {
   std::vector<Region> places(marks.size());
@@ -132,7 +132,7 @@ Image draw_boxes(const PixelView& picture, ImageSize size, const std::vector<Box
     boxes.push_back(data::cut_at_edges({box.x1 * x, box.y1 * y, box.x2 * x, box.y2 * y}, {0, 0, size}));
   }
   for (std::size_t i = 0; i < marks.size(); ++i) data::draw_frame(canvas, boxes[i], marks[i]);
-  // The words are drawn last, so that no frame crosses them.
+  // The captions are drawn last, so that no frame crosses them.
   const std::vector<Region> places = places_of_words(marks, boxes, pen, size);
   for (std::size_t i = 0; i < marks.size(); ++i) write(canvas, pen, places[i], marks[i]);
   return canvas.image();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how fast a folder's disk writes and syncs, as for a checkpoint.
+// Measures how fast a folder's disk writes and syncs, the way a checkpoint would.
 #include <fcntl.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ double seconds_since(SteadyTime begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Returns the name of a common file system; linux/magic.h has the numbers.
+/// Returns the name of a common file system; the numbers are from linux/magic.h.
 std::string kind_of_disk(long magic) {
   constexpr std::pair<long, const char*> kKinds[] = {
       {0xEF53, "ext4"},       {0x58465342, "xfs"},     {0x9123683E, "btrfs"}, {0x6969, "nfs"},
@@ -40,7 +40,7 @@ std::string kind_of_disk(long magic) {
   return "";
 }
 
-/// Opens a nameless file; if the file system does not support that, a file whose name is removed immediately.
+/// Opens an unnamed file; if the file system does not support that, one that is unlinked immediately.
 UniqueFd open_nameless(const std::filesystem::path& folder) {
   UniqueFd fd(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (fd.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;

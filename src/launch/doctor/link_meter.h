@@ -10,8 +10,8 @@
 
 namespace lockstep::launch {
 
-/// Measures for about half a second; the other host runs serve_link(). Throws: IoError if the other host does not
-/// connect within `patience`, or drops the connection.
+/// Takes about half a second; the other host runs serve_link(). Throws: IoError if the other host does not connect
+/// within `patience`, or drops the connection.
 [[nodiscard]] view::LinkSpeed measure_link(wire::Circle& circle, int peer, std::chrono::milliseconds patience);
 
 /// Responds until the other host closes the connection, or sends nothing for 30 s. Waits for the connection until

@@ -39,10 +39,10 @@ struct Meeting {
   int world = 1;
 };
 
-/// One hub for each wire that is measured.
+/// One hub per measured wire.
 using Hubs = std::vector<std::shared_ptr<wire::Hub>>;
 
-/// Two hosts, by position. The later one connects to the other, as its ranks would.
+/// Two hosts, by index. The later one connects to the other, as its ranks would.
 struct HostPair {
   int called = 0;
   int caller = 0;
@@ -188,8 +188,8 @@ std::string wire_in_use() {
 
 int rounds_of(int count) { return count < 2 ? 0 : count + count % 2 - 1; }
 
-// The circle method for tournaments: in round r, the places i and j with i + j = r modulo the number of rounds meet,
-// and the place that would meet itself meets the last place.
+// The circle method for round-robin tournaments: in round r, places i and j with i + j = r modulo the number of rounds
+// meet, and the place that would meet itself meets the last one.
 int partner_of(int place, int round, int count) {
   const int rounds = rounds_of(count);
   const int last = rounds;  // not a host if the number of hosts is odd

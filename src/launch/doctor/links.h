@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule of the pairs of hosts that measure links, round by round. All functions are pure.
+// The schedule by which pairs of hosts measure their links, round by round. All functions are pure.
 #pragma once
 
 #include <vector>

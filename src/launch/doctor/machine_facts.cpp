@@ -116,7 +116,7 @@ view::ClockFacts read_clock() {
   view::ClockFacts clock{.reading_ns = reading_cost_ns()};
   std::ifstream("/sys/devices/system/clocksource/clocksource0/current_clocksource") >> clock.source;
   timex state{};
-  const int result = ::adjtimex(&state);  // without a mode, it only reads
+  const int result = ::adjtimex(&state);  // with no mode set, it only reads
   if (result < 0) return clock;
   constexpr double kMicro = 1e-6;
   clock.is_synchronised = result != TIME_ERROR && (state.status & STA_UNSYNC) == 0;

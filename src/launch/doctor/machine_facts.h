@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions behind read_machine(): they read system facts and measure.
+// The functions behind read_machine(): they read system facts and take measurements.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ namespace lockstep::launch {
 [[nodiscard]] view::SharedMemoryFacts read_shared_memory();
 [[nodiscard]] view::LimitFacts read_limits(const GroupLimits& group);
 [[nodiscard]] view::PortFacts read_ports();
-/// Reads the facts about the network. Blocks: up to two seconds, if the resolver does not answer.
+/// Reads the facts about the network. Blocks: for up to two seconds if the resolver does not answer.
 [[nodiscard]] view::NetworkFacts read_network();
 [[nodiscard]] view::ClockFacts read_clock();
 /// Reads the facts about the GPUs, and opens NCCL through `search` if there are GPUs.
 [[nodiscard]] view::GpuFacts read_gpu_facts(const nccl::Search& search);
-/// Measures the disk of `folder`. With `measures`, it writes up to 64 MB there, for at most `limit`, and 4 KiB several
-/// times. The file has no name, so nothing is left behind.
+/// Measures the disk of `folder`. With `measures`, it writes up to 64 MB there for at most `limit`, plus 4 KiB several
+/// times. The file is unnamed, so nothing is left behind.
 [[nodiscard]] view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures,
                                         std::chrono::milliseconds limit);
 

@@ -22,13 +22,13 @@ constexpr std::size_t kExtended =
 constexpr unsigned kAcs = 0x000d;
 constexpr std::size_t kAcsControl = 6;
 constexpr unsigned kRedirectsRequests = 0x4;
-constexpr std::size_t kMostCapabilities = 960;  // no more fit
+constexpr std::size_t kMostCapabilities = 960;  // there is no room for more
 
 unsigned word_at(std::string_view bytes, std::size_t at) {
   return static_cast<unsigned char>(bytes[at]) | static_cast<unsigned>(static_cast<unsigned char>(bytes[at + 1])) << 8U;
 }
 
-/// Returns true for a device's name, "0000:17:00.0"; host bridges begin with "pci".
+/// Returns true for a device name, "0000:17:00.0"; host bridges begin with "pci".
 bool is_device(const std::string& name) {
   return std::count(name.begin(), name.end(), ':') == 2 && name.find('.') != std::string::npos;
 }
@@ -92,7 +92,7 @@ void read_access_control(const std::vector<PciPlace>& places, view::GpuLinkFacts
 /// Returns true if the IOMMU translates addresses: in "DMA" and "DMA-FQ", not in "identity".
 bool translates(const PciPlace& place) { return kernel_text(place.path / "iommu_group/type").starts_with("DMA"); }
 
-/// Returns a number that is larger for a longer path.
+/// Returns a number that grows with the length of the path.
 std::size_t length_of(const std::string& way) {
   constexpr std::array kWays = {"one PCIe switch", "one host bridge", "one socket", "two sockets"};
   return static_cast<std::size_t>(std::find(kWays.begin(), kWays.end(), way) - kWays.begin());
@@ -136,7 +136,7 @@ std::optional<bool> redirects_peers(std::string_view configuration) {
     if (word_at(configuration, at) == kAcs) {
       return (word_at(configuration, at + kAcsControl) & kRedirectsRequests) != 0;
     }
-    at = word_at(configuration, at + 2) >> 4U;  // the bits above the 4 bits of the version
+    at = word_at(configuration, at + 2) >> 4U;  // the bits above the 4 version bits
   }
   return false;
 }

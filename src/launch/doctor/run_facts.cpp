@@ -38,7 +38,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, problem);
 }
 
-/// The kinds of a rank's ring file. While the launcher lives, it is a link to the launcher's memory.
+/// The kinds of ring file of a rank. While the launcher is alive, the file is a link to its memory.
 enum class RingFile { kNone, kKept, kLive, kDangling };
 
 RingFile kind_of(const fs::path& ring) {
@@ -85,7 +85,7 @@ void read_ranks(const fs::path& attempt, view::AttemptFacts& facts, view::RunFac
   run.launcher_is_gone = has_dangling && !run.is_launched;
 }
 
-/// Returns the rank to blame, otherwise a rank that has written an error.
+/// Returns the rank to blame; failing that, a rank that has written an error.
 int blamed_rank(const view::AttemptFacts& facts) {
   if (facts.verdict && facts.verdict->rank >= 0) return facts.verdict->rank;
   return facts.errors.empty() ? -1 : facts.errors.front().rank;
@@ -114,13 +114,13 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   }
 }
 
-/// Returns the folder with the attempts; empty if there is none.
+/// Returns the folder that holds the attempts; empty if there is none.
 fs::path logs_of(const fs::path& path) {
   if (is_there(path / "logs")) return path / "logs";
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
 }
 
-/// Returns the process that trains: "pid 4711 on gpu-a" in .lock. It only counts while it has that file open.
+/// Returns the training process: "pid 4711 on gpu-a" in .lock. It counts only while it holds that file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::string line;

@@ -72,7 +72,7 @@ std::optional<Bytes> read_file(const fs::path& file, std::size_t most, Notes& no
   return std::nullopt;
 }
 
-/// Reads one JSON object; otherwise adds a note.
+/// Reads one JSON object; adds a note if it cannot.
 std::optional<Json> read_object(const fs::path& file, std::int64_t& time_ns, Notes& notes) {
   const auto bytes = read_file(file, kLargest, notes);
   if (!bytes) return std::nullopt;
@@ -110,7 +110,7 @@ std::int64_t whole_at(const Json& json, const char* key) {
   return found != json.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
 }
 
-/// Returns the rank; -1: unknown.
+/// Returns the rank; -1 if unknown.
 std::int64_t rank_at(const Json& json) { return json.contains("rank") ? whole_at(json, "rank") : -1; }
 
 std::vector<std::string> stacks_of(const Json& json) {
@@ -199,7 +199,7 @@ std::optional<view::RunSummary> read_summary(const fs::path& file, Notes& notes)
   for (const auto& [name, value] : metrics->items()) {
     if (!value.is_number() && !value.is_null()) continue;
     const double number =
-        value.is_null() ? std::nan("") : value.get<double>();  // JSON has no number that is not finite
+        value.is_null() ? std::nan("") : value.get<double>();  // JSON cannot represent non-finite numbers
     summary.metrics.emplace_back(text::printable_line(name), number);
   }
   return summary;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Maps the memory. No process can shrink it, so the rank cannot make reading it unsafe.
+// Maps the memory. No process can shrink it, so a rank cannot make it unsafe to read.
 flight::Ring* map(int memory) {
   if (memory < 0 || ::ftruncate(memory, sizeof(flight::Ring)) != 0 ||
       ::fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
@@ -61,7 +61,7 @@ void FlightRing::keep() {
 }
 
 std::string FlightRing::path() const {
-  // In the /proc of another PID namespace, the number from getpid() is another process, whose file a rank would open.
+  // In the /proc of another PID namespace, the number from getpid() is another process's, whose file a rank would open.
   std::error_code problem;
   const std::string self = fs::read_symlink("/proc/self", problem).string();
   return memory_.valid() && !problem ? fmt::format("/proc/{}/fd/{}", self, memory_.get()) : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight ring of one rank, on its agent's side: anonymous memory, which the rank maps through a path that the agent
-// gives it. It can be read while the rank hangs and after it was killed, and disappears with the agent.
+// The agent's side of one rank's flight ring: anonymous memory, which the rank maps through a path that the agent gives
+// it. It can be read while the rank hangs and after it has been killed, and it disappears with the agent.
 #pragma once
 
 #include <filesystem>
@@ -14,18 +14,18 @@ namespace lockstep::launch {
 
 class FlightRing {
  public:
-  /// `file` is a link to the memory while this object lives, for users. If memory or descriptors run short, there is no
-  /// ring, and a note says so.
+  /// While this object lives, `file` is a link to the memory, for users. If memory or descriptors run short, there is
+  /// no ring, and a note says so.
   explicit FlightRing(std::filesystem::path file);
   /// Writes the rank's record to `file`, if there is one.
   ~FlightRing();
   FlightRing(const FlightRing&) = delete;
   FlightRing& operator=(const FlightRing&) = delete;
 
-  /// Returns the path that the rank opens; empty: there is no ring.
+  /// Returns the path that the rank opens; empty if there is no ring.
   [[nodiscard]] std::string path() const;
-  /// Returns the rank's current state, without its events. None: the rank has not started the ring, perhaps because it
-  /// is not a Lockstep program.
+  /// Returns the rank's current state, without its events. None if the rank has not started the ring, perhaps because
+  /// it is not a Lockstep program.
   [[nodiscard]] std::optional<flight::Snapshot> state() const;
   /// Like state(), but with the events.
   [[nodiscard]] std::optional<flight::Snapshot> read() const;

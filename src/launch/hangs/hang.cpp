@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-// A process reading from a disk is uninterruptible for a moment; if it still is at the second check, it hangs.
+// A process reading from a disk is uninterruptible for a moment; if it still is at the second check, it is hanging.
 constexpr auto kSecondLook = std::chrono::milliseconds(100);
 
 bool is_at_a_disk(const std::vector<flight::RankFacts>& facts, int rank) {

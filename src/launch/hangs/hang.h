@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the rank that the others waited for, from the evidence of this node's ranks, as a record for the coordinator.
+// From the evidence about this node's ranks, builds the coordinator's record of the rank that the others waited for.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@
 
 namespace lockstep::launch {
 
-/// An agent's knowledge about a rank of its node.
+/// The facts that an agent has about a rank of its node.
 struct WatchedRank {
   int rank = 0;
   pid_t pid = 0;  ///< the worker's process, which may be a script that started the rank
@@ -25,9 +25,9 @@ struct WatchedRank {
   std::filesystem::path stack_file = {};
 };
 
-/// Returns the record of the rank that the others waited for; none: no rank waited for a rank of this node. Call it
-/// when a rank has given up waiting, and before anything is stopped. `waiter` is the record of a rank elsewhere, if one
-/// gave up.
+/// Returns the record of the rank that the others were waiting for; none if no rank was waiting for a rank of this
+/// node. Call it when a rank has given up waiting, and before anything is stopped. `waiter` is the record of a rank
+/// elsewhere, if one gave up.
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
 
@@ -35,7 +35,7 @@ struct WatchedRank {
 /// no rank of this node did.
 [[nodiscard]] std::optional<FailureRecord> find_stopped(const std::vector<WatchedRank>& ranks);
 
-/// Finds a rank whose program ended without an error while others waited. Call it when a rank reports that a peer died.
+/// Finds a rank that exited without an error while others were waiting. Call it when a rank reports a dead peer.
 [[nodiscard]] std::optional<FailureRecord> find_left(const std::vector<WatchedRank>& ranks);
 
 /// Finds the rank whose collective call differed from all others. Call it when a rank reports that the calls differed.

@@ -17,7 +17,7 @@
 namespace lockstep::launch {
 namespace {
 
-// By this time, a rank that uses Lockstep has usually started its ring. Other nodes are not asked earlier.
+// By this time, a rank that uses Lockstep has usually started its ring. Other nodes are not asked before then.
 constexpr auto kTimeToBegin = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
 constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(50);
@@ -29,7 +29,7 @@ std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
 }
 
-// Returns the processor time of all processes started by this process, including ranks that have ended.
+// Returns the CPU time used by all processes this process started, including ranks that have ended.
 double processor_seconds() {
   ProcessTree tree;
   std::uint64_t ticks = 0;
@@ -80,7 +80,7 @@ bool HangWatch::others_are_active(std::chrono::nanoseconds silence) {
   return false;
 }
 
-// Reports silent ranks without Lockstep; the rings of other ranks show what they wait for.
+// Reports silent ranks that do not use Lockstep; the others' rings already show what they are waiting for.
 void HangWatch::watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output) {
   std::vector<SilentRank> living;
   for (const WatchedRank& rank : ranks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the ranks of this node periodically while they run. It finds sections that take too long, long work that other
-// ranks must wait for, waits worth reporting (lockstep/flight/watch.h), and programs without Lockstep that do nothing.
+// ranks have to wait for, waits worth reporting (lockstep/flight/watch.h), and idle programs that do not use Lockstep.
 #pragma once
 
 #include <chrono>
@@ -19,19 +19,19 @@
 
 namespace lockstep::launch {
 
-/// The watch over the ranks of one node. Owned by the agent's thread.
+/// Watches the ranks of one node. Owned by the agent's thread.
 class HangWatch {
  public:
   using MakeLink = std::function<std::unique_ptr<LongWorkLink>(const char* topic)>;
-  /// `make_link` makes a link to other nodes, or returns null if there are no other nodes.
+  /// `make_link` creates a link to the other nodes, or returns null if there are none.
   explicit HangWatch(MakeLink make_link) : make_link_(std::move(make_link)), link_(make_link_("long_work")) {}
 
   /// Returns the time of the next check.
   [[nodiscard]] TimePoint due() const { return due_; }
   /// Ends the checks, since the ranks are being stopped.
   void end() { due_ = TimePoint::max(); }
-  /// Checks the ranks, and returns the finding on a rank that has been in a section for too long. `output` is a count
-  /// that grows with the ranks' output. Cost: about 10 us per rank.
+  /// Checks the ranks, and returns the finding about a rank that has been in a section for too long. `output` is a
+  /// count that grows with the ranks' output. Cost: about 10 us per rank.
   [[nodiscard]] std::optional<FailureRecord> look(TimePoint now, const std::vector<WatchedRank>& ranks,
                                                   std::uint64_t output);
 
@@ -43,7 +43,7 @@ class HangWatch {
 
   MakeLink make_link_;
   std::unique_ptr<LongWorkLink> link_;
-  std::unique_ptr<LongWorkLink> activity_;  // link for the activity of ranks without Lockstep, on several nodes
+  std::unique_ptr<LongWorkLink> activity_;  // carries the activity of ranks that do not use Lockstep between nodes
   SilenceWatch silence_;
   std::optional<TimePoint> without_ring_since_;
   TimePoint due_{};
@@ -51,7 +51,7 @@ class HangWatch {
   AwakeTime awake_{
       std::chrono::seconds(1)};  // time excluding stops of the launcher, which most likely stop its ranks too
   TimePoint watched_since_{};
-  std::int64_t stall_ns_ = 0;     // start of the wait that was reported last
+  std::int64_t stall_ns_ = 0;     // start of the last reported wait
   std::int64_t say_next_ns_ = 0;  // time to report it again
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the stacks of a late rank, in lines for a report: from outside if the system permits it, otherwise from the
-// rank itself.
+// Reads the stacks of a late rank as lines for a report: from outside if the system permits it, otherwise from the rank
+// itself.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ struct LateProcess {
 /// A process's own report on one of its threads.
 struct SelfReport {
   std::vector<StackFrame> frames = {};
-  std::string problem = {};  ///< reason why there are no frames
+  std::string problem = {};  ///< why there are no frames
 };
 
 /// The sources of stacks. Tests replace them.

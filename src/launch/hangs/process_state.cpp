@@ -41,7 +41,7 @@ pid_t innermost_number(const std::string& status) {
 }
 
 // Returns the process's folder. If /proc belongs to an outer pid namespace (unshare --pid without --mount-proc), `pid`
-// means another process there.
+// refers to another process there.
 fs::path folder_of(pid_t pid, const fs::path& proc) {
   std::error_code problem;
   const fs::path self = fs::read_symlink(proc / "self", problem);
@@ -60,7 +60,7 @@ fs::path folder_of(pid_t pid, const fs::path& proc) {
 std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc) {
   const auto folder = folder_of(pid, proc);
   const std::string stat = text_of(folder / "stat");
-  const auto name_end = stat.rfind(')');  // the program's name may contain any character
+  const auto name_end = stat.rfind(')');  // the program name may contain any character
   if (name_end == std::string::npos || name_end + 2 >= stat.size()) return std::nullopt;
   const std::string status = text_of(folder / "status");
   flight::ProcessState process;

@@ -11,7 +11,7 @@
 
 namespace lockstep::launch {
 
-/// Reads the state of a process from `proc`, which is /proc except in tests. None: the process does not exist.
+/// Reads the state of a process from `proc`, which is /proc except in tests. None if the process does not exist.
 [[nodiscard]] std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc = "/proc");
 
 }  // namespace lockstep::launch

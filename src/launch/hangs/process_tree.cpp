@@ -18,7 +18,7 @@ namespace {
 // The capacity of the table. Its pages are allocated on use, so that a few processes take little memory.
 constexpr std::size_t kCapacity = 1U << 17U;
 
-// The kernel's directory entry; libc's readdir() would allocate.
+// The kernel's directory entry; libc's readdir() would allocate memory.
 struct LinuxDirent {
   std::uint64_t inode;
   std::int64_t offset;
@@ -33,7 +33,7 @@ pid_t parse_pid(const char* text) noexcept {
   return *text == '\0' || *text == ' ' ? value : 0;
 }
 
-// "/proc/NUMBER" and `end`.
+// "/proc/NUMBER" followed by `end`.
 struct ProcPath {
   ProcPath(pid_t number, const char* end) noexcept {
     char digits[16];
@@ -64,7 +64,7 @@ std::uint64_t ticks_of(const char* fields) noexcept {
   return sum;
 }
 
-// Fills `text` with the start of a file and a zero at its end. Returns the number of bytes; 0: it cannot be read.
+// Fills `text` with the start of a file and a terminating zero. Returns the number of bytes; 0 if it cannot be read.
 template <std::size_t N>
 std::size_t read_start(const char* path, char (&text)[N]) noexcept {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -75,7 +75,7 @@ std::size_t read_start(const char* path, char (&text)[N]) noexcept {
   return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
 }
 
-// Returns the last number of "NSpid:\t4711\t12\n", the process's id in its own namespace; 0: there is none.
+// Returns the last number of "NSpid:\t4711\t12\n", the process's id in its own namespace; 0 if there is none.
 pid_t innermost_number(const char* status) noexcept {
   const char* at = std::strstr(status, "\nNSpid:");
   if (at == nullptr) return 0;
@@ -145,7 +145,7 @@ bool ProcessTree::is(std::size_t index, pid_t pid) const noexcept {
   return read_start(ProcPath(entries_[index].pid, "/status").text, status) > 0 && innermost_number(status) == pid;
 }
 
-// A folder of /proc can be used as a pidfd.
+// A process's folder in /proc can be used as a pidfd.
 void ProcessTree::signal(std::size_t index, int number) const noexcept {
   if (!is_foreign_) {
     ::kill(entries_[index].pid, number);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descendants of a process, read from /proc without an allocation, for the stub.
+// The descendants of a process, read from /proc without allocating, for the stub.
 #pragma once
 
 #include <sys/types.h>
@@ -14,14 +14,14 @@ struct ProcessEntry {
   pid_t parent = 0;
   char state = 0;  ///< R, S, D, T, Z, ...
   bool is_descendant = false;
-  std::uint64_t ticks = 0;  ///< processor time of the process and of the children that it has waited for
+  std::uint64_t ticks = 0;  ///< CPU time of the process and of the children that it has waited for
 };
 
-/// Returns the number of this process in /proc; 0 if it cannot be read. It differs from getpid() if /proc belongs to an
-/// outer pid namespace (unshare --pid without --mount-proc): numbers in /proc then mean other processes to kill().
+/// Returns this process's number in /proc; 0 if it cannot be read. It differs from getpid() if /proc belongs to an
+/// outer pid namespace (unshare --pid without --mount-proc): to kill(), numbers from /proc then mean other processes.
 [[nodiscard]] pid_t number_in_proc() noexcept;
 
-/// A table of processes in its own mapped memory, which is usable after a fork.
+/// A table of processes in its own mapped memory, so it is usable after a fork.
 class ProcessTree {
  public:
   ProcessTree() noexcept;
@@ -32,7 +32,7 @@ class ProcessTree {
   /// Returns false if there was no memory for the table.
   [[nodiscard]] bool is_usable() const noexcept { return entries_ != nullptr; }
 
-  /// Reads /proc again and marks the descendants of process `root`, a number in /proc; 0: of this process. Returns
+  /// Reads /proc again and marks the descendants of process `root`, a number in /proc; 0 means this process. Returns
   /// false if /proc cannot be read.
   bool read(pid_t root = 0) noexcept;
 

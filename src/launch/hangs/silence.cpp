@@ -13,7 +13,7 @@ namespace {
 // Reading /proc takes a few milliseconds on a large machine, so short silences are not checked.
 constexpr auto kFirstLook = std::chrono::seconds(2);
 constexpr auto kNextLook = std::chrono::seconds(5);
-// Processor seconds per minute that count as idle: a hanging program still has threads that read a clock.
+// CPU seconds per minute that count as idle: a hanging program still has threads that read a clock.
 constexpr double kIdleSeconds = 0.3;
 constexpr double kIdleSecondsOfARank = 0.03;
 
@@ -40,7 +40,7 @@ std::optional<std::chrono::nanoseconds> SilenceWatch::look(TimePoint now, const 
   if (now < next_look_) return cpu_s_ ? std::optional(now - since_) : std::nullopt;
   next_look_ = now + kNextLook;
   const double used = activity.cpu_s();
-  // A smaller value than before means that a process has ended.
+  // A smaller value than last time means that a process has ended.
   if (!cpu_s_ || used < *cpu_s_ || used - *cpu_s_ > idle_seconds(activity.ranks, now - since_)) {
     cpu_s_ = used;
     begin(now);

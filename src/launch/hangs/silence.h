@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects silent ranks of a program without Lockstep, which leave no evidence of what they are waiting for. If all
-// ranks of a node are silent and idle at the same time, the launcher reports that. Pure: time, output and processor
-// time come from outside.
+// Detects silent ranks of a program that does not use Lockstep, which leave no evidence of what they are waiting for.
+// If all ranks of a node are silent and idle at the same time, the launcher reports that. Pure: time, output and CPU
+// time are passed in.
 #pragma once
 
 #include <chrono>
@@ -18,11 +18,11 @@ namespace lockstep::launch {
 /// How long a silence lasts before it is reported.
 inline constexpr std::chrono::seconds kSaidAfter{60};
 
-/// The facts about the ranks visible from outside.
+/// The facts about the ranks that are visible from outside.
 struct NodeActivity {
   std::uint64_t output = 0;  ///< a count that grows with the ranks' output
   std::size_t ranks = 0;     ///< number of live ranks
-  /// Returns the seconds of processor time of all their processes so far; called every five seconds of silence.
+  /// Returns the CPU seconds used so far by all their processes; called every five seconds of silence.
   std::function<double()> cpu_s = nullptr;
 };
 
@@ -32,7 +32,7 @@ class SilenceWatch {
   /// Returns how long the ranks have been silent and idle; none if they are not. `now` excludes time during which the
   /// launcher was stopped.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> look(TimePoint now, const NodeActivity& activity);
-  /// Returns true once for each silence that has lasted for kSaidAfter.
+  /// Returns true once per silence, when it has lasted for kSaidAfter.
   [[nodiscard]] bool is_news(std::chrono::nanoseconds silence);
 
  private:
@@ -41,7 +41,7 @@ class SilenceWatch {
   std::optional<std::uint64_t> output_;
   TimePoint since_{};
   TimePoint next_look_{};
-  std::optional<double> cpu_s_;  // processor time at since_; none: not read yet
+  std::optional<double> cpu_s_;  // CPU time at since_; none if not yet read
   bool has_said_ = false;
 };
 

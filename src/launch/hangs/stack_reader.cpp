@@ -31,22 +31,22 @@ namespace {
 /// Owned by the thread that created it: the kernel accepts ptrace requests only from that thread.
 class TracedThread {
  public:
-  /// Stops the thread. Blocks: until it is stopped, at most until `deadline`.
+  /// Stops the thread. Blocks: until it is stopped, or until `deadline`.
   TracedThread(pid_t thread, TimePoint deadline);
-  /// Resumes the thread, unless it was stopped before; a signal that arrived in between is delivered.
+  /// Resumes the thread, unless it was already stopped; a signal that arrived in between is delivered.
   ~TracedThread();
   TracedThread(const TracedThread&) = delete;
   TracedThread& operator=(const TracedThread&) = delete;
 
   [[nodiscard]] bool is_stopped() const { return is_stopped_; }
-  /// Returns the errno if the request was refused; 0: it was allowed, or the thread does not exist.
+  /// Returns errno if the request was refused; 0 if it was allowed or the thread does not exist.
   [[nodiscard]] int refusal() const { return refusal_; }
 
  private:
   pid_t thread_;
   int refusal_ = 0;
   bool is_stopped_ = false;
-  int signal_ = 0;  // signal that was about to be delivered; 0: none
+  int signal_ = 0;  // signal that was about to be delivered; 0 if none
 };
 
 constexpr auto kHeldLook = std::chrono::microseconds(200);
@@ -88,7 +88,7 @@ constexpr auto kStopTime = std::chrono::milliseconds(200);
 
 std::string file_part(const char* path) { return path == nullptr ? "" : fs::path(path).filename().string(); }
 
-/// The state that the reading thread shares with the thread that waits for it. It lives until both release it.
+/// State shared by the reading thread and the thread waiting for it. It lives until both have released it.
 struct Reading {
   std::mutex mutex;
   std::condition_variable has_ended;
@@ -102,7 +102,7 @@ class Unwinder {
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
     static char* no_path = nullptr;
     callbacks_.find_elf = dwfl_linux_proc_find_elf;
-    // No search for debugging information, which may ask a server: symbol tables have the names.
+    // No search for debug information, which may query a server: the symbol tables have the names.
     callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));
@@ -136,8 +136,8 @@ class Unwinder {
     return static_cast<Unwinder*>(self)->add(is_exact ? counter : counter - 1, counter);
   }
 
-  // Adds a frame. For a return address, it looks up the call before it, because the address may belong to another
-  // function.
+  // Adds a frame. For a return address, it looks up the call before it, because the address itself may already belong
+  // to another function.
   int add(Dwarf_Addr address, Dwarf_Addr counter) noexcept {
     try {
       const auto known = names_.find(address);

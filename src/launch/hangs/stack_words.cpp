@@ -28,7 +28,7 @@ bool is_of_pool(const StackFrame& frame) {
   return begins_with_one_of(frame.module, kPools);
 }
 
-// Returns true for innermost frames common to every wait, which do not show what the thread is waiting for.
+// Returns true for innermost frames common to every wait, which do not reveal what the thread is waiting for.
 bool is_of_runtime(const StackFrame& frame) {
   constexpr std::array<std::string_view, 5> kRuntime = {"libc.so", "libpthread.so", "libstdc++", "ld-linux", "[vdso"};
   return begins_with_one_of(frame.module, kRuntime) || is_of_pool(frame);
@@ -90,7 +90,7 @@ std::vector<Group> groups_of(const ProcessStacks& stacks) {
   return groups;
 }
 
-// Returns true for idle threads, which are only counted. Any other thread may be the reason why the rank is late.
+// Returns true for idle threads, which are only counted. Any other thread may be why the rank is late.
 bool is_idle(const Group& group) { return !group.is_main && group.waits && (group.size > 1 || !group.is_inside); }
 
 int order_of(const Group& group) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the threads of a late rank for a report, and describes them. Pure. A process with libtorch has dozens of
+// Chooses which threads of a late rank to report, and describes them. Pure. A process with libtorch has dozens of
 // threads, most of which are waiting for work, and a report must fit on a screen.
 #pragma once
 

@@ -27,7 +27,7 @@
 namespace lockstep::launch {
 namespace {
 
-// How long the launchers have to exchange how the run ended.
+// How long the launchers have to inform each other of how the run ended.
 constexpr auto kLeaveTime = std::chrono::seconds(20);
 // How long launchers that have met have to find out which of them failed, and to exit on their own.
 constexpr auto kFollowTime = std::chrono::seconds(5);
@@ -52,7 +52,7 @@ std::vector<std::string> names_of(const HostsOptions& options) {
   return names;
 }
 
-// Writes an order. A pipe has room for all later orders, since a signal takes only a few bytes.
+// Writes an order. The pipe has room for all later orders, since a signal takes only a few bytes.
 void write_line(int fd, const std::string& line) {
   const std::string bytes = line + "\n";
   (void)!::write(fd, bytes.data(), bytes.size());
@@ -127,7 +127,7 @@ int HostGroup::run() {
   }
   console_.drain();
   const int code = exit_code();
-  // The remaining launchers have reported the one to blame, unless they never met.
+  // The remaining launchers have reported which one is to blame, unless they never met.
   if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
 }
@@ -189,7 +189,7 @@ void HostGroup::on_control(int host) {
 }
 
 void HostGroup::on_end(int host, int wait_status) {
-  if (wait_status == 0 || kill_at_) return;  // the launcher succeeded, or was asked to stop
+  if (wait_status == 0 || kill_at_) return;  // the launcher succeeded or was asked to stop
   const HostLoss loss = loss_of(wait_status);
   const bool is_lost = loss != HostLoss::kNone;
   const HostLauncher& launcher = options_.launchers[static_cast<std::size_t>(host)];

@@ -8,7 +8,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kLongestPartial = 64U << 10U;
-constexpr std::size_t kMany = 1000;  // number of lines that are remembered
+constexpr std::size_t kMany = 1000;  // number of lines remembered
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void HostLines::show(int host, int stream, std::string_view line) {
   Source& source = sources_[{host, stream}];
   if (!is_of_rank && !plain.starts_with(' ')) source.is_hidden = is_repeated(host, plain);
   if (!is_of_rank && source.is_hidden) return;
-  // A rank's prefix alone proves nothing: any host can write any rank's prefix.
+  // A rank's prefix by itself proves nothing: any host can write any rank's prefix.
   shown_.append(hosts_[static_cast<std::size_t>(host)]).append(": ").append(plain).append("\n");
 }
 

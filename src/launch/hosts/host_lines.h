@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges the lines of many launchers for one console. It takes bytes and emits lines through a sink.
+// Merges the lines of many launchers for one console. Takes bytes and emits lines through a sink.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace lockstep::launch {
 
-/// Prefixes every line with the name of its host ("gpu-a: [0]: step 5"), so that no host can pose as another.
-/// Characters that would control the terminal are shown as "\x1b"; colours are stripped. A line printed by several
-/// launchers is shown once, or as often as one launcher prints it. Indented lines belong to the line before them.
+/// Prefixes every line with the name of its host ("gpu-a: [0]: step 5"), so that no host can pose as another. Terminal
+/// control characters are shown as "\x1b"; colours are stripped. A line printed by several launchers is shown once, or
+/// as often as one launcher prints it. Indented lines belong to the line above them.
 class HostLines {
  public:
-  /// Takes the stream (0 stdout, 1 stderr) and whole lines with newlines; the lines of one feed() arrive together.
+  /// Takes the stream (0 stdout, 1 stderr) and whole lines with newlines; the lines from one feed() arrive together.
   using Sink = std::function<void(int stream, std::string_view lines)>;
 
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}

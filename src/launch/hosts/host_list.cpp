@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
-// Returns false for a name that ssh would read as an option, or a shell would split into words.
+// Returns false for a name that ssh would read as an option, or that a shell would split into words.
 bool is_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@:%";
   return !name.empty() && name[0] != '-' && name.find_first_not_of(kLetters) == std::string_view::npos &&
@@ -51,7 +51,7 @@ std::optional<HostEntry> parse_host(const std::string& text) {
   return host;
 }
 
-// Returns the words of a line before its comment.
+// Returns the words of a line, up to its comment.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   std::istringstream rest(line.substr(0, line.find('#')));
@@ -89,7 +89,7 @@ std::vector<HostEntry> parse_hosts(const std::string& list) {
 
 namespace {
 
-/// Returns the file's contents. The file may also be a shell pipe.
+/// Returns the file's contents. The file may also be a pipe from the shell.
 std::string text_of_hostfile(const std::filesystem::path& file) {
   constexpr std::size_t kMostBytes = 1U << 20U;
   std::ifstream in(file);

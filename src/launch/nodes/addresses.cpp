@@ -60,7 +60,7 @@ std::uint16_t find_free_port(const std::string& host) {
     const auto port = static_cast<std::uint16_t>(kFirst + random() % static_cast<unsigned>(low - kFirst));
     if (is_free(host, port)) return port;
   }
-  // Either the range is unusual, or the address is not this machine's, and then StoreServer throws.
+  // Either the port range is unusual, or the address does not belong to this machine, in which case StoreServer throws.
   return StoreServer({.host = host, .port = 0, .token = make_token()}).port();
 }
 

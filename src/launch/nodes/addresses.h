@@ -14,7 +14,7 @@ namespace lockstep::launch {
 /// Returns true if this machine can listen on `host`.
 [[nodiscard]] bool is_own(const std::string& host);
 
-/// Returns a port that was free a moment ago, outside the range that the kernel picks ports from on its own.
+/// Returns a port that was free a moment ago, outside the range from which the kernel assigns ephemeral ports.
 /// Throws: UsageError if `host` is not an address of this machine.
 [[nodiscard]] std::uint16_t find_free_port(const std::string& host);
 

@@ -95,7 +95,7 @@ bool blames_node(const FailureRecord& lost, int ranks, const std::optional<Failu
                  std::chrono::milliseconds silence) {
   if (!claim || has_no_cause(claim->kind)) return true;
   if (claim->rank >= lost.rank && claim->rank < lost.rank + ranks) return false;
-  // The clocks of two hosts may differ by a second, and a lost node is noticed only after a silence.
+  // The clocks of two hosts may differ by a second, and a lost node is noticed only after a period of silence.
   const auto doubt = std::chrono::nanoseconds(silence + std::chrono::seconds(1)).count();
   return claim->time_ns == 0 || claim->time_ns >= lost.time_ns - doubt;
 }

@@ -14,11 +14,11 @@ namespace lockstep::launch {
 
 /// The evidence about a rank that failed, or about the ranks of a node.
 struct Suspect {
-  int rank = -1;                ///< the rank that failed; -1: unknown
-  bool is_late = false;         ///< its launcher found that others waited for it, even if one gave up first
-  bool has_own_code = false;    ///< it ended with its own error, even if it was stopped while unwinding
+  int rank = -1;              ///< the rank that failed; -1 if unknown
+  bool is_late = false;       ///< its launcher found that others were waiting for it, even if one of them gave up first
+  bool has_own_code = false;  ///< it ended with its own error, even if it was stopped while unwinding
   bool is_consequence = false;  ///< another rank's end came first, according to its error or its launcher
-  bool was_stopped = false;     ///< its launcher had sent it a signal
+  bool was_stopped = false;     ///< its launcher had already sent it a signal
 };
 
 /// Returns the index of the failure to blame among `suspects`, which are in the order they ended; none if there are no
@@ -49,7 +49,7 @@ struct NodeName {
 /// Returns the record of a node whose agent lost the store and came back: it could not reach `server`, which serves it.
 [[nodiscard]] FailureRecord unreachable_server(const NodeName& server, const NodeName& node);
 
-/// Returns the record of a node that gave up on `server`, whose launcher was stopped for `stopped`.
+/// Returns the record of a node that gave up on `server`, whose launcher had been stopped for `stopped`.
 [[nodiscard]] FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono::milliseconds stopped);
 
 /// Returns the other agents' record of node 0 when its store is gone. `why` is "closed" or "silent".

@@ -54,7 +54,7 @@ Coordinator::Coordinator(CoordinatorSpec spec)
       store_(connect_store(spec_.address, kConnect)),
       state_(AwakeClock::instance().now()) {
   see_stops();
-  state_.stopped_for = {};  // nothing depended on this process before
+  state_.stopped_for = {};  // until now nothing depended on this process
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -95,7 +95,7 @@ void Coordinator::serve() {
   }
 }
 
-// Waits for one event, and takes all events that have arrived by then.
+// Waits for an event, then takes all events that have arrived by then.
 void Coordinator::take_events() {
   const auto key = [this] { return kEventQueue + std::to_string(next_event_); };
   auto wait = next_ == TimePoint::max()
@@ -117,7 +117,7 @@ void Coordinator::take_events() {
   }
 }
 
-// Notices stops. The thread reads AwakeClock while waiting: the clock falls behind if only this process is stopped.
+// Detects stops of this process. The thread reads AwakeClock while waiting: it falls behind if only this process stops.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -188,7 +188,7 @@ void Coordinator::send(const Decision& decision) {
 }
 
 // Removes orders that have been read. An order that starts a round names all nodes, so it is large; an agent that has
-// finished a round, or has left, no longer needs the orders up to and including that round's.
+// finished a round, or has left, no longer needs any order up to and including that round's.
 void Coordinator::remove_read(const std::map<std::string, std::int64_t>& next) {
   const auto before = std::exchange(orders_, {});
   for (const auto& [id, number] : next) orders_[id].run = number;

@@ -24,7 +24,7 @@ struct CoordinatorSpec {
   GroupOptions options;
   std::string serving_id;                                          ///< id of the agent in this process
   std::function<std::uint16_t()> free_port = {};                   ///< finds a port for programs with their own store
-  std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the store's keys that have a prefix
+  std::function<void(const std::string& prefix)> remove_all = {};  ///< removes the keys with a prefix from the store
   std::function<void()> on_failure = {};  ///< called by its thread when rethrow_failure() has something to throw
 };
 
@@ -40,7 +40,7 @@ class Coordinator {
   /// Blocks: until every other node has left, or `patience` has passed.
   void wait_until_alone(std::chrono::milliseconds patience);
 
-  /// Throws the exception of the coordinator's thread if it gave up for lack of memory and no longer makes decisions.
+  /// Throws the exception of the coordinator's thread if it ran out of memory and no longer makes decisions.
   void rethrow_failure();
 
  private:

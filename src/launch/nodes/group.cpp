@@ -79,7 +79,7 @@ const GroupNode* server_of_round(const GroupState& state) {
   return found == state.nodes.end() ? nullptr : &*found;
 }
 
-// Returns true if this process was stopped for so long that other nodes, receiving no heartbeat, gave up on it.
+// Returns true if this process was stopped for so long that other nodes, hearing no heartbeat, gave up on it.
 bool was_stopped(const GroupState& state, TimePoint now, const GroupOptions& options) {
   return state.stopped_for >= options.silence / 2 && now - state.stopped_until <= 3 * options.silence;
 }
@@ -90,7 +90,7 @@ void blame_server(GroupState& state, const GroupNode& server, FailureRecord reco
   state.left.reset();
 }
 
-// Remembers an agent whose loss is read before its join: events of its two connections may arrive out of order.
+// Remembers an agent whose loss is read before its join: events from its two connections may arrive out of order.
 void note_lost_before(GroupState& state, const std::string& id) {
   state.lost_before.push_back(id);
   if (state.lost_before.size() > kMostSpares) state.lost_before.erase(state.lost_before.begin());
@@ -135,7 +135,7 @@ void end(GroupState& state, const Event& event) {
   if (node == nullptr || node->phase != Phase::kRunning || event.end.round != state.round) return;
   node->phase = Phase::kEnded;
   node->end = event.end;
-  // If one rank is asked to leave, all ranks leave. Here there was no request: the agent stopped its ranks itself.
+  // If one rank is asked to leave, all ranks leave. There was no request here: the agent stopped its ranks itself.
   const GroupNode* server = server_of_round(state);
   if (event.end.has_lost_store && event.end.left_by_request && server != nullptr && server != node && !state.lost) {
     blame_server(state, *server, unreachable_server(name_of(*server), name_of(*node)));
@@ -169,7 +169,7 @@ Decision refuse_twice(const GroupNode& node) {
                 "give every node its own rank from 0 to nnodes - 1");
 }
 
-// Refuses nodes beyond a limit: waiting nodes cost memory, and a process with the token could join over and over.
+// Rejects nodes beyond a limit: waiting nodes cost memory, and a process with the token could join over and over.
 std::optional<Decision> refuse_crowd(const GroupState& state, const GroupOptions& options) {
   if (state.nodes.size() <= static_cast<std::size_t>(options.max_nodes) + kMostSpares) return std::nullopt;
   const GroupNode& newest = state.nodes.back();
@@ -200,7 +200,7 @@ bool all_known_are_back(const Nodes& waiting) {
   return !known.empty() && std::includes(here.begin(), here.end(), known.begin(), known.end());
 }
 
-// Refuses a host that computed wrong numbers, even if its agent is restarted.
+// Rejects a host that computed wrong numbers, even if its agent is restarted.
 std::optional<Decision> refuse_excluded(const GroupState& state) {
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {
     for (const ExcludedNode& excluded : state.excluded) {
@@ -304,7 +304,7 @@ Decision finish(const GroupState& state, std::string reason, const std::optional
       .kind = Decision::Kind::kEnd, .reason = std::move(reason), .ids = all_ids(state), .cause = cause, .code = code};
 }
 
-// Ends the job after all ranks left at one step: after --max-time, or a signal to one of them.
+// Ends the job after all ranks left at one step: after --max-time or a signal to one of them.
 Decision finish_on_request(const GroupState& state, const FailureRecord& first, int code) {
   Decision end = finish(state,
                         fmt::format("the ranks stopped on request (by a signal or --max-time), rank {} on {} first",
@@ -430,7 +430,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   return conclude_failure(state, options, culprit);
 }
 
-// Returns the decision to stop a round whose ranks are still running; none: the round continues.
+// Returns the decision to stop a round whose ranks are still running; none if the round continues.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
   if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
@@ -443,7 +443,7 @@ std::optional<Decision> stop_of(const GroupState& state) {
   return std::nullopt;
 }
 
-// Refuses, after a wait, a node that joins a full group of fixed size: it may replace a node that will soon be lost.
+// After a wait, rejects a node that joins a full group of fixed size: it may replace a node that is about to be lost.
 std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, const GroupOptions& options,
                                        TimePoint& next) {
   if (options.is_range()) return std::nullopt;
@@ -455,7 +455,7 @@ std::optional<Decision> refuse_surplus(TimePoint now, const GroupState& state, c
   return std::nullopt;
 }
 
-// Sends the reason, once, to a node waiting while others train.
+// Informs a node, once, of why it has to wait while others train.
 std::optional<Decision> hold(const GroupState& state, const GroupOptions& options) {
   if (!options.is_range()) return std::nullopt;
   for (const GroupNode* node : nodes_in(state, Phase::kWaiting)) {

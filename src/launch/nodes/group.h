@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The group of nodes that train together: its members, and the decisions to start, stop, restart and end. Pure: its
-// inputs are times and events, its outputs decisions with reasons, as in the rendezvous of PyTorch's torchelastic.
+// inputs are times and events, and its outputs are decisions with reasons, as in torchelastic's rendezvous.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ struct GroupOptions {
   int max_nodes = 1;
   int max_restarts = 0;
   std::chrono::milliseconds join_timeout{600'000};
-  std::chrono::milliseconds last_call{30'000};  ///< how long a group with enough nodes waits for more
-  std::chrono::milliseconds silence{6'000};     ///< length of silence after which a node is lost
+  std::chrono::milliseconds last_call{30'000};  ///< how long a group that has enough nodes waits for more
+  std::chrono::milliseconds silence{6'000};     ///< length of silence after which a node counts as lost
   TakeIn take_in = TakeIn::kAtCheckpoint;
 
   /// Returns true if nodes may join and leave.
@@ -44,7 +44,7 @@ struct GroupNode {
 /// A node whose rank computed wrong numbers.
 struct ExcludedNode {
   std::string id;
-  std::string host;  ///< host name; empty: other nodes have the same name
+  std::string host;  ///< host name; empty if other nodes have the same name
   std::string why;
 };
 
@@ -58,8 +58,8 @@ struct GroupState {
   std::vector<std::string> hosts = {};        ///< all hosts of all rounds, in the order of their ranks
   bool is_running = false;
   bool is_over = false;
-  int round = -1;          ///< number of the newest round; -1: none yet
-  int restarts = 0;        ///< number of --max-restarts used up
+  int round = -1;          ///< number of the newest round; -1 if none yet
+  int restarts = 0;        ///< restarts used up, out of --max-restarts
   int max_world_size = 0;  ///< maximum number of ranks of the job; determined by its first round
   /// Number of the run's replicas, if the program reports it. Each rank needs one: surplus nodes wait as spares.
   std::optional<std::int64_t> replicas = {};
@@ -72,11 +72,11 @@ struct GroupState {
   bool stops_for_joiners = false;
   std::optional<FailureRecord> lost = {};         ///< the first node lost
   int lost_ranks = 0;                             ///< the number of its ranks
-  std::optional<NodeName> left = {};              ///< the lost node, if it has closed the connection
+  std::optional<NodeName> left = {};              ///< the lost node, if it closed the connection
   std::optional<FailureRecord> claim = {};        ///< the first failure, according to the ranks
   int left_by_signal = 0;                         ///< signal that ended a node's agent
   std::optional<std::int64_t> saves = {};         ///< number of checkpoints so far, if the program counts them
-  std::optional<std::int64_t> saves_before = {};  ///< that number when a node asked to join
+  std::optional<std::int64_t> saves_before = {};  ///< the same number when a node asked to join
 
   // The state of the deciding process.
   std::chrono::milliseconds stopped_for{0};  ///< how long it was last stopped
@@ -89,28 +89,28 @@ struct Decision {
   std::string reason = {};
   std::vector<std::string> ids = {};  ///< agents that the decision is for; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
-  int max_world_size = 0;                     ///< kStart: maximum number of ranks of the job
-  int min_world_size = 0;                     ///< kStart, in a range: minimum number of ranks to continue with
-  int code = 0;                               ///< kEnd: exit code
-  bool is_graceful = false;                   ///< kStop, kEnd: the value of Order::is_graceful
-  bool is_restart = false;                    ///< kAgain: it uses up one of --max-restarts
+  int max_world_size = 0;    ///< kStart: maximum number of ranks of the job
+  int min_world_size = 0;    ///< kStart, in a range: minimum number of ranks with which it can continue
+  int code = 0;              ///< kEnd: exit code
+  bool is_graceful = false;  ///< kStop, kEnd: the value of Order::is_graceful
+  bool is_restart = false;   ///< kAgain: it uses up one of --max-restarts
   std::optional<ExcludedNode> excluded = {};  ///< kAgain: node that may no longer participate
-  TimePoint next = TimePoint::max();          ///< kWait: time to decide again if nothing happens
+  TimePoint next = TimePoint::max();          ///< kWait: when to decide again if nothing happens
 };
 
-/// Updates the state for an event. An event of an absent node, or of an earlier round, changes nothing.
+/// Updates the state for an event. An event from an absent node, or from an earlier round, changes nothing.
 void apply(GroupState& state, const Event& event, TimePoint now, const GroupOptions& options);
 
-/// Sets the number of checkpoints that the program has committed in this round; none: it does not count them.
+/// Sets the number of checkpoints that the program has committed in this round; none if it does not count them.
 void observe_saves(GroupState& state, std::optional<std::int64_t> saves);
 
-/// Sets the number of the run's replicas; none: the program does not report it.
+/// Sets the number of the run's replicas; none if the program does not report it.
 void observe_replicas(GroupState& state, std::optional<std::int64_t> replicas);
 
 /// Records that the deciding process was stopped for `time`, until `now`: other nodes may have given up on it.
 void observe_stop(GroupState& state, std::chrono::milliseconds time, TimePoint now);
 
-/// Returns true if a node is waiting for a place in the running round, and there is one.
+/// Returns true if a node is waiting to join the running round and there is room for it.
 [[nodiscard]] bool has_joiners(const GroupState& state, const GroupOptions& options);
 
 /// Decides the next action.

@@ -58,7 +58,7 @@ void QueueReader::read(const std::string& queue) {
   try {
     for (std::int64_t number = 1;; ++number) {
       std::string entry = store_->get(queue + std::to_string(number), kNoLimit);
-      // Under the lock, taking an entry also takes its notification, so that no stale notification keeps the descriptor
+      // The lock makes taking an entry also take its notification, so that no stale notification keeps the descriptor
       // readable.
       const std::lock_guard lock(mutex_);
       entries_.push_back(std::move(entry));

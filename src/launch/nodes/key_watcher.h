@@ -16,7 +16,7 @@
 
 namespace lockstep::launch {
 
-/// Time limit for reconnecting to a store that was reachable before. A store without memory closes every connection.
+/// Time limit for reconnecting to a store that was reachable before. A store out of memory closes every connection.
 inline constexpr auto kReachAgain = std::chrono::seconds(20);
 
 /// Waits for a key in a separate thread.
@@ -46,7 +46,7 @@ class QueueReader {
 
   /// Returns a descriptor that is readable while take() has an entry, and after wake().
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
-  /// Wakes the thread that waits for fd(). Thread-safe: yes.
+  /// Wakes the thread that is waiting on fd(). Thread-safe: yes.
   void wake();
   /// Returns the next entry; none if there is none yet.
   [[nodiscard]] std::optional<std::string> take();

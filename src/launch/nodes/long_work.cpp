@@ -54,7 +54,7 @@ Store& LongWorkLink::store() {
   return *store_;
 }
 
-// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that work is
+// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that the work is
 // continuing.
 void LongWorkLink::talk(bool publish) {
   if (publish) {

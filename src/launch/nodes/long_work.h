@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes publish in the store that one of their ranks is doing long work that the ranks of other nodes wait for.
+// Lets nodes publish in the store that one of their ranks is doing long work that ranks on other nodes are waiting for.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,7 @@ class LongWorkLink {
   LongWorkLink(const LongWorkLink&) = delete;
   LongWorkLink& operator=(const LongWorkLink&) = delete;
 
-  /// Publishes that a rank of this node is doing long work; call it repeatedly while that lasts.
+  /// Publishes that a rank of this node is doing long work; call it repeatedly for as long as that lasts.
   void publish();
   /// Returns true if another node has recently published long work. A publication becomes known within a second.
   [[nodiscard]] bool ask(TimePoint now);
@@ -43,7 +43,7 @@ class LongWorkLink {
   bool wants_answer_ = false;
   bool is_closed_ = false;
   AwakeTime awake_{std::chrono::seconds(1)};  // read about once a second
-  std::optional<TimePoint> heard_;            // time by awake_ of the last change
+  std::optional<TimePoint> heard_;            // time of the last change, according to awake_
   std::optional<std::string> last_;           // used by the thread: the key's value when last checked
   int beats_ = 0;                             // used by the thread
   std::thread thread_;

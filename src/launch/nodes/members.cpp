@@ -13,8 +13,8 @@ namespace {
 
 using Phase = GroupNode::Phase;
 
-// Sorts nodes by requested node rank; otherwise the server first, then known hosts in their old order, then the rest as
-// they joined.
+// Sorts nodes by requested node rank; without one, the server comes first, then known hosts in their old order, then
+// the rest in the order they joined.
 Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
   const auto place = [&](const GroupNode* node) {
     if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
@@ -25,7 +25,7 @@ Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options
   return nodes;
 }
 
-// Adds waiting nodes, in order, if there is a place and replicas for them.
+// Adds waiting nodes, in order, as long as there are places and replicas for them.
 void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, const GroupOptions& options) {
   std::int64_t ranks = ranks_of(members);
   for (const GroupNode* node : waiting) {

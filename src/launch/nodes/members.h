@@ -24,21 +24,21 @@ using Nodes = std::vector<const GroupNode*>;
 /// --nnodes allows: the ranks then report the error.
 [[nodiscard]] Nodes members_of_next_round(const GroupState& state, const GroupOptions& options);
 
-/// Returns the waiting nodes of a range that the running round has a place and replicas for.
+/// Returns the waiting nodes of a range that the running round has places and replicas for.
 [[nodiscard]] Nodes joiners_of(const GroupState& state, const GroupOptions& options);
 
-/// Returns the maximum number of ranks of a job that starts with `members`. Each node that may still join is counted as
-/// having the largest node's number of ranks.
+/// Returns the maximum number of ranks of a job that starts with `members`. Each node that may still join counts with
+/// as many ranks as the largest node has.
 [[nodiscard]] int most_ranks(const Nodes& members, const GroupOptions& options);
 
-/// Returns the minimum number of ranks for a range of these members to continue; 0: not a range.
+/// Returns the minimum number of ranks with which a range of these members can continue; 0 if not a range.
 [[nodiscard]] int fewest_ranks(const Nodes& members, const GroupOptions& options);
 
 /// Returns true if this round has more ranks than the run has replicas, and some of its nodes can continue on their
 /// own.
 [[nodiscard]] bool has_idle_ranks(const GroupState& state, const GroupOptions& options);
 
-/// Returns the reason why a node of a range is waiting while others train.
+/// Returns why a node of a range is waiting while others train.
 [[nodiscard]] std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options);
 
 /// Returns the nodes that an idle group is waiting for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".

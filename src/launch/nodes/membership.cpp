@@ -23,7 +23,7 @@ namespace {
 // The interval at which signals are checked while the store cannot be reached.
 constexpr auto kTry = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
-// An agent's id is a secret that it shares with the coordinator: a process that knows the id may speak for the agent.
+// An agent's id is a secret shared with the coordinator: a process that knows it can speak for the agent.
 constexpr std::size_t kIdDigits = 32;
 
 std::string token_of(const AgentOptions& options) {
@@ -63,8 +63,8 @@ void require_free_master_port(const AgentOptions& options) {
                    "choose another --master-port, or leave it out to use any free port");
 }
 
-// Connects to the store. Reports the wait, checks about once a second if it may continue, and gives up after
-// LOCKSTEP_TIMEOUT. If this process's own store does not answer, its thread has no memory, and waiting does not help.
+// Connects to the store. Reports the wait, checks about once a second whether to continue, and gives up after
+// LOCKSTEP_TIMEOUT. If this process's own store does not answer, its thread is out of memory, so waiting is useless.
 std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
                                    const std::function<bool()>& is_asked_to_end) {
   const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
@@ -115,7 +115,7 @@ Membership::Membership(const AgentOptions& options, const History& history,
   try {
     store_->append(kEventQueue, to_text({.kind = Event::Kind::kJoined, .node = info_of(options, id_, history)}));
   } catch (...) {
-    // No answer came in time, and the word may arrive all the same.
+    // No answer came in time, but the message may still arrive.
     if (presence_) presence_->abandon();
     throw;
   }
@@ -123,7 +123,7 @@ Membership::Membership(const AgentOptions& options, const History& history,
 
 Membership::~Membership() {
   if (presence_ && !has_left_) presence_->abandon();
-  // The readers of the store end before its server.
+  // The store's readers must end before its server does.
   presence_.reset();
   coordinator_.reset();
   orders_.reset();
@@ -144,7 +144,7 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
       address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
-      // Another agent at that address serves the store. On this machine's address some process must listen.
+      // Another agent at that address serves the store. At an address of this machine, some process must be listening.
       const bool is_here = is_own(address_.host);
       if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
       if (is_here) log::note("{}: joining the job there", problem.message());

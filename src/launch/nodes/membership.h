@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent's membership in the group of nodes: the agent serves or finds the store, joins, receives orders and reports
-// how its ranks end.
+// An agent's membership in the group of nodes: the agent serves or finds the store, joins, receives orders, and reports
+// how its ranks ended.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@
 
 namespace lockstep::launch {
 
-/// An agent's knowledge of the job from earlier rounds.
+/// The facts about the job that an agent has from earlier rounds.
 struct History {
   int last_round = -1;
   int restarts = 0;
@@ -32,10 +32,10 @@ struct History {
 
 /// An agent's part in one round.
 struct Round {
-  int number = 0;                 ///< number of times the ranks were started before
-  int restarts = 0;               ///< number of --max-restarts used up
+  int number = 0;                 ///< how many times the ranks have been started before
+  int restarts = 0;               ///< restarts used up, out of --max-restarts
   int max_world_size = 0;         ///< maximum number of ranks of the job
-  int min_world_size = 0;         ///< minimum number of ranks for a range to continue; 0: not a range
+  int min_world_size = 0;         ///< minimum number of ranks with which a range can continue; 0 if not a range
   Place place = {};               ///< place of local rank 0
   std::uint16_t master_port = 0;  ///< free port on node 0, for programs that create their own store
   std::string keys = {};          ///< prefix of the round's keys in the store
@@ -46,7 +46,7 @@ struct Round {
 class Membership {
  public:
   /// Serves the store, or connects to it, waiting up to LOCKSTEP_TIMEOUT; `is_asked_to_end`, called about once a
-  /// second, may end the wait. Then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
+  /// second, may end the wait. It then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
   /// answers.
   Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
@@ -54,7 +54,7 @@ class Membership {
   Membership& operator=(const Membership&) = delete;
 
   [[nodiscard]] const StoreAddress& address() const { return address_; }
-  /// Returns the part of the store that belongs to a round.
+  /// Returns a round's part of the store.
   [[nodiscard]] std::shared_ptr<Store> store_of(const Round& round) const;
   [[nodiscard]] const std::string& run_id() const { return run_id_; }
 
@@ -90,7 +90,7 @@ class Membership {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<QueueReader> orders_;
   std::unique_ptr<Presence> presence_;
-  bool has_left_ = false;  ///< and the coordinator knows it
+  bool has_left_ = false;  ///< and the coordinator knows
 };
 
 }  // namespace lockstep::launch

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
-// The limits on a message, which any process with the token can send.
+// Limits on messages, which any process with the token can send.
 constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;

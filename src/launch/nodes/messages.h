@@ -14,12 +14,12 @@
 
 namespace lockstep::launch {
 
-/// The prefix of all keys of agents and coordinator. The store does not let other processes write any of them; agents
-/// may only append to the event queue, which only the coordinator reads.
+/// The prefix of all keys of agents and coordinator. The store lets no other process write them; agents may only append
+/// to the event queue, which only the coordinator reads.
 inline constexpr const char* kKeptKeys = "lockstep/nodes/";
 /// The prefix of the event queue.
 inline constexpr const char* kEventQueue = "lockstep/nodes/events/";
-/// The key of a text describing the nodes that have joined so far, for waiting agents.
+/// The key under which waiting agents find a description of the nodes that have joined so far.
 inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 
 /// Returns the queue of orders to the agent `id`.
@@ -31,15 +31,15 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 
 /// A node's description, which its agent sends when it joins.
 struct NodeInfo {
-  std::string id;    ///< id and secret of this agent's connection; a new one once the agent has lost the store
-  std::string host;  ///< host name; its ranks keep their place by it
-  int wish = -1;     ///< value of --node-rank; -1: any
+  std::string id;    ///< id and secret of this agent's connection; replaced once the agent has lost the store
+  std::string host;  ///< host name; used to keep its ranks in the same place
+  int wish = -1;     ///< value of --node-rank; -1 means any
   int processes = 1;
   int min_nodes = 1;
   int max_nodes = 1;
-  int last_round = -1;                  ///< newest round that the node has been in; -1: none
+  int last_round = -1;                  ///< latest round that the node was part of; -1 if none
   int restarts = 0;                     ///< restarts used up, if it knows of any
-  int max_world_size = 0;               ///< maximum number of ranks of the job; 0: unknown to it
+  int max_world_size = 0;               ///< maximum number of ranks of the job; 0 if unknown to it
   std::vector<std::string> peers = {};  ///< hosts of its last round, in the order of their node ranks
 };
 
@@ -48,9 +48,9 @@ struct NodeEnd {
   int round = 0;
   bool is_success = false;
   int interrupted_by = 0;                   ///< signal that its agent received
-  bool left_by_request = false;             ///< a rank was asked to save and leave, and did
+  bool left_by_request = false;             ///< a rank was asked to save and leave, and did so
   bool has_lost_store = false;              ///< its agent lost contact with the store and stopped its ranks
-  bool is_consequence = false;              ///< its ranks only report a failure elsewhere
+  bool is_consequence = false;              ///< its ranks merely report a failure elsewhere
   int code = 0;                             ///< exit code of its first failure
   std::optional<FailureRecord> cause = {};  ///< its first failure, with the type and text of the error
 };
@@ -72,7 +72,7 @@ struct Member {
 };
 
 struct Order {
-  /// kRun: start the ranks of `round`. kStop: end them. kAgain: they failed, and another round begins. kEnd: the job is
+  /// kRun: start the ranks of `round`. kStop: end them. kAgain: they failed and another round begins. kEnd: the job is
   /// over. kRefuse: this node cannot participate, because of `cause`. kHold: it waits while others train, because of
   /// `reason`.
   enum class Kind : std::uint8_t { kRun, kStop, kAgain, kEnd, kRefuse, kHold };
@@ -80,13 +80,13 @@ struct Order {
   std::string reason = {};
   std::optional<FailureRecord> cause = {};
   int round = 0;
-  int restarts = 0;                  ///< kRun: restarts used up
-  int max_world_size = 0;            ///< kRun: maximum number of ranks of the job
-  int min_world_size = 0;            ///< kRun: minimum number of ranks for a range to continue; 0: not a range
-  std::uint16_t master_port = 0;     ///< kRun: port for programs that create their own store
-  std::string keys = {};             ///< kRun: round_keys(), unique to this coordinator's round
+  int restarts = 0;               ///< kRun: restarts used up
+  int max_world_size = 0;         ///< kRun: maximum number of ranks of the job
+  int min_world_size = 0;         ///< kRun: minimum number of ranks with which a range can continue; 0 if not a range
+  std::uint16_t master_port = 0;  ///< kRun: port for programs that create their own store
+  std::string keys = {};          ///< kRun: round_keys(), unique to this coordinator's round
   std::vector<Member> members = {};  ///< kRun: the nodes, in the order of their node ranks
-  /// kStop: the ranks are healthy; they save and leave. kEnd: they were asked to leave, and did: none has failed.
+  /// kStop: the ranks are healthy; they save and leave. kEnd: they were asked to leave and did so: none has failed.
   bool is_graceful = false;
   int code = 0;  ///< kEnd: the launcher's exit code
 };

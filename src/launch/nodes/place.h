@@ -4,7 +4,7 @@
 
 namespace lockstep::launch {
 
-/// One worker's place. All fields except `local_rank` are equal for all workers of a node.
+/// One worker's place. All fields except `local_rank` are the same for all workers of a node.
 struct Place {
   int local_rank = 0;
   int local_world_size = 1;

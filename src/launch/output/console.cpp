@@ -18,7 +18,7 @@ namespace lockstep::launch {
 namespace {
 
 constexpr std::size_t kFullBytes = 1U << 20U;
-// How many written bytes a chunk keeps at most before they are removed.
+// Maximum number of already written bytes that a chunk keeps before they are removed.
 constexpr std::size_t kKeptBytes = 1U << 18U;
 
 int fd_of(int stream) { return stream == 0 ? STDOUT_FILENO : STDERR_FILENO; }
@@ -28,7 +28,7 @@ bool is_writable(int fd) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
-// Returns how many bytes can be written without blocking: PIPE_BUF to a pipe that polls writable, any number to a file.
+// Returns how many bytes can be written without blocking: PIPE_BUF for a writable pipe, any number for a file.
 std::size_t at_once(int fd) {
   struct stat about {};
   return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? kFullBytes : PIPE_BUF;

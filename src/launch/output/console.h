@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to the agent's stdout and stderr without blocking: a paused terminal, or a pager that does not read, must not
-// prevent the agent from noticing a death.
+// Writes to the agent's stdout and stderr without blocking: a paused terminal or a pager that is not reading must not
+// keep the agent from noticing a death.
 #pragma once
 
 #include <deque>
@@ -20,11 +20,11 @@ class Console {
 
   void put(int stream, std::string_view bytes);
 
-  /// Returns the descriptor that output waits for; -1: no output waits.
+  /// Returns the descriptor that output is waiting for; -1 if none is waiting.
   [[nodiscard]] int waiting_fd() const noexcept;
   /// Writes as much as possible without blocking.
   void write_some() noexcept;
-  /// Returns true if so many bytes are waiting that no more output should be read from the workers.
+  /// Returns true if enough bytes are waiting that no more output should be read from the workers.
   [[nodiscard]] bool is_full() const noexcept;
   /// Writes everything, blocking.
   void drain() noexcept;

@@ -8,11 +8,11 @@
 namespace lockstep::launch {
 namespace {
 
-// A longer line is shown in pieces, so that it does not fill up memory.
+// Longer lines are shown in pieces, so that they do not fill up memory.
 constexpr std::size_t kLongestPartial = 64U << 10U;
 constexpr std::string_view kClearLine = "\r\033[K";
 
-// Truncates a text to the terminal's width: a longer text would wrap, and only its last row could be cleared.
+// Truncates text to the terminal's width: longer text would wrap, and only its last row could be cleared.
 std::string fit(std::string text, std::size_t width) {
   if (width == 0 || text.find('\033') != std::string::npos) return text;
   std::size_t columns = 0;
@@ -23,7 +23,7 @@ std::string fit(std::string text, std::size_t width) {
   return text;
 }
 
-// Keeps only the visible piece of a progress bar; the log has all pieces. A carriage return at its end means that the
+// Keeps only the visible piece of a progress bar; the log has them all. A carriage return at its end means that the
 // next piece overwrites it.
 void keep_last_piece(std::string& partial) {
   const bool is_overwritten_next = !partial.empty() && partial.back() == '\r';
@@ -76,7 +76,7 @@ bool LineMux::is_shown(const Source& source) const {
 // Rank 0's own errors are shown if they are the errors of all ranks.
 bool LineMux::is_repeated_error(const Source& source, std::string_view line) {
   if (options_.style == ConsoleStyle::kMainRaw && source.first == 0) return false;
-  // For nearly every line, the first letter shows that it is not an error.
+  // For nearly every line, the first letter already rules out an error.
   if (in_error_.empty() && !line.starts_with('e') && !line.starts_with('\033')) return false;
   const std::string plain = without_colours(line);
   const bool is_hidden = plain.starts_with("error: ") && !is_new_error(source.first, plain);

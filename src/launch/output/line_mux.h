@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merges the output of many ranks for one console: whole lines with a prefix, and on a terminal rank 0's progress bar
-// below them. It takes bytes and emits bytes through a sink.
+// below them. Takes bytes and emits bytes through a sink.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct MuxOptions {
   ConsoleStyle style = ConsoleStyle::kPrefix;
   bool is_terminal[2] = {false, false};  ///< stdout, stderr
   std::size_t width = 80;                ///< columns of the terminal
-  /// The prefix of a rank's lines; empty: "[<rank>]: ".
+  /// The prefix of a rank's lines; if empty, "[<rank>]: ".
   std::function<std::string(int rank)> prefix_of = {};
 };
 
@@ -33,14 +33,14 @@ class LineMux {
   void feed(int rank, int stream, std::string_view bytes);
   /// Shows the rest of a stream that ended without a newline as a line.
   void finish(int rank, int stream);
-  /// Shows the unfinished line, such as a question, after a moment without bytes.
+  /// Shows the unfinished line, such as a prompt, after a moment without output.
   void idle();
   [[nodiscard]] bool wants_idle() const;
 
  private:
   using Source = std::pair<int, int>;  // rank, stream
 
-  // The text in the terminal's last line, which has no newline.
+  // The text on the terminal's last line, which has no newline.
   struct Live {
     Source source{-1, 0};
     std::string text;

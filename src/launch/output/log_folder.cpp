@@ -57,7 +57,7 @@ int LogFolder::first_free_attempt(int rank) const {
 
 LogFolder::~LogFolder() {
   if (!is_temporary_ || is_removed_) return;
-  ::futimens(lock_.get(), nullptr);  // the folder's age is counted from the run's end
+  ::futimens(lock_.get(), nullptr);  // the folder's age counts from the end of the run
   prune_temporary_logs(folder_.parent_path());
 }
 
@@ -70,7 +70,7 @@ void LogFolder::remove() noexcept {
 
 RankLog::RankLog(fs::path folder) : folder_(std::move(folder)) {
   FileSystem::system().make_folder(folder_);
-  // Only the user may read a program's output, which may contain a password in an address or lines of a data set.
+  // Only the user may read a program's output, which may contain a password in a URL, or lines of a data set.
   if (::chmod(folder_.c_str(), 0700) != 0) {
     throw IoError(fmt::format("cannot make {} private to this user ({})", folder_.string(), error_words(errno)));
   }

@@ -15,10 +15,10 @@ namespace lockstep::launch {
 
 class LogFolder {
  public:
-  /// If `folder` is empty, creates a temporary folder, which no other launcher removes while this object lives. Throws:
+  /// If `folder` is empty, creates a temporary folder that no other launcher removes while this object lives. Throws:
   /// IoError.
   explicit LogFolder(std::filesystem::path folder);
-  /// Keeps a temporary folder that was not removed, along with those of this user's last failed runs.
+  /// A temporary folder that was not removed is kept, along with those of this user's last failed runs.
   ~LogFolder();
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;
@@ -44,7 +44,7 @@ class RankLog {
   /// Creates the folder and both files, which only this user can access. Throws: IoError.
   explicit RankLog(std::filesystem::path folder);
 
-  /// Writes to the log of `stream` (0 stdout, 1 stderr). A disk failure is reported once, and the rank continues.
+  /// Writes to the log of `stream` (0 stdout, 1 stderr). A disk error is reported once, and the rank continues.
   void write(int stream, std::string_view bytes);
   [[nodiscard]] std::filesystem::path file(int stream) const {
     return folder_ / (stream == 0 ? "stdout.log" : "stderr.log");
@@ -60,7 +60,7 @@ class RankLog {
   bool has_failed_ = false;
 };
 
-/// Returns the last lines of a file, without overwritten text and colours; empty if there is no file.
+/// Returns the last lines of a file, without overwritten text or colours; empty if there is no file.
 [[nodiscard]] std::vector<std::string> last_lines(const std::filesystem::path& file, std::size_t count);
 
 }  // namespace lockstep::launch

@@ -91,7 +91,7 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     TemporaryLogs logs{pattern, open_folder(pattern)};
     const int error = logs.lock.valid() ? 0 : errno;
     if (is_shortage(error)) throw_cannot("open the folder of the ranks' logs", error);
-    // Another launcher may have locked the new folder first, in order to remove it as an old one.
+    // Another launcher may have locked the new folder first, to remove it as an old one.
     const bool is_held_by_another = logs.lock.valid() && !lock(logs.lock.get()) && errno == EWOULDBLOCK;
     if (logs.lock.valid() && !is_held_by_another && is_still_there(logs.folder, logs.lock.get())) return logs;
     if (tries == kTries) {

@@ -24,7 +24,7 @@
 namespace lockstep::launch {
 namespace {
 
-// Finds the steps in one rank's flight ring. Pure.
+// Extracts the steps from one rank's flight ring. Pure.
 
 struct RingStep {
   simulate::MeasuredStep step;
@@ -45,15 +45,15 @@ struct Operation {
   int bucket = -1;
   std::int64_t called = 0;
   std::int64_t end = 0;
-  std::int64_t waited = 0;  ///< time of the first wait; 0: no thread has waited
+  std::int64_t waited = 0;  ///< time of the first wait; 0 if no thread has waited
 };
 
 /// The ring's events from the group that reduces the gradients and from the main thread's sections.
 struct Record {
   std::vector<Operation> operations = {};  ///< collectives by their number
   std::vector<const flight::Event*> sections = {};
-  std::vector<const flight::Event*> queue = {};  ///< events that record how long the thread had no core in each section
-  std::int64_t first = 0;                        ///< time when the oldest operation was called
+  std::vector<const flight::Event*> queue = {};  ///< how long the thread went without a core in each section
+  std::int64_t first = 0;                        ///< when the oldest operation was called
 };
 
 std::optional<int> group_of_buckets(const flight::Snapshot& ring) {
@@ -92,7 +92,7 @@ Record record_of(const flight::Snapshot& ring) {
 
 /// Maps a host time to the rank's own computation since the step began, excluding waits for collectives or for a core.
 /// A thread that waits for a collective needs no core, so between two readings it can have lacked a core only while it
-/// did not wait.
+/// was not waiting.
 class OwnTime {
  public:
   OwnTime(const Record& record, std::int64_t from, std::int64_t to) : from_(from), to_(to) {
@@ -161,8 +161,8 @@ CallKind kind_of(std::string_view name) {
 
 /// The times of a step's sections.
 struct Sections {
-  std::int64_t backward = 0;  ///< start of backward; 0: none
-  std::int64_t waiting = 0;   ///< time when all gradients had been computed
+  std::int64_t backward = 0;  ///< start of backward; 0 if none
+  std::int64_t waiting = 0;   ///< when all gradients had been computed
   std::int64_t optimizer = 0;
   std::int64_t optimizer_end = 0;
   bool is_step = true;
@@ -236,7 +236,7 @@ namespace fs = std::filesystem;
 using launch::RingStep;
 
 constexpr std::size_t kWarmup = 3;  // number of initial steps of a rank to skip
-constexpr std::size_t kEnough = 8;  // if a rank has more steps, the first ones are skipped
+constexpr std::size_t kEnough = 8;  // if a rank has more steps, the earliest are skipped
 constexpr const char* kRing = "flight.ring";
 
 using Signature = std::vector<std::tuple<simulate::CallKind, std::int64_t, int>>;

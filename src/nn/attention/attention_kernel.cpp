@@ -152,7 +152,7 @@ HWY_INLINE float soften(std::int64_t keys, float* scores) {
   return largest + std::log(sum);
 }
 
-/// Memory for kQueries rows.
+/// Buffers for kQueries rows.
 class Block {
  public:
   explicit Block(std::int64_t width) : width_(width), data_(static_cast<std::size_t>(kQueries * width)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes attention for one item and head in float32, a few queries at a time. Free of libtorch.
+// Computes attention for one item and head in float32, a few queries at a time. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct AttentionHead {
 
 void attention_forward(const AttentionHead& head, const AttentionRows& out);
 
-/// The memory for the gradients.
+/// The buffers for the gradients.
 struct AttentionGradients {
   AttentionRows query;
   AttentionRows key;

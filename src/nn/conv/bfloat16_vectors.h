@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `Ops` (product-inl.h) for bfloat16 products in AVX-512. Our version of Highway lacks them; these are intrinsics.
+// The `Ops` (product-inl.h) for bfloat16 products in AVX-512. Our version of Highway lacks them, so this file uses
+// intrinsics.
 #pragma once
 
 #if defined(__x86_64__)
@@ -103,7 +104,7 @@ struct Bfloat16 {
   /// Does the same as join() for the first `count` lanes only. Reads and writes nothing beyond them.
   LOCKSTEP_KERNEL_INLINE static void join_part(const Element* const (&from)[2], std::int64_t c, std::int64_t count,
                                                Unit* at) {
-    if (count == 4) {  // four channels, as images have, at every tap
+    if (count == 4) {  // four channels, as for images, at every tap
       const auto low = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
         return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + c));
       };

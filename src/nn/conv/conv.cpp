@@ -70,7 +70,7 @@ at::ScalarType compute_type(const at::Tensor& input) {
   return autocast.enabled ? autocast.dtype : input.scalar_type();
 }
 
-/// True if layout and autograd state of the tensors suit the kernel; shapes are not checked.
+/// True if the tensors' layout and autograd state suit the kernel; shapes are not checked.
 bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weights) {
   // With one channel both layouts have the same sizes and memory; this stride shows which is meant.
   const bool is_last = input.size(1) > 1 || weights.weight.stride(1) == 1;
@@ -80,7 +80,7 @@ bool suits(ConvKernel kernel, const at::Tensor& input, const ConvWeights& weight
   return is_last && weights.bias.defined() && !(input.requires_grad() && at::GradMode::is_enabled());
 }
 
-/// Returns the number of tiles of all images, each of `side` x `side` results.
+/// Returns the number of tiles in all images, each of `side` x `side` results.
 std::int64_t tiles_of(const at::Tensor& input, std::int64_t side) {
   return input.size(0) * ((input.size(2) + side - 1) / side) * ((input.size(3) + side - 1) / side);
 }

@@ -15,7 +15,7 @@ namespace lockstep::nn {
 [[nodiscard]] at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// Convolves by Winograd: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3],
-/// `bias` [out] or undefined, of float32; `tile`: results on a tile's side, 2, or 4 in float32.
+/// `bias` [out] or undefined, of float32; `tile`: results along a tile's side: 2, or 4 in float32.
 [[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                               std::int64_t tile);
 

@@ -10,7 +10,7 @@ namespace {
 
 // Limits for tiles of 2x2. With fewer channels the transforms around the products take most of the time.
 constexpr std::int64_t kFewestChannels = 32;
-// The weights of more pairs of channels exceed the cache: 256 x 256 pairs at 16 points take 2 MB of bfloat16.
+// Beyond this many pairs of channels the weights exceed the cache: 256 x 256 pairs at 16 points take 2 MB in bfloat16.
 constexpr std::int64_t kMostPairs = 256 * 256;
 // With fewer tiles the weights' transform costs more than the products save.
 constexpr std::int64_t kFewestTiles = 512;
@@ -44,7 +44,7 @@ ConvProcessor conv_processor() {
 }
 
 std::int64_t winograd_tile(const ConvShape& shape) {
-  // A tile takes 36 products of each pair of channels instead of 16. Saving an eighth pays for the larger transforms.
+  // A tile takes 36 products per pair of channels instead of 16. Saving an eighth pays for the larger transforms.
   const bool saves = 8 * 36 * shape.large_tiles <= 7 * 16 * shape.tiles;
   return !shape.bfloat16 && shape.large_tiles > 0 && saves ? 4 : 2;
 }

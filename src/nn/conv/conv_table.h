@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernel of a convolution: a table by shape, from measurements (docs/design/convolutions.md), so that the
-// results of a run never depend on timing. Free of libtorch.
+// Chooses the kernel of a convolution: from a table by shape, based on measurements (docs/design/convolutions.md), so
+// that the results of a run never depend on timing. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ConvShape {
   bool depthwise = false;        ///< each channel separately; then `in` is `out`
 };
 
-/// The instructions of a processor for bfloat16.
+/// A processor's bfloat16 instructions.
 struct ConvProcessor {
   bool bfloat16_vectors = false;
   bool bfloat16_tiles = false;
@@ -31,8 +31,8 @@ struct ConvProcessor {
 
 [[nodiscard]] ConvKernel conv_kernel(const ConvShape& shape, const ConvProcessor& processor);
 
-/// Returns the number of results on a side of Winograd's tiles: 4 in float32, unless the images are so small that large
-/// tiles waste more products outside the images than they save; else 2.
+/// Returns the number of results along a side of Winograd's tiles: 4 in float32, unless the images are so small that
+/// large tiles waste more products outside the images than they save; else 2.
 [[nodiscard]] std::int64_t winograd_tile(const ConvShape& shape);
 
 /// True if Lockstep's kernels (nn/conv/direct.h) multiply matrices of this type on the processor.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Depthwise convolutions, channels-last, with the plans of direct.h. Free of libtorch.
+// Depthwise convolutions, channels-last, with the plans of direct.h. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct DepthwiseImage {
 
 void depthwise_forward(const DirectPlan& plan, const DepthwiseImage& image);
 
-/// Sets `sums` [taps, channels] to one image's part of the gradient of the weights. `plan`: the forward plan.
+/// Sets `sums` [taps, channels] to one image's contribution to the gradient of the weights. `plan`: the forward plan.
 void depthwise_weight_sums(const DirectPlan& plan, ElementType type, const void* x, const void* dy, float* sums);
 
 }  // namespace lockstep::nn

@@ -140,7 +140,8 @@ void direct_pieces(const DirectPlan& plan, const DirectImages<typename Ops::Elem
   }
 }
 
-// Units packed for one vector of columns before the next vector. It matters if each unit of the sum is in its own page.
+// Units packed for one vector of columns before the next vector. This matters when each unit of the sum is on its own
+// page.
 constexpr std::int64_t kPackedSteps = 16;
 
 /// Packs the weights to [blocks of 64 columns, taps, in / kGroup, width, kGroup].

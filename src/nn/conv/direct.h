@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions of any kernel, stride, padding and dilation as matrix products without copies, channels-last: the rows
 // of the left matrix are pixels, read in place. Pixels whose filters extend outside the image at the same taps are
-// computed together, so the zeros around it take no products. For a 3x3 kernel with dilation 6 on 9x9 pixels this saves
-// two thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Free of libtorch.
+// computed together, so no products are spent on the zeros around it. For a 3x3 kernel with dilation 6 on 9x9 pixels
+// this saves two thirds of the products. A matrix product (1x1, a linear layer) is the simplest case. Does not use
+// libtorch.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +85,7 @@ struct DirectWeights {
   }
 };
 
-/// Returns the number of elements of the packed weights.
+/// Returns the number of elements in the packed weights.
 [[nodiscard]] std::int64_t direct_packed_size(const DirectPlan& plan);
 
 /// Packs the weights. float runs on any instruction set, bfloat16 (as its 16 bits) only with winograd_has_bfloat16().

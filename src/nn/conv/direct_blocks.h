@@ -28,7 +28,7 @@ constexpr std::int64_t kDirectPanel = 48;
 [[nodiscard]] inline std::int64_t direct_width(std::int64_t out, std::int64_t column) {
   return std::min(kDirectColumns, direct_columns(out) - column);
 }
-/// Returns the number of chunks of all classes.
+/// Returns the number of chunks in all classes.
 [[nodiscard]] std::int64_t direct_chunks(const DirectPlan& plan);
 
 }  // namespace lockstep::nn

@@ -15,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// bfloat16 is multiplied in pairs of channels: an odd number of channels gets one more channel of zeros.
+/// bfloat16 is multiplied in pairs of channels: an odd number of channels is padded with one channel of zeros.
 at::Tensor evened(const at::Tensor& tensor, std::int64_t dim) {
   if (tensor.size(dim) % 2 == 0) return tensor;
   std::vector<std::int64_t> pad(static_cast<std::size_t>(2 * (tensor.dim() - dim)));

@@ -188,7 +188,7 @@ DirectPlan direct_backward_plan(const DirectConv& conv) {
 std::int64_t direct_packed_size(const DirectPlan& plan) { return direct_columns(plan.out) * plan.taps * plan.in; }
 
 std::vector<DirectPairs> direct_pairs(const DirectConv& conv) {
-  // With more columns in a group, pixels and gradients would not fit into the second-level cache.
+  // With more columns in a group, pixels and gradients would not fit in the second-level cache.
   constexpr std::int64_t kMostColumns = 640;
   const bool whole = conv.in % 16 != 0 || conv.taps() * conv.in <= kMostColumns;
   std::int64_t together = 1;

@@ -22,7 +22,7 @@ namespace lockstep::nn {
 at::Tensor run_direct(const DirectPlan& plan, const at::Tensor& input, const DirectWeights& weights, const float* bias,
                       at::Tensor out);
 
-/// Returns the gradient of `weight`, in the layout of `weight`. `grad` is dense and of the input's type.
+/// Returns the gradient of `weight`, in the layout of `weight`. `grad` is dense and has the input's type.
 [[nodiscard]] at::Tensor direct_weight_gradient(const DirectConv& conv, const at::Tensor& input, const at::Tensor& grad,
                                                 const at::Tensor& weight);
 

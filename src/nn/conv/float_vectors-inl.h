@@ -31,7 +31,7 @@ struct Float {
   using V = hn::Vec<Tag>;
   static constexpr int kGroup = 1;
   static constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-  // 6 rows of kVectors sums, and their operands, fit into the registers.
+  // 6 rows of kVectors sums, and their operands, fit in the registers.
   static constexpr int kVectors = kLanes == 16 ? 4 : 2;
 
   static HWY_INLINE V load(const float* at) { return hn::LoadU(Tag(), at); }

@@ -33,7 +33,7 @@ namespace {
 
 HWY_EXPORT(target_here);
 
-/// Highway's name for AVX-512 is AVX3, with a suffix for further instructions.
+/// Highway's name for AVX-512 is AVX3, with a suffix for additional instructions.
 std::string vectors_name(std::string_view target) {
   if (target.starts_with("AVX3")) return "AVX-512";
   return std::string(target);

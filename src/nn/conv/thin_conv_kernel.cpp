@@ -58,8 +58,8 @@ void image(const ThinConv& conv, const float* padded, T* out) {
   }
 }
 
-/// Adds one row's sums to the image's sums, for the first vector of channels of `grad` and `sums`. Sums by row keep the
-/// rounding error of float small.
+/// Adds one row's sums to the image's sums, for the first vector of channels of `grad` and `sums`. Summing by row keeps
+/// float's rounding error small.
 template <class Tag, class T>
 HWY_INLINE void row_sums(const ThinConv& conv, Tag d, const float* padded, const T* grad, const ThinConvSums& sums) {
   const std::int64_t row = conv.width + 2;

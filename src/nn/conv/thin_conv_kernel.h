@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. It has only a few
-// products for each stored value, so it should run at memory speed; general kernels pad the channel to a vector. Free
-// of libtorch.
+// A 3x3 convolution from one channel to many, channels-last, and the gradient of its weights. It does only a few
+// products per stored value, so it should run at memory speed; general kernels pad the channel to a vector. Does not
+// use libtorch.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // Winograd's transforms before and after the products, along one side of a tile (winograd.h). The files that are
 // compiled for one instruction set include this file inside their namespaces, so it has no include guard.
 //
-// Along a side, kTile results depend on kTile + 2 input pixels, which give as many points. Lavin and Gray's names of
+// Along a side, kTile results depend on kTile + 2 input pixels, which give as many points. Lavin and Gray's names for
 // the matrices are in brackets. F(2, 3) uses their points 0, 1, -1 and infinity. F(4, 3) uses 0, 3/4, -3/4, 3/2, -3/2
 // and infinity instead of 0, 1, -1, 2, -2 and infinity. These are exact in binary, and results are 2 to 4 times more
 // accurate, because no power of a point is much larger than the others.

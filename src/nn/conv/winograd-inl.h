@@ -3,7 +3,7 @@
 // x kTile results (tile_transforms-inl.h). The files that are compiled with these instructions enabled include it
 // inside their namespaces, so it has no include guard.
 
-// Tiles processed at once: their sums for 64 channels, and their points for 128 channels, fit into the cache.
+// Tiles processed at once: their sums for 64 channels, and their points for 128 channels, fit in the cache.
 constexpr std::int64_t kTiles = 24;
 constexpr std::int64_t kColumns = 64;
 // In sums over tiles, the tiles summed in registers before the sum in memory is updated.
@@ -117,7 +117,7 @@ void points_of_run(const Winograd& conv, const Inputs<Ops>& inputs, const Run& r
   }
 }
 
-/// The memory for a run's results, and their sums, [side x side, kSumsStep]; a point has [kTiles, kColumns].
+/// The buffers for a run's results, and their sums, [side x side, kSumsStep]; a point has [kTiles, kColumns].
 template <class Ops>
 struct Results {
   const float* sums = nullptr;
@@ -426,7 +426,7 @@ void unpack(const Winograd& conv, const float* sums, const WinogradWeights& grad
 template <class Ops>
 void sum_pixels(const typename Ops::Element* dy, std::int64_t pixels, std::int64_t channels, float* sums) {
   for (std::int64_t c = 0; c < channels; c += Ops::kLanes) Ops::store_sums(Ops::zero(), sums + c);
-  // Sums 32 pixels in registers, so that few sums go to memory, and the numbers that are added have similar sizes.
+  // Sums 32 pixels in registers, so that few sums go to memory, and the numbers being added have similar magnitudes.
   for (std::int64_t first = 0; first < pixels; first += 32) {
     const std::int64_t stop = std::min<std::int64_t>(first + 32, pixels);
     for (std::int64_t c = 0; c < channels; c += Ops::kLanes) {

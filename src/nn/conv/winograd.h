@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// 3x3 convolutions, channels-last, by Winograd's F(2x2, 3x3) and, in float32, F(4x4, 3x3): a tile of 2x2 results takes
-// 16 products per pair of channels instead of the direct sum's 36, a tile of 4x4 takes 36 instead of 144. So at a
+// 3x3 convolutions, channels-last, using Winograd's F(2x2, 3x3) and, in float32, F(4x4, 3x3): a tile of 2x2 results
+// takes 16 products per pair of channels instead of the direct sum's 36, a tile of 4x4 takes 36 instead of 144. So at a
 // processor's peak they are up to 2.25 and 4 times as fast as a direct kernel. Source: Lavin and Gray, Fast Algorithms
-// for Convolutional Neural Networks, 2016. Free of libtorch.
+// for Convolutional Neural Networks, 2016. Does not use libtorch.
 //
 // Images are cut into tiles of 2x2 (4x4) pixels, row by row; pixels outside count as 0. The 4x4 (6x6) input pixels of a
 // tile give 16 (36) sums, called its points. Each point has its own matrix, which multiplies the channels of the point.
 // A tile's results are sums of these products. The gradient of the weights sums over the tiles.
 //
-// Numbers at the ends of float32's range do more harm than in a direct sum. If a pixel is infinite or NaN, all results
-// of the tiles that it touches are NaN: up to 16 (64), instead of the direct sum's 9. A point is a sum of pixels with
-// factors that add up to 4 (26), and a result is a sum of products with factors that add up to 16 (180): numbers above
-// 1e36 overflow to NaN. A search for such numbers would take one more pass over the images; a NaN loss ends a run
-// anyway.
+// Numbers at the extremes of float32's range do more harm than in a direct sum. If a pixel is infinite or NaN, all
+// results of the tiles that it touches are NaN: up to 16 (64), instead of the direct sum's 9. A point is a sum of
+// pixels with factors that add up to 4 (26), and a result is a sum of products with factors that add up to 16 (180):
+// numbers above 1e36 overflow to NaN. Checking for such numbers would take another pass over the images; a NaN loss
+// ends a run anyway.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ struct Winograd {
   std::int64_t width = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
-  std::int64_t tile = 2;  ///< results on a tile's side: 2, or in float32 4; bfloat16 has too few digits for 4
+  std::int64_t tile = 2;  ///< results along a tile's side: 2, or 4 in float32; bfloat16 has too few digits for 4
 
   [[nodiscard]] std::int64_t tile_columns() const { return (width + tile - 1) / tile; }
   [[nodiscard]] std::int64_t image_tile_rows() const { return (height + tile - 1) / tile; }
   [[nodiscard]] std::int64_t tile_rows() const { return images * image_tile_rows(); }  ///< tile rows of all images
-  /// Returns the number of parts into which threads divide the gradient of the weights. Each has parts() points.
+  /// Returns the number of parts that the weight gradient is divided into for the threads. Each has parts() points.
   [[nodiscard]] std::int64_t parts() const { return tile + 2; }
   [[nodiscard]] std::int64_t points() const { return parts() * parts(); }
   /// Returns the distance between the in x out matrices of two points. It is not a multiple of a large power of two,
-  /// because such addresses would share a set of the caches.
+  /// because such addresses would share a cache set.
   [[nodiscard]] std::int64_t point_step() const { return in * out + 32; }
 };
 
@@ -76,12 +76,12 @@ struct WinogradImages {
   const float* level = nullptr;
 };
 
-/// Returns the borders that a pixel is at, as bits: 8 first row, 4 last row, 2 first column, 1 last column.
+/// Returns the borders that a pixel lies on, as bits: 8 first row, 4 last row, 2 first column, 1 last column.
 [[nodiscard]] constexpr std::int64_t winograd_border(const Winograd& conv, std::int64_t y, std::int64_t x) {
   return (y == 0 ? 8 : 0) + (y == conv.height - 1 ? 4 : 0) + (x == 0 ? 2 : 0) + (x == conv.width - 1 ? 1 : 0);
 }
 
-/// Computes the images' tile rows from `begin` to `end`. No result depends on the computation of another.
+/// Computes the images' tile rows from `begin` to `end`. Each result is computed independently of the others.
 void winograd_forward(const Winograd& conv, const WinogradImages<float>& images, std::int64_t begin, std::int64_t end);
 void winograd_forward(const Winograd& conv, const WinogradImages<std::uint16_t>& images, std::int64_t begin,
                       std::int64_t end);
@@ -107,7 +107,7 @@ void winograd_weight_sums(const Winograd& conv, const WinogradPart<std::uint16_t
                           std::int64_t end, float* sums);
 
 /// Turns the sums of all parts, [points(), in, out], into the gradient of the weights; `gradient` gives the layout, and
-/// its data are overwritten.
+/// its data is overwritten.
 void winograd_unpack(const Winograd& conv, const float* sums, const WinogradWeights& gradient);
 
 /// Sums over the pixels of one image: `dy` [pixels, channels] to `sums` [channels].

@@ -180,7 +180,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     const Winograd conv = shape_of(input, weight, context->saved_data["tile"].toInt());
     Winograd turned = conv;
     std::swap(turned.in, turned.out);
-    variable_list result(4);  // input, weight, bias and tile, of which the tile has no gradient
+    variable_list result(4);  // input, weight, bias and tile; the tile has no gradient
     if (input_wanted) result[0] = run(turned, grad, weights_of(weight).turned(), nullptr);
     if (weight_wanted) result[1] = weight_gradient(conv, input, grad, weight);
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) result[2] = bias_gradient(grad);

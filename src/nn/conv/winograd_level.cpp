@@ -8,12 +8,12 @@
 namespace lockstep::nn {
 namespace {
 
-constexpr std::int64_t kSampledPixels = 256;  // the mean is off by about 1/16 of the deviation, which does not matter
+constexpr std::int64_t kSampledPixels = 256;  // the mean is off by about 1/16 of the standard deviation: harmless
 constexpr std::int64_t kTaps = 9;
 
 float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
-/// Returns the i-th pixel of the sample. The step has no divisor in common with a width or a number of pixels.
+/// Returns the i-th pixel of the sample. The step shares no divisor with any width or number of pixels.
 std::int64_t sampled_pixel(std::int64_t i, std::int64_t pixels) {
   constexpr std::int64_t kStep = 2654435761;  // Knuth's prime for multiplicative hashing
   return i * kStep % pixels;

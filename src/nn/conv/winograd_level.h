@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd in bfloat16 subtracts the level of each channel from its input before the points, and adds it to the
-// results. Points are sums of up to 16 pixels, rounded to 8 bits: if a channel's mean is many times its standard
+// Winograd in bfloat16 subtracts the level of each channel from its input before computing the points, and adds it back
+// to the results. Points are sums of up to 16 pixels, rounded to 8 bits: if a channel's mean is many times its standard
 // deviation, rounding the mean would cause most of the error. The convolution of a constant needs no points. So a
 // constant for each channel, its level, is subtracted, and the effect of the level is added in float32. Pixels outside
-// the image are 0 and have no level. Free of libtorch.
+// the image are 0 and have no level. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace lockstep::nn {
 
 /// Returns the levels of the channels of `x` [pixels, channels], in bfloat16's 16 bits: the mean of a sample of pixels,
-/// or 0 if the mean does not exceed the deviation. Empty if all levels are 0.
+/// or 0 if the mean does not exceed the standard deviation. Empty if all levels are 0.
 [[nodiscard]] std::vector<float> winograd_level(const std::uint16_t* x, std::int64_t pixels, std::int64_t channels);
 
 /// Returns the numbers to add to the results, [16, out]: for each winograd_border(), the bias (or 0) plus the level's

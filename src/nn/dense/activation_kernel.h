@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout, ReLU and bias + dropout + ReLU over dense memory. Free of libtorch.
+// Dropout, ReLU and bias + dropout + ReLU over dense memory. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct Span {
 /// The elements that dropout keeps: a bit for each element in memory order, set if it is kept. Null: no dropout.
 struct KeptBits {
   const std::uint8_t* bits = nullptr;  ///< bits, with at least 4 readable bytes after the last
-  float scale = 1;                     ///< factor of the elements that are kept
+  float scale = 1;                     ///< factor for the elements that are kept
 };
 
 /// Computes in * (kept ? scale : 0): NaN stays NaN. Backward is the same operation.
 void dropout_pass(ElementType type, const void* in, void* out, Span span, const KeptBits& kept);
 
-/// Computes max(0, in), and sets the bit of each element that is above 0 or NaN, which the gradient passes. The span
-/// begins at a multiple of 8; whole bytes are written.
+/// Computes max(0, in), and sets the bit of each element that is above 0 or NaN, through which the gradient passes. The
+/// span begins at a multiple of 8; whole bytes are written.
 void relu_pass(ElementType type, const void* in, void* out, std::uint8_t* bits, Span span);
 
 /// Passes `grad` to the elements whose bit is set.

@@ -14,7 +14,8 @@ namespace lockstep::nn::detail {
 [[nodiscard]] at::Tensor linear_product(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias);
 /// Returns the gradient of the input, [..., in], in the type of `grad`, which is [..., out] and contiguous.
 [[nodiscard]] at::Tensor linear_input_gradient(const at::Tensor& grad, const at::Tensor& weight);
-/// Returns the gradient of the weight in float32, in the layout of `weight`. `grad`, `rows`: contiguous, of one type.
+/// Returns the gradient of the weight in float32, in the layout of `weight`. `grad`, `rows`: contiguous, of the same
+/// type.
 [[nodiscard]] at::Tensor linear_weight_gradient(const at::Tensor& grad, const at::Tensor& rows,
                                                 const at::Tensor& weight);
 

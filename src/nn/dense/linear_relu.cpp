@@ -97,7 +97,8 @@ class LinearReLUFunction : public torch::autograd::Function<LinearReLUFunction> 
   /// torch::autograd::Function does not accept undefined tensors.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const c10::optional<at::Tensor>& bias, double dropout) {
-    // Casts the weight here, not in autocast: autocast would cache the weight without gradients, and use it later.
+    // Casts the weight here rather than in autocast: autocast would cache the weight without gradients, and use it
+    // later.
     const bool ours = detail::has_linear_product(input.scalar_type(), weight);
     const at::Tensor rows = ours ? input.contiguous() : input;
     const at::Tensor rounded = ours ? weight : weight.to(input.scalar_type());

@@ -29,7 +29,7 @@ ScaleShiftSpan span_of(const at::Tensor& x, std::int64_t begin, std::int64_t end
   return {.type = detail::element_type(x), .x = x.data_ptr(), .begin = begin, .end = end};
 }
 
-/// Computes the gradients of input (if it is wanted), scale and shift.
+/// Computes the gradients of input (if requested), scale and shift.
 variable_list kernel_gradients(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& scale, bool wanted) {
   const at::Tensor to_input = wanted ? at::empty_like(input) : at::Tensor();
   const auto factor = scale.item<float>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// scale * x + shift over a span of memory, and its gradients. Free of libtorch.
+// scale * x + shift over a span of memory, and its gradients. Does not use libtorch.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ struct Shared {
   detail::Reduction reduction;
 };
 
-/// Returns the sum of the weights of the targets' classes, by which a mean is divided.
+/// Returns the sum of the weights of the targets' classes, the divisor of a mean.
 double weight_of(const at::Tensor& target, const Shared& shared) {
   const auto* classes_of = target.data_ptr<std::int64_t>();
   const auto* weight = shared.weight.data_ptr<float>();

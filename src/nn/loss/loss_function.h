@@ -21,12 +21,13 @@ template <class Chosen>
 /// A loss and its gradient with respect to the logits; backward multiplies this by the incoming gradient.
 struct ComputedLoss {
   at::Tensor loss;  ///< a scalar, or one loss for each element
-  at::Tensor grad;  ///< gradient of the logits; undefined if it is not wanted
+  at::Tensor grad;  ///< gradient of the logits; undefined if not requested
   /// The dimension of the logits over which one element's loss is computed.
   std::int64_t class_dimension = 0;
 };
 
-/// Computes loss and gradient at once. `logits`: as passed to the layer; `wants_grad`: backward may need the gradient.
+/// Computes the loss and its gradient together. `logits`: as passed to the layer; `wants_grad`: backward may need the
+/// gradient.
 class LossKernel {
  public:
   virtual ~LossKernel() = default;

@@ -20,10 +20,10 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::nn {
 namespace HWY_NAMESPACE {
 
-// Pixels whose classes are processed together: with a few dozen classes their numbers stay in the first-level cache.
+// Pixels whose classes are processed together: with a few dozen classes their values stay in the first-level cache.
 constexpr std::int64_t kTile = 64;
 
-/// Returns the exponential; it keeps NaN, for which Highway's is 0.
+/// Returns the exponential; it keeps NaN, for which Highway's returns 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
@@ -159,7 +159,7 @@ void rows(const CrossEntropy& loss, LossRange range, float* losses) {
   }
 }
 
-/// A tile of pixels: the numbers of each pixel, and the exponentials as [classes, kTile].
+/// A tile of pixels: the values for each pixel, and the exponentials as [classes, kTile].
 struct Tile {
   explicit Tile(std::int64_t classes) : exponentials(static_cast<std::size_t>(classes * kTile)) {}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses whose forward computes the gradient in the same pass, because both need the same exponentials. Both element
-// types are computed in float32. Free of libtorch.
+// types are computed in float32. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct MultiLabelLoss {
   const void* logits = nullptr;
   const float* target = nullptr;
   const float* weight = nullptr;  ///< [classes], or null
-  float scale = 1;                ///< factor of the gradient
-  void* grad = nullptr;           ///< memory for the gradient, or null
+  float scale = 1;                ///< multiplies the gradient
+  void* grad = nullptr;           ///< receives the gradient, or null
 };
 
 /// Writes the sum over the classes of each row in the range to `losses`, whose first element belongs to row 0.
@@ -41,14 +41,14 @@ struct CrossEntropy {
   const float* weight = nullptr;  ///< [classes]
   float weight_sum = 0;           ///< sum of the weights over the classes
   float smoothing = 0;
-  float scale = 1;       ///< factor of the gradient
-  void* grad = nullptr;  ///< memory for the gradient, or null
+  float scale = 1;       ///< multiplies the gradient
+  void* grad = nullptr;  ///< receives the gradient, or null
 };
 
 /// Computes the losses for logits [elements, classes], with the classes adjacent in memory.
 void cross_entropy_rows(const CrossEntropy& loss, LossRange elements, float* losses);
 
-/// Computes the losses of one image of a batch, [classes, pixels], with adjacent pixels; target and losses are
+/// Computes the losses of one image in a batch, [classes, pixels], with adjacent pixels; target and losses are
 /// [pixels].
 void cross_entropy_image(const CrossEntropy& loss, std::int64_t pixels, LossRange range, float* losses);
 

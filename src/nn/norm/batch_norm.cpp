@@ -59,7 +59,7 @@ double values_per_channel(const at::Tensor& input) {
 Statistics local_statistics(const at::Tensor& input) {
   const auto options = statistics_options(input);
   const std::int64_t channels = input.size(1);
-  // The kernel takes the type of its result from running statistics, so it gets some that are discarded.
+  // The kernel takes the type of its result from running statistics, so it is passed some that are discarded.
   const at::Tensor unused_mean = at::zeros({channels}, options);
   const at::Tensor unused_var = at::zeros({channels}, options);
   if (input.numel() == 0) return {unused_mean, unused_var};
@@ -97,8 +97,8 @@ Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
   return {.count = total, .mean = all_mean, .var = (square_mean - all_mean * all_mean).clamp_min(0)};
 }
 
-/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps its running statistics,
-/// which would otherwise never become finite again.
+/// A channel whose statistics are not finite (an overflow, in a step that the loss scaler skips) keeps its running
+/// statistics, which would otherwise never become finite again.
 void update_running(const BatchNormCall& call, const Combined& all, double momentum) {
   if (!call.running_mean.defined()) return;
   const auto dtype = call.running_mean.scalar_type();

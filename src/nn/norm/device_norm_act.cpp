@@ -25,7 +25,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// These constants must equal those of the kernels.
+// These constants must equal those in the kernels.
 constexpr std::int64_t kThreads = 256;
 constexpr std::int64_t kVector = 8;
 constexpr std::int64_t kFinishChannels = 32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch norm + ReLU + (2x2 max pooling) as one autograd node, with the kernels of norm_act.cuh: a GPU passes over the
-// input twice in forward and twice in backward, and keeps only the input.
+// input twice in forward and twice in backward, and only the input is saved.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -13,13 +13,13 @@
 namespace lockstep::nn::detail {
 
 /// Returns the kernels for the input's GPU. Null if the input is not on a GPU, there is no compiler, or the kernels do
-/// not support such a layer. Shapes: input [N, C, H, W]. Blocks: for a few seconds when the kernels are compiled.
+/// not support this layer. Shapes: input [N, C, H, W]. Blocks: for a few seconds while the kernels are being compiled.
 [[nodiscard]] tensor::DeviceKernels* norm_act_kernels(const at::Tensor& input, const BatchNormCall& call,
                                                       const NormAct& what);
 
 /// The tensors that are added before and after the batch norm.
 struct NormActAdded {
-  at::Tensor residual = {};    ///< added before ReLU, with the input's layout and type; excludes pooling; or undefined
+  at::Tensor residual = {};    ///< added before ReLU, with the input's layout and type; not with pooling; or undefined
   at::Tensor input_bias = {};  ///< bias of the previous convolution, which the input lacks, or undefined. Shapes: [C]
 };
 

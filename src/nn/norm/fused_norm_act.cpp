@@ -97,7 +97,7 @@ Moments moments_about(const at::Tensor& input, const std::vector<float>& shift) 
   return found;
 }
 
-/// True if every mean is within 8 standard deviations of the shift: float32 sums then give the variance to 1e-4.
+/// True if every mean is within 8 standard deviations of the shift: float32 sums then give a variance accurate to 1e-4.
 bool is_near(const std::vector<float>& shift, const Moments& found) {
   constexpr double kFarthest = 8;
   for (std::size_t c = 0; c < shift.size(); ++c) {
@@ -107,7 +107,7 @@ bool is_near(const std::vector<float>& shift, const Moments& found) {
   return true;
 }
 
-/// Computes the moments of a batch. The batch's first pixel is a shift that costs nothing. If it is an outlier in some
+/// Computes the moments of a batch. The batch's first pixel serves as a shift at no cost. If it is an outlier in some
 /// channel, a second pass uses the means of the first pass.
 Moments moments(const at::Tensor& input) {
   const at::Tensor pixel = input.select(0, 0).select(1, 0).select(1, 0).to(at::kFloat).contiguous();
@@ -119,8 +119,8 @@ Moments moments(const at::Tensor& input) {
   return moments_about(input, shift);
 }
 
-/// A channel whose statistics are not finite (an overflow, whose step a loss scale skips) keeps its running statistics,
-/// which would otherwise never become finite again.
+/// A channel whose statistics are not finite (an overflow, in a step that the loss scaler skips) keeps its running
+/// statistics, which would otherwise never become finite again.
 void update_running(const BatchNormCall& call, const Moments& moments, double count, double momentum) {
   if (!call.running_mean.defined()) return;
   auto* mean = call.running_mean.data_ptr<float>();

@@ -18,12 +18,12 @@ struct NormAct {
 [[nodiscard]] bool can_fuse_norm_act(const at::Tensor& input, const BatchNormCall& call, const NormAct& what);
 
 /// Normalizes with the statistics of the batch. `momentum`: the batch's weight in the running statistics. `residual`:
-/// added before ReLU, with the input's layout and type, or undefined; it excludes dropout and pooling.
+/// added before ReLU, with the input's layout and type, or undefined; it cannot be combined with dropout or pooling.
 [[nodiscard]] at::Tensor fused_norm_act(const at::Tensor& input, const BatchNormCall& call, double momentum,
                                         const NormAct& what, const at::Tensor& residual = {});
 
-/// Counts the batch, and returns the weight of its statistics in the running statistics. Without a momentum these are
-/// the mean over all batches.
+/// Counts the batch, and returns the weight of its statistics in the running statistics. Without a momentum, the
+/// running statistics are the mean over all batches.
 double count_batch(const BatchNormCall& call);
 
 }  // namespace lockstep::nn::detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer norm over dense rows: each row is read from memory once, and then from the cache. Free of libtorch.
+// Layer norm over dense rows: each row is read from memory once, and then from the cache. Does not use libtorch.
 #pragma once
 
 #include <cstdint>

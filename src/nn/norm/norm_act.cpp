@@ -100,7 +100,7 @@ void BatchNormReLU2dImpl::share_parameter(const char* name, at::Tensor& target, 
   target = source;
 }
 
-// A tensor in the module's buffer dictionary cannot be replaced, so it gets the memory of `source`.
+// A tensor in the module's buffer dictionary cannot be replaced, so it is pointed at the memory of `source` instead.
 void BatchNormReLU2dImpl::share_buffer(at::Tensor& target, const at::Tensor& source) { target.set_data(source); }
 
 }  // namespace lockstep::nn

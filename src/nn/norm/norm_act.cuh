@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes of norm_act_kernel.h on a GPU, over channels-last memory. CUDA C++ without any header: the build embeds
-// this text, and tensor/device_kernels.h compiles it for the GPU of the process. A test compiles it for the CPU.
+// this text, and tensor/device_kernels.h compiles it for the process's GPU. A test compiles it for the CPU.
 //
 // Moments are combined as in Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances" (1979): so they need no shift near the mean. The order of all sums depends only on the shape, so a GPU
+// variances" (1979), so they need no shift near the mean. The order of all sums depends only on the shape, so a GPU
 // gives the same results bit for bit each time.
 
 namespace lockstep::nn {
@@ -40,8 +40,8 @@ struct NormActDevice {
 namespace device {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kVector = 8;         // channels of a thread
-constexpr unsigned kFinishChannels = 32;  // channels of a block that finishes sums
+constexpr unsigned kVector = 8;         // channels per thread
+constexpr unsigned kFinishChannels = 32;  // channels per block that finishes sums
 constexpr unsigned kSlices = kThreads / kFinishChannels;
 
 struct alignas(16) Words {
@@ -108,7 +108,7 @@ LOCKSTEP_DEVICE void store(const float (&from)[kVector], float* to) {
   }
 }
 
-/// A thread's place in a block that sums over pixels: it has 8 neighbouring channels of every (blocks * rows)-th pixel.
+/// A thread's place in a block that sums over pixels: it sums 8 adjacent channels of every (blocks * rows)-th pixel.
 struct Place {
   unsigned here;     // threads that share a pixel
   unsigned rows;     // pixels that the block processes at a time
@@ -132,7 +132,7 @@ LOCKSTEP_DEVICE unsigned pixels_of(unsigned pixels, unsigned begin, unsigned str
   return begin < pixels ? (pixels - begin - 1) / stride + 1 : 0;
 }
 
-/// Returns the number of pixels that all rows of a block sum together.
+/// Returns the number of pixels that all rows of a block sum in total.
 LOCKSTEP_DEVICE unsigned pixels_of_block(unsigned pixels, unsigned block, unsigned rows, unsigned blocks) {
   const unsigned stride = blocks * rows;
   const unsigned left = pixels % stride;

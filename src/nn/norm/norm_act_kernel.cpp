@@ -99,7 +99,7 @@ void statistics(const T* x, const NormActShape& shape, const float* shift, float
   }
 }
 
-/// The memory of one image in one element type.
+/// One image's buffers in one element type.
 template <class T>
 struct Image {
   const T* x;

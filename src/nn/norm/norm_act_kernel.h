@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of batch norm + (dropout) + ReLU + (2x2 max pooling) over channels-last memory. Free of libtorch.
+// The passes of batch norm + (dropout) + ReLU + (2x2 max pooling) over channels-last memory. Does not use libtorch.
 //
 // With x the input, y = a x + b by channel, k dropout's mask times its scale, z = max(0, k y), and p the largest z of
-// each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is kept: backward
+// each 2x2 window: forward reads x twice (statistics, then z or p) and stores z or p. Nothing else is saved: backward
 // recomputes z from x. It reads x and the gradient twice (sums, then the input's gradient).
 //
 // A residual may be added to y before ReLU. Backward reads it again, and its gradient is g, defined below.
@@ -43,7 +43,7 @@ struct NormActDropout {
 struct NormActImage {
   const void* x = nullptr;
   std::int64_t index = 0;
-  const void* residual = nullptr;  ///< residual of x's type; excludes dropout and pooling; or null
+  const void* residual = nullptr;  ///< residual of x's type; not allowed with dropout or pooling; or null
 };
 
 /// Element types: float32, or bfloat16 as its 16 bits.
@@ -73,10 +73,10 @@ struct NormActGradient {
   const float* dp = nullptr;
   const float* dq = nullptr;
 };
-/// The memory for one image's gradients.
+/// The buffers for one image's gradients.
 struct NormActInto {
   void* x = nullptr;
-  void* residual = nullptr;  ///< memory for g; null without a residual
+  void* residual = nullptr;  ///< receives g; null without a residual
 };
 void norm_act_backward(const NormActForward& pass, const NormActImage& image, const void* grad,
                        const NormActGradient& factors, const NormActInto& into);

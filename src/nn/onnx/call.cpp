@@ -33,7 +33,7 @@ std::vector<std::int64_t> sizes_of(const Value* value) {
   return *sizes;
 }
 
-/// Returns a value's type. Plain numbers have the types that PyTorch's type promotion gives to Python's numbers.
+/// Returns a value's type. Plain numbers have the types that PyTorch's type promotion gives to Python numbers.
 at::ScalarType type_of(const Value* value) {
   if (const auto constant = onnx_constant(value)) {
     if (constant->isTensor()) return constant->toTensor().scalar_type();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator of a graph, as a row of the table of operators gets it. Arguments are names of ONNX values, or constants.
+// An operator of a graph, as passed to a row of the operator table. Arguments are names of ONNX values, or constants.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -19,17 +19,17 @@ namespace lockstep::nn {
 /// The names of the graph's values in the model.
 class OnnxValues {
  public:
-  /// `names`: the names of the network's own tensors; other tensors get numbers as names.
+  /// `names`: the names of the network's own tensors; other tensors are named by number.
   OnnxValues(OnnxModel& model, std::map<const void*, std::string> names) : model_(model), names_(std::move(names)) {}
 
   void set(const torch::jit::Value* value, std::string name) { tensors_[value] = std::move(name); }
   void set_list(const torch::jit::Value* value, std::vector<std::string> names) { lists_[value] = std::move(names); }
 
-  /// Returns the name of a tensor. A whole number that depends on the batch size is a list of one element.
+  /// Returns the name of a tensor. An integer that depends on the batch size is a list of one element.
   [[nodiscard]] const std::string& tensor(const torch::jit::Value* value);
   [[nodiscard]] std::vector<std::string> list(const torch::jit::Value* value);
   [[nodiscard]] OnnxModel& model() { return model_; }
-  /// Returns the name of the network's tensor that was stored last, to show the place in the graph.
+  /// Returns the name of the network's tensor that was stored last, to show the location in the graph.
   [[nodiscard]] const std::string& last_name() const { return last_name_; }
 
  private:
@@ -67,7 +67,7 @@ class OnnxTensors {
 
   [[nodiscard]] std::string constant(double value, at::ScalarType type) const;
   [[nodiscard]] std::string cast(const std::string& name, at::ScalarType type) const;
-  /// Throws: UsageError with the operator, the reason `why` it cannot be written, and its place in the network.
+  /// Throws: UsageError with the operator, the reason `why` it cannot be exported, and its place in the network.
   [[noreturn]] void refuse(const std::string& why) const;
 
  protected:
@@ -91,7 +91,7 @@ class OnnxConstants : public OnnxTensors {
   /// Returns a dimension of `argument`, counted from 0.
   [[nodiscard]] std::int64_t dim(std::size_t i, std::size_t argument = 0) const;
   [[nodiscard]] std::vector<std::int64_t> dims(std::size_t i, std::size_t argument = 0) const;
-  /// Returns a whole number or a list of them, which may depend on the batch size, as a one-dimensional tensor.
+  /// Returns an integer or a list of integers, which may depend on the batch size, as a one-dimensional tensor.
   [[nodiscard]] std::string shape(std::size_t i) const { return shape(i, -1, -1); }
   /// Does the same, but replaces the number `from` in the list with `to`, as for the -1 of an expansion.
   [[nodiscard]] std::string shape(std::size_t i, std::int64_t from, std::int64_t to) const;
@@ -104,7 +104,7 @@ class OnnxCall : public OnnxConstants {
 
   [[nodiscard]] at::ScalarType result_type(std::size_t i = 0) const;
   [[nodiscard]] std::vector<std::int64_t> result_sizes(std::size_t i = 0) const;
-  /// Returns a float tensor with the sizes and memory order with which argument `i` was traced.
+  /// Returns a float tensor with the sizes and memory order that argument `i` was traced with.
   [[nodiscard]] at::Tensor empty_like(std::size_t i) const;
   [[nodiscard]] std::size_t results() const { return node_.outputs().size(); }
   [[nodiscard]] bool used(std::size_t i) const { return node_.output(i)->hasUses(); }

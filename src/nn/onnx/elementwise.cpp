@@ -29,7 +29,7 @@ std::string number(OnnxCall& call, double value) { return call.constant(value, c
 
 void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
 
-/// Writes an operator that tests each element, whose type is not the result's type.
+/// Writes an operator that tests each element; the elements' type differs from the result's.
 void question(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)})); }
 
 void identity(OnnxCall& call, const char* /*op*/) { call.give(call.as(0, call.result_type())); }

@@ -114,7 +114,7 @@ std::int32_t onnx_type(at::ScalarType type) {
   }
 }
 
-/// Turns a model into bytes.
+/// Serializes a model.
 class OnnxWriter {
  public:
   OnnxWriter(const OnnxModel& model, const OnnxModel::Head& head) : model_(model), head_(head) {

@@ -25,7 +25,7 @@ struct OnnxPort {
   at::Tensor example;  ///< example of its type and of the sizes of its other dimensions
 };
 
-/// The file, and a second file for the tensors if they do not fit into the first.
+/// The file, and a second file for the tensors if they do not fit in the first.
 struct OnnxBytes {
   std::string model;
   std::string tensors;  ///< empty: the model holds everything
@@ -40,12 +40,12 @@ class OnnxModel {
   void add_named(const std::string& op, const std::string& input, const std::string& result);
   /// Stores a tensor, under a new name if `name` is empty. Returns the name.
   std::string store(const at::Tensor& tensor, const std::string& name = {});
-  /// Stores whole numbers as a list of 64-bit integers; equal lists are stored once.
+  /// Stores integers as a list of 64-bit integers; equal lists are stored once.
   std::string store_integers(const std::vector<std::int64_t>& numbers);
 
   struct Head {
     std::int64_t opset = 17;
-    bool half = false;  ///< stores float32 tensors with 16 bits
+    bool half = false;  ///< stores float32 tensors as 16-bit floats
     std::vector<OnnxPort> inputs;
     std::vector<OnnxPort> outputs;
     std::map<std::string, std::string> texts;          ///< metadata
@@ -71,7 +71,7 @@ class OnnxModel {
   friend class OnnxWriter;
 };
 
-/// Returns ONNX's number for an element type. Throws: UsageError for a type that ONNX lacks.
+/// Returns ONNX's code for an element type. Throws: UsageError for a type that ONNX lacks.
 [[nodiscard]] std::int32_t onnx_type(at::ScalarType type);
 
 }  // namespace lockstep::nn

@@ -195,7 +195,7 @@ void gather(OnnxCall& call, const char* /*op*/) {
 void embedding(OnnxCall& call, const char* /*op*/) { call.give(one_of(call, call.in(0), 0, call.in(1))); }
 void index_select(OnnxCall& call, const char* /*op*/) { call.give(one_of(call, call.in(0), call.dim(1), call.in(2))); }
 
-/// x[:, ids]: supports one tensor of whole numbers, at one dimension.
+/// x[:, ids]: supports one integer tensor, at one dimension.
 void index(OnnxCall& call, const char* /*op*/) {
   std::int64_t axis = -1;
   const auto kinds = call.kinds(1);
@@ -342,7 +342,7 @@ void roll(OnnxCall& call, const char* /*op*/) {
   call.give(name);
 }
 
-/// zeros(sizes), ones(sizes), full(sizes, value); their new_... forms have a tensor as first argument.
+/// zeros(sizes), ones(sizes), full(sizes, value); their new_... forms take a tensor as the first argument.
 void filled(OnnxCall& call, const char* op) {
   const std::size_t at = call.name().starts_with("new_") ? 1 : 0;
   fill(call, call.shape(at), std::string_view(op) == "value" ? call.number(at + 1) : value_of_name(call.name()));

@@ -108,7 +108,7 @@ std::pair<std::int64_t, std::int64_t> adaptive_window(std::int64_t k, std::int64
   return {k * in / out, ((k + 1) * in + out - 1) / out};
 }
 
-/// Returns the window's size in each dimension if all windows of an adaptive pooling are equally large; else empty.
+/// Returns the window's size in each dimension if all windows of an adaptive pooling have the same size; else empty.
 Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   Sizes windows;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -119,7 +119,7 @@ Sizes equal_windows(const OnnxCall& call, const Sizes& out) {
   return windows;
 }
 
-/// Returns a matrix [in, out]: a product with it computes the mean of each window.
+/// Returns a matrix [in, out]: multiplying by it computes the mean of each window.
 at::Tensor means(std::int64_t in, std::int64_t out) {
   at::Tensor matrix = at::zeros({in, out}, at::kFloat);
   for (std::int64_t k = 0; k < out; ++k) {
@@ -152,7 +152,7 @@ double factor_to(std::int64_t in, std::int64_t out, double factor) {
   return given;
 }
 
-/// Returns the factor with which libtorch computes positions. In linear modes libtorch copies an input of equal size.
+/// Returns the factor that libtorch computes positions with. In linear modes libtorch copies an input of equal size.
 double factor_of(const std::string& mode, std::int64_t in, std::int64_t out, double given) {
   return mode == "linear" && in == out ? 1 : factor_to(in, out, given);
 }
@@ -346,7 +346,7 @@ void upsample_linear(OnnxCall& call, const char* op) {
 
 namespace {
 
-/// Writes to each element its index along an axis. Repeated elements (stride 0) are in memory once.
+/// Writes to each element its index along an axis. Repeated elements (stride 0) are stored once.
 void number_along(const at::Tensor& tensor, std::int64_t axis) {
   at::Tensor stored = tensor;
   for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -389,8 +389,8 @@ bool is_each_several_times(const at::Tensor& chosen, std::int64_t in) {
 
 }  // namespace
 
-/// upsample_nearestNd(x, size, factors ...); likewise _upsample_nearest_exactNd. Unless each element is repeated
-/// equally often, runtimes may round differently, so the indices are constants.
+/// upsample_nearestNd(x, size, factors ...); likewise _upsample_nearest_exactNd. Unless every element is repeated the
+/// same number of times, runtimes may round differently, so the indices are constants.
 void upsample_nearest(OnnxCall& call, const char* op) {
   const Sizes in = behind_channels(call.sizes(0));
   const Sizes out = behind_channels(call.result_sizes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizes one channels-last image bilinearly, and computes the gradient. Free of libtorch.
+// Resizes one channels-last image bilinearly, and computes the gradient. Does not use libtorch.
 #pragma once
 
 #include <cstdint>

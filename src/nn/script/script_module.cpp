@@ -57,7 +57,7 @@ class Part {
     child->add(name.substr(dot + 1), std::move(tensor), is_buffer);
   }
 
-  /// Returns the module. Call it when all tensors are added.
+  /// Returns the module. Call it once all tensors have been added.
   torch::jit::Module finish() {
     for (const auto& [name, child] : children_) module_.register_module(name, child->finish());
     return module_;

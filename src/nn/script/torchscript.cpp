@@ -22,11 +22,11 @@ namespace {
 
 /// Batch sizes for which the archive is compared with the function; neither was traced.
 constexpr std::int64_t kTried[] = {1, 5};
-/// Both run the same operators, so any difference beyond rounding is a fault.
+/// Both run the same operators, so any difference beyond rounding is a bug.
 constexpr double kTolerance = 1e-5;
 
-/// Turns the fuser off. On the second call a libtorch with LLVM would compile the recorded graph, which takes minutes
-/// for a network of thousands of operators. The interpreter is enough to compare results.
+/// Turns the fuser off. On the second call a libtorch built with LLVM would compile the recorded graph, which takes
+/// minutes for a network of thousands of operators. The interpreter is enough to compare results.
 class NoFuser {
  public:
   NoFuser() { torch::jit::setTensorExprFuserEnabled(false); }
@@ -93,7 +93,7 @@ std::string described(const std::vector<std::string>& names, const std::vector<a
 }  // namespace
 
 Tracing::Tracing(torch::nn::Module& model)
-    // libtorch writes the numbers of the code with streams, which obey the locale of the process: "0,5", "1.024".
+    // libtorch writes the numbers in the code with streams, which follow the process's locale: "0,5", "1.024".
     : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {
   if (model.is_training()) throw UsageError("a network in training mode is not a function", "model.eval()");
   // A tracer does not accept tensors that require a gradient.

@@ -84,7 +84,7 @@ HWY_INLINE V32 two_bits(D32 d, V32 word, V32 threshold, int place) {
   return hn::Or(hn::IfThenElseZero(hn::Lt(low, threshold), one), hn::IfThenElseZero(hn::Lt(high, threshold), two));
 }
 
-/// Keeps any share of the elements: 16 bits of the stream for each element, so 8 elements for each counter.
+/// Keeps any fraction of the elements: 16 bits of the stream per element, so 8 elements per counter.
 void fill_share(std::uint8_t* bits, std::int64_t begin, std::int64_t end, std::uint64_t seed, std::uint32_t threshold) {
   const D32 d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

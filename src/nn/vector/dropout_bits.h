@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The elements that dropout keeps, as bits: a pure function of seed and index, computed by a counter-based generator,
-// so that neither the number of threads nor the order matters. Free of libtorch.
+// so that neither the number of threads nor the order matters. Does not use libtorch.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::nn {
 
-/// Returns the number of bytes for the bits of `count` elements: whole blocks, and 4 more so that 32 bits can be read
-/// at the last byte.
+/// Returns the number of bytes needed for the bits of `count` elements: whole blocks, and 4 more so that 32 bits can be
+/// read at the last byte.
 [[nodiscard]] std::int64_t dropout_bytes(std::int64_t count);
 
 /// Writes the bits of elements [128 * begin_block, 128 * end_block) to `bits`, which starts at element 0. A bit is set

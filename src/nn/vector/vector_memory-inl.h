@@ -54,7 +54,7 @@ HWY_INLINE void store(hn::Vec<Tag> v, Tag d, std::uint16_t* at) {
   hn::StoreU(narrow(d, v), hn::Rebind<std::uint16_t, Tag>(), at);
 }
 
-/// Calls f(d, channel) for every vector of channels, whose number is a multiple of 8. At most 16 lanes.
+/// Calls f(d, channel) for every vector of channels. The number of channels is a multiple of 8. At most 16 lanes.
 template <class F>
 HWY_INLINE void for_channels(std::int64_t channels, F f) {
   const hn::CappedTag<float, 16> d;

@@ -18,8 +18,8 @@
 
 namespace lockstep::parallel {
 
-// Reports of backwards that do not fit their options. Each aborts the group, since the other ranks would wait for this
-// one.
+// Reports of backwards that do not fit their options. Each report aborts the group, since the other ranks would wait
+// for this one.
 
 /// The place where a backward failed.
 struct FaultyBackward {
@@ -61,7 +61,7 @@ class Backward {
   /// `queue_end` makes the engine call end() when the outermost backward is over.
   Backward(const BackwardParts& parts, std::function<void()> queue_end);
 
-  /// Returns the active replica's number among this rank's replicas.
+  /// Returns the active replica's index among this rank's replicas.
   [[nodiscard]] int local() const { return local_; }
   [[nodiscard]] ReplicaBackward& replica() { return replicas_[static_cast<std::size_t>(local_)]; }
   /// Makes `local` active: its accumulated gradients replace those of the previous replica.

@@ -112,7 +112,7 @@ Buckets::Buckets(const TrainedParameters& parameters, std::vector<std::vector<st
   restart();
 }
 
-/// Allocates memory for the members' gradients, and creates the views of it.
+/// Allocates memory for the members' gradients, and creates views of it.
 void Buckets::fill(Bucket& bucket, const NamedTensors& parameters, ProcessGroup& group) {
   NamedTensors items;
   for (const std::size_t index : bucket.members) items.push_back(parameters[index]);
@@ -229,7 +229,7 @@ HookStage Buckets::start(Bucket& bucket, ProcessGroup& group) const {
 void Buckets::wait() {
   const at::NoGradGuard no_grad;
   if (recorded_ && !tensor::is_recording()) stages_.clear();
-  // Runs stage by stage over all buckets: the next stage of every bucket starts before the wait for the first bucket's.
+  // Runs stage by stage over all buckets: every bucket's next stage starts before waiting for the first bucket's.
   for (bool more = true; more;) {
     more = false;
     for (HookStage& stage : stages_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the gradients, and the number of gradients that each bucket still waits for. Does not use autograd.
+// The gradients' memory, and the number of gradients that each bucket is still waiting for. Does not use autograd.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace lockstep::parallel {
 
 /// The replicas whose gradients a rank contributes, and how they are combined.
 struct ReplicaLayout {
-  int replicas = 0;   ///< number of replicas of the run; 0: the world size, one per rank
+  int replicas = 0;   ///< number of replicas in the run; 0: the world size, one per rank
   ReplicaSpan block;  ///< replicas of this rank
   int world = 1;
   bool exact = true;
@@ -60,7 +60,7 @@ struct Bucket {
   std::vector<std::size_t> members = {};  ///< indices of parameters
   at::Tensor buffer = {};                 ///< flat buffer; with rows [rows, elements], in float32 for 16-bit parameters
   at::Tensor published = {};              ///< the part that is reduced; its first row receives the result
-  at::Tensor narrow = {};                 ///< the result in the parameters' own type, if the buffer has another
+  at::Tensor narrow = {};                 ///< the result in the parameters' own type, if the buffer's type differs
   std::optional<GradBucket> seen_by_hook = {};
   std::optional<SparseMean> sparse = {};
   std::shared_ptr<const std::vector<NormMember>> places = {};  ///< places of the members' gradients in the result

@@ -42,7 +42,7 @@ bool is_in_bucket(const at::Tensor& value, const at::Tensor& view) {
   return value.defined() && view.defined() && !value.is_sparse() && same_memory(value, view);
 }
 
-/// Returns true if reductions can sum the squares for grad_norm(): not with sparse gradients, hooks, GPUs and 16-bit
+/// Returns true if reductions can sum the squares for grad_norm(): not with sparse gradients, hooks, GPUs or 16-bit
 /// types.
 bool can_count(const TrainedParameters& parameters, const ReplicaLayout& layout) {
   const auto is_counted = [](const auto& item) {
@@ -103,7 +103,7 @@ void Gradients::contribute(std::size_t index, int local) {
   if (layout_.is_last(local)) arrived(index);
 }
 
-/// Records an arrival. If a hook fails, it aborts the group, since other ranks wait for the hook's reduction.
+/// Records an arrival. If a hook fails, it aborts the group, since other ranks are waiting for the hook's reduction.
 void Gradients::arrived(std::size_t index) {
   try {
     buckets_.arrived(index, group_);

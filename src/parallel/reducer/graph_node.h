@@ -15,7 +15,8 @@ namespace lockstep::parallel {
 
 using NodePointer = decltype(torch::autograd::Edge::function);
 
-/// Creates a node to which a long chain of nodes may lead: with either pointer the chain is not destroyed by recursion.
+/// Creates a node that a long chain of nodes may lead to: with either pointer type, the chain is not destroyed
+/// recursively.
 template <class Node, class... Arguments>
 auto make_node(Arguments&&... arguments) {
   if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {

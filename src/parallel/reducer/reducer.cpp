@@ -20,7 +20,7 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
     throw UsageError(fmt::format("DdpOptions::replicas is {} in a world of {}", replicas, world),
                      fmt::format("start at most {} ranks", replicas));
   }
-  // One replica per rank needs rows only to let the backend use any order of additions.
+  // One replica per rank needs rows only to let the backend add in any order.
   const bool rows = replicas != world || (!options.exact && world > 1 && !options.hook);
   return {.replicas = rows ? replicas : 0,
           .block = replicas_of_rank(group.rank(), world, replicas),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core of DistributedDataParallel: it reduces gradients while backward still computes others.
+// The core of DistributedDataParallel: it reduces gradients while backward is still computing others.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
@@ -73,7 +73,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   [[nodiscard]] const StepReduction& step() const { return step_; }
 
   [[nodiscard]] std::size_t local_replicas() const { return static_cast<std::size_t>(layout_.block.size()); }
-  /// Returns the number of the active replica among this rank's replicas.
+  /// Returns the index of the active replica among this rank's replicas.
   [[nodiscard]] int local_replica() const { return backward_.local(); }
   /// Makes `local` the active replica: its accumulated gradients replace those of the previous replica.
   void enter_replica(int local);

@@ -14,7 +14,7 @@
 
 namespace lockstep::parallel {
 
-/// The state of a replica: idle, or its backward runs, from the first node that it reaches to the engine's final
+/// The state of a replica: idle, or running its backward, from the first node that it reaches to the engine's final
 /// callback. A synced backward is `started` once it is known to be synced and the buckets take its gradients. Vectors
 /// have one entry for each parameter, unless stated otherwise.
 struct ReplicaBackward {

@@ -122,7 +122,7 @@ std::vector<bool> StepReduction::used_anywhere() {
   return anywhere;
 }
 
-/// Every rank takes rank 0's order of arrival.
+/// Every rank adopts rank 0's order of arrival.
 void StepReduction::settle() {
   settled_ = true;
   warn_of_equal_batches(group_);

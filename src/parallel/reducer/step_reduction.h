@@ -13,9 +13,9 @@
 
 namespace lockstep::parallel {
 
-/// The reductions of one step after another. A step begins with the backward of a rank's last replica and ends when
-/// grad() holds the mean. After the first step the buckets follow the order in which gradients arrived, as in PyTorch.
-/// Not thread-safe: the Reducer calls it under its mutex.
+/// The reductions of successive steps. A step begins with the backward of a rank's last replica and ends when grad()
+/// holds the mean. After the first step the buckets follow the order in which gradients arrived, as in PyTorch. Not
+/// thread-safe: the Reducer calls it under its mutex.
 class StepReduction {
  public:
   StepReduction(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,

@@ -95,8 +95,8 @@ class ZeroRedundancyOptimizer::Impl {
   std::optional<StateDict> whole_;  ///< the consolidated state, on rank 0
 };
 
-/// Returns the reducer's buckets as indices of this optimizer's parameters, so that its parts are those that the
-/// reducer leaves on this rank.
+/// Returns the reducer's buckets as indices of this optimizer's parameters, so that its parts match what the reducer
+/// leaves on this rank.
 std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_reducer() const {
   std::vector<std::vector<std::size_t>> groups;
   if (!reducer_) return groups;

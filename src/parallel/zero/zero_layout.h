@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the ranks: the flat memory of all parameters, divided into one range for each rank.
+// The ranks' parts: the flat memory of all parameters, divided into one range for each rank.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,7 @@ constexpr std::int64_t kShardBlock = optim::kNormBlock;
 
 std::int64_t blocks_in(std::int64_t numel) { return (numel + kShardBlock - 1) / kShardBlock; }
 
-/// A block of a parameter that is divided over two or more ranks' parts.
+/// A block of a parameter that is split across two or more ranks' parts.
 struct SharedBlock {
   std::int64_t row = 0;     ///< row in the tensor that joins the shared blocks
   std::int64_t length = 0;  ///< number of elements

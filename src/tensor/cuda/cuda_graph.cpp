@@ -125,7 +125,7 @@ void end_operator(const at::RecordFunction& /*function*/, at::ObserverContext* /
   if (!running().empty()) running().pop_back();
 }
 
-/// Collects warnings about synchronizations. Warnings of autograd's thread arrive when backward has ended.
+/// Collects warnings about synchronizations. Warnings from autograd's thread arrive when backward has ended.
 class WaitWarnings final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -138,7 +138,7 @@ class WaitWarnings final : public c10::WarningHandler {
   std::vector<std::string> found_;
 };
 
-/// Makes libtorch warn about waits for the device during its lifetime.
+/// For its lifetime, makes libtorch warn about waits for the device.
 class WarnsOfWaits {
  public:
   explicit WarnsOfWaits(WaitWarnings& warnings)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry point of liblockstep-cuda.so. It uses no symbols of Lockstep, because the program that loads it may be
-// linked with static or shared libraries.
+// The entry point of liblockstep-cuda.so. It uses no Lockstep symbols, because the program that loads it may be linked
+// with static or shared libraries.
 #include <string_view>
 
 #include "lockstep/base/version.h"
@@ -11,7 +11,7 @@
 
 extern "C" __attribute__((visibility("default"))) const void* lockstep_cuda_parts(const char* version);
 
-/// Returns the CudaParts; null if `version` is another version of Lockstep.
+/// Returns the CudaParts; null if `version` is a different version of Lockstep.
 const void* lockstep_cuda_parts(const char* version) {
   using namespace lockstep;
   static constexpr tensor::CudaParts kParts{.make_graph = tensor::make_cuda_graph,

@@ -40,7 +40,7 @@ StepGradients gradients_of(const TrainConfig& config, Learner& learner, std::int
           .loss_scale = config.scales_loss() ? steps.weights().scaler().get_scale() : 1};
 }
 
-/// Reports the gradients of `step` to `watch`, which may be null, and to the sinks, if the settings ask for this step.
+/// Reports the gradients of `step` to `watch`, which may be null, and to the sinks, if the settings request them.
 void report_gradients(const TrainConfig& config, Learner& learner, RunSinks& sinks, StepWatch* watch,
                       std::int64_t step) {
   if (watch != nullptr) watch->on_gradients(gradients_of(config, learner, step));
@@ -154,7 +154,7 @@ void EpochLoop::train_step() {
                 .proved = steps.guard().proved()});
 }
 
-/// Records that the step that was just done did not change the weights.
+/// Records that the step just done did not change the weights.
 void EpochLoop::note_left_out() {
   learner_.loss().left_out();
   ++state_.skipped;
@@ -168,8 +168,8 @@ void EpochLoop::note_left_out() {
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
-/// Begins the second stage, or returns to its beginning, if it is time to. Called before an epoch's first batch. All
-/// ranks make the same decision.
+/// Begins the second stage, or goes back to its beginning, if it is time to do so. Called before an epoch's first
+/// batch. All ranks make the same decision.
 void EpochLoop::begin_stage() {
   if (state_.batch > 0) return;
   const std::int64_t epoch = state_.epoch;
@@ -237,7 +237,7 @@ void EpochLoop::report_saved() {
 TrainResult EpochLoop::result() const {
   TrainResult result = counted_;
   if (result.epochs == 0)
-    result.epochs = state_.epoch + (state_.batch > 0 ? 1 : 0);  // epochs that earlier processes began
+    result.epochs = state_.epoch + (state_.batch > 0 ? 1 : 0);  // epochs begun by earlier processes
   result.steps = state_.step;
   result.replicas = plan_.config.replicas;
   if (plan_.config.scales_loss()) result.skipped_steps = state_.skipped;

@@ -20,7 +20,7 @@
 
 namespace lockstep::train {
 
-/// The objects that the loop uses. Lifetime: they outlive it.
+/// The objects used by the loop. Lifetime: they outlive it.
 struct LoopParts {
   const Job& job;
   Task& task;
@@ -34,27 +34,27 @@ struct LoopParts {
   std::int64_t until_step = 0;  ///< TrainerOptions::until_step
 };
 
-/// It belongs to the training thread. Every rank has an EpochLoop, and all of them make the same decisions at the same
-/// step, because decisions depend only on RunPlan, RunState and the results of collectives.
+/// Owned by the training thread. Every rank has an EpochLoop, and all of them make the same decisions at the same step,
+/// because decisions depend only on RunPlan, RunState and the results of collectives.
 class EpochLoop {
  public:
   explicit EpochLoop(const LoopParts& parts);
 
-  /// Trains until the run is complete or has to end early, and saves its last step. Collective: yes. Throws: the errors
+  /// Trains until the run is complete or has to end early, and saves the last step. Collective: yes. Throws: the errors
   /// of Trainer::fit().
   void run();
 
   /// Returns true at the end of the run: all steps are done, or the target is reached.
   [[nodiscard]] bool complete() const;
-  /// Returns the reason why the run ends early; kNone if it does not.
+  /// Returns why the run ends early; kNone if it does not.
   [[nodiscard]] StopReason stopped_by() const;
   /// Returns the results so far.
   [[nodiscard]] TrainResult result() const;
   [[nodiscard]] EvaluationPoints& evaluations() { return evaluations_; }
 
-  /// Returns "step 12", for an error report.
+  /// Returns "step 12", for error reports.
   [[nodiscard]] std::string position_text() const;
-  /// Returns the step whose gradients were computed last.
+  /// Returns the last step whose gradients were computed.
   [[nodiscard]] std::int64_t computed_step() const { return computed_step_; }
 
  private:
@@ -86,7 +86,7 @@ class EpochLoop {
   const StopWish& wish_;
   DiskTrouble& trouble_;
   StepReporter& reporter_;
-  observe::Profiler* const profiler_;  ///< nullptr: no profile
+  observe::Profiler* const profiler_;  ///< nullptr if there is no profile
   StepWatch* const watch_;             ///< may be null
   const std::int64_t until_step_;
   LateSteps late_;

@@ -21,7 +21,7 @@ EvaluateOptions evaluate_options(const TrainConfig& config) {
           .replicas = static_cast<int>(config.replicas)};
 }
 
-/// Returns the loss of the evaluation if the task measures it, otherwise the epoch's training loss.
+/// Returns the evaluation loss if the task measures it, otherwise the epoch's training loss.
 std::optional<double> loss_of(const std::vector<Metric>& metrics, std::optional<double> training_loss) {
   const auto measured = std::ranges::find(metrics, "loss", &Metric::name);
   return measured == metrics.end() ? training_loss : std::optional(measured->value);
@@ -47,7 +47,7 @@ std::vector<std::string> EvaluationPoints::evaluate(RunState& run, std::int64_t 
       reached_target_ = true;
   }
   sinks_.evaluation({.epoch = epoch, .step = run.step, .metrics = last_.metrics, .tally = last_.tally});
-  // An evaluation that exists only because the run ends here does not count, because a longer run would not have it.
+  // An evaluation that takes place only because the run ends here does not count: a longer run would not have it.
   const bool whole = run.batch == plan_.sums.batches_per_epoch;
   const bool counts = whole && is_regular_evaluation(plan_.config, epoch);
   std::vector<std::string> names = note_best(run, loss_of(last_.metrics, loss), counts);
@@ -62,7 +62,7 @@ void EvaluationPoints::make_up() {
   under_way_ = false;
 }
 
-/// Compares by stop_at.metric if set, otherwise by the task's first metric.
+/// Compares by stop_at.metric if it is set, otherwise by the task's first metric.
 std::vector<std::string> EvaluationPoints::note_best(RunState& run, std::optional<double> loss, bool counts) {
   const TrainConfig& config = plan_.config;
   for (const Metric& metric : last_.metrics) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EvaluationPoints: decides when a run is evaluated, and keeps the results: metrics, the best so far, the target.
+// EvaluationPoints: decides when a run is evaluated and keeps the results: metrics, the best so far, the target.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: its arguments outlive it.
+/// Owned by the training thread. Lifetime: its arguments outlive it.
 class EvaluationPoints {
  public:
   /// `run` is the state of the run, which may have reached its target before it was resumed.
   EvaluationPoints(const RunPlan& plan, Learner& learner, RunSinks& sinks, const RunState& run);
 
-  /// Returns true if there is an evaluation at the end of `epoch`.
+  /// Returns true if an evaluation is due at the end of `epoch`.
   [[nodiscard]] bool is_due(const RunState& run, std::int64_t epoch) const;
 
   /// Evaluates, reports the result, and records it in `run`. `loss` is the epoch's loss. Returns: the names for the
@@ -29,14 +29,14 @@ class EvaluationPoints {
   [[nodiscard]] std::vector<std::string> evaluate(RunState& run, std::int64_t epoch, std::optional<double> loss);
 
   /// Evaluates without output and without changes to the run, for a process that found the run complete and has not
-  /// evaluated. It does nothing if this process has evaluated, or if the run has no evaluations. Collective: yes.
+  /// evaluated. Does nothing if this process has already evaluated, or if the run has no evaluations. Collective: yes.
   void make_up();
 
   /// Returns the metrics of the last evaluation; empty before the first evaluation.
   [[nodiscard]] const std::vector<Metric>& metrics() const { return last_.metrics; }
   [[nodiscard]] const Evaluation& last() const { return last_; }
   [[nodiscard]] bool reached_target() const { return reached_target_; }
-  /// Returns true during evaluate(), and after it has thrown, for an error report.
+  /// Returns true during evaluate() and after it has thrown; used in error reports.
   [[nodiscard]] bool under_way() const { return under_way_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LateSteps: reports a step when its loss is known, while the next step runs.
+// LateSteps: reports a step once its loss is known, while the next step is running.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: its arguments outlive it.
+/// Owned by the training thread. Lifetime: its arguments outlive it.
 class LateSteps {
  public:
   /// Each reported step is added to digest_fold of `run`.
   LateSteps(Learner& learner, RunSinks& sinks, RunState& run, DigestMeter digests);
 
-  /// Takes the step just done, whose loss is being reduced, and starts reducing its digests if ranks have parts of
-  /// them. Collective: yes.
+  /// Takes the step just done, whose loss is being reduced, and starts reducing its digests if each rank has only a
+  /// part of them. Collective: yes.
   void expect(StepResult step);
   /// Reports a step with the meter's new reading, if there is a reading.
   void report(const std::optional<LossReading>& reading);
@@ -31,7 +31,7 @@ class LateSteps {
   /// Restarts the measurement of the rate, because evaluation and saving do not count as training time.
   void restart_rate() { rate_.restart(); }
 
-  /// Returns the reason why a rank asked to end the run; all ranks get it at the same step.
+  /// Returns why a rank asked to end the run; all ranks learn it at the same step.
   [[nodiscard]] StopReason stop() const { return stop_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learner: the trained parts of a run: the replicas' network, the optimizer, the moving average of the weights, and the
-// loss. It handles steps, but not epochs, saves or reports.
+// Learner, the trained parts of a run: the replicas' network, the optimizer, the moving average of the weights, and the
+// loss. It deals with steps, but not with epochs, saves or reports.
 #pragma once
 
 #include <filesystem>
@@ -23,24 +23,24 @@
 
 namespace lockstep::train {
 
-/// The part of a sharded save that this rank writes; by default the whole, which rank 0 writes.
+/// The part of a sharded save that this rank writes; by default all of it, written by rank 0.
 struct SaveShare {
   int rank = 0;
   int world = 1;
 };
 
-/// It belongs to the training thread. Lifetime: job, task and config outlive it.
+/// Owned by the training thread. Lifetime: job, task and config outlive it.
 ///
-/// Before build() only steps() may be used, to find the data and the batch size. After build(), weights, optimizer,
-/// scaler and average are the same on every rank between any two calls.
+/// Before build(), only steps() may be used, to set up the data and find the batch size. After build(), weights,
+/// optimizer, scaler and average are the same on every rank between any two calls.
 class Learner {
  public:
-  /// `config` has the final replicas and threads.
+  /// `config` has the final values of replicas and threads.
   Learner(const Job& job, Task& task, const TrainConfig& config);
 
-  /// Creates network, optimizer, scaler and average, fresh or with the states from `start`'s checkpoint. `init_from`
-  /// names the initial weights of a fresh run; it may be empty.
-  /// Collective: yes. Throws: DataError, UsageError if states or weights do not fit.
+  /// Creates network, optimizer, scaler and average, either fresh or with the states from `start`'s checkpoint.
+  /// `init_from` names the initial weights of a fresh run; it may be empty.
+  /// Collective: yes. Throws: DataError, UsageError if states or weights do not match.
   void build(const Start& start, const FirstWeights& init_from);
 
   /// Runs the optimizer step, then updates the average. Collective: if WeightUpdate::update() is.
@@ -50,11 +50,11 @@ class Learner {
   /// Evaluates the average if there is one, otherwise the weights. Collective: yes.
   [[nodiscard]] Evaluation evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options);
 
-  /// Continues from the first stage's best, the checkpoint `folder`/step-<step>. If it has no average, a new average
-  /// begins. Collective: yes. Throws: the errors of load_base().
+  /// Continues from the first stage's best checkpoint, `folder`/step-<step>. If that has no average, a new one is
+  /// started. Collective: yes. Throws: the errors of load_base().
   void go_back_to(const std::filesystem::path& folder, std::int64_t step);
 
-  /// Returns the parts of the states model, optimizer, ema and scaler that `share` writes.
+  /// Returns the parts of the model, optimizer, ema and scaler states that `share` writes.
   [[nodiscard]] StateParts state_parts(const SaveShare& share);
 
   /// Returns the names of the trained parameters.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReadyRun: the result of the set-up, for the training loop.
+// ReadyRun: the result of the set-up, which the training loop uses.
 #pragma once
 
 #include <filesystem>

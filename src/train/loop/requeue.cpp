@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the reason why scontrol refused; "" if it did not.
+/// Returns why scontrol refused; "" if it did not.
 std::string run_scontrol(const std::string& job) {
   constexpr auto kPatience = std::chrono::minutes(10);
   try {

@@ -22,7 +22,7 @@ bool lies_in(const fs::path& inner, const fs::path& outer) {
   return !relative.empty() && !relative.starts_with("..");
 }
 
-/// Saves the run in `folder`. Returns: the checkpoint on rank 0; an empty path on other ranks.
+/// Saves the run in `folder`. Returns: the checkpoint on rank 0, an empty path on the other ranks.
 fs::path save_elsewhere(const Job& job, ReadyRun& run, const fs::path& folder) {
   TrainConfig::Checkpoint options = run.plan->config.checkpoint;
   options.async = false;

@@ -9,8 +9,8 @@
 
 namespace lockstep::train {
 
-/// Creates `folder` on rank 0, to check before training that it is writable. If `folder` is empty, it does nothing.
-/// Collective: yes. Throws: UsageError if it is inside the run folder, IoError.
+/// Creates `folder` on rank 0, to check before training that it is writable. Does nothing if `folder` is empty.
+/// Collective: yes. Throws: UsageError if it is inside the run folder; IoError.
 void require_rescue(const Job& job, const std::filesystem::path& folder, const std::filesystem::path& run_dir);
 
 /// If rank 0's disk has failed, saves the run in `folder`/checkpoints and throws that error; otherwise it does nothing.

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A slow disk is not a failed rank, so LOCKSTEP_TIMEOUT does not limit a save. If a rank dies during a save, the group
-// notices, and the save is abandoned (CheckpointPeers::abandon).
+// A slow disk is not a failed rank, so LOCKSTEP_TIMEOUT does not apply to saves. If a rank dies during a save, the
+// group notices and the save is abandoned (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
 /// Numbers a process's savers the same way on all ranks, so that each sharded save has its own keys in the store.
@@ -78,7 +78,7 @@ void RunSaver::save(const StateParts& parts, const RunSave& request) {
   if (job_.is_main()) save_here(parts, request);
 }
 
-/// Does this rank's part of save().
+/// Performs this rank's part of save().
 void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   if (check_ && job_.is_main() && !options_.sharded) check_();
   if (request.order.meta.step == last_step_) {
@@ -92,12 +92,12 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
               text::thousands(request.order.meta.step), skipped_);
     return;
   }
-  if (skips && writer_.has_failed()) return;  // here only rank 0 would throw; after the next step all ranks do
+  if (skips && writer_.has_failed()) return;  // here only rank 0 would throw; after the next step, all ranks do
   last_step_ = request.order.meta.step;
   if (options_.async && !request.last) {
     if (options_.sharded) finish_here();
     writer_.save_in_background(parts, request.order);
-    check_group(job_.group());  // after the copy, the group knows of aborted collectives
+    check_group(job_.group());  // after the copy, the group knows about aborted collectives
     return;
   }
   finish_here();
@@ -105,8 +105,8 @@ void RunSaver::save_here(const StateParts& parts, const RunSave& request) {
   save_together(parts, request);
 }
 
-/// A sharded save runs in its own thread even if training waits, so that this thread can check the group for dead
-/// ranks.
+/// A sharded save runs in a thread of its own even if training waits for it, so that this thread can check the group
+/// for dead ranks.
 void RunSaver::save_together(const StateParts& parts, const RunSave& request) {
   auto written = std::async(std::launch::async, [&] {
     tensor::adopt_device();

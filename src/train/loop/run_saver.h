@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunSaver: saves a run's checkpoints, and handles the waits of the other ranks and a failed process group.
+// RunSaver: saves a run's checkpoints, makes the other ranks wait as needed, and handles a failed process group.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ namespace lockstep::train {
 /// A requested save.
 struct RunSave {
   SaveOrder order;
-  bool may_skip = false;  ///< it is due only because of checkpoint.every_steps
-  bool last = false;      ///< no step follows: nothing is copied, and save() returns once the data is on disk
+  bool may_skip = false;  ///< due only because of checkpoint.every_steps
+  bool last = false;      ///< no step follows, so nothing is copied and save() returns once the data is on disk
 };
 
-/// It belongs to the training thread, on every rank. Ranks that write nothing wait through the store for the rank that
-/// writes, so that a slow disk does not look like a dead rank.
+/// Owned by the training thread, on every rank. Ranks that write nothing wait through the store for the writing rank,
+/// so that a slow disk does not look like a dead rank.
 class RunSaver {
  public:
-  /// `folder` is the run's folder "checkpoints", on rank 0. Lifetime: `job`'s store outlives it.
+  /// `folder` is the run's "checkpoints" folder, on rank 0. Lifetime: `job`'s store outlives it.
   RunSaver(const Job& job, const TrainConfig::Checkpoint& options, std::filesystem::path folder);
-  /// After finish() no save is in progress. Without finish() the run has failed, and an unfinished save is dropped,
-  /// because it would wait for dead ranks or keep a damaged state.
+  /// After finish() no save is in progress. If finish() was not called, the run has failed, and an unfinished save is
+  /// dropped, because it would wait for dead ranks or preserve a damaged state.
   ~RunSaver() = default;
   RunSaver(const RunSaver&) = delete;
   RunSaver& operator=(const RunSaver&) = delete;
@@ -36,19 +36,19 @@ class RunSaver {
   /// Sets a check that rank 0 calls before it writes; the check's exception is thrown on every rank.
   void require_before_writing(std::function<void()> check) { check_ = std::move(check); }
 
-  /// Returns true if this rank writes a part or everything.
+  /// Returns true if this rank writes a part or all of it.
   [[nodiscard]] bool writes() const { return options_.sharded || job_.is_main(); }
 
-  /// Returns the step last saved or being saved; -1: none.
+  /// Returns the step last saved or being saved; -1 if none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   /// Sets last_step() to the checkpoint to resume from, if it is in the run's folder. Every rank calls it; `path` is
   /// rank 0's.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
-  /// Allocates memory for copies of states such as `parts`. It does not block for long.
+  /// Allocates memory for copies of states such as `parts`. Does not block for long.
   void reserve(const StateParts& parts) { writer_.reserve(parts); }
 
-  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. A step that is already saved is only named.
+  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. Only names a step that is already saved.
   ///
   /// Collective: yes; only ranks that write read `parts`. Blocks: for a copy of the state (asynchronous), or until the
   ///             data is on disk; also until the previous save has ended. No timeout limits it.
@@ -57,9 +57,9 @@ class RunSaver {
   void save(const StateParts& parts, const RunSave& request);
 
   /// Returns true if a background save of this rank has failed. The next save() or finish() throws its error on every
-  /// rank, because ranks notice it at different times. Never blocks.
+  /// rank, because ranks notice the failure at different times. Never blocks.
   [[nodiscard]] bool has_failed() const { return writer_.has_failed(); }
-  /// Waits for the unfinished save. Collective: yes. Throws: the errors of save().
+  /// Waits for a save in progress. Collective: yes. Throws: the errors of save().
   void finish();
 
   /// Returns the checkpoints that have become durable since the last call, on rank 0. Never blocks.
@@ -80,7 +80,7 @@ class RunSaver {
   std::int64_t last_step_ = -1;
   std::int64_t skipped_ = 0;
   std::function<void()> check_;
-  CheckpointWriter writer_;  ///< the last member, because its thread uses the other members
+  CheckpointWriter writer_;  ///< must be the last member, because its thread uses the others
 };
 
 }  // namespace lockstep::train

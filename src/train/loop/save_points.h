@@ -13,14 +13,14 @@
 
 namespace lockstep::train {
 
-/// The reason for saving a step.
+/// Why a step is saved.
 struct SaveReason {
   std::vector<std::string> names = {};  ///< names for the checkpoint, such as "best"
-  bool may_skip = false;                ///< it is due only because of checkpoint.every_steps
+  bool may_skip = false;                ///< due only because of checkpoint.every_steps
   bool last = false;                    ///< no step follows
 };
 
-/// It belongs to the training thread. Lifetime: its arguments outlive it.
+/// Owned by the training thread. Lifetime: its arguments outlive it.
 class SavePoints {
  public:
   SavePoints(const Job& job, const RunPlan& plan, Learner& learner, RunSaver& saver)
@@ -29,11 +29,11 @@ class SavePoints {
   /// Returns true if checkpoint.every_steps calls for a save of the step just done.
   [[nodiscard]] bool is_due(const RunState& run) const;
 
-  /// Saves the run's current state; a step that is already saved only gets the names.
+  /// Saves the run's current state; if the step is already saved, it only adds the names.
   /// Collective: yes. Blocks: like RunSaver::save(). Throws: the errors of RunSaver::save().
   void save(RunState& run, const SaveReason& reason);
 
-  /// Allocates memory for copies of the state, once the first step has created the optimizer's state. It does not block
+  /// Allocates memory for copies of the state, once the first step has created the optimizer's state. Does not block
   /// for long.
   void make_room(const RunState& run);
 

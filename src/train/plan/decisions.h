@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decisions about a run: the next step's learning rate, the last step, the next evaluation. They are pure functions of
-// facts that every rank has, so that all ranks agree.
+// facts that every rank knows, so that all ranks agree.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// Returns true after step TrainerOptions::until_step, which is not followed by an evaluation or a save.
+/// Returns true after step TrainerOptions::until_step, after which there is neither an evaluation nor a save.
 [[nodiscard]] inline bool is_cut_short(std::int64_t until_step, const RunState& run) {
   return until_step > 0 && run.step >= until_step;
 }
@@ -26,7 +26,7 @@ namespace lockstep::train {
 /// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
 [[nodiscard]] double learning_rate(const TrainConfig& config, const Plan& plan, const RunState& run);
 
-/// Returns true if there is an evaluation at the end of `epoch`.
+/// Returns true if an evaluation is due at the end of `epoch`.
 [[nodiscard]] bool is_evaluation_epoch(const TrainConfig& config, const Plan& plan, const RunState& run,
                                        std::int64_t epoch);
 
@@ -38,7 +38,7 @@ namespace lockstep::train {
 [[nodiscard]] bool reaches(const Metric& metric, double value);
 
 /// Returns true if an evaluation has reached the target. It checks the best evaluation, even if the target was
-/// different then.
+/// different at that time.
 [[nodiscard]] bool has_reached(const TrainConfig::StopAt& target, const std::optional<Metric>& best);
 
 /// Returns true if a checkpoint is due because `epoch` (from 0) has ended.

@@ -15,16 +15,16 @@ struct Plan {
   std::int64_t steps_per_epoch = 0;  ///< optimizer steps
   std::int64_t total_steps = 0;
   double lr = 0;         ///< the learning rate after scaling
-  double lr_factor = 1;  ///< factor of lr_scaling
+  double lr_factor = 1;  ///< factor applied by lr_scaling
   Schedule schedule = Schedule::constant(0);
 };
 
 /// Creates the plan. `batches_per_epoch` counts the batches of one replica. lr_scaling uses `begun_replicas`, the
-/// number that the run began with; 0: `replicas`.
+/// number that the run started with; 0 means `replicas`.
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
                              std::int64_t begun_replicas = 0);
 
-/// Throws: UsageError if there are not enough samples for a batch.
+/// Throws: UsageError if there are not enough samples for one batch.
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);
 
 }  // namespace lockstep::train

@@ -12,14 +12,14 @@
 
 namespace lockstep::train {
 
-/// The decisions about a run. Fields are the same on every rank unless their comments say otherwise.
+/// The decisions made about a run. Fields are the same on every rank unless their comments say otherwise.
 struct RunPlan {
-  const TrainConfig& config;  ///< settings with the final replicas, threads and batch_size
+  const TrainConfig& config;  ///< settings with the final values of replicas, threads and batch_size
   std::string recipe;
-  std::string settings;  ///< config and recipe as YAML, for config.yml of the run folder and of each checkpoint
+  std::string settings;  ///< config and recipe as YAML, for the config.yml of the run folder and of each checkpoint
   std::filesystem::path run_dir;
   std::shared_ptr<Dataset> train_set;
-  std::shared_ptr<Dataset> test_set;  ///< null: there are no evaluations
+  std::shared_ptr<Dataset> test_set;  ///< null if there are no evaluations
   Plan sums;                          ///< steps, learning rate, schedule
   bool folder_has_run = false;        ///< the run folder may hold more than the checkpoint to resume from; rank 0 only
   int world_size = 1;

@@ -41,7 +41,7 @@ namespace {
 
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 
-/// Parses "5,20". Other text is ignored, since the indices are only counted.
+/// Parses "5,20". Anything else is ignored, since the indices are only counted.
 std::set<std::int64_t> indices_of(const std::string& text) {
   std::set<std::int64_t> indices;
   const char* const end = text.data() + text.size();
@@ -58,7 +58,7 @@ std::set<std::int64_t> indices_of(const std::string& text) {
 
 std::int64_t count_entry(const StateDict& state, const std::string& name) {
   const auto count = entry<std::int64_t>(state, name);
-  // A checkpoint that passes verification may still hold any value.
+  // A checkpoint that passes verification may still contain any value.
   if (count >= 0 && count <= kMostCount) return count;
   throw DataError(
       fmt::format("the checkpoint's state 'run' says {} is {}; valid values are 0 to {}", name, count, kMostCount),

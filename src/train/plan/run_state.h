@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a run apart from its tensors: its position and its results. It is saved as the state "run" and does not
-// depend on the time, the host, a path or the world size.
+// The state of a run apart from its tensors: its position and its results. It is saved as the state "run", and does not
+// depend on time, host, paths or world size.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace lockstep::train {
 
 /// The position of a run. It has no random state, because a batch's random numbers are a function of the seed, the
-/// replica and the batch's number.
+/// replica and the batch number.
 struct RunState {
   std::int64_t step = 0;     ///< optimizer steps done so far
   std::int64_t epoch = 0;    ///< epoch of the next batch
@@ -30,13 +30,13 @@ struct RunState {
   std::set<std::int64_t> bad_samples;  ///< indices of samples skipped since the start of the run, on any replica
   std::optional<Metric> best;          ///< the best evaluation so far
   std::int64_t best_step = 0;
-  std::optional<double>
-      best_loss;  ///< epoch's loss at that evaluation, which decides between equal metrics; none: from an older run
+  std::optional<double> best_loss;  ///< epoch's loss at that evaluation, which breaks ties between equal metrics; none
+                                    ///< if from an older run
   std::optional<PlateauState> plateau;  ///< state of schedule.type plateau
   StageState stages;
-  std::uint64_t digest_fold = 0;  ///< fold of the digests of all steps; 0: no digests. It is in the checkpoint's
+  std::uint64_t digest_fold = 0;  ///< fold of the digests of all steps; 0 means no digests. It is in the checkpoint's
                                   ///< manifest, not in the state, because weights do not depend on it
-  /// The number of replicas that the run began with, which lr_scaling continues to use; 0: the current number.
+  /// The number of replicas that the run started with, which lr_scaling keeps using; 0 means the current number.
   std::int64_t begun_replicas = 0;
 };
 
@@ -45,14 +45,14 @@ struct RunState {
 /// Throws: DataError naming the entry that is missing, has the wrong type, or is an impossible count.
 [[nodiscard]] RunState run_state_of(const StateDict& state);
 
-/// Throws: DataError if the position is after the last batch of its epoch.
+/// Throws: DataError if the position is past the last batch of its epoch.
 void require_place(const RunState& run, std::int64_t batches_per_epoch);
 
 /// Returns true if `metric` is better than the best so far, or has a different name. Any number is better than NaN.
 [[nodiscard]] bool is_better(const Metric& metric, const std::optional<Metric>& best);
 
 /// Returns true if an evaluation becomes the run's best: its metric is better, or equal and the loss is not higher.
-/// Among equal evaluations the last is the best, because the model has trained for longer.
+/// Among equal evaluations, the last one wins, because the model has trained for longer.
 [[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
 
 /// Returns a hint: "FIRST, or take only its weights: --init-from instead of --resume".

@@ -38,7 +38,7 @@ struct Begin {
   std::int64_t index;
 };
 
-/// The samples that may replace others. Their number falls along the order, as more samples are skipped.
+/// The samples that may replace others. Their number shrinks along the order, as more samples are skipped.
 class Substitutes {
  public:
   explicit Substitutes(std::int64_t size) : out_(static_cast<std::size_t>(size)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that a run skips from a given batch. Each is replaced by another sample, so that steps, epochs and the
+// Samples that a run skips from a given batch onward. Each is replaced by another sample, so that steps, epochs and the
 // learning rate stay the same. Pure functions of the settings: the order is the same on any number of ranks.
 #pragma once
 
@@ -29,8 +29,8 @@ struct OrderShape {
   std::int64_t samples_of_step = 1;  ///< samples in one batch across all replicas
 };
 
-/// The skipped samples, by index, each with the position from which it is skipped. The setting data.skipped_samples
-/// holds them.
+/// The skipped samples, by index, each with the position from which it is skipped. They are stored in the setting
+/// data.skipped_samples.
 class SkippedSamples {
  public:
   SkippedSamples() = default;
@@ -39,7 +39,7 @@ class SkippedSamples {
   /// Reads the samples from the settings of an earlier run; empty if there are none.
   [[nodiscard]] static SkippedSamples in_settings(const ConfigTree& settings);
 
-  /// Skips a sample from position `from`. If it is already skipped, the earlier position counts.
+  /// Skips a sample from position `from`. If it is already skipped, the earlier of the two positions counts.
   void add(std::int64_t index, const BatchPlace& from);
   /// Adds all of `others`.
   void add(const SkippedSamples& others);
@@ -57,11 +57,11 @@ class SkippedSamples {
   void replace_in(std::vector<std::int64_t>& order, std::int64_t epoch, const OrderShape& shape) const;
 
  private:
-  std::map<std::int64_t, BatchPlace> from_;  ///< first place without the sample, by the sample's index
+  std::map<std::int64_t, BatchPlace> from_;  ///< first position without the sample, by sample index
 };
 
 /// The random order of a set, without the skipped samples. If the replicas do not divide an epoch evenly, it is padded
-/// here, after skipping; the loader would pad it before.
+/// here, after skipping, whereas the loader would pad it before.
 class SkippingSampler final : public Sampler {
  public:
   SkippingSampler(const OrderShape& shape, std::int64_t replicas, SkippedSamples skipped)

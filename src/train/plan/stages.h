@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run in two stages: from stop_epoch, all ranks continue from the first stage's best weights and search for the decay
-// of the moving average. Only the decisions are here, as pure functions; EpochLoop carries them out.
+// A run in two stages: starting at stop_epoch, all ranks continue from the first stage's best weights and search for
+// the decay of the moving average. Only the decisions are here, as pure functions; EpochLoop carries them out.
 //
 // Source: the solver of D-FINE and DEIM (fit()). In it, the file with the best weights is read while it is being
 //         written, the new decay has no effect, and the saved state has no stages.
@@ -20,11 +20,11 @@ namespace lockstep::train {
 /// A run's position in its stages, a part of RunState. It is the same on all ranks.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step = 0;    ///< step of the first stage's best, from which the second stage starts; 0: none yet
-  std::optional<Metric> rival;   ///< stage 2: the metric that the next evaluation must beat; none: any metric does
-  double decay = 0;              ///< stage 2: decay of the average
-  bool roll_back = false;        ///< stage 2: the last epoch was no better, so the next one starts from the base again
-  std::int64_t no_better = 0;    ///< stage 1: evaluations since the best
+  std::int64_t base_step = 0;   ///< step of the first stage's best, from which the second stage starts; 0 if none
+  std::optional<Metric> rival;  ///< stage 2: the metric that the next evaluation must beat; if none, any metric will do
+  double decay = 0;             ///< stage 2: decay of the average
+  bool roll_back = false;  ///< stage 2: the last epoch was no improvement, so the next one starts from the base again
+  std::int64_t no_better = 0;    ///< stage 1: evaluations since the best one
   std::int64_t begin_epoch = 0;  ///< stage 2: its first epoch
 };
 
@@ -33,19 +33,19 @@ struct Evaluated {
   Metric metric;
   std::int64_t step = 0;
   bool best = false;   ///< it is now the run's best across both stages
-  bool counts = true;  ///< false: it exists only because the run ends here, so a longer run would not have it
-  bool gains = true;   ///< the metric of this best is better than the previous best's; false: the loss decided
+  bool counts = true;  ///< false if it takes place only because the run ends here, so a longer run would not have it
+  bool gains = true;   ///< the metric of this best is better than the previous best's; false if the loss decided
 };
 
 /// Records the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.
 [[nodiscard]] std::vector<std::string> note_evaluation(const TrainConfig::Stages& options, StageState& state,
                                                        const Evaluated& evaluated);
 
-/// The action before the first batch of an epoch.
+/// The action to take before the first batch of an epoch.
 enum class StageMove {
   kNone,
   kRefresh,   ///< the second stage begins
-  kRollBack,  ///< the second stage returns to its beginning
+  kRollBack,  ///< the second stage goes back to its beginning
 };
 [[nodiscard]] StageMove next_move(const TrainConfig::Stages& options, const StageState& state, std::int64_t epoch);
 

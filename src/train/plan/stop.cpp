@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<int, 3> kSignals = {SIGTERM, SIGUSR1, SIGINT};
 
-/// The first SIGINT or SIGTERM, in one machine word that a handler can set atomically; 0: none yet.
+/// The first SIGINT or SIGTERM, in one machine word so that a handler can set it atomically; 0 if none yet.
 std::atomic<std::int64_t> first_stop = 0;
 std::atomic<int> user_signals = 0;
 std::atomic<int> users = 0;
@@ -33,7 +33,7 @@ bool is_interrupt(std::int64_t word) { return word % 2 == 1; }
 
 StopSignal unpacked(std::int64_t word) { return {.ms = word / 4, .from_terminal = word / 2 % 2 == 1}; }
 
-/// Responds to Ctrl-C immediately, because the run prints nothing until its step is done.
+/// Responds to Ctrl-C immediately, since the run prints nothing until its current step is done.
 void answer_terminal() {
   constexpr std::string_view kWords = "\nCtrl-C: saving the run, then exiting; press it again to exit immediately\n";
   if (::isatty(STDERR_FILENO) != 0) (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reason why a run is asked to end early, on one rank. The reason that all ranks agree on comes with the loss
+// Why a run is asked to end early, on one rank. The reason that all ranks agree on arrives with the loss
 // (loss_meter.h).
 #pragma once
 
@@ -21,17 +21,16 @@ inline constexpr int kStopReasons = 5;  ///< number of reasons, without kNone
 
 /// A SIGINT or SIGTERM, as its handler receives it.
 struct StopSignal {
-  std::int64_t ms = 0;         ///< time of the signal, in milliseconds of CLOCK_MONOTONIC
-  bool from_terminal = false;  ///< a user pressed Ctrl-C, so no process sent it
+  std::int64_t ms = 0;         ///< time of the signal, in CLOCK_MONOTONIC milliseconds
+  bool from_terminal = false;  ///< a user pressed Ctrl-C; no process sent it
 };
 
-/// Returns true if `now` is a second request, not a repetition of `first`. A launcher forwards, within a second,
-/// signals that the terminal or a scheduler has already sent to each process; a terminal never repeats a signal on its
-/// own.
+/// Returns true if `now` is a second request, not a repetition of `first`. Within a second, a launcher forwards signals
+/// that the terminal or a scheduler has already sent to each process; a terminal never repeats a signal on its own.
 [[nodiscard]] bool asks_again(const StopSignal& first, const StopSignal& now) noexcept;
 
 /// While it lives, SIGINT, SIGTERM and SIGUSR1 are recorded instead of ending the process; a second SIGINT or SIGTERM
-/// ends the process. Handlers that the program has set are kept.
+/// ends the process. Handlers set by the program are kept.
 class StopSignals {
  public:
   StopSignals();
@@ -39,14 +38,14 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// Returns the reason for the signal received; kNone: no signal.
+  /// Returns the reason that corresponds to the received signal; kNone if there was none.
   [[nodiscard]] static StopReason seen() noexcept;
 };
 
 /// One rank's request to end the run, because of a signal or the time limit.
 class StopWish {
  public:
-  /// `max_time` counts from now; 0: no limit.
+  /// `max_time` counts from now; 0 means no limit.
   StopWish(const Clock& clock, std::chrono::duration<double> max_time);
   [[nodiscard]] StopReason reason() const;
 

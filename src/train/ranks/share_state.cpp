@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// It sends a JSON string that lists the entries, then the tensors one by one.
+// Sends a JSON string that lists the entries, followed by the tensors one by one.
 #include "train/ranks/share_state.h"
 
 #include <ATen/ops/empty.h>
@@ -45,7 +45,7 @@ StateDict share_state(const StateDict& state, ProcessGroup& group) {
   if (group.rank() == 0) {
     for (const auto& [name, value] : state) list[name] = describe(value);
   }
-  list = broadcast_object(group, list, 0);  // binary, so that a string may hold any bytes
+  list = broadcast_object(group, list, 0);  // binary, so that strings may hold any bytes
   StateDict shared = group.rank() == 0 ? state : StateDict{};
   for (const auto& [name, json] : list.items()) {
     if (group.rank() != 0) shared[name] = from_description(json);

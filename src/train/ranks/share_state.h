@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends a whole state from rank 0 to all ranks, so that only one rank reads it.
+// Sends a whole state from rank 0 to all ranks, so that only one rank has to read it.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,9 @@ namespace lockstep::train {
 [[nodiscard]] StateDict share_state(const StateDict& state, ProcessGroup& group);
 
 /// Reads one state of `checkpoint`, which rank 0 has, and returns it on every rank; empty if there is no such state.
-/// Reading a whole checkpoint state by state needs memory for only one state.
+/// Reading a checkpoint state by state takes memory for only one state at a time.
 ///
-/// Collective: yes.  Blocks: yes, while rank 0 reads without the limit of a collective.
+/// Collective: yes.  Blocks: yes, while rank 0 reads, without the time limit of a collective.
 /// Throws: on every rank, DataError if the file is torn; IoError.
 [[nodiscard]] StateDict share_state_of(const Job& job, const std::optional<Checkpoint>& checkpoint,
                                        const std::string& name);

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file with unique content. It is named like a temporary file, so that it is removed later if this process dies.
+/// A file with unique content. It is named like a temporary file, so that it is cleaned up later if this process dies.
 class Probe {
  public:
   explicit Probe(const fs::path& folder)

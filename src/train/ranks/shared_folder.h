@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that all ranks see the same folder, at the start, not at the first checkpoint after hours of training.
+// Checks that all ranks see the same folder, at startup rather than at the first checkpoint after hours of training.
 #pragma once
 
 #include <filesystem>

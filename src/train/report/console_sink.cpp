@@ -28,12 +28,12 @@ std::string memory_text(std::int64_t bytes) { return text::bytes(static_cast<std
 
 std::string speed_text(double bytes_per_s) { return memory_text(static_cast<std::int64_t>(bytes_per_s)) + "/s"; }
 
-/// Returns the traffic between hosts; none if all ranks are on one host.
+/// Returns the traffic between hosts; none if all ranks are on the same host.
 std::optional<view::NetworkSum> network_of(const EpochResult& event) {
   return event.step_report ? view::network_of(*event.step_report) : std::nullopt;
 }
 
-/// Returns the rate, with decimals if it is low, as for large images.
+/// Returns the rate, with decimals if it is low, as it is for large images.
 std::string rate_text(double images_per_s) {
   constexpr double kWhole = 10;
   return fmt::format("{:.{}f}", images_per_s, images_per_s < kWhole ? 2 : 0);
@@ -83,11 +83,11 @@ void ConsoleSink::print_header(const EpochResult& event) {
     return view::Column{.title = std::move(title), .width = width, .leave_out = leave_out};
   };
   const bool has_network = network_of(event).has_value();
-  // A narrow terminal drops the columns with high numbers first; log.jsonl has all values.
+  // On a narrow terminal, columns with high numbers are dropped first; log.jsonl has all values.
   std::vector<view::Column> columns = {column("epoch", 9, 0), column("step", 7, 3),     column("loss", 8, 0),
                                        column("lr", 9, 2),    column("images/s", 9, 1), column("wait", 6, 5),
                                        column("time", 8, 4),  column("memory", 8, 6)};
-  // With several hosts a step may wait for the network.
+  // With several hosts, a step may wait for the network.
   if (has_network) {
     for (const char* title : {"sent", "received"}) columns.push_back(column(title, 9, 1));
     columns.push_back(column("resent", 6, 2));
@@ -156,7 +156,7 @@ void ConsoleSink::on_stage(const StageChange& event) {
   run_.epochs = event.epochs;
   run_.total_steps = event.total_steps;
   bar_.clear();
-  // The line begins as in the original program, so that its users recognize it.
+  // The line begins like the original program's, so that its users recognize it.
   const std::string heading = event.decay
                                   ? fmt::format("refresh EMA at epoch {} with decay {:g}", event.epoch, *event.decay)
                                   : fmt::format("refresh weights at epoch {}", event.epoch);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The output for a person at the terminal: banner, bar, table of epochs, summary.
+// The output for a person at the terminal: banner, progress bar, table of epochs, summary.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// Shows a run on the console of rank 0. With LOCKSTEP_QUIET it prints only the last line of the bar.
+/// Shows a run on the console of rank 0. With LOCKSTEP_QUIET, it prints only the final line of the bar.
 class ConsoleSink final : public RunSink {
  public:
   /// Lifetime: `config` and `options` outlive it.

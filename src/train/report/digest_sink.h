@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// Returns the bits of a loss, the same for every NaN.
+/// Returns the bits of a loss, which are the same for every NaN.
 [[nodiscard]] std::uint64_t loss_bits(double loss);
 
 /// Returns the record of a step that has a digest.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failed writes to the run folder. Without TrainerOptions::rescue they end the run immediately. With that folder, the
-// run continues up to a step that all ranks agree on, and is saved in the folder.
+// Failed writes to the run folder. Without TrainerOptions::rescue, they end the run immediately. With it, the run
+// continues up to a step that all ranks agree on and is saved in the rescue folder.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace lockstep::train {
 
-/// Keeps the first disk error of a rank; most writes are from rank 0. It belongs to the training thread.
+/// Keeps the first disk error of a rank; most writes are from rank 0. Owned by the training thread.
 class DiskTrouble {
  public:
   explicit DiskTrouble(bool has_rescue) : has_rescue_(has_rescue) {}
 
-  /// Runs `work`. With a rescue folder, the first IoError is kept, not thrown. Throws: every other error of `work`.
+  /// Runs `work`. With a rescue folder, the first IoError is kept instead of thrown. Throws: any other error.
   template <class Work>
   void guard(Work&& work) {
     try {
@@ -27,7 +27,7 @@ class DiskTrouble {
   }
 
   [[nodiscard]] bool any() const { return first_.has_value(); }
-  /// Returns the error that was kept. Call it only if any().
+  /// Returns the error that was kept. Call only if any().
   [[nodiscard]] const IoError& first() const { return *first_; }
 
  private:

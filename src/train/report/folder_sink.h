@@ -7,10 +7,10 @@
 
 namespace lockstep::train {
 
-/// Writes log.jsonl on rank 0, with a line for each event of a curve or a table. Throws: IoError from each event.
+/// Writes log.jsonl on rank 0, with a line for each event of a curve or table. Throws: IoError from each event.
 class LogSink final : public RunSink {
  public:
-  /// `every_steps` is log_every_steps; 0: no line for steps. Lifetime: `folder` outlives it.
+  /// `every_steps` is log_every_steps; 0 means no line for steps. Lifetime: `folder` outlives it.
   LogSink(RunFolder& folder, std::int64_t every_steps) : folder_(folder), every_steps_(every_steps) {}
 
   void on_start(const RunStart& event) override;
@@ -30,7 +30,7 @@ class FolderSink final : public RunSink {
   /// Lifetime: `folder` outlives it.
   explicit FolderSink(RunFolder& folder) : folder_(folder) {}
 
-  /// From this call, the folder holds a run. Before it, a start that failed because of its data may be repeated in it.
+  /// From this call on, the folder holds a run. Until then, a start that failed because of its data may be repeated.
   void on_start(const RunStart& event) override;
   void on_evaluation(const EvaluationResult& event) override;
   void on_end(const RunEnd& event) override;
@@ -40,7 +40,7 @@ class FolderSink final : public RunSink {
   std::string recipe_;
 };
 
-/// Draws images of an evaluation into `folder`/pictures. A failure to draw does not fail the run. `tally` may be null.
+/// Draws an evaluation's images into `folder`/pictures. A failure to draw does not fail the run. `tally` may be null.
 /// Returns: the files.
 [[nodiscard]] std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& folder, const Tally* tally);
 

@@ -15,10 +15,10 @@
 
 namespace lockstep::train {
 
-/// A small single-page web server with its own threads. It serves GET /metrics until it is destroyed.
+/// A small single-page web server with its own threads, which serves GET /metrics until it is destroyed.
 class MetricsServer {
  public:
-  /// `page` builds the page; it is called in one of the server's threads. Throws: UsageError if the port is in use or
+  /// `page` builds the page; it is called on one of the server's threads. Throws: UsageError if the port is in use or
   /// the address does not belong to this machine.
   MetricsServer(const ServerAddress& address, std::function<std::string()> page);
 
@@ -29,7 +29,7 @@ class MetricsServer {
   std::string url_;
 };
 
-/// Serves the metrics on rank 0, during the run. No event waits for a client.
+/// Serves the metrics on rank 0 during the run. No event waits for a client.
 class MetricsSink final : public RunSink {
  public:
   /// `address` has the form of the setting metrics_address. Throws: UsageError for any other form. on_start() throws
@@ -51,10 +51,10 @@ class MetricsSink final : public RunSink {
   ServerAddress address_;
   const Clock& clock_;
   TimePoint next_try_ = {};
-  bool said_ = false;  ///< the warning about the port was printed
+  bool said_ = false;  ///< the warning about the port has been printed
   mutable std::mutex mutex_;
   view::RunFigures figures_;             ///< guarded by mutex_
-  std::optional<MetricsServer> server_;  ///< the last member, because its threads read the metrics
+  std::optional<MetricsServer> server_;  ///< must be the last member, because its threads read the metrics
 };
 
 }  // namespace lockstep::train

@@ -83,7 +83,7 @@ ProcessCounters read_counters() {
   rusage own{};
   (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
   (void)::getrusage(RUSAGE_THREAD, &own);
-  // A container may hide this file. Reads through mapped memory count only if they came from the disk.
+  // A container may hide this file. Reads through mapped memory count only if they came from disk.
   const std::string io = text_of("/proc/self/io");
   return {.cpu = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) * kNsToSeconds,
           .read_bytes = std::max(number_of(io, "rchar:").value_or(0), number_of(io, "read_bytes:").value_or(0)),
@@ -114,7 +114,7 @@ std::vector<view::Traffic> parse_interfaces(std::string_view text) {
 }
 
 std::int64_t parse_resent(std::string_view text) {
-  // The text has a line of names followed by a line of their values.
+  // The text has a line of names, followed by a line with their values.
   std::istringstream lines{std::string(text)};
   std::vector<std::string> names;
   for (std::string line; std::getline(lines, line);) {

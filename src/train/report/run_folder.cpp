@@ -49,10 +49,10 @@ UniqueFd open_file(const fs::path& path, int flags) {
   return fd;
 }
 
-// Appends all of `text`, or leaves the file unchanged.
+// Appends all of `text` or leaves the file unchanged.
 void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   const off_t before = ::lseek(fd.get(), 0, SEEK_END);
-  // It uses a single write(2) if the disk allows, so that readers see whole lines, even after a kill.
+  // Uses a single write(2) if the disk allows it, so that readers see whole lines even after a kill.
   while (!text.empty()) {
     const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
@@ -65,7 +65,7 @@ void append(const UniqueFd& fd, const fs::path& path, std::string_view text) {
   }
 }
 
-// Returns device and inode; none if the path does not exist or cannot be read.
+// Returns the device and inode; none if the path does not exist or cannot be read.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> identity_of(const fs::path& folder) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) != 0) return std::nullopt;
@@ -87,20 +87,20 @@ void make_folder(const fs::path& path) {
   }
 }
 
-// Returns "pid 4711 on host", for the error of another process that opens the folder.
+// Returns "pid 4711 on host", which appears in the error of another process that opens the folder.
 std::string own_name() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
   return fmt::format("pid {} on {}", ::getpid(), host);
 }
 
-// Killed ranks may need a moment to exit, and a killed run is often restarted at once.
+// Killed ranks may need a moment to exit, and a killed run is often restarted right away.
 constexpr std::chrono::milliseconds kPatience{3'000};
 
 constexpr std::uint64_t kMostLockBytes = 4096;
 constexpr std::uint64_t kMostLogBytes = std::uint64_t{4} << 30U;
 
-// Returns " (pid 4711 on host)"; empty if the holder has not written it.
+// Returns " (pid 4711 on host)"; empty if the holder has not written that.
 std::string holder_of(const fs::path& path) {
   const std::string holder = FileSystem::system().read(path, kMostLockBytes);
   return holder.empty() ? "" : fmt::format(" ({})", holder);
@@ -155,7 +155,7 @@ bool is_temporary(const std::string& name) {
          name.find_first_not_of("0123456789", at + kMark.size()) == std::string::npos;
 }
 
-// Only the holder of the lock writes here, so a half-written file is left over from a dead process.
+// Only the holder of the lock writes here, so a half-written file must be left over from a dead process.
 void remove_half_written(const fs::path& folder) {
   for (const std::string& name : FileSystem::system().list(folder)) {
     if (is_temporary(name)) FileSystem::system().remove(folder / name);
@@ -163,7 +163,7 @@ void remove_half_written(const fs::path& folder) {
 }
 
 // Removes files of ranks that were killed while reporting an error, in logs/attempt_<n>/rank-<r>. A file with the pid
-// of a living process stays, because ranks of this attempt may be writing.
+// of a live process is kept, because ranks of this attempt may still be writing it.
 void remove_half_written_errors(const fs::path& logs) {
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -199,8 +199,8 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   open_log();
 }
 
-/// A killed process may have named a checkpoint without syncing the name: a run that resumes from it, or ends because
-/// it is the last, must not lose it.
+/// A killed process may have named a checkpoint without syncing the name. A run that resumes from that checkpoint, or
+/// ends because it is the last one, must not lose it.
 void RunFolder::sync_names() const {
   FileSystem& files = FileSystem::system();
   files.sync_folder(path_);

@@ -14,7 +14,7 @@ void send(const Sinks& sinks, void (RunSink::*handler)(const Event&), const Even
   for (const auto& sink : sinks) (sink.get()->*handler)(event);
 }
 
-/// Calls the program's sinks. `section` is the event's name when an exception is reported.
+/// Calls the program's sinks. `section` names the event when an exception is reported.
 template <class Event>
 void send_to_users(const Sinks& sinks, const char* section, void (RunSink::*handler)(const Event&),
                    const Event& event) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All receivers of a run's events, called in a fixed order.
+// All receivers of a run's events; they are called in a fixed order.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace lockstep::train {
 
-/// The objects that the sinks use. Lifetime: it outlives them.
+/// The objects used by the sinks. Lifetime: they outlive the sinks.
 struct SinkOwners {
   const Job& job;
   DiskTrouble& trouble;  ///< keeps disk errors of the Trainer's sinks during training
 };
 
-/// The Trainer's own sinks, on rank 0, and the program's sinks, on every rank. It belongs to the training thread.
+/// The Trainer's own sinks, on rank 0, and the program's sinks, on every rank. Owned by the training thread.
 class RunSinks {
  public:
   RunSinks(const SinkOwners& owners, std::vector<std::shared_ptr<RunSink>> own,
@@ -33,7 +33,7 @@ class RunSinks {
   void save(const SaveResult& event);
   void start(const RunStart& event);
 
-  /// Rank 0's sinks write files, which may take a long time. The other ranks wait and also throw an error of rank 0.
+  /// Rank 0's sinks write files, which may take a long time. The other ranks wait, and throw if rank 0 has an error.
   /// Collective: yes.
   void evaluation(const EvaluationResult& event);
   /// `finish` completes the event on rank 0 before the sinks receive it. Collective: yes.

@@ -7,12 +7,12 @@
 
 namespace lockstep::train {
 
-/// A sink for rank 0. A lost connection to the store is not an error here, because the launcher notices it on its own.
+/// A sink for rank 0. A lost connection to the store is not an error here, because the launcher notices it by itself.
 class SaveCounter final : public RunSink {
  public:
   explicit SaveCounter(Job job) : job_(std::move(job)) {}
 
-  /// Sets the counter to 0, which shows that this program counts.
+  /// Sets the counter to 0, which shows that this program counts its checkpoints.
   void on_start(const RunStart& event) override;
   void on_save(const SaveResult& event) override;
 

@@ -52,7 +52,7 @@ view::RankFigures StepReporter::own_figures() {
                             .traffic = passed.traffic,
                             .resent = passed.resent,
                             .stretches = clock.stretches};
-  // The replicas of a rank take turns, each with its own workers.
+  // A rank's replicas take turns, each with its own workers.
   figures.workers = {.count = config_.workers * steps_.data().block().size(),
                      .busy = clock.loading,
                      .cpu = clock.loading_cpu,

@@ -14,13 +14,13 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread.
+/// Owned by the training thread.
 class StepReporter {
  public:
   /// Lifetime: the arguments outlive it.
   StepReporter(const Job& job, StepRunner& steps, const TrainConfig& config);
 
-  /// Starts before the first step, which follows `step`; earlier times do not count.
+  /// Starts measuring, before the first step, which follows `step`; earlier times do not count.
   void start(std::int64_t step);
   /// Returns the report of the steps since the previous call, up to `step`; the same on every rank. Collective: yes.
   [[nodiscard]] std::shared_ptr<const view::StepReport> end_epoch(std::int64_t step);

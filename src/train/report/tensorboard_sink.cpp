@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// TensorBoard groups tags by the word before the '/'. The words come from the programs that the recipes re-create.
+// TensorBoard groups tags by the word before the '/'. The words are those of the programs that the recipes re-create.
 constexpr const char* kLoss = "Loss/total";
 constexpr const char* kMeanLoss = "Loss/mean_of_epoch";
 
 std::string test_tag(const Metric& metric) { return "Test/" + metric.name; }
 
-/// Returns the name of a run's folder, which may be given as "." or with a trailing slash.
+/// Returns the name of a run's folder, even if the path is given as "." or with a trailing slash.
 std::string name_of(const fs::path& run_dir) {
   const fs::path path = fs::absolute(run_dir).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -35,7 +35,7 @@ view::HyperParameters hyper_parameters(const TrainConfig& config) {
   view::HyperParameters settings;
   const ConfigFields rows = config.rows();
   for (const ConfigFields::Field& field : rows.fields()) {
-    if (field.host || !field.unused.empty()) continue;  // the result does not depend on it
+    if (field.host || !field.unused.empty()) continue;  // the result does not depend on these
     if (auto* const* number = std::get_if<double*>(&field.target)) {
       settings.emplace_back(field.key, **number);
     } else if (auto* const* whole = std::get_if<std::int64_t*>(&field.target)) {

@@ -27,8 +27,8 @@ namespace {
 
 std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
 
-/// Returns the part of the model ("backbone") that the weights fill exactly, with none left over; "" if there is none.
-/// Batch norm's batch counts may be missing.
+/// Returns the part of the model, such as "backbone", that the weights fill exactly, with none left over; "" if there
+/// is none. Batch norm's batch counts may be missing.
 std::string part_filled_by(const WeightsMatch& match) {
   if (match.loaded.empty() || !match.unused.empty() || !match.other_shapes.empty()) return "";
   const std::string part = first_part(match.loaded.front());
@@ -44,8 +44,8 @@ std::string if_meant() {
   return "if they are the right ones, start from them with " + option_words("init-from-partial");
 }
 
-/// Some weights of a different model fit by chance, and a run that starts from them looks normal. So the weights must
-/// either fill a part of the model or match half of it.
+/// Some weights of a different model may fit by chance, and a run that starts from them looks normal. So the weights
+/// must either fill a part of the model or match half of it.
 void require_half(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   std::int64_t all = 0;
   std::int64_t fitting = 0;
@@ -65,8 +65,8 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
                   if_meant());
 }
 
-/// If the model lacks entries of the file and the file lacks parameters of the model, some trained part has a different
-/// name in the file and would start from random weights.
+/// If the model lacks entries of the file and the file lacks parameters of the model, then some trained part has a
+/// different name in the file and would start from random weights.
 void require_no_other_names(const NamedTensors& model, const Weights& weights, const WeightsMatch& match) {
   const auto random = std::count_if(model.begin(), model.end(), [&](const auto& item) {
     return item.second.requires_grad() && std::binary_search(match.missing.begin(), match.missing.end(), item.first);

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kShown = 16;
 
-/// Returns the first divisors above 1; the divisors nearest to the wanted number would be harder to read.
+/// Returns the first divisors above 1; the divisors nearest to the requested number would be harder to read.
 std::vector<std::int64_t> divisors(std::int64_t samples) {
   std::vector<std::int64_t> found;
   for (std::int64_t parts = 1; parts <= samples && found.size() < kShown; ++parts) {
@@ -74,7 +74,7 @@ void require_newest(const Checkpoint& checkpoint, bool require_finite) {
 }
 
 /// Opens the checkpoint that `source` names. If a run's newest checkpoint is not finite, it opens the newest finite
-/// one; a step folder is opened as named.
+/// one; a step folder is opened as given.
 Checkpoint open_finite(const std::string& source, bool require_finite) {
   FileSystem& files = FileSystem::system();
   Checkpoint checkpoint = load_checkpoint(source, files);
@@ -197,7 +197,7 @@ void require_same_settings(const Checkpoint& checkpoint, const std::string& sett
   }
   std::vector<std::string> words;
   for (const Difference& difference : differences(*before, settings, rows)) {
-    // A run may start to average its weights; the Trainer reports it.
+    // A run may start averaging its weights; the Trainer reports that.
     if (difference.resume == OnResume::kFreeToBegin && !checkpoint.has("ema")) continue;
     words.push_back(fmt::format("{} is {}, but was {}", difference.key, difference.now, difference.before));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a run, fresh or from a checkpoint. It runs on rank 0; agree_on_start() sends the result to all ranks.
+// The start of a run, fresh or from a checkpoint. This runs on rank 0; agree_on_start() sends the result to all ranks.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct Division {
   [[nodiscard]] std::int64_t samples() const { return replicas * batch_size; }
 };
 
-/// Divides the same batches into `replicas` parts. A step then has the same samples, so that steps, epochs, the
-/// position in the data and the learning rate keep their meaning. Everything that is computed per replica, such as
-/// batch norm's statistics and the random numbers of dropout, changes (docs/guide/resume.md).
+/// Divides the same batches into `replicas` parts. A step still has the same samples, so that steps, epochs, the
+/// position in the data and the learning rate keep their meaning. Anything computed per replica, such as batch norm
+/// statistics and dropout's random numbers, changes (docs/guide/resume.md).
 /// Throws: UsageError naming the numbers that divide a batch evenly.
 [[nodiscard]] Division divide_again(const Division& before, std::int64_t replicas);
 
@@ -33,7 +33,7 @@ struct Division {
 /// Returns the run folder that contains a checkpoint; empty if it is not in a run folder.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
-/// The folder that this run writes to, and whether it may hold a run.
+/// The folder that this run writes to, and whether it may already hold a run.
 struct RunPlace {
   std::filesystem::path path;
   bool resume = false;
@@ -43,17 +43,16 @@ struct RunPlace {
 /// checkpoint is missing.
 [[nodiscard]] RunPlace choose_place(const TrainerOptions& options);
 
-/// Returns the checkpoint to resume from; none: a fresh start (with `auto`, if the run folder has no checkpoint yet).
-/// With `require_finite`, checkpoints of a run folder without finite values are skipped with a warning.
+/// Returns the checkpoint to resume from; none for a fresh start (with `auto`, if the run folder has no checkpoint
+/// yet). With `require_finite`, checkpoints in a run folder that contain non-finite values are skipped with a warning.
 /// Throws: DataError if the run folder has checkpoints but none of them passes verification or is finite, or if the
-/// checkpoint at
-///         the given path is not finite; UsageError if the run folder holds a checkpoint later than the given one,
+///         given checkpoint is not finite; UsageError if the run folder holds a checkpoint later than the given one,
 ///         because one folder must not hold two continuations.
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
-/// The values chosen by an earlier start of the run, read from the settings file, for a run killed before its first
-/// checkpoint. 0: unknown.
+/// For a run killed before its first checkpoint: the values chosen when it was started, read from the settings file. 0
+/// if unknown.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;
@@ -67,7 +66,7 @@ struct BegunWith {
 /// Returns the samples that the settings of a run folder skip; none if the folder does not exist.
 [[nodiscard]] SkippedSamples skipped_in(const std::filesystem::path& run_folder);
 
-/// Returns the batch_size of the checkpoint's run; 0: unknown.
+/// Returns the batch_size of the checkpoint's run; 0 if unknown.
 [[nodiscard]] std::int64_t batch_size_of(const Checkpoint& checkpoint);
 
 /// Warns if the checkpoint comes from a different libtorch or instruction set: results then differ in the last bits.

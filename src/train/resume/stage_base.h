@@ -16,15 +16,15 @@ namespace lockstep::train {
 /// Returns <folder>/step-00001200.
 [[nodiscard]] std::filesystem::path step_folder_of(const std::filesystem::path& folder, std::int64_t step);
 
-/// Copies the checkpoint `from` to `folder` under the name `name` and verifies every byte. An existing copy is kept.
+/// Copies the checkpoint `from` into `folder` as `name` and verifies every byte. An existing copy is kept.
 /// Throws: DataError, IoError.
 void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& folder,
                      const std::string& name);
 
 /// Loads model, optimizer, average and scaler from the checkpoint `folder`/step-<step>, on every rank. The run's
 /// position, data and random numbers do not change. Only rank 0 reads its `folder`, after it has verified the whole
-/// checkpoint. `ema` is null if there is no average.
-/// Returns: false if the checkpoint has no average for `ema`.
+/// checkpoint. `ema` is null without an average.
+/// Returns: false if the checkpoint has no average to load into `ema`.
 ///
 /// Collective: yes. Blocks: until the disk has been read.
 /// Throws: the same error on every rank: UsageError if step is 0, because there was no evaluation; DataError naming the

@@ -47,7 +47,7 @@ RunPlace place_of(const Job& job, TrainerOptions& options) {
   return place;
 }
 
-/// Sets the batch size of the resuming run; if `known` is 0, it is still to be found.
+/// Sets the batch size of the resuming run; if `known` is 0, it has yet to be found.
 void take_batch_size(TrainConfig& config, std::int64_t known) {
   if (known <= 0) return;
   config.batch_size = known;
@@ -67,8 +67,8 @@ void take_total_batch(TrainConfig& config) {
   config.batch_size = config.total_batch_size / parts;
 }
 
-/// Returns the largest world size that the job may reach, so that nodes that join later have work. It does not change
-/// when a node is lost.
+/// Returns the largest world size that the job may reach, so that nodes that join later have something to do. It does
+/// not change when a node is lost.
 std::int64_t widest_world(const Job& job) {
   const std::int64_t most = env::get_int("LOCKSTEP_MAX_WORLD_SIZE").value_or(0);
   return std::max<std::int64_t>(most, job.world_size());
@@ -88,8 +88,8 @@ void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
                                resumed ? " " + option_words("allow-other-bits") : ""));
 }
 
-/// Divides the checkpoint's batches according to the settings. Returns the division in the checkpoint. `begun` is the
-/// number of replicas that the run began with.
+/// Divides the checkpoint's batches according to the settings. Returns the checkpoint's own division. `begun` is the
+/// number of replicas that the run started with.
 Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool may_change, TrainConfig& config) {
   const Division saved{.replicas = checkpoint.manifest().meta.replicas, .batch_size = batch_size_of(checkpoint)};
   if (config.replicas == 0) config.replicas = saved.replicas;
@@ -114,7 +114,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
 
 constexpr const char* kSkipped = "data.skipped_samples";
 
-/// Returns the samples that this run and its earlier parts skip, as the setting's text.
+/// Returns the samples skipped by this run and its earlier parts, in the setting's format.
 std::string skipped_text(const SkippedSamples& before, TrainConfig& config) {
   SkippedSamples all(config.data.skipped_samples);
   all.add(before);
@@ -157,7 +157,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
   name("best_stg1", run.stages.base_step);
 }
 
-/// Copies the checkpoint that the second stage starts from, if the run resumes in another folder.
+/// Copies the checkpoint that the second stage starts from, if the run resumes in a different folder.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
   if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
@@ -204,7 +204,7 @@ void go_on_from(const Checkpoint& checkpoint, TrainConfig& config, const Trainer
   shared["digest_fold"] = static_cast<std::int64_t>(view::fold_of(checkpoint.manifest().meta.digest_fold));
 }
 
-/// Does rank 0's share: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
+/// Does rank 0's part: opens the run folder, finds the checkpoint, and returns the facts for the other ranks.
 StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options, Start& start,
                    std::optional<RunFolder>& folder) {
   StateDict shared;
@@ -254,7 +254,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   shared = share_state(shared, job.group());
   start.resumed = shared.count("step") != 0;
   if (start.resumed) start.run = run_state_of(shared);
-  // If the run has had only one stage so far, its best becomes the first stage's best.
+  // If the run has had only one stage so far, its best is taken as the first stage's best.
   StageState& stages = start.run.stages;
   if (config.stages.stop_epoch > 0 && stages.base_step == 0 && start.run.best) stages.base_step = start.run.best_step;
   if (start.resumed) start.saved_here = entry<bool>(shared, "saved_here");

@@ -29,7 +29,7 @@ struct Start {
 struct TooManyRanks {};
 
 /// Opens the run folder on rank 0, finds the checkpoint and informs all ranks. Sets config.replicas, config.threads,
-/// config.data.skipped_samples, job.replicas(), and a config.batch_size of auto if the run has a batch size.
+/// config.data.skipped_samples and job.replicas(), and replaces a config.batch_size of auto if the run has one.
 ///
 /// Collective: yes.  Blocks: yes.
 /// Throws: UsageError (a folder in use, settings that differ from the checkpoint's, fewer replicas than ranks),

@@ -18,10 +18,10 @@
 namespace lockstep {
 namespace {
 
-// A switch for programs of torch.distributed.launch. Here the launcher makes a run distributed.
+// A switch of programs written for torch.distributed.launch. Here, the launcher is what makes a run distributed.
 constexpr const char* kDistributed = "distributed";
 
-/// Options with a group are excluded, because init() reads them in a program.
+/// Options with a group are excluded, because in a program, init() reads them.
 const TrainOption* find_option(const std::string& name) {
   const TrainOption* option = find_train_option("--" + name);
   return option != nullptr && option->in_programs ? option : nullptr;
@@ -95,7 +95,7 @@ class Parser {
       throw UsageError(fmt::format("{}: --set '{}' is not an assignment", program_, value),
                        fmt::format("write key and value as one argument: --set {}={}", value, words_[at_ + 1]));
     }
-    // The Trainer's own option takes precedence over a setting with the same name; use --set for that one.
+    // The Trainer's own option takes precedence over a setting with the same name; use --set for the latter.
     if (option != nullptr && option->group.empty()) {
       apply(*option, value);
     } else if (is_setting) {

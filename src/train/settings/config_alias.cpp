@@ -27,7 +27,7 @@ std::string plain(std::string_view value) {
   return text;
 }
 
-/// Compares strings as text and numbers by value: "0." is 0.
+/// Compares strings as text and numbers by value: "0." equals 0.
 bool is_same(const std::string& a, const std::string& b) {
   if (plain(a) == plain(b)) return true;
   const auto number = text::parse_number(a);
@@ -43,7 +43,7 @@ bool fits(const ConfigAlias& alias, std::string_view key) {
   return key.starts_with(std::string_view(alias.from).substr(0, alias.from.size() - 1));
 }
 
-/// Returns the aliases of the first key that fits.
+/// Returns the aliases of the first matching key.
 std::vector<const ConfigAlias*> aliases_of(const std::vector<ConfigAlias>& aliases, std::string_view key) {
   std::vector<const ConfigAlias*> found;
   for (const ConfigAlias& alias : aliases) {
@@ -52,7 +52,7 @@ std::vector<const ConfigAlias*> aliases_of(const std::vector<ConfigAlias>& alias
   return found;
 }
 
-/// A value for its key, and its precedence.
+/// A value for a key, with its precedence.
 struct Claim {
   ConfigValue value;
   int rank = 0;

@@ -23,7 +23,7 @@ bool has_stages(const Values& values) {
   return stop != values.end() && stop->second.yaml != "0";
 }
 
-/// The kinds of settings that may change because the run's result does not depend on them.
+/// The kinds of settings that may change, because the run's result does not depend on them.
 struct Freedom {
   bool length = false;
   bool evaluations = true;
@@ -90,7 +90,7 @@ std::vector<Difference> differences(const std::string& before, const std::string
   for (const auto& [key, value] : new_tree.values()) {
     const auto old = old_tree.values().find(key);
     if (rules.is_free(key, freedom) || old == old_tree.values().end() || old->second.yaml == value.yaml) continue;
-    // Versions that did not save class names wrote an empty list.
+    // Versions that did not save class names wrote an empty list here.
     if (key == "class_names" && old->second.yaml == "[]") continue;
     found.push_back({key, old->second.yaml, value.yaml, rules.at_resume(key)});
   }

@@ -13,7 +13,7 @@
 
 namespace lockstep::train {
 
-/// The facts about ranks and task that decide whether steps can be recorded.
+/// The facts about the ranks and the task that determine whether steps can be recorded.
 struct GraphPlace {
   c10::Device device = c10::Device(c10::kCPU);
   int world_size = 1;
@@ -24,7 +24,7 @@ struct GraphPlace {
 /// Returns the facts about the ranks of `job` for recording `task`'s steps.
 [[nodiscard]] GraphPlace graph_place(const Job& job, const Task& task);
 
-/// Returns the reason why steps are not recorded; empty: they are. `config` has the final replicas.
+/// Returns why steps are not recorded; empty if they are. `config` has the final number of replicas.
 [[nodiscard]] std::string graph_obstacle(const TrainConfig& config, const GraphPlace& place);
 
 }  // namespace lockstep::train

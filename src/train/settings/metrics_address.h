@@ -9,7 +9,7 @@ namespace lockstep::train {
 /// The server's address.
 struct ServerAddress {
   std::string host = "127.0.0.1";
-  int port = 0;  ///< 0: any free port
+  int port = 0;  ///< 0 means any free port
 };
 
 /// Returns the address in "9100", "host:9100" or "[::1]:9100"; the default host is loopback. Throws: UsageError for

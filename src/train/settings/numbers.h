@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks settings: ranges, and numbers stored as text because they may also be a word or part of a list.
+// Checks settings: ranges, and numbers that are stored as text because they may also be a word or part of a list.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace lockstep::train {
 /// Throws: UsageError "KEY is VALUE; it must be NEEDED" unless `valid`.
 void require_setting(bool valid, const char* key, double value, const char* needed);
 
-/// Checks that the values of `config`, which describes its rows, are within their ranges. Throws: the errors of
+/// Checks that the values of `config`, which describes its own rows, are within range. Throws: the errors of
 /// ConfigFields::check().
 template <class Config>
 void check_rows(const Config& config) {

@@ -30,7 +30,7 @@ std::array<double, 2> two_numbers(const std::string& key, const std::vector<std:
   throw UsageError(fmt::format("{} has {} numbers; it must have two", key, texts.size()), "write it as [0.9,0.999]");
 }
 
-/// Reads the settings' `optimizer.groups[index]`.
+/// Reads `optimizer.groups[index]` from the settings.
 ParameterGroup group_of(const ConfigMap& map, std::size_t index) {
   const std::string name = fmt::format("optimizer.groups[{}]", index);
   ParameterGroup group;
@@ -86,7 +86,7 @@ OptimizerOptions optimizer_options(const OptimizerConfig& config) {
 }
 
 void require_group(const std::string& type, const OptimizerOptions& options, const ParameterGroup& group) {
-  // An optimizer without parameters checks the options without requiring a pattern to match.
+  // Creating an optimizer without parameters checks the options without requiring any pattern to match.
   OptimizerOptions own = options;
   own.groups.clear();
   own.lr = group.lr ? group.lr : own.lr;

@@ -55,8 +55,8 @@ void OptimizerConfig::validate() const {
   const OptimizerOptions options = train::optimizer_options(*this);
   try {
     OptimizerOptions common = options;
-    common.groups.clear();  // without a model, their patterns cannot match
-    // Creating an optimizer without parameters checks the options of its type and their ranges.
+    common.groups.clear();  // without a model, their patterns cannot match anything
+    // Creating an optimizer without parameters checks its type's options and their ranges.
     (void)make_optimizer(type, NamedTensors{}, common);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("optimizer.type is {}: {}", type, error.message()), error.hint());

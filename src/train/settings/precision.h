@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precision of the computation: the settings `amp` and `tf32`, libtorch's switches for them, and their text in the
+// The precision of computation: the settings `amp` and `tf32`, libtorch's switches for them, and their line in the
 // banner.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace lockstep::train {
 /// Throws: UsageError for fp16 if `device` is the CPU.
 void require_amp(const TrainConfig& config, const c10::Device& device);
 
-/// Sets libtorch's two switches for TF32 by `config.tf32`; "default" keeps them. No effect on a CPU.
+/// Sets libtorch's two TF32 switches according to `config.tf32`; "default" leaves them alone. No effect on a CPU.
 void use_tf32(const TrainConfig& config);
 
 /// Returns "bf16 autocast, channels last"; on CUDA also the precision of float32.

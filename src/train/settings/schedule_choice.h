@@ -18,10 +18,10 @@ struct RunLength {
   std::int64_t total_steps = 0;
 };
 
-/// Returns the schedule of the settings. For schedule.type plateau its rate is the rate before any metric.
+/// Returns the schedule that the settings describe. For schedule.type plateau, its rate is the one before any metric.
 [[nodiscard]] Schedule make_schedule(const ScheduleConfig& config, const RunLength& run);
 
-/// Returns the options for plateau, without lower_is_better, which the metric decides.
+/// Returns the options for plateau, without lower_is_better, which depends on the metric.
 [[nodiscard]] PlateauOptions plateau_options(const ScheduleConfig& config);
 
 /// Returns "5 epochs of warm-up, then cosine".

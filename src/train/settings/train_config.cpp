@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// Throws: UsageError if the second stage would begin before any evaluation, or if stage settings are given without
+/// Throws: UsageError if the second stage would begin before any evaluation, or if there are stage settings without
 ///         a second stage.
 void require_base(const TrainConfig& config) {
   const std::int64_t stop = config.stages.stop_epoch;
@@ -310,7 +310,7 @@ void TrainConfig::describe(ConfigFields& fields) {
 
 ConfigFields TrainConfig::rows() const {
   ConfigFields fields;
-  // describe() takes addresses and changes nothing; the rows are only read.
+  // describe() only takes addresses and changes nothing; the rows are only read.
   const_cast<TrainConfig*>(this)->describe(fields);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   return fields;
 }

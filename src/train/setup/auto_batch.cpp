@@ -23,7 +23,7 @@ namespace {
 
 std::atomic<bool> any_device{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): for tests
 
-/// Its destructor restores the generators of the CPU and of the device.
+/// Its destructor restores the random generators of the CPU and the device.
 class KeepRandomState {
  public:
   explicit KeepRandomState(const c10::Device& device) : cpu_(random_state()) {
@@ -47,7 +47,7 @@ class KeepRandomState {
   at::Tensor device_;
 };
 
-/// Runs a first collective, which allocates NCCL's buffers on a GPU permanently, before free memory is measured.
+/// Runs a first collective before free memory is measured, because on a GPU it allocates NCCL's buffers permanently.
 void connect_device(const Job& job) {
   if (job.world_size() == 1 || !job.device().is_cuda()) return;
   job.group().all_reduce(at::zeros({1}, job.device())).wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `batch_size: auto`: the largest batch that fits in the memory of every rank's GPU.
+// `batch_size: auto`: the largest batch that fits in memory on every rank's GPU.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ inline constexpr std::int64_t kLargestAutoBatch = 65'536;
 void require_measurable(const TrainConfig& config, const c10::Device& device);
 
 /// Searches on all ranks at the same time, and returns the smallest result, at most kLargestAutoBatch and a replica's
-/// share of the data set. Random state and memory are restored.
+/// share of the data set. Restores the random state and releases the memory.
 ///
 /// Collective: yes.
 /// Blocks: until the last rank has its result.
 /// Throws: ResourceError, on every rank, if not even one sample fits; the errors of a step or of the data set.
 [[nodiscard]] std::int64_t find_batch_size(const Untried& run);
 
-/// For tests: while it lives, any device's memory counts as a limit.
+/// For tests: while this object lives, any device's memory counts as a limit.
 class MeasureAnyDevice {
  public:
   MeasureAnyDevice();

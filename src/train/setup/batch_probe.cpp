@@ -23,7 +23,7 @@ namespace {
 // Only the second step has the optimizer state from the start.
 constexpr int kSteps = 2;
 // Trial batches repeat this many samples, because memory does not depend on their content, and reading thousands of
-// samples for each trial would take long.
+// samples for each trial would take too long.
 constexpr std::int64_t kSamples = 64;
 
 ProcessGroup& group_of_one(const Job& job, const std::shared_ptr<ProcessGroup>& alone) {
@@ -126,7 +126,7 @@ void BatchProbe::train(std::int64_t batch) {
       at::empty({bytes_of(parameters) * (copies + average)}, at::TensorOptions(run_.job.device()).dtype(at::kByte));
   if (run_.config.sync_batchnorm) sync_batch_norm(net->net(), group_of_one(run_.job, alone_));
   OptimizerConfig same_memory = run_.config.optimizer;
-  same_memory.groups.clear();  // the patterns may match no parameter of this part
+  same_memory.groups.clear();  // the patterns may not match any parameter of this part
   const auto optimizer =
       make_optimizer(same_memory, share_of(parameters, run_.config.optimizer.zero ? run_.job.world_size() : 1));
   // From the second batch of a step, gradients exist during the forward pass. A third batch needs no more memory.

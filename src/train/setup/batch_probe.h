@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trial of `batch_size: auto`: whole steps of a temporary network. They do not communicate with other ranks, so that
-// each rank may run out of memory independently.
+// A trial for `batch_size: auto`: complete steps of a temporary network. They do not communicate with other ranks, so
+// that each rank may run out of memory independently of the others.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -23,11 +23,11 @@
 
 namespace lockstep::train {
 
-/// The parts of a run before its batch size is known. Lifetime: task and config outlive it.
+/// The parts of a run that exist before its batch size is known. Lifetime: task and config outlive it.
 struct Untried {
   Job job;
   Task& task;
-  const TrainConfig& config;  ///< settings with the final replicas and threads
+  const TrainConfig& config;  ///< settings with the final values of replicas and threads
   std::shared_ptr<Dataset> dataset;
   std::function<std::shared_ptr<TaskNet>()> make_net;  ///< creates a fresh network on the device
 };
@@ -36,23 +36,23 @@ struct Untried {
 /// each unfinished branch of the sum over its replicas; 0 for a single process with one replica. Pure function.
 [[nodiscard]] int gradient_copies(int rank, int world, int replicas);
 
-/// Returns the samples of a trial for a batch of `batch`: twice as many if steps are recorded as CUDA graphs. A
-/// recording holds its memory while a smaller last batch or an evaluation is computed. Pure function.
+/// Returns the number of samples in a trial for a batch of `batch`: twice as many if steps are recorded as CUDA graphs.
+/// A recording keeps its memory while a smaller last batch or an evaluation is computed. Pure function.
 [[nodiscard]] std::int64_t trial_size(const TrainConfig& config, const GraphPlace& place, std::int64_t batch);
 
-/// Returns as many of the first `parameters` as have 1 / `ranks` of all elements, which a rank's optimizer state covers
-/// with ZeRO. Pure function.
+/// Returns as many of the first `parameters` as make up 1 / `ranks` of all elements, the part that a rank's optimizer
+/// state covers under ZeRO. Pure function.
 [[nodiscard]] NamedTensors share_of(const NamedTensors& parameters, int ranks);
 
-/// It belongs to the training thread.
+/// Owned by the training thread.
 class BatchProbe {
  public:
   /// Reads some samples. Collective: yes, if there are several ranks; the other functions are not collective.
   explicit BatchProbe(const Untried& run);
 
   /// Runs two steps (forward, backward, optimizer) of each replica of this rank with `batch` samples, with the run's
-  /// device, precision, layout and number of accumulated batches, and with as much memory as its buckets and its moving
-  /// average need.
+  /// device, precision, layout and number of accumulated batches, and with the memory that its buckets and its moving
+  /// average would need.
   /// Returns: false if memory ran out.
   /// Throws:  any other error of a step.
   [[nodiscard]] bool fits(std::int64_t batch);
@@ -66,7 +66,7 @@ class BatchProbe {
   [[nodiscard]] Batch make_batch(std::int64_t size) const;
 
   Untried run_;
-  std::shared_ptr<ProcessGroup> alone_;  ///< a process group with only this rank; null: the job has only one rank
+  std::shared_ptr<ProcessGroup> alone_;  ///< a process group with only this rank; null if the job has only one rank
   ReplicaTeam team_;
   std::vector<Sample> samples_;
   std::string problem_;

@@ -6,10 +6,10 @@
 namespace lockstep::train {
 namespace {
 
-// The first batch tried. The result is a multiple of it, because tensor cores compute in multiples of 8.
+// The first batch tried. The result is a multiple of it, because tensor cores work in multiples of 8.
 constexpr std::int64_t kGrain = 8;
 
-/// Bisects between `fitting`, which fits (0: no batch is known to fit), and `too_large`, which does not.
+/// Bisects between `fitting`, which fits (0 if no batch is known to fit), and `too_large`, which does not.
 std::int64_t bisect(std::int64_t fitting, std::int64_t too_large, const Fits& fits) {
   const std::int64_t grain = fitting >= kGrain ? kGrain : 1;
   while (too_large - fitting > grain) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for `batch_size: auto`, without the measurements.
+// The search behind `batch_size: auto`, without the measurements.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lockstep::train {
 using Fits = std::function<bool(std::int64_t batch)>;
 
 /// Returns the largest batch that fits and is at most `most`: a multiple of 8, `most` itself, or any number below 8; 0
-/// if not even one sample fits. It doubles the batch starting from 8, then bisects between the largest batch that fits
+/// if not even one sample fits. Starting at 8, it doubles the batch, then bisects between the largest batch that fits
 /// and the smallest that does not.
 ///
 /// Cost: at most 2 * log2(most / 8) + 2 calls to `fits`, with batches of at most twice the result (except the first,

@@ -21,7 +21,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the optimizer's line; empty for AdamW without ZeRO.
+/// Returns the line about the optimizer; empty for AdamW without ZeRO.
 std::string optimizer_text(const OptimizerConfig& config, int world) {
   std::vector<std::string> parts;
   if (config.type != "adamw") parts.push_back(config.type);
@@ -46,7 +46,7 @@ std::string fused_text(const nn::Optimized& layers) {
   return text;
 }
 
-/// Returns the text describing this rank's device.
+/// Returns a description of this rank's device.
 std::string device_text(const Job& job, const TrainConfig& config) {
   const c10::Device device = job.device();
   if (device.is_cuda()) return fmt::format("GPU {}: {}", device.index(), tensor::device_name(device));

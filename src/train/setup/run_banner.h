@@ -31,7 +31,7 @@ struct BannerFacts {
   const Start& start;
 };
 
-/// Returns the banner, complete on rank 0, which every rank sends its device to. Collective: yes.
+/// Returns the banner. It is complete on rank 0, to which every rank sends its device. Collective: yes.
 [[nodiscard]] view::BannerInfo run_banner(const BannerFacts& facts);
 
 }  // namespace lockstep::train

@@ -42,7 +42,7 @@ namespace {
 
 // Settings that name a metric are checked before the first epoch.
 
-/// Evaluates one sample of `test_set`, if there is a set and stop_at.metric or schedule.metric names a metric.
+/// Evaluates one sample of `test_set`, if there is one and stop_at.metric or schedule.metric names a metric.
 /// Collective: yes. Throws: UsageError naming the key and the nearest metric.
 void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,
                      torch::nn::Module& net) {
@@ -68,7 +68,7 @@ void require_metrics(const Job& job, Task& task, const TrainConfig& config, cons
 
 void limit_sections(const TrainConfig::SectionTimeout& limits) {
   const auto limit = [](const char* section, double seconds) {
-    if (seconds < 0) return;  // the timeout is derived during the run
+    if (seconds < 0) return;  // the timeout is determined during the run
     flight::limit_section(flight::section_of(section),
                           std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000.0)));
   };
@@ -119,7 +119,7 @@ class RunSetup {
   }
 
   void open_data() {
-    const log::QuietNotes others(!job_.is_main());  // all ranks would print the same notes
+    const log::QuietNotes others(!job_.is_main());  // otherwise all ranks would print the same notes
     fault::in_section("make_dataset", [&] {
       train_set_ = task_.make_training_set(config_.data.train);
       if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
@@ -137,7 +137,7 @@ class RunSetup {
     if (skipped > 0 && job_.is_main()) log::note("{} left out", counted(skipped, "sample", "samples"));
   }
 
-  /// Skips the samples in rank 0's file data.skip_samples from the next batch. Collective: yes.
+  /// Skips the samples listed in rank 0's file data.skip_samples, from the next batch on. Collective: yes.
   void skip_more() {
     std::vector<std::int64_t> indices;
     do_on_main(job_, [&] { indices = read_skip_file(config_.data.skip_samples, *train_set_); });
@@ -155,7 +155,7 @@ class RunSetup {
     const Plan sums =
         train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
     require_steps(sums, config_, train_set_->size());
-    // With drop_last, an epoch may have one batch fewer after the number of replicas changes.
+    // With drop_last, an epoch may have one batch less after the number of replicas has changed.
     if (run_.state.begun_replicas > 0) run_.state.batch = std::min(run_.state.batch, sums.batches_per_epoch);
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};

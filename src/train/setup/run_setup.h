@@ -11,14 +11,14 @@ namespace lockstep::train {
 struct RunInputs {
   Job& job;
   Task& task;
-  TrainConfig& config;  ///< replicas, threads and a batch_size of auto are set to the values in use
+  TrainConfig& config;  ///< replicas, threads and a batch_size of auto are replaced by the values in use
   TrainerOptions& options;
 };
 
 /// Sets up a run, in this order: settings, run folder and checkpoint, data, batch size, network, saver.
 ///
 /// Collective: yes. Blocks: yes.
-/// Throws: UsageError, DataError, ResourceError, IoError, PeerError, TimeoutError, as Trainer::fit(); the task's
+/// Throws: UsageError, DataError, ResourceError, IoError, PeerError, TimeoutError, like Trainer::fit(); the task's
 ///         errors.
 void set_up_run(const RunInputs& given, ReadyRun& run);
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::train {
 
-/// The replica of a bad batch, and the fault.
+/// The replica of a bad batch, and what was wrong with it.
 struct BadBatch {
   std::int64_t step = 0;
   int replica = 0;

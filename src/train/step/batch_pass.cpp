@@ -24,7 +24,7 @@ void BatchPass::build(DistributedDataParallel<TaskNet>& model, std::unique_ptr<t
   options.job = job_;
   options.key = [this](const Batch& batch) {
     std::optional<std::string> key = parts_.task.recording_key(batch);
-    // The division and the reduction are in the recording.
+    // The division and the reduction are part of the recording.
     if (key) *key += fmt::format(" / {}{}", batches_, adds_up_ ? " adds up" : "");
     return key;
   };
@@ -33,7 +33,7 @@ void BatchPass::build(DistributedDataParallel<TaskNet>& model, std::unique_ptr<t
 }
 
 at::Tensor BatchPass::run(const Replica& replica, Batch& batch, bool is_last) {
-  // Without buckets every backward works like the last one.
+  // Without buckets, every backward pass works like the last one.
   adds_up_ = !is_last && !(graph_ && job_.world_size() == 1);
   const WatchedBatch watched{
       .replica = replica.index(), .batch = batch, .model = model_->module().net(), .dataset = parts_.data.dataset()};
@@ -84,7 +84,7 @@ at::Tensor BatchPass::backward(const Batch& batch) {
   return loss.row;
 }
 
-// The outputs are released before backward begins.
+// The outputs are released before the backward pass begins.
 BatchLoss BatchPass::loss_of(Outputs outputs, const Batch& batch) {
   if (parts_.fault.awaits("activation")) {
     for (const auto& item : outputs) parts_.fault.strike("activation", {item.second});
@@ -99,7 +99,7 @@ BatchLoss BatchPass::loss_of(Outputs outputs, const Batch& batch) {
   return {.scaled = parts_.weights.scaler().scale(is_whole ? loss : loss * share), .row = is_whole ? row : row * share};
 }
 
-/// An undefined target makes libtorch's losses fail with a message that does not mention the data set.
+/// With an undefined target, libtorch's losses fail with a message that does not mention the data set.
 std::vector<LossTerm> BatchPass::loss_terms(const Outputs& outputs, const Batch& batch) {
   try {
     return fault::in_section("loss", [&] { return parts_.task.loss_terms(outputs, batch); });
@@ -111,8 +111,7 @@ std::vector<LossTerm> BatchPass::loss_terms(const Outputs& outputs, const Batch&
   }
 }
 
-/// The seed of the random numbers (dropout) of one batch of one replica. It depends on nothing else, so there is no
-/// state to save.
+/// The random seed (for dropout) of one batch of one replica. It depends on nothing else, so there is no state to save.
 std::uint64_t BatchPass::seed_of(int replica, const Batch& batch) const {
   const auto run_seed = static_cast<std::uint64_t>(parts_.config.seed);
   const std::uint64_t stream = stream_seed(run_seed, static_cast<std::uint64_t>(replica) + 1);

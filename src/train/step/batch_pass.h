@@ -22,7 +22,7 @@
 
 namespace lockstep::train {
 
-/// The loss that backward starts from, and the batch's loss row.
+/// The loss that the backward pass starts from, and the batch's loss row.
 struct BatchLoss {
   at::Tensor scaled;
   at::Tensor row;
@@ -42,18 +42,17 @@ class BatchPass {
  public:
   BatchPass(Job job, const PassParts& parts) : job_(std::move(job)), parts_(parts) {}
 
-  /// Computes with `model` from now on; records its steps if `graph` is not null. Lifetime: the model outlives the
-  /// pass.
+  /// Uses `model` from now on; records its steps if `graph` is not null. Lifetime: the model outlives the pass.
   void build(DistributedDataParallel<TaskNet>& model, std::unique_ptr<tensor::DeviceGraph> graph);
-  /// Calls `watch` from the next batch on; nullptr: no watch. Lifetime: until another call.
+  /// Calls `watch` from the next batch on; nullptr means no watch. Lifetime: until the next call.
   void set_watch(StepWatch* watch) { watch_ = watch; }
 
   /// Begins a step of `batches` batches per replica.
   void begin(std::int64_t batches) { batches_ = batches; }
-  /// Runs forward, loss times the batch's share of the step, and backward of a prepared batch. `is_last`: this is the
-  /// last batch of the replica's step. Returns the loss row. Throws: the errors of the task.
+  /// Runs a prepared batch's forward pass, its loss times its share of the step, and its backward pass. `is_last`: this
+  /// is the last batch of the replica's step. Returns the loss row. Throws: the errors of the task.
   at::Tensor run(const Replica& replica, Batch& batch, bool is_last);
-  /// Recomputes loss and row of the prepared batch, without the reducer.
+  /// Recomputes the loss and row of the prepared batch, without the reducer.
   BatchLoss loss_again(int replica, const Batch& batch);
 
   /// Returns the names of the other columns of a loss row; empty if there is only one part, and before the first step.
@@ -71,11 +70,11 @@ class BatchPass {
   PassParts parts_;
   DistributedDataParallel<TaskNet>* model_ = nullptr;
   StepWatch* watch_ = nullptr;
-  std::optional<StepGraph> graph_;  ///< set if steps are recorded; it ends before the communicators of job_ do
-  std::string noted_;               ///< the reason why they are not, once it has been logged
+  std::optional<StepGraph> graph_;  ///< set if steps are recorded; destroyed before the communicators of job_
+  std::string noted_;               ///< why they are not, once that has been logged
   std::vector<std::string> loss_names_;
-  std::int64_t batches_ = 1;  ///< of each replica in this step
-  bool adds_up_ = false;      ///< the batch's gradients are reduced with those of a later one
+  std::int64_t batches_ = 1;  ///< batches of each replica in this step
+  bool adds_up_ = false;      ///< the batch's gradients are reduced together with a later batch's
 };
 
 }  // namespace lockstep::train

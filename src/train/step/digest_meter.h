@@ -12,13 +12,13 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread.
+/// Owned by the training thread.
 class DigestMeter {
  public:
-  /// `in_parts`: each rank has the digest of only its part. Lifetime: `group` outlives the meter.
+  /// `in_parts`: each rank has only its own part's digest. Lifetime: `group` outlives the meter.
   DigestMeter(ProcessGroup& group, bool in_parts) : group_(group), in_parts_(in_parts) {}
 
-  /// Takes this rank's digest of a step; none: digests are off. Collective: yes, if ranks have parts.
+  /// Takes this rank's digest of a step; none if digests are off. Collective: yes, if each rank has a part.
   void add(const std::optional<UpdateDigest>& digest);
   /// Returns the digest of the last added step; a second call returns none. Blocks: until the ranks have combined it.
   [[nodiscard]] std::optional<UpdateDigest> take();

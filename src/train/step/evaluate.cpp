@@ -34,7 +34,7 @@ class Counter {
     open(dataset);
     std::vector<at::Tensor> counts;
     for (DataLoader& loader : loaders_) {
-      at::Tensor sum;  // on the device; the host waits only at the end
+      at::Tensor sum;  // on the device, so that the host waits only at the end
       each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
         const at::Tensor more =
             fault::in_section(kMetrics, [&] { return task_.count(outputs.begin()->second, batch); });

@@ -32,7 +32,7 @@ std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own) {
 }
 
 at::Tensor sum_over_parts(ProcessGroup& group, std::vector<at::Tensor> counts, ReplicaSpan block, int parts) {
-  // A part without samples does not know the length of the counts, so the longest row determines it.
+  // A part without samples does not know how many counts there are, so the longest row determines that.
   std::int64_t longest = 0;
   for (const at::Tensor& each : counts) longest = std::max(longest, each.defined() ? each.numel() : 0);
   const std::int64_t length = on_some_rank(group, longest);

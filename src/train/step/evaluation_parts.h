@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// Sets evaluation mode until it goes out of scope. Then every module is restored to its own mode, including layers
+/// Sets evaluation mode until it goes out of scope, then restores every module's own mode, including that of layers
 /// that are frozen while the rest trains.
 class EvalMode {
  public:
@@ -31,8 +31,8 @@ class EvalMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> others_;  // parents before children
 };
 
-/// Returns the maximum of all ranks' numbers, such as numbers of evaluated samples. Collective: yes. Throws: DataError
-/// if none is above 0.
+/// Returns the maximum over all ranks of a number, such as the number of evaluated samples. Collective: yes. Throws:
+/// DataError if none is above 0.
 [[nodiscard]] std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own);
 
 /// Sums one row of numbers for each of `parts` parts over all ranks, in tree order. `counts` has the rows of `block`,

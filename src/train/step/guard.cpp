@@ -20,7 +20,7 @@
 namespace lockstep::train {
 namespace {
 
-// A kernel whose sums depend on the order of its threads is unlikely to produce the same bits this many times.
+// A kernel whose sums depend on the order of its threads is unlikely to produce the same bits this many times in a row.
 constexpr int kProbes = 2;
 
 std::string host_name(const Job& job) {
@@ -34,7 +34,7 @@ std::string platform(const Job& job) {
   return job.device().is_cpu() ? platform : platform + ", " + tensor::device_name(job.device());
 }
 
-/// Returns the ranks that are not in `without`, with ranks on other hosts first.
+/// Returns the ranks that are not in `without`, those on other hosts first.
 std::vector<int> others(const std::vector<int>& without, const std::vector<std::string>& hosts) {
   std::vector<int> elsewhere;
   std::vector<int> beside;
@@ -54,7 +54,7 @@ int carrier_of(int replica, int world, int replicas) {
   return rank;
 }
 
-/// Returns the reason why the guard cannot run; empty if it can.
+/// Returns why the guard cannot run; empty if it can.
 std::string obstacle(const Job& job, const std::vector<std::string>& platforms) {
   if (job.world_size() < 2) return "it needs at least two processes";
   for (std::size_t rank = 1; rank < platforms.size(); ++rank) {
@@ -164,7 +164,7 @@ std::vector<std::int64_t> Guard::compare(std::uint64_t own) {
   return column(2);
 }
 
-/// The update is the same on every rank, so a rank with different values has made an error.
+/// The update is the same on every rank, so a rank with different values has made a mistake.
 void Guard::require_equal(const std::vector<std::int64_t>& all, const char* fault) {
   std::map<std::int64_t, int> counts;
   for (const std::int64_t each : all) ++counts[each];
@@ -179,7 +179,7 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* faul
   blame(odd, fmt::format("{} different {} from the others", odd.size() == 1 ? "has" : "have", fault));
 }
 
-/// A third rank also recomputes the replica. If there are only two, both do: after a transient error they now agree.
+/// A third rank also recomputes the replica. With only two ranks, both do so: after a transient error, they now agree.
 void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
                       const std::string& reductions) {
   const bool two = roles_.third < 0;

@@ -19,7 +19,7 @@
 
 namespace lockstep::train {
 
-/// The error, equal on every rank, after the guard has found a wrong number.
+/// Thrown, identically on every rank, after the guard has found a wrong number.
 class Miscomputed : public CorruptionError {
  public:
   Miscomputed(std::int64_t proved, const std::string& message, const std::string& hint, int rank = -1)
@@ -34,22 +34,22 @@ class Miscomputed : public CorruptionError {
 /// The ranks that take part in a guarded step.
 struct GuardRoles {
   int replica = 0;  ///< the replica to recompute
-  int carrier = 0;  ///< the rank of the replica
+  int carrier = 0;  ///< the rank that runs the replica
   int checker = 0;  ///< the rank that recomputes it, on another host if there is one
-  int third = -1;   ///< the rank that breaks the tie if these two differ; -1: there are only two ranks
+  int third = -1;   ///< the rank that breaks the tie if these two differ; -1 if there are only two ranks
 };
 
 /// Returns the roles of guarded step number `turn`. Replicas and checkers take turns. `hosts` names the host of each
 /// rank.
 [[nodiscard]] GuardRoles guard_roles(std::int64_t turn, int replicas, const std::vector<std::string>& hosts);
 
-/// It belongs to the training thread, except for functions whose comments say otherwise.
+/// Owned by the training thread, except for functions whose comments say otherwise.
 class Guard {
  public:
-  /// Recomputes a replica's part of the step with the recorded results of its collectives. Returns the digest.
+  /// Recomputes a replica's part of the step, using the recorded results of its collectives. Returns the digest.
   using Recompute = std::function<std::uint64_t(int replica, const std::string& reductions)>;
 
-  /// Returns the tensors, other than the weights, that must be equal on every rank: the optimizer's state, the moving
+  /// Returns the tensors other than the weights that must be equal on every rank: the optimizer state and the moving
   /// average.
   using State = std::function<NamedTensors()>;
 
@@ -61,11 +61,11 @@ class Guard {
     return serves_ && proved_ >= 0 ? std::optional(proved_) : std::nullopt;
   }
 
-  /// Begins a step with `buffers`; false: it is not guarded.
+  /// Begins a step with `buffers`; returns false if it is not guarded.
   bool begin(std::int64_t step, const NamedTensors& buffers);
   /// Returns the buffers that the guarded step began with.
   [[nodiscard]] const NamedTensors& buffers() const { return buffers_; }
-  /// Sets the replica whose turn it is on this rank, because a GPU's gradients arrive on a thread that does not know
+  /// Sets the replica whose turn it is on this rank, because on a GPU, gradients arrive on a thread that does not know
   /// it.
   void enter(int replica) { running_ = replica; }
   /// Returns true for the replica of a guarded step. Thread: the replica's.
@@ -73,7 +73,7 @@ class Guard {
   /// Takes a batch's loss row and the results of the replica's collectives so far. Thread: the replica's.
   void add(const at::Tensor& row, const std::string& reductions);
   /// Compares the digests of all ranks, before the weights are updated. Collective: yes. Blocks: yes. Throws:
-  /// Miscomputed on every rank, which names the rank and host with the wrong number.
+  /// Miscomputed on every rank, naming the rank and host with the wrong number.
   void finish(const Recompute& recompute);
   /// Compares weights and state across all ranks after step `step`, before they are saved. Collective: yes. Blocks:
   /// yes.
@@ -87,7 +87,7 @@ class Guard {
   [[nodiscard]] bool repeats_itself(const Recompute& recompute, const std::string& reductions);
   void require_equal(const std::vector<std::int64_t>& all, const char* fault);
   void break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute, const std::string& reductions);
-  /// `ranks` have wrong numbers; empty: unknown.
+  /// `ranks` have wrong numbers; empty if unknown.
   [[noreturn]] void blame(const std::vector<int>& ranks, const std::string& fault) const;
   [[nodiscard]] std::string place(int rank) const;
 
@@ -98,7 +98,7 @@ class Guard {
   State state_;
   std::vector<std::string> hosts_;  ///< host of each rank
   bool serves_ = false;
-  int probes_ = 0;  ///< guarded steps that must still show that this GPU repeats a step bit for bit
+  int probes_ = 0;  ///< guarded steps left in which this GPU must show that it repeats a step bit for bit
   std::atomic<int> running_{-1};
   bool armed_ = false;
   GuardRoles roles_;

@@ -18,7 +18,7 @@
 namespace lockstep::train {
 namespace {
 
-/// Returns the reason with the highest precedence that has a vote.
+/// Returns the highest-precedence reason that has a vote.
 StopReason reason_of(const double* votes) {
   for (int i = kStopReasons; i > 0; --i) {
     if (votes[i - 1] > 0) return static_cast<StopReason>(i);
@@ -38,12 +38,12 @@ LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
 }
 
 const at::Tensor& LateCopy::get() const {
-  // libtorch 1.13 can only poll a device-independent event. Usually it occurred long ago.
+  // libtorch 1.13 can only poll a device-independent event. It has usually occurred long ago.
   while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return host_;
 }
 
-/// Returns a row: a vote for each reason to end the run, then the loss and its parts.
+/// Returns a row with a vote for each reason to end the run, then the loss and its parts.
 at::Tensor LossMeter::with_wish(const at::Tensor& loss, StopReason wish) {
   const auto options = loss.options().dtype(at::kDouble);
   if (!no_wish_.defined()) no_wish_ = at::zeros({kStopReasons}, options);

@@ -18,7 +18,7 @@
 
 namespace lockstep::train {
 
-/// A number that a device computes and that the host reads later.
+/// A number computed by a device and read by the host later.
 class LateCopy {
  public:
   LateCopy() = default;
@@ -33,7 +33,7 @@ class LateCopy {
   std::optional<c10::Event> copied_;
 };
 
-/// The loss of a step is not finite.
+/// Thrown if the loss of a step is not finite.
 class NonFiniteLoss : public DataError {
  public:
   NonFiniteLoss(std::int64_t step, const std::string& message, const std::string& hint)
@@ -49,21 +49,20 @@ struct LossReading {
   std::int64_t step = 0;
   double loss = 0;                      ///< not finite only if the step was skipped
   std::vector<double> terms = {};       ///< the parts of the loss, if there are several
-  StopReason stop = StopReason::kNone;  ///< reason of a rank's request to end the run; the same on every rank
+  StopReason stop = StopReason::kNone;  ///< why a rank asked to end the run; the same on every rank
 };
 
-/// It belongs to the training thread.
+/// Owned by the training thread.
 class LossMeter {
  public:
   /// `block` is this rank's part of all `replicas`. Lifetime: `group` outlives the meter.
   LossMeter(ProcessGroup& group, ReplicaSpan block, int replicas) : group_(group), block_(block), replicas_(replicas) {}
 
-  /// Takes the losses of `step`, a loss_row() for each replica of this rank, and this rank's `wish` to end the run, and
-  /// starts to reduce them. Returns the reading of the previous step.
+  /// Takes the losses of `step` (a loss_row() for each replica of this rank) and this rank's `wish` to end the run, and
+  /// starts reducing them. Returns the reading of the previous step.
   /// Collective: yes.
-  /// Blocks: only if the previous step has not been reduced yet; never for the step that a GPU is computing, if the
-  /// group
-  ///         transports GPU tensors itself.
+  /// Blocks: only if the previous step has not been reduced yet; never for the step that a GPU is still computing, if
+  ///         the group transports GPU tensors itself.
   /// Throws: NonFiniteLoss, on every rank, if the mean loss of the previous step is not finite.
   std::optional<LossReading> add(std::int64_t step, const std::vector<at::Tensor>& losses,
                                  StopReason wish = StopReason::kNone);
@@ -80,7 +79,7 @@ class LossMeter {
 
   /// Returns the mean of the losses since start_mean().
   [[nodiscard]] std::optional<double> mean() const noexcept;
-  /// Starts the mean with `count` losses whose sum is `sum`.
+  /// Starts the mean from `count` losses whose sum is `sum`.
   void start_mean(double sum, std::int64_t count) noexcept;
   [[nodiscard]] double sum() const noexcept { return sum_; }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }

@@ -18,8 +18,8 @@ namespace lockstep::train {
 /// Returns the scaler's options from `config`, with a `combine` that takes the maximum of found_inf over all ranks.
 [[nodiscard]] GradScalerOptions scaler_options(const Job& job, const TrainConfig& config);
 
-/// Returns the gradients that this rank updates with: all, or its parts if `optimizer` is a ZeroRedundancyOptimizer,
-/// whose other parts may be undefined. They are views: writing to them changes the gradients.
+/// Returns the gradients that this rank's update uses: all of them, or only its parts if `optimizer` is a
+/// ZeroRedundancyOptimizer, whose other parts may be undefined. They are views: writing changes the gradients.
 [[nodiscard]] std::vector<at::Tensor> own_gradients(const Optimizer& optimizer);
 
 /// Throws: DataError if the scale is so small that no scaled gradient could be nonzero in float16.

@@ -16,7 +16,7 @@
 
 namespace lockstep::train {
 
-/// A gradient is not finite, and loss scaling is not the cause.
+/// Thrown if a gradient is not finite and loss scaling is not the cause.
 class NonFiniteGradient : public DataError {
  public:
   /// `message` names the gradient; `steps_ago` is 1 for the previous step, if its norms arrived late from a GPU.
@@ -34,7 +34,7 @@ class NonFiniteGradient : public DataError {
 class LateNorms {
  public:
   LateNorms() = default;
-  /// `norms` has a norm for each of `parameters` that has a gradient. Lifetime: the parameters outlive it.
+  /// `norms` has one norm for each of the `parameters` that has a gradient. Lifetime: the parameters outlive it.
   LateNorms(const at::Tensor& norms, const NamedTensors& parameters);
   /// Returns the names of the parameters with NaN or infinity in their gradients: "fc.weight and 2 more of 10
   /// parameters"; empty if there is none. Blocks: until the device has computed the norms.
@@ -49,21 +49,21 @@ class LateNorms {
 /// more of 10 parameters"; empty if there is none on this rank.
 [[nodiscard]] std::string non_finite_gradients(const NamedTensors& parameters);
 
-/// Returns "on rank 1 (replica 1)" for the replicas of each rank whose loss is not finite; "on every rank"; empty if no
-/// such replica is known. `replicas[r]` are these replicas of rank r.
+/// Names the ranks whose loss is not finite: "on rank 1 (replica 1)", "on every rank"; empty if no such replica is
+/// known. `replicas[r]` lists these replicas of rank r.
 [[nodiscard]] std::string ranks_with_bad_loss(const std::vector<std::vector<std::int64_t>>& replicas);
 
 /// Returns "a.png, b.png, c.png, d.png and 12 more"; "" if there are no names.
 [[nodiscard]] std::string some_samples(const std::vector<std::string>& names);
 
-/// The norms of the last steps. It belongs to the training thread.
+/// The norms of the last steps. Owned by the training thread.
 class NormWatch {
  public:
-  /// Returns `norm` divided by the median of the last norms if that is more than kOutlier; otherwise none. The norm
-  /// joins the last norms. The first kFewest calls return none.
+  /// Returns `norm` divided by the median of the last norms if that exceeds kOutlier, otherwise none. The norm is then
+  /// added to the last norms. The first kFewest calls return none.
   [[nodiscard]] std::optional<double> add(double norm);
 
-  static constexpr double kOutlier = 20;      ///< times the median; norms of healthy runs stay within a few times
+  static constexpr double kOutlier = 20;      ///< times the median; healthy runs stay within a few times the median
   static constexpr std::size_t kFewest = 20;  ///< minimum number of norms for a median
   static constexpr std::size_t kKept = 100;
 

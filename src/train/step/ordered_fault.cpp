@@ -32,7 +32,7 @@ std::int64_t number(const std::string& words, const std::string& whole) {
   return static_cast<std::int64_t>(*parsed);
 }
 
-/// Flips a bit without autograd's knowledge, like a real fault. `element` counts in memory order.
+/// Flips a bit behind autograd's back, like a real fault. `element` counts in memory order.
 void flip(const at::Tensor& tensor, std::int64_t element, std::uint64_t bit) {
   const at::NoGradGuard no_grad;
   const at::Tensor hit = tensor.variable_data().as_strided({1}, {1}, tensor.storage_offset() + element);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OrderedFault: corrupts a number as LOCKSTEP_FAULT orders, to test the guard. It imitates a faulty processor or faulty
-// memory.
+// OrderedFault: corrupts a number as directed by LOCKSTEP_FAULT, to test the guard. It imitates a faulty processor or
+// faulty memory.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -21,8 +21,8 @@ struct FaultOrder {
   std::string target = {};  ///< batch, weight, activation, gradient or optimizer
   int rank = 0;
   std::int64_t step = 1;
-  bool always = false;  ///< true: at every step from `step`; false: once, and not after a restart
-  int bit = -1;         ///< the bit of an element; -1: a different bit for each step
+  bool always = false;  ///< if true, at every step from `step` on; otherwise once, and not after a restart
+  int bit = -1;         ///< the bit of an element; -1 means a different bit for each step
 };
 
 /// Parses the fault in `text`. Throws: UsageError if it is not one.

@@ -45,7 +45,7 @@ std::string advice(const OutOfMemory& facts) {
            "less";
   }
   if (facts.batch_size <= 1) return "use amp=bf16, optimizer.zero=true on several processes, or a smaller model";
-  // Rounds up, so that no sample of a step is lost.
+  // Rounds up, so that the step does not lose a sample.
   const std::int64_t half = (facts.batch_size + 1) / 2;
   return fmt::format("{} {}: the same number of samples per step, in smaller parts",
                      setting_words(fmt::format("batch_size={}", half)),
@@ -57,7 +57,7 @@ std::string advice(const OutOfMemory& facts) {
 bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
-  // The CPU's allocator has no error type of its own, nor do CUDA, cuBLAS and cuDNN for their allocations.
+  // The CPU allocator has no error type of its own, and neither do CUDA, cuBLAS and cuDNN for their allocations.
   static constexpr std::array<std::string_view, 4> kWords = {"can't allocate memory", "CUDA error: out of memory",
                                                              "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"};
   const std::string_view message = error.what();

@@ -29,7 +29,7 @@ struct Holder {
 /// Returns the tensors of the network, their gradients and the optimizer state on this rank, largest first.
 [[nodiscard]] std::vector<Holder> holders(const torch::nn::Module& net, const Optimizer& optimizer);
 
-/// Returns the peak memory use of any rank so far. Collective: yes.
+/// Returns the highest peak memory use of any rank so far. Collective: yes.
 [[nodiscard]] MemoryUse most_memory_used(const Job& job);
 
 /// The facts known when memory runs out.
@@ -37,14 +37,14 @@ struct OutOfMemory {
   std::string when;             ///< "step 12"
   std::string cause;            ///< the allocator's message
   bool setting_up = false;      ///< no batch has been computed yet
-  std::int64_t batch_size = 0;  ///< 0: not known yet
+  std::int64_t batch_size = 0;  ///< 0 if not yet known
   std::int64_t accumulate_steps = 1;
   MemoryUse use;
-  std::vector<Holder> largest;  ///< tensors in any order; the message names the five largest
+  std::vector<Holder> largest;  ///< tensors, in any order; the message names the five largest
 };
 
 /// Builds an error from these facts. It suggests the next smaller batch, with more accumulated batches, so that a step
-/// keeps its samples.
+/// keeps its number of samples.
 [[nodiscard]] ResourceError out_of_memory_error(OutOfMemory facts);
 
 }  // namespace lockstep::train

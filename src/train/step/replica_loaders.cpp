@@ -25,7 +25,7 @@ DataLoaderOptions ReplicaLoaders::options(int replica, c10::Device device) const
           .sampler = sampler_,
           .bad_samples = config_.bad_samples == "skip" ? BadSamples::kSkip : BadSamples::kError,
           .timeout_s = config_.loader_timeout_s,
-          .note_waiting = false,  // the step report shows the waits and their cause
+          .note_waiting = false,  // the step report already shows the waits and their cause
           .pin_memory = pinned,
           .device = pinned ? device : c10::Device(c10::kCPU),
           .collate = task_.collate()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReplicaLoaders: the batches of this rank's replicas, with a loader for each replica.
+// ReplicaLoaders: the batches of this rank's replicas, with one loader per replica.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: task and config outlive it.
+/// Owned by the training thread. Lifetime: task and config outlive it.
 class ReplicaLoaders {
  public:
-  /// `config` has the final number of replicas. `block` has this rank's replicas.
+  /// `config` has the final number of replicas. `block` is this rank's range of replicas.
   ReplicaLoaders(Job job, const Task& task, const TrainConfig& config, ReplicaSpan block);
 
   /// Opens the loaders. Throws: DataError if too few samples remain after data.skip_samples.
   void open(const std::shared_ptr<Dataset>& dataset);
-  /// Makes next() always return each replica's first batch, without loading, to time only the steps.
+  /// Makes next() always return each replica's first batch without loading, so that only the steps are timed.
   void repeat_first_batch() { first_batches_.resize(static_cast<std::size_t>(block_.size())); }
   /// Valid after open().
   [[nodiscard]] Dataset& dataset() const { return *loaders_.front().dataset(); }
@@ -46,8 +46,8 @@ class ReplicaLoaders {
   /// Rebuilds `count` batches of any replica of the run, starting with batch `first`, and calls `use` with each.
   void make_again(int replica, std::int64_t first, std::int64_t count, const std::function<void(Batch&)>& use) const;
 
-  /// Returns the time that replicas have waited for batches since the last call, as a share of `seconds`, for the rank
-  /// that waited longest. Collective: yes.
+  /// Returns the time that replicas have waited for batches since the last call, as a fraction of `seconds`, for the
+  /// rank that waited longest. Collective: yes.
   [[nodiscard]] double wait_share(double seconds);
   /// Returns the indices of the samples that this rank's replicas skipped, separately for each replica.
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
@@ -60,7 +60,7 @@ class ReplicaLoaders {
   const Task& task_;
   const TrainConfig& config_;
   ReplicaSpan block_;
-  std::shared_ptr<const Sampler> sampler_;  ///< null: every sample is read
+  std::shared_ptr<const Sampler> sampler_;  ///< null if every sample is read
   std::vector<DataLoader> loaders_;
   std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the current epoch
   /// A replica's batch that next() repeats, and the copy that it returned.
@@ -70,7 +70,7 @@ class ReplicaLoaders {
   };
   std::vector<Repeated> first_batches_;
   std::int64_t epoch_ = 0;
-  double reported_wait_s_ = 0;  ///< the waits that wait_share() has reported
+  double reported_wait_s_ = 0;  ///< the waits that wait_share() has already reported
 };
 
 }  // namespace lockstep::train

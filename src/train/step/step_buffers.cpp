@@ -27,7 +27,7 @@ void StepBuffers::restore() {
     const at::Tensor& buffer = buffers[i].second;
     buffer.copy_(at::where(at::isfinite(buffer), buffer, kept_[i].second));
   }
-  synced_ = false;  // other replicas of this rank still have the earlier values
+  synced_ = false;  // the other replicas of this rank still have the earlier values
 }
 
 NamedTensors StepBuffers::floating() const {

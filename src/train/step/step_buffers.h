@@ -9,20 +9,20 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: clock and model outlive it.
+/// Owned by the training thread. Lifetime: clock and model outlive it.
 class StepBuffers {
  public:
   explicit StepBuffers(StepClock& clock) : clock_(clock) {}
 
-  /// Takes the buffers of `model`.
+  /// Uses the buffers of `model`.
   void build(DistributedDataParallel<TaskNet>& model) { model_ = &model; }
   /// Copies replica 0's buffers to every rank and replica, if anything has changed them. Collective: yes.
   void sync();
   /// Begins a step, which changes the buffers; with `keeps`, keeps a copy for restore().
   void begin(bool keeps);
-  /// Restores the elements that the last step made NaN or infinite: the loss is scaled, its step was skipped, and
-  /// running statistics from an overflow would stay wrong. Does nothing if the step began without a copy. Collective:
-  /// yes.
+  /// Restores the elements that the last step turned into NaN or infinity: the loss is scaled, the step was skipped,
+  /// and running statistics from an overflow would stay wrong. Does nothing if the step began without a copy.
+  /// Collective: yes.
   void restore();
   /// Notes that weights and buffers were loaded.
   void note_change() { synced_ = false; }
@@ -33,7 +33,7 @@ class StepBuffers {
   StepClock& clock_;
   DistributedDataParallel<TaskNet>* model_ = nullptr;
   NamedTensors kept_;    ///< copies from before the step
-  bool synced_ = false;  ///< no step has changed the buffers since sync()
+  bool synced_ = false;  ///< no step has changed the buffers since the last sync()
 };
 
 }  // namespace lockstep::train

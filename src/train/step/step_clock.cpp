@@ -24,7 +24,7 @@ std::int64_t clock_ns(clockid_t clock) noexcept {
 std::int64_t wall_ns() noexcept { return clock_ns(CLOCK_MONOTONIC); }
 std::int64_t thread_cpu_ns() noexcept { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
-/// Returns the part of a span; none: the enclosing part.
+/// Returns the part that a span belongs to; none means the enclosing part.
 std::optional<view::StepPart> part_of(std::string_view name) noexcept {
   using view::StepPart;
   if (name == "DataLoader::next") return StepPart::kData;
@@ -52,7 +52,7 @@ bool is_loading(const trace::Event& event) noexcept { return event.name == "the 
 
 std::atomic<std::int64_t> clocks_made{0};
 
-/// A thread's place in its last clock. A clock's number is never reused, unlike its address.
+/// A thread's place in its last clock. Unlike its address, a clock's number is never reused.
 struct ThreadPlace {
   std::int64_t clock = -1;
   std::size_t lane = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepClock: adds up the time of the training thread and of the loader workers by part, from the spans that modules
-// report. It keeps only sums, so its memory does not grow with the run.
+// StepClock: adds up the time of the training thread and the loader workers by part, from the spans that modules
+// report. It keeps only sums, so its memory use does not grow with the length of the run.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace lockstep::train {
 
-/// The times added up by a clock since the last reading. Units: seconds.
+/// The times that a clock has added up since the last reading. Units: seconds.
 struct ClockReading {
   std::int64_t steps = 0;
   double seconds = 0;
@@ -43,7 +43,7 @@ class StepClock final : public trace::Sink {
   /// Notes that replica `local` of this rank is now running.
   void turn_to(int local) noexcept;
 
-  /// While it lives, the training thread is in `part`.
+  /// While this object lives, the training thread is in `part`.
   class Stay {
    public:
     Stay(StepClock& clock, view::StepPart part) noexcept : clock_(clock) { clock_.enter(part); }
@@ -55,13 +55,13 @@ class StepClock final : public trace::Sink {
     StepClock& clock_;
   };
 
-  /// Returns the sums, and starts new sums. Call it on the training thread, outside all spans.
+  /// Returns the sums and starts new ones. Call it on the training thread, outside all spans.
   [[nodiscard]] ClockReading take();
 
  private:
   static constexpr std::size_t kDepth = 16;
   static constexpr std::size_t kStretches = 16;
-  static constexpr std::int64_t kFirstStretch = 8;  // steps; it doubles whenever all stretches are full
+  static constexpr std::int64_t kFirstStretch = 8;  // in steps; doubles whenever all stretches are full
 
   /// The state of a replica's thread.
   struct Lane {
@@ -80,7 +80,7 @@ class StepClock final : public trace::Sink {
   void add_thread(std::vector<int>& threads) noexcept;
 
   const std::int64_t id_;
-  // The members below belong to the threads that take turns; the team's lock orders the accesses.
+  // The members below belong to the threads that take turns; the team's lock orders access to them.
   std::vector<Lane> lanes_;
   std::size_t running_ = 0;
   std::int64_t begin_ = 0;
@@ -98,7 +98,7 @@ class StepClock final : public trace::Sink {
 
   std::atomic<std::int64_t> loading_{0};
   std::atomic<std::int64_t> loading_cpu_{0};
-  std::mutex mutex_;  ///< guards the two lists; each thread is added to them once
+  std::mutex mutex_;  ///< guards the two lists, to which each thread is added once
   std::vector<int> training_threads_;
   std::vector<int> loading_threads_;
 };

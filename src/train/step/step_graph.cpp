@@ -54,7 +54,7 @@ bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
   return key && values[0] == number && values[1] == ~number;
 }
 
-/// Returns true if `here` is true on every rank. Collective: yes. Throws: as all_have().
+/// Returns true if `here` is true on every rank. Collective: yes. Throws: like all_have().
 bool all_are(ProcessGroup& group, bool here) {
   const at::Tensor all = at::full({}, here ? 1 : 0, at::kLong);
   take_least(group, all);
@@ -123,7 +123,7 @@ void StepGraph::set_gradients(const std::vector<at::Tensor>& gradients) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].second.mutable_grad() = gradients[i];
 }
 
-/// Moves gradients into the memory that recordings add to. After a step computed normally, they are elsewhere.
+/// Moves gradients into the memory that recordings add to. After a normally computed step, they are elsewhere.
 void StepGraph::gather_sums() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -194,12 +194,12 @@ at::Tensor StepGraph::look(const Batch& batch, std::uint64_t seed) {
   return loss;
 }
 
-/// Records the step. Returns the reason why it cannot be recorded; empty on success.
+/// Records the step. Returns why it cannot be recorded; empty on success.
 std::string StepGraph::capture(Recording& made) {
   const auto work = [&] {
     made.graph->record([&] {
       made.loss = compute_(made.batch);
-      if (adds_) gather_sums();  // where the next batch expects the sums
+      if (adds_) gather_sums();  // that is where the next batch expects the sums
     });
   };
   try {
@@ -213,10 +213,10 @@ std::string StepGraph::capture(Recording& made) {
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
-    throw;  // the error comes with its own advice
+    throw;  // the error already carries advice
   } catch (const std::exception& error) {
     std::string why = text::first_line(error.what());
-    // If the allocator and the random generator still belong to the broken recording, later steps would be wrong.
+    // If the allocator and the random generator still belonged to the failed recording, later steps would be wrong.
     if (!options_.automatic || !made.graph->intact()) throw unrecordable(why);
     return why;
   }

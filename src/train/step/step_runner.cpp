@@ -36,7 +36,7 @@ std::unique_ptr<tensor::DeviceGraph> graph_of_steps(const TrainConfig& config, c
     if (auto graph = tensor::make_device_graph()) return graph;
     obstacle = cuda::library().obstacle.problem;
   }
-  // `auto` does not report obstacles that the user cannot remove.
+  // `auto` does not report obstacles that the user can do nothing about.
   const bool could_be = place.recordable && place.device.is_cuda() && (place.world_size == 1 || place.by_nccl);
   const bool is_news = config.cuda_graph == "true" || (config.cuda_graph == "auto" && could_be);
   if (is_news && job.is_main()) log::note("steps run without a CUDA graph: {}", obstacle);
@@ -81,7 +81,7 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
   if (config_.sync_batchnorm && sync_batch_norm(net->net(), job_) == 0 && job_.is_main()) {
     log::note("sync_batchnorm is true, but the network has no lockstep::nn::BatchNorm: it has no effect");
   }
-  // The model is created on the recorded stream, since it keeps gradient accumulators.
+  // The model is created on the stream that is recorded, since it keeps gradient accumulators.
   std::unique_ptr<tensor::DeviceGraph> graph = graph_of_steps(config_, job_, task_);
   const std::shared_ptr<void> stream = graph ? graph->enter() : nullptr;
   // Buffers are broadcast once per step, below: a step then depends only on replica 0's, which are saved.

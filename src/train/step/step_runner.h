@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step of this rank's replicas: forward and backward of their batches, with the reduction. It does not depend on
-// epochs, evaluations, saves or output.
+// One step of this rank's replicas: the forward and backward passes of their batches, and the reduction. It knows
+// nothing about epochs, evaluations, saves or output.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: task and config outlive it.
+/// Owned by the training thread. Lifetime: task and config outlive it.
 class StepRunner {
  public:
-  /// `config` has the final replicas and threads.
+  /// `config` has the final values of replicas and threads.
   StepRunner(Job job, Task& task, const TrainConfig& config);
 
   /// Creates the network with fresh, seeded weights.
@@ -38,15 +38,15 @@ class StepRunner {
   /// Wraps `net`, whose weights become those of rank 0. Collective: yes.
   void build(const std::shared_ptr<TaskNet>& net);
 
-  /// Runs forward and backward over `batches` batches of each replica; the gradients are then means over all replicas.
-  /// Collective: yes. Returns: loss_row() of each replica of this rank, its mean over the batches.
-  /// Throws: what the task throws; if the task rejects a batch (DataError), that batch is kept first.
+  /// Runs the forward and backward passes of `batches` batches per replica; gradients become means over all replicas.
+  /// Collective: yes. Returns: for each replica of this rank, the mean of loss_row() over its batches.
+  /// Throws: whatever the task throws; if the task rejects a batch (DataError), that batch is kept first.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
 
   /// Returns this rank's batches.
   [[nodiscard]] ReplicaLoaders& data() { return data_; }
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
-  /// Returns the forward and backward of a batch, with the loss's part names and the watch.
+  /// Returns the object that runs a batch forward and backward, with the names of the loss parts and the watch.
   [[nodiscard]] BatchPass& pass() { return pass_; }
   [[nodiscard]] StepBuffers& buffers() { return buffers_; }
   [[nodiscard]] StepGuard& guard() { return guard_; }
@@ -56,11 +56,11 @@ class StepRunner {
   [[nodiscard]] StepClock& clock() { return clock_; }
   /// Returns the batches that the last calls to compute_gradients() took.
   [[nodiscard]] const TakenBatches& taken() const { return taken_; }
-  /// Returns the images of the last compute_gradients(), over all replicas.
+  /// Returns the number of images in the last compute_gradients(), over all replicas.
   [[nodiscard]] std::int64_t images() const;
   /// Returns the layers of the network that were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
-  /// Returns the tensors that this rank keeps, and those of its last batch.
+  /// Returns the tensors that this rank keeps, and its last batch's.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
  private:
@@ -82,7 +82,7 @@ class StepRunner {
   StepBuffers buffers_;
   StepGuard guard_;
   std::int64_t first_batch_ = 0;  ///< number of the step's first batch in the epoch
-  std::int64_t images_ = 0;       ///< images of this rank's replicas
+  std::int64_t images_ = 0;       ///< number of images of this rank's replicas
   std::vector<Holder> batch_;     ///< the tensors of the last batch
 };
 

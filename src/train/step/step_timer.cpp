@@ -32,7 +32,7 @@ class ThreadCount {
   int before_;
 };
 
-/// Makes the decisions that a run makes at its start.
+/// Makes the decisions that a run makes at startup.
 TrainConfig decided(const Job& job, TrainConfig config) {
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;
@@ -90,7 +90,7 @@ class StepTimer::Impl {
   }
 
  private:
-  // Reading a number waits for a GPU.
+  // Reading a number waits for the GPU.
   void step() { (void)compute().item(); }
 
   /// Runs a step. Returns a number that is ready when the step is done.

@@ -15,8 +15,8 @@
 
 namespace lockstep::train {
 
-/// Records the last two calls to compute_gradients(), and a batch that the task rejected. It does not keep the batches,
-/// because the loaders can rebuild them. Lifetime: task and loaders outlive it.
+/// Records the last two calls to compute_gradients(), and a batch that the task rejected. It does not keep the batches
+/// themselves, because the loaders can rebuild them. Lifetime: task and loaders outlive it.
 class TakenBatches {
  public:
   TakenBatches(const Task& task, const ReplicaLoaders& loaders) : task_(task), loaders_(loaders) {}
@@ -35,7 +35,7 @@ class TakenBatches {
   [[nodiscard]] std::vector<std::int64_t> bad_replicas(std::int64_t ago) const;
 
   /// Returns the samples of the first batch of this rank whose loss was not finite `ago` calls before the last one (0
-  /// or 1), as the data set describes them; empty: there is no such batch. Throws: the errors of the data set.
+  /// or 1), as the data set describes them; empty if there is no such batch. Throws: the errors of the data set.
   [[nodiscard]] std::vector<std::string> bad_samples(std::int64_t ago) const;
 
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the batch

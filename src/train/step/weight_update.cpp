@@ -43,7 +43,7 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
   digest_ = optimizer_->update_digest();
 }
 
-/// Throws if the norm is not finite; with loss scaling, the scaler skips such a step.
+/// Throws if the norm is not finite; with loss scaling, the scaler skips such steps instead.
 void WeightUpdate::require_finite(double norm) {
   if (!std::isfinite(norm) && !scaler_.is_enabled()) {
     const std::string gradients = non_finite_gradients(optimizer_->parameters());

@@ -17,12 +17,12 @@
 
 namespace lockstep::train {
 
-/// It belongs to the training thread. Lifetime: config outlives it, and the model outlives the optimizer.
+/// Owned by the training thread. Lifetime: config outlives it, and the model outlives the optimizer.
 class WeightUpdate {
  public:
   WeightUpdate(const Job& job, const TrainConfig& config);
 
-  /// Returns true if clipping needs the norm of the reduced gradients and each rank has all gradients.
+  /// Returns true if clipping needs the norm of the reduced gradients and each rank has all of them.
   [[nodiscard]] bool counts_norm() const;
   /// Creates the optimizer. Collective: yes, if it is sharded.
   void build(const Job& job, DistributedDataParallel<TaskNet>& model);
@@ -33,11 +33,11 @@ class WeightUpdate {
   ///         needed (clip_norm, check_gradients). On a GPU it does not wait for the norm: the next update() or
   ///         require_last_finite() throws the error.
   bool update(double lr);
-  /// Checks the gradients of the last update(), if not yet checked. Throws: NonFiniteGradient.
+  /// Checks the gradients of the last update() if that has not been done yet. Throws: NonFiniteGradient.
   void require_last_finite();
 
   /// Returns the digest of the last update(), for this rank's part if the optimizer is sharded. The gradients' digest
-  /// is 0 if the step was skipped. None: TrainConfig::digests is off.
+  /// is 0 if the step was skipped. None if TrainConfig::digests is off.
   [[nodiscard]] const std::optional<UpdateDigest>& digest() const { return digest_; }
 
   /// Valid after build().
@@ -46,7 +46,7 @@ class WeightUpdate {
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
   /// Returns the scale of the last update()'s loss; none if the loss is not scaled.
   [[nodiscard]] std::optional<double> loss_scale() const { return loss_scale_; }
-  /// Returns the message about unusual gradients in the last update() (TrainConfig::check_gradients), once; "": none.
+  /// Returns the message about unusual gradients in the last update() (TrainConfig::check_gradients), once; "" if none.
   [[nodiscard]] std::string take_outlier() { return std::exchange(outlier_, ""); }
 
  private:

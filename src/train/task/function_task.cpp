@@ -84,7 +84,7 @@ std::shared_ptr<torch::nn::Module> FunctionTask::make_model() {
 
 at::Tensor FunctionTask::forward(torch::nn::Module& model, const Batch& batch) {
   at::Tensor output = options_.forward.call(model, batch);
-  // Losses do not accept bfloat16 outputs with float32 targets.
+  // Losses do not accept bfloat16 outputs together with float32 targets.
   return is_half(output) ? output.to(at::kFloat) : output;
 }
 

@@ -24,7 +24,7 @@ void move_to(Batch& batch, const c10::Device& device) {
 
 at::Tensor to_channels_last(const at::Tensor& images) {
   if (images.dim() != 4) return images;
-  // contiguous() would not change the strides of an image with one channel.
+  // contiguous() would not change the strides of a single-channel image.
   return images.to(images.options(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The defaults of Task's functions: the functions for several outputs call the functions for one output.
+// Default implementations of Task's functions: those for several outputs call those for one output.
 #include "lockstep/train/task.h"
 
 #include <ATen/ops/tensor.h>

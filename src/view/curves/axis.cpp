@@ -10,7 +10,7 @@
 namespace lockstep::view {
 namespace {
 
-/// Returns the smallest of 1, 2, 5 times a power of ten that is at least `least`.
+/// Returns the smallest number of the form 1, 2 or 5 times a power of ten that is at least `least`.
 double nice_distance(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {

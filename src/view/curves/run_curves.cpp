@@ -95,7 +95,7 @@ class LogLines {
         use(std::string_view(text_).substr(begin, end - begin));
       }
       text_.erase(0, begin);
-      if (text_.size() > kLongestLine) text_ = " ";  // so long a line is not a JSON object
+      if (text_.size() > kLongestLine) text_ = " ";  // a line this long is not a JSON object
     }
   }
 
@@ -166,7 +166,7 @@ std::optional<LogLine> add_line(RunCurves& run, std::string_view text) {
   try {
     add_event(run, *line, text);
   } catch (const Json::exception&) {
-    ++run.damaged;  // an object with values of wrong types
+    ++run.damaged;  // an object with values of the wrong types
   }
   return line;
 }

@@ -33,7 +33,7 @@ T take(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-/// Returns the checksum of `bytes`, in which its own bytes at `at` count as 0.
+/// Returns the checksum of `bytes`, with the checksum's own bytes, at `at`, counted as 0.
 std::uint32_t checksum(std::string bytes, std::size_t at) {
   put(bytes, at, std::uint32_t{0});
   return crc32c(bytes);

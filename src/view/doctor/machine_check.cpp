@@ -26,7 +26,7 @@ Color color_of(Health health) {
   return health == Health::kOk ? Color::kGreen : health == Health::kWarn ? Color::kYellow : Color::kRed;
 }
 
-/// Returns `text` in lines of at most `width` columns, broken at spaces.
+/// Returns `text` wrapped at spaces to lines of at most `width` columns.
 std::string wrapped(const std::string& text, int width, int indent) {
   std::string out;
   int column = 0;

@@ -12,7 +12,7 @@ namespace lockstep::view {
 inline constexpr std::uint64_t kMega = 1'000'000;
 inline constexpr std::uint64_t kGiga = 1'000'000'000;
 
-/// Adds a finding. The worst finding decides the check's health.
+/// Adds a finding. The worst finding determines the check's health.
 void add_finding(Check& check, Health health, std::string hint);
 
 [[nodiscard]] Check check_cores(const CoreFacts& facts);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kShownAttempts = 5;
 constexpr std::size_t kShownErrors = 8;
-// Ranks wait for each other in every step. Only a wait of this length is reported.
+// Ranks wait for each other in every step. Only a wait of at least this length is reported.
 constexpr std::int64_t kLongWait = 3'000'000'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9; }
@@ -26,7 +26,7 @@ std::string counted(std::int64_t count, const char* thing) {
 
 const AttemptFacts* newest(const RunFacts& facts) { return facts.attempts.empty() ? nullptr : &facts.attempts.back(); }
 
-/// Returns "rank 1 ... (exit code 137)", or the text alone if it already has the code.
+/// Returns "rank 1 ... (exit code 137)", or just the text if it already has the code.
 std::string with_code(const AttemptFacts& attempt) {
   const std::string code = fmt::format("exit code {}", attempt.exit_code);
   const std::string& text = attempt.verdict->message;
@@ -206,8 +206,8 @@ void add_last_lines(const AttemptFacts& attempt, RunDiagnosis& diagnosis) {
   for (const std::string& line : attempt.blamed_lines) diagnosis.details.push_back("| " + line);
 }
 
-// A PeerError follows the end of another rank. On its own it is not a root cause: a kill of the launcher kills the
-// ranks too.
+// A PeerError follows the end of another rank. On its own it is not a root cause: killing the launcher kills the ranks
+// too.
 const FailureRecord* first_error(const AttemptFacts& attempt) {
   const auto cause = std::find_if(attempt.errors.begin(), attempt.errors.end(),
                                   [](const FailureRecord& error) { return error.type != "PeerError"; });

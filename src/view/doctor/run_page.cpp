@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a diagnosis as a page for a person and as JSON.
+// Writes a diagnosis as a human-readable page and as JSON.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -33,7 +33,7 @@ double giga(double rate) { return rate / 1e9; }
 
 bool multiplies(const KernelRow& row) { return row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct; }
 
-/// Returns true if libtorch has this version or a later one.
+/// Returns true if libtorch is at this version or later.
 bool is_libtorch_from(const std::string& version, int major, int minor) {
   const std::size_t point = version.find('.');
   if (point == std::string::npos) return false;
@@ -78,7 +78,7 @@ Advice unused_bfloat16(const KernelReport& report) {
       "--set amp=bf16 (it changes bits: docs/guide/mixed_precision.md)");
 }
 
-/// Returns the setting with which Lockstep's own kernel computes a convolution.
+/// Returns the setting that makes Lockstep's own kernel compute a convolution.
 std::string way_to_our_kernels(const KernelSettings& settings) {
   if (!settings.fused_layers) return "--set fused_layers=true";
   if (!settings.channels_last) return "--set channels_last=true";
@@ -114,7 +114,7 @@ Advice plain_layout(const KernelReport& report) {
                 "--set channels_last=true (it changes bits)");
 }
 
-/// The least share of a step for which changing a network pays off.
+/// The smallest share of a step for which changing a network is worth it.
 constexpr double kNoticed = 0.02;
 
 Advice channels_for_winograd(const KernelReport& report) {

@@ -70,7 +70,7 @@ bool moves_its_input(std::string_view name) {
   return movers.contains(name) || name.starts_with("lockstep::");
 }
 
-/// Returns true for operators that write less, nothing, or a size that their inputs do not show.
+/// Returns true for operators that write less, or nothing, or an amount that their inputs do not show.
 bool only_reads(std::string_view name) {
   return name == "lockstep::loss" || name == "lockstep::resize" || name == "aten::max_pool2d" ||
          name == "aten::adaptive_avg_pool2d" || name == "aten::avg_pool2d";
@@ -107,7 +107,8 @@ std::array<std::int64_t, 2> pair_of(const std::vector<std::int64_t>& numbers, st
 }
 
 /// Lockstep's kernels have six numbers in one list; libtorch's operators have a list for each value. The Winograd
-/// kernel and the kernel for a single channel have no list, because they compute a 3x3 with stride 1 and padding 1.
+/// kernel and the kernel for a single channel have no list, because they always compute a 3x3 with stride 1 and padding
+/// 1.
 Geometry geometry_of(const LayerCalls& calls) {
   std::vector<std::vector<std::int64_t>> lists;
   for (const ProfiledCall* call : calls) {
@@ -172,7 +173,7 @@ void describe_product(KernelRow& row, const ProfiledCall& outer) {
   }
   row.in = left->sizes.back();
   row.out = is_layer ? right->sizes.front() : right->sizes.back();
-  // torch::nn::Linear of some versions calls the product directly, with weights that belong to a module.
+  // In some versions, torch::nn::Linear calls the product directly, with weights that belong to a module.
   const std::string name = is_layer ? plain_name(outer.name) : outer.layer.empty() ? "product" : "linear";
   row.layer = fmt::format("{}, {} to {}", name, shape_text(left->sizes), row.out);
   row.forward.bytes = bytes_of(row.type) * count_of(*left) / static_cast<double>(std::max<std::int64_t>(row.in, 1)) *
@@ -208,7 +209,7 @@ std::string instructions_of(const KernelRow& row, const KernelMachine& machine) 
   const bool multiplies = row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct;
   switch (row.maker) {
     case KernelMaker::kLockstep:
-      // Only these two kernels have bfloat16 products; others compute in float32 between input and output.
+      // Only these two kernels have bfloat16 products; the others compute in float32 internally.
       if (is_bfloat16 && machine.bfloat16_vectors && (row.kernel.starts_with("Winograd") || row.kernel == "direct")) {
         return machine.lockstep_vectors + " bf16";
       }

@@ -98,7 +98,7 @@ std::string head_text(const KernelReport& report) {
   return text + fmt::format("; memory {:.1f} GB/s\n\n", 2 * machine.copied_bytes_per_s / 1e9);
 }
 
-/// Layers below this share are summed up.
+/// Layers below this share are lumped together.
 constexpr double kLeastShare = 0.002;
 
 std::string rest_text(const KernelReport& report, const std::vector<const KernelRow*>& shown) {

@@ -81,7 +81,8 @@ double peak_of(const KernelRow& row, const KernelMachine& machine) {
                                   : machine.bfloat16_flops_per_s;
 }
 
-/// Returns the time of a pass with its products at the peak rate or its bytes at the memory's rate, the longer of both.
+/// Returns the time that a pass takes with its products at the peak rate or its bytes at the memory rate, whichever is
+/// longer.
 double bound_ns(const KernelPass& pass, double flops_per_s, double copied_bytes_per_s) {
   if (pass.ns <= 0) return 0;
   const double products = flops_per_s > 0 ? pass.flops / flops_per_s : 0;

@@ -10,7 +10,7 @@
 namespace lockstep::view {
 namespace {
 
-/// The first of these words in a kernel's name decides its kind. The names come from cuDNN, cuBLAS and libtorch.
+/// The first of these words in a kernel's name determines its kind. The names come from cuDNN, cuBLAS and libtorch.
 constexpr std::array kKinds{
     std::pair{"Memcpy", "copies"},
     std::pair{"Memset", "fills"},

@@ -54,7 +54,7 @@ RankTrace read_rank(FileSystem& files, const fs::path& file) {
   }
 }
 
-/// Reads the files of all ranks; the first file has their number.
+/// Reads the files of all ranks; the first file states how many there are.
 std::vector<RankTrace> read_all(FileSystem& files, const fs::path& folder) {
   std::vector<RankTrace> ranks;
   std::vector<std::string> missing;

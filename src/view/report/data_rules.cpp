@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reasons why steps wait for data: the disk, too few workers, loading that needs more than the cores, one rank's
-// samples.
+// The reasons why steps wait for data: the disk, too few workers, loading that needs more than the available cores, one
+// rank's samples.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace lockstep::view {
 namespace {
 
-/// Returns the rank that waits longest for data, for which all other ranks wait. If all load equally slowly, it is the
-/// longest by chance.
+/// Returns the rank that waits longest for data, which all other ranks wait for. If all load equally slowly, it is
+/// chance which rank that is.
 const RankFigures& slowest(const Ranks& ranks) { return ranks[static_cast<std::size_t>(largest(ranks, data_share))]; }
 
 /// Returns the workers' time for the batch of a step, on a core or blocked.

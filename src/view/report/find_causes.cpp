@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of the rules: a cause that explains the figures of another rule excludes that rule.
+// The order of the rules: a cause that explains the metrics behind another rule excludes that rule.
 #include <algorithm>
 
 #include "view/report/rules.h"
@@ -30,8 +30,8 @@ std::vector<Finding> find_causes(const std::vector<RankFigures>& ranks, const Re
   std::vector<Finding> found;
   if (!ranks.empty()) add_first(found, ranks, settings, {find_little_memory});
   if (!is_long_enough(ranks)) return found;
-  // A rank with costlier samples shares its core with its own workers, and a rank without a full core computes longer,
-  // so earlier rules exclude later ones.
+  // A rank with costlier samples shares its core with its own workers, and a rank without a full core takes longer to
+  // compute, so earlier rules exclude later ones.
   add_first(found, ranks, settings, {find_unbalanced_loader, find_busy_core, find_more_work});
   const bool is_one_rank = std::any_of(found.begin(), found.end(), [](const Finding& each) { return each.rank >= 0; });
   if (!is_one_rank) add_first(found, ranks, settings, {find_slow_disk, find_few_workers, find_costly_loading});

@@ -25,7 +25,7 @@ std::string since_words(const Ranks& ranks, std::int64_t rank) {
   return step ? fmt::format(" since step {}", text::thousands(*step)) : "";
 }
 
-/// Returns the part in which the rank loses most in comparison with the other ranks.
+/// Returns the part in which the rank loses most compared with the other ranks.
 const char* slower_part(const Ranks& ranks, std::int64_t index) {
   const RankFigures& rank = ranks[static_cast<std::size_t>(index)];
   const char* name = "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the step report as lines for a person.
+// Writes the step report as human-readable lines.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ std::vector<std::string> cells_of(const std::string& name, const RankFigures& ra
   return cells;
 }
 
-/// Returns the ranks to show: all, or the ranks for which the others wait.
+/// Returns the ranks to show: all, or the ranks that the others wait for.
 std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   std::vector<std::size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -83,7 +83,7 @@ std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   return order;
 }
 
-/// Returns the median of every figure, for the ranks without a line.
+/// Returns the median of every metric, for the ranks without a line.
 RankFigures median_rank(const Ranks& ranks) {
   RankFigures middle;
   const auto median = [&](const RankValue& figure) { return median_of(ranks, figure); };
@@ -97,7 +97,7 @@ RankFigures median_rank(const Ranks& ranks) {
   return middle;
 }
 
-/// Wraps `words` at spaces; the first line begins with `first`, later lines with as many spaces.
+/// Wraps `words` at spaces; the first line begins with `first`, later lines with the same number of spaces.
 std::string wrapped(const std::string& first, const std::string& words, int width) {
   std::string lines;
   std::string line = first;

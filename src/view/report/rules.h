@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of the step report: each is a pure function that looks for one cause in the figures and returns it, or
+// The rules of the step report: each is a pure function that looks for one cause in the metrics and returns it, or
 // none.
 //
 // A rule prefers being right to being early. It compares ranks with each other if it can, so that load that affects all
@@ -18,25 +18,26 @@ namespace lockstep::view {
 inline constexpr std::int64_t kFewestSteps = 20;
 inline constexpr double kShortestSeconds = 1.0;
 
-// Steps that wait less lose too little to change settings, and the starts of epochs alone cost a few percent.
+// With less waiting, too little time is lost to justify changing settings; the starts of epochs alone cost a few
+// percent.
 inline constexpr double kMuchWaiting = 0.15;
-// Workers rest while the queue of batches is full. Workers for which a step waits hardly rest.
+// Workers idle while the batch queue is full. Workers that a step is waiting for are hardly ever idle.
 inline constexpr double kAlwaysBusy = 0.7;
-// A worker that neither runs nor waits for a core is in a read, or in another blocking call.
+// A worker that neither runs nor waits for a core is in a read or another blocking call.
 inline constexpr double kMostlyBlocked = 0.5;
 // With equal loads one rank is the slowest by chance, but its batches cost as much as the other ranks'.
 inline constexpr double kCostlierBatch = 1.5;
 // If workers already wait for a core, more workers would not help.
 inline constexpr double kOftenDelayed = 0.3;
-// The least idle part of a core that is certain, because the measured use of cores varies by a few percent.
+// The smallest idle share of a core that is certain, because measured core use varies by a few percent.
 inline constexpr double kSpareCores = 0.25;
-// The share of cores in use that counts as all cores.
+// The share of cores in use above which all cores count as busy.
 inline constexpr double kAllCores = 0.85;
 
 // Two processes on a core get half of it each. Under other load on the host a rank may be a fifth slower by chance.
 inline constexpr double kSharedCore = 0.25;
 inline constexpr double kSlowerRank = 1.1;
-// CPU time of equal work differs by up to about 10 % between cores that share caches.
+// CPU time for equal work differs by up to about 10 % between cores that share caches.
 inline constexpr double kMoreWork = 1.2;
 // On cores that other programs also use, CPU time differs by half, because of caches and hyperthreads.
 inline constexpr double kMuchMoreWork = 1.6;
@@ -44,17 +45,17 @@ inline constexpr double kCrowdedHost = 0.1;
 // Other load comes and goes, but more work remains.
 inline constexpr std::int64_t kFewestStretches = 3;
 inline constexpr double kMostStretches = 0.8;
-// The other ranks' wait above which unequal work is worth a change.
+// The wait of the other ranks above which unequal work is worth evening out.
 inline constexpr double kWorthEvening = 0.08;
 
-// Below this size a bucket's fixed costs are noticeable in comparison with its bytes (docs/design/ddp.md).
+// Below this size a bucket's fixed costs are noticeable compared with its bytes (docs/design/ddp.md).
 inline constexpr double kTinyBucket = 2.0 * (1 << 20);
 inline constexpr std::int64_t kManyBuckets = 8;
-// The remedy is only to reset one changed setting, so less waiting is enough than for other findings.
+// The remedy is just to reset one changed setting, so it takes less waiting than other findings do.
 inline constexpr double kWorthLargerBuckets = 0.08;
 inline constexpr std::int64_t kDefaultBucketMb = 25;
 
-// The peak of a step easily exceeds the memory at its end by this share.
+// A step's peak memory easily exceeds the memory at its end by this share.
 inline constexpr double kLeastFree = 0.05;
 
 using Ranks = std::vector<RankFigures>;
@@ -89,7 +90,7 @@ using RankValue = std::function<double(const RankFigures&)>;
 [[nodiscard]] bool is_steady(const Ranks& ranks, std::int64_t rank, double ratio,
                              const std::function<double(const Stretch&)>& cost);
 
-/// Returns the step since which `rank` has been slower than the other ranks; none if it always was, or if the stretches
+/// Returns the step from which `rank` has been slower than the other ranks; none if it always was, or if the stretches
 /// do not show it.
 [[nodiscard]] std::optional<std::int64_t> slower_since(const Ranks& ranks, std::int64_t rank,
                                                        const std::function<double(const Stretch&)>& cost);

@@ -37,7 +37,7 @@ using Writer = protozero::pbf_writer;
 enum DataClass : std::int32_t { kTensorClass = 2 };
 constexpr std::int32_t kStringType = 7;  // DataType DT_STRING
 
-/// Writes a value of a Summary; `fill` adds its further fields.
+/// Writes a value of a Summary; `fill` adds its other fields.
 template <class Fill>
 void add_value(Writer& summary, std::string_view tag, Fill&& fill) {
   Writer value(summary, 1);
@@ -53,7 +53,7 @@ void add_plugin(Writer& value, std::string_view name, std::string_view content) 
   if (!content.empty()) plugin.add_bytes(2, content.data(), content.size());
 }
 
-/// Returns a Summary with one value of the plug-in hparams, which is all in the metadata.
+/// Returns a Summary with one value of the hparams plug-in, all of it in the metadata.
 std::string hparams_bytes(std::string_view tag, int field, std::string_view content) {
   std::string data;
   Writer(data).add_message(static_cast<protozero::pbf_tag_type>(field), content.data(), content.size());

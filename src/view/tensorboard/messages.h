@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of an event file: the protocol buffers of TensorBoard's event.proto, summary.proto and plug-in hparams, and
+// The bytes of an event file: the protocol buffers of TensorBoard's event.proto, summary.proto and hparams plug-in, and
 // TFRecord, the frame around each record (length, payload, and a checksum of each). Pure functions.
 #pragma once
 
@@ -27,7 +27,7 @@ constexpr int kSessionLog = 7;
 /// Returns an Event whose field `field` is `content`, a string or the bytes of a message.
 [[nodiscard]] std::string event_bytes(double wall_time, std::int64_t step, int field, std::string_view content);
 
-/// Returns SessionLog START: earlier points from the event's step onwards are void.
+/// Returns SessionLog START: it discards earlier points from the event's step onwards.
 [[nodiscard]] std::string session_start_bytes();
 
 [[nodiscard]] std::string scalars_bytes(const Scalars& points);

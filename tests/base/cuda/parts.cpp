@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A liblockstep-cuda.so for tests; its parts are a single word.
-//   LOCKSTEP_STAND_IN_IS_OLD   it is another version's
+//   LOCKSTEP_STAND_IN_IS_OLD   it is from another version
 #include <string_view>
 
 #include "lockstep/base/version.h"

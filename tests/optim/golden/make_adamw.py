@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps five steps of torch.optim.AdamW to adamw.json, the reference of optimizers_test.cpp. Run it in that file's folder."""
+"""Dumps five steps of torch.optim.AdamW to adamw.json, the reference for optimizers_test.cpp. Run it in that file's folder."""
 import json
 import pathlib
 
@@ -15,13 +15,13 @@ def main():
     torch.manual_seed(11)
     start = {"conv.weight": torch.randn(4, 3, 3, 3), "fc.weight": torch.randn(5, 7), "fc.bias": torch.randn(5) * 1e-3}
     parameters = {name: value.clone().requires_grad_() for name, value in start.items()}
-    # PyTorch's defaults, except a learning rate and a weight decay whose effects show within a few steps.
+    # PyTorch's defaults, except for a learning rate and a weight decay whose effects show within a few steps.
     options = {"lr": 6e-3, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.05}
     optimizer = torch.optim.AdamW(parameters.values(), **options)
     steps = []
     for step in range(5):
         for name, value in parameters.items():
-            # Small gradients too, for which eps matters; the bias has none in the second step.
+            # Some gradients are small, so that eps matters; the bias has none in the second step.
             value.grad = None if name == "fc.bias" and step == 1 else torch.randn_like(value) * 10.0 ** (-2 * step)
         grads = {name: dump(value.grad) for name, value in parameters.items() if value.grad is not None}
         optimizer.step()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 20 updates of a moving average to ema.json, the reference of schedule_test.cpp. Run it in that file's folder.
+"""Dumps 20 updates of a moving average to ema.json, the reference for schedule_test.cpp. Run it in that file's folder.
 
 The formula of ModelEMA (RT-DETR, D-FINE, DEIM) in plain PyTorch, over every float entry, with a decay that changes during
 training:
@@ -38,7 +38,7 @@ def run(case, values):
 
 def main():
     torch.manual_seed(5)
-    # Three digits keep the file small; read back they are the same float32.
+    # Three digits keep the file small; they read back as the same float32.
     short = lambda shape: torch.tensor([float(f"{x:.3g}") for x in torch.randn(shape).reshape(-1)]).reshape(shape)
     values = [{name: short(shape) for name, shape in SHAPES.items()} for _ in range(UPDATES + 1)]
     out = {"torch": torch.__version__, "values": [{n: dump(v) for n, v in one.items()} for one in values],

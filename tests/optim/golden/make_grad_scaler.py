@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps iterations of torch.amp.GradScaler to grad_scaler.json, the reference of grad_scaler_test.cpp. Run it in this folder,
+"""Dumps iterations of torch.amp.GradScaler to grad_scaler.json, the reference for grad_scaler_test.cpp. Run it in this folder,
 with PyTorch 2.3 or later: GradScaler did not work on the CPU before. The values in the repository come from PyTorch 2.6's CPU
 operations; its CUDA operations were not run."""
 import json

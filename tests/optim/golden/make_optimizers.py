@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps 100 steps of each optimizer to optimizers.json, the reference of optimizers_test.cpp. Run it in that file's folder.
+"""Dumps 100 steps of each optimizer to optimizers.json, the reference for optimizers_test.cpp. Run it in that file's folder.
 
 torch.optim's optimizers come from there, in float32 and in float64. LAMB, LARS and Lion are implemented here in float64, one
 tensor at a time, from the papers:
@@ -89,7 +89,7 @@ def dump(tensor, digits=9):
 
 
 def short(tensor):
-    """Three digits keep the file small; read back they are the same float32."""
+    """Three digits keep the file small; they read back as the same float32."""
     return torch.tensor(dump(tensor, 3)["data"]).reshape(tensor.shape)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Dumps the learning rates of schedules to schedules.json, the reference of schedule_test.cpp. Run it in that file's folder.
+"""Dumps the learning rates of schedules to schedules.json, the reference for schedule_test.cpp. Run it in that file's folder.
 
 The schedules of torch.optim.lr_scheduler come from there. Noam and flat_cosine are formulas in plain Python:
   noam         Vaswani et al., Attention Is All You Need, 2017, section 5.3

@@ -140,7 +140,7 @@ TEST(CaptchaPresets, AllBindToTheRecipesSettings) {
   EXPECT_TRUE(presets().count("digits"));
 }
 
-/// As many samples as the original run had, but tiny.
+/// As many samples as in the original run, but tiny ones.
 class TinyTask final : public Task {
  public:
   std::shared_ptr<Dataset> make_dataset(const std::string&) override {
@@ -429,7 +429,7 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
   for (const bool fused : {false, true}) {
     const std::vector<double> found = first_losses(golden["batch"], expected.size(), fused);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      // One step's rounding is in all the weights of the next: PyTorch's own third loss is 0.089658 with AVX-512 and
+      // One step's rounding affects all weights of the next: PyTorch's own third loss is 0.089658 with AVX-512 and
       // 0.089679 with AVX2.
       const double tolerance = i == 0 ? 1e-6 : i == 1 ? 1e-4 : 1e-3;
       EXPECT_NEAR(found[i], expected[i], tolerance * expected[i]) << "step " << i << (fused ? ", fused" : ", plain");
@@ -437,7 +437,7 @@ TEST(CaptchaLosses, TheFirstThreeAreThoseOfPyTorchFromTheSameWeightsAndData) {
   }
 }
 
-// The operations that a profile counts in a step of the small captcha network, against a calculation by hand.
+// The operations that a profile counts in a step of the small captcha network, against a hand calculation.
 
 constexpr std::int64_t kImages = 4;
 
@@ -465,7 +465,7 @@ view::Profile profile_of_a_step(const Setting& setting) {
   return profiler.profile();
 }
 
-/// Multiplications in one image's forward: 3x3 convolutions on 60 x 160 pixels, each followed by a pooling that halves
+/// Multiplications in one image's forward: 3x3 convolutions on 60 x 160 pixels, each followed by pooling that halves
 /// the sides, then two dense layers.
 struct ByHand {
   double conv1 = 60.0 * 160 * 32 * 1 * 9;

@@ -232,7 +232,7 @@ TEST_F(BadCaptions, ANameThatNoFileCanHaveIsAFileThatIsNotThere) {
   EXPECT_THAT(fault({.path = at(name)}), HasSubstr("is missing"));
 }
 
-/// Root may read everything: as root, the test switches to user 65534.
+/// Root may read everything, so as root, the test switches to user 65534.
 TEST_F(BadCaptions, AFolderThatMayNotBeEnteredIsAnIoError) {
   put("shut/captions.txt", "a.png\ta dog\n");
   fs::permissions(folder_ / "shut", fs::perms::none);

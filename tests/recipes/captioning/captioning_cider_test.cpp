@@ -111,7 +111,7 @@ TEST(CaptioningNgrams, HaveKeysOfTheirOwn) {
 
 TEST(CaptioningNgrams, OfLargeVocabulariesShareNoKey) {
   const std::int64_t far = std::int64_t{1} << 16;
-  // Cut to 16 bits, each of these would look like another one.
+  // Truncated to 16 bits, each of these would look like another one.
   const auto frequencies = DocumentFrequencies::of({{{1, 2}}, {{1 + far, 2}}, {{1, 2 + far}}, {{far, far, 1, 2}}});
   EXPECT_TRUE(frequencies.table().wide());
   EXPECT_EQ(images_with(frequencies, {1, 2}), 2);
@@ -162,8 +162,8 @@ TEST(CaptioningCiderD, PunishesRepetitionAndOtherLengthsButCiderDoesNot) {
   const CiderD d(frequencies);
   const CiderD plain(frequencies, {.plain = true});
   const auto reference = d.prepare(references[0]);
-  // The unigram vector of {1, 1, 2, 2} has the same direction as that of {1, 2}; one of the three bigrams is the
-  // reference's.
+  // The unigram vector of {1, 1, 2, 2} has the same direction as that of {1, 2}; one of the three bigrams also occurs
+  // in the reference.
   EXPECT_NEAR(plain.score({1, 1, 2, 2}, reference), 10 * (1 + 1 / std::sqrt(3.0)) / 4, 1e-12);
   const double clipped = (1 * 1 + 1 * 1) / (std::sqrt(8.0) * std::sqrt(2.0)) + 1 / std::sqrt(3.0);
   EXPECT_NEAR(d.score({1, 1, 2, 2}, reference), 10 * clipped / 4 * std::exp(-2.0 * 2 / 72), 1e-12);
@@ -183,7 +183,7 @@ TEST(CaptioningCiderD, GivesLengthsFarAwayTheirPenaltyToo) {
 }
 
 TEST(CaptioningCiderD, OfIdsThatNoFrequencyKnowsIsWhatItIsForOthers) {
-  // The same captions with other ids, some of which do not fit in 16 bits; the frequency table knows only small ones.
+  // The same captions with different ids, some of them above 16 bits; the frequency table knows only small ones.
   const References small = {{{1, 2, 3, 0}, {1, 2, 4, 0}}, {{1, 2, 0}}, {{5, 6, 0}}};
   const auto frequencies = frequencies_of(small);
   ASSERT_FALSE(frequencies->table().wide());

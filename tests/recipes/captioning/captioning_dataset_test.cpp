@@ -75,7 +75,7 @@ std::vector<CaptionedImage> two_images() {
 
 class CaptionFiles : public ::testing::Test {
  protected:
-  /// Images of one color each, and features of 6 x 4.
+  /// Single-color images, and 6 x 4 features.
   void put_pictures(const std::vector<std::string>& names, const std::string& folder = "images") const {
     const test::TempDir drawn;
     generate_captioned_scenes({.out = drawn / "set", .count = 1, .size = 32});
@@ -123,7 +123,7 @@ TEST(CaptionRows, OfALongerCaptionEndAfterMaxWords) {
               HasSubstr("scenes:2:1: 1 of 5 captions are truncated to 4 words"));
   SampleContext context(1, 0, 1);
   const at::Tensor target = set->get(1, context).target;
-  // One caption, wanted three times.
+  // One caption, requested three times.
   for (std::int64_t s = 0; s < 3; ++s) {
     EXPECT_THAT(numbers(target[0][s]), ElementsAre(0, 4, 3, 2, 1));
     EXPECT_THAT(numbers(target[1][s]), ElementsAre(4, 3, 2, 1, 0));
@@ -438,7 +438,7 @@ TEST(SceneSets, AreNamedByCountSeedAndKind) {
               HasSubstr("'scenes:5' is drawn in memory and has no 'train'"));
 }
 
-// Words and ids: the same vocabulary from the same captions, files in the original's format, errors that name the line.
+// Words and ids: the same vocabulary from the same captions, files in the original format, errors that name the line.
 
 std::vector<CaptionedImage> images() {
   return {{.id = "1", .file = {}, .captions = {"A dog runs.", "a cat sits, a dog runs"}},

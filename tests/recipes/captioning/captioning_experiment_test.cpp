@@ -26,8 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Lt;
 
-// Experiments in the original's format: the meaning of its keys, and errors with file and line for what is not
-// supported.
+// Experiments in the original format: the meaning of its keys, and errors with file and line for anything unsupported.
 
 class Experiment : public ::testing::Test {
  protected:
@@ -48,7 +47,7 @@ class Experiment : public ::testing::Test {
     return "no error";
   }
 
-  /// The lines printed while a file is read.
+  /// The lines printed while a file is being read.
   std::vector<std::string> said_of(const std::string& yaml) {
     ::testing::internal::CaptureStderr();
     (void)fault_of(yaml);
@@ -210,7 +209,7 @@ TEST_F(Experiment, ReinforcementThatStartsLaterIsASecondStage) {
   EXPECT_FALSE(config.stages.roll_back);
 }
 
-/// The original's default for a missing key must not matter.
+/// The original default for a missing key must not matter.
 TEST_F(Experiment, ReinforcementStartsWhereItsEpochIsWhateverTheLengthIs) {
   EXPECT_EQ(read("TRAIN: {REINFORCEMENT: {START: 40}}\nepochs: 60\n").stages.stop_epoch, 40);
   EXPECT_EQ(read("TRAIN: {REINFORCEMENT: {START: 25}}\nSOLVER: {MAX_EPOCH: 20}\n").stages.stop_epoch, 25);
@@ -269,7 +268,7 @@ TEST_F(Experiment, WhatThereIsNothingForIsNamedWithWhatThereIs) {
   EXPECT_THAT(fault_of("SOLVER: {BIAS_LR_FACTOR: 2}\n"), HasSubstr("it must be 1"));
 }
 
-/// The networks of the six public files with another network, each with other things that would be rejected.
+/// The networks of the six public files that use a different network, each with other things that would be rejected.
 TEST_F(Experiment, ANetworkThatIsNotHereIsRefusedInOneLineThatNamesThoseThatAre) {
   for (const std::string type : {"UpDown", "XTransformer", "RawTransformer", "M2Transformer"}) {
     const std::string yaml =

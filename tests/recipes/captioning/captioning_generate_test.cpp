@@ -50,7 +50,7 @@ const std::map<std::string, ShapeColor> kColors{{"red", ShapeColor::kRed},      
                                                 {"orange", ShapeColor::kOrange}, {"purple", ShapeColor::kPurple},
                                                 {"white", ShapeColor::kWhite}};
 
-/// A thing in a caption, with its color or only its kind.
+/// A thing in a caption, with its color or just its kind.
 struct Named {
   std::size_t place = 0;  ///< the index of its noun among the words
   std::vector<const SceneShape*> shapes;
@@ -309,7 +309,7 @@ TEST(GenerateCaptioning, TellsItsProgressToTheEndAndNeverGoesBack) {
   EXPECT_EQ(last, 810);
 }
 
-/// Threads with stacks of 1 GiB in an address space that has room for three.
+/// Threads with 1 GiB stacks in an address space that has room for three.
 TEST(GenerateCaptioning, GoesOnWithTheThreadsThatTheMachineGives) {
   const auto wanted = generated({.count = 40, .seed = 7, .size = 32, .threads = 1});
   pthread_attr_t usual;

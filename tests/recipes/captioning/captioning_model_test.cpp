@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The networks: one word at a time gives the same as all at once, masks hide, every parameter learns.
+// The networks: one word at a time gives the same as all at once, masks work, and every parameter learns.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/arange.h>
@@ -41,7 +41,7 @@ using Sizes = std::vector<std::int64_t>;
 constexpr ModelType kBoth[] = {ModelType::kTransformer, ModelType::kXLinear};
 constexpr std::int64_t kWords = 11;
 
-/// A small network for features [B, L, 12], unordered, without dropout.
+/// A small network for unordered features [B, L, 12], without dropout.
 ModelOptions tiny(ModelType type) {
   return {.type = type,
           .vocabulary = kWords,
@@ -205,7 +205,7 @@ TEST(CaptioningXLinear, AttentionIsWhatItsFormulasSayForEachRegion) {
   }
 }
 
-/// The trained network, with all of its options.
+/// The network in training, with all of its options.
 void expect_gradients_everywhere(const ModelOptions& options, const at::Tensor& data,
                                  const std::vector<std::int64_t>& lengths, double scheduled_sampling) {
   const auto net = make_captioner(options);
@@ -330,7 +330,7 @@ TEST(CaptioningModel, WorksUnderAutocastToBfloat16InChannelsLastAndOptimized) {
     use_channels_last(*net);
     at::Tensor logs;
     {
-      // With cached copies of weights, none of which may come from a pass without gradients.
+      // With cached copies of the weights, none of which may come from a pass without gradients.
       const Autocast autocast(at::kCPU, Amp::kBf16, {.weight_cache = true});
       const Memory memory = net->encode(to_channels_last(at::randn({2, 3, 32, 32})), {});
       {
@@ -370,7 +370,7 @@ TEST(CaptioningModel, LearnsAFewCaptionsByHeart) {
     };
     EXPECT_NEAR(step(), std::log(kWords), 1.2) << to_string(type);
     for (int i = 0; i < 70; ++i) step();
-    // The model can distinguish an image's two captions only once they differ: from the second word.
+    // The model can distinguish an image's two captions only once they differ, from the second word on.
     EXPECT_LT(step(), 0.4) << to_string(type);
   }
 }
@@ -430,7 +430,7 @@ TEST(CaptioningModel, GivesTheSameBitsOnAnyNumberOfThreadsWhereProductsDo) {
   }
 }
 
-/// Below the size for a kernel, between the two sizes, above both; dense and transposed.
+/// Below the kernel's minimum size, between the two sizes, and above both; dense and transposed.
 TEST(CaptioningModel, LayerNormsHaveGradientsOfTheSameBitsOnAnyNumberOfThreads) {
   at::manual_seed(7);
   nn::LayerNorm layer = layer_norm(16);

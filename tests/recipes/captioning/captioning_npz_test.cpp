@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Features from .npz: numpy's files are read exactly. Everything else is rejected with the field's name, before memory
-// is allocated on a header's mere claim.
+// is allocated just because a header claims it.
 #include "captioning/data/npz.h"
 
 #include <fmt/format.h>
@@ -49,13 +49,13 @@ std::string deflated(const std::string& bytes) {
   return out;
 }
 
-/// A zip file with one member, and its possible faults.
+/// A zip file with one member, and ways in which it can be faulty.
 struct Zip {
   std::string content;
   std::string name = "feat.npy";
   bool deflate = false;
   std::uint64_t method = 0;  ///< instead of the correct one
-  std::int64_t size = -1;    ///< as the directory states it; -1: the true one
+  std::int64_t size = -1;    ///< as stated in the directory; -1 means the true one
   std::int64_t packed_size = -1;
   std::uint64_t crc_off_by = 0;
   std::uint64_t flags = 0;
@@ -222,7 +222,7 @@ TEST(Npz, RefusesZipFilesThatLie) {
   EXPECT_EQ(parse_features("PK").error(), "it is not a zip file, or is truncated: it has no end record");
 }
 
-// A short form of the fuzzer: damage anywhere is rejected or harmless.
+// A short version of the fuzzer: damage anywhere is either rejected or harmless.
 TEST(Npz, IsReadOrRefusedWhateverChanges) {
   SampleRandom random(1);
   int read = 0;

@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kWords = 11;
 const std::vector<std::string> kComputed = {"attn_mask", "relative_position_index", "pos_embed.weight"};
 
-/// Has a training set, from which the task gets its words and the feature width.
+/// Provides a training set, from which the task gets its words and the feature width.
 class CaptioningOrigin : public ::testing::TestWithParam<const char*> {
  protected:
   CaptioningOrigin() : golden_(GetParam()) {
@@ -110,7 +110,7 @@ TEST_P(CaptioningOrigin, WithoutItsVocabularyOrWithAnotherItIsRefused) {
   EXPECT_THAT(refused(*this->task()), HasSubstr("for 10 words, but the vocabulary has 11"));
 }
 
-/// A network with a backbone of its own reports them as lost, as what it learnt from them would be.
+/// A network with its own backbone reports them as lost, since anything learnt through them would be.
 TEST_P(CaptioningOrigin, ItsBackbonesWeightsAreLeftOutIfFeaturesTakeItsPlace) {
   StateDict file = golden_.weights(kComputed);
   file["backbone.norm.weight"] = at::ones({192});

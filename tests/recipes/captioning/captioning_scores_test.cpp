@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A limit for tests that take less than a second, or a few seconds under a sanitizer: with a bug they take minutes.
+// A limit for tests that take less than a second, or a few seconds under a sanitizer, but minutes with a bug.
 constexpr int kMostSeconds = test::kAnySanitizer ? 100 : 10;
 
 WordedCaption worded(std::int64_t index, const std::string& hypothesis, const std::vector<std::string>& references) {
@@ -278,7 +278,7 @@ TEST(CaptioningMeteor, TakesTheAlignmentWithTheFewestChunks) {
 }
 
 // Banerjee and Lavie's example of chunks: "the president then spoke to the audience" against "the president spoke to
-// the audience"; each word of the shorter one is matched, in "the president" and "spoke to the audience".
+// the audience"; every word of the shorter one is matched, in two chunks: "the president" and "spoke to the audience".
 TEST(CaptioningMeteor, IsTheFormulaOfThePaper) {
   const MeteorCounts counts = align_words({1, 2, 3, 4, 1, 5}, {1, 2, 9, 3, 4, 1, 5});
   EXPECT_EQ(counts.matches, 6);
@@ -307,8 +307,8 @@ TEST(CaptioningMeteor, OfManyPlacesThoseAreTriedFirstFromWhichTheCaptionGoesOn) 
 }
 
 TEST(CaptioningMeteor, AlignsLongTextsRunByRunWithTheMostMatches) {
-  // Three words repeated in order, 400 in all, against the same with another word after every 30: 13 runs of 30 and the
-  // rest.
+  // Three words repeated in order, 400 in all, against the same words with another word after every 30: 13 runs of 30
+  // and the rest.
   Ids hypothesis;
   Ids reference;
   for (std::int64_t i = 0; i < 400; ++i) {

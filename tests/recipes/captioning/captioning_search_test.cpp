@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches over table-based language models, against enumerating every possible caption.
+// Searches over table-based language models, against an enumeration of every possible caption.
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -475,7 +475,7 @@ TEST(CaptioningSearch, TheNetworksThemselvesAreSearchedToTheBestCaption) {
                                        .window = 0});
     model->eval();
     const at::NoGradGuard guard;
-    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // with fresh weights all words look alike
+    for (at::Tensor& parameter : model->parameters()) parameter.mul_(2);  // with fresh weights, all words look alike
     const at::Tensor pictures = at::randn({3, 4, 6});
     const auto found =
         rows_of(beam_search(*model, model->encode(pictures, {}), {.beam = std::ssize(captions), .max_words = 3}));

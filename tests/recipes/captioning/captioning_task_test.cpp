@@ -166,7 +166,7 @@ TEST(CaptioningRun, XLinearWithGreedyBaselineGivesOneDigestOnTwoProcesses) {
 
 TEST(CaptioningRun, IsResumedInBothStagesToTheSameDigest) {
   const fs::path steps = unbroken_result().run_dir / "checkpoints";
-  // 18 images, 4 replicas, batches of 2: 3 steps per epoch; the second stage starts after step 6.
+  // 18 images, 4 replicas and batches of 2 give 3 steps per epoch; the second stage starts after step 6.
   for (const int step : {2, 6, 8, 9}) {
     const TempDir folder;
     fs::copy(unbroken_result().run_dir, folder / "run", fs::copy_options::recursive);
@@ -194,7 +194,7 @@ TEST(CaptioningRun, TheFirstStageEndsWhenEvaluationsBringNoGain) {
       << "the second stage has one epoch";
 }
 
-/// The task's step as a network, for your own loops.
+/// The task's step as a network, for custom loops.
 struct StepNet : torch::nn::Module {
   StepNet(CaptioningTask& of_task, std::shared_ptr<torch::nn::Module> of_net)
       : task(of_task), net(register_module("net", std::move(of_net))) {}
@@ -212,7 +212,7 @@ Batch batch_of(CaptioningTask& task, const std::shared_ptr<Dataset>& set, std::i
   return task.collate()(std::move(samples), {});
 }
 
-/// A self-critical task with a network and this rank's own images.
+/// A self-critical task with its network and this rank's own images.
 struct SelfCritical {
   explicit SelfCritical(const Job& job) : task(config) {
     const auto set = task.make_training_set("scenes:8:1");
@@ -357,7 +357,7 @@ TEST(CaptioningTask, FeaturesOfAnotherWidthThanTheCheckpointsAreAnErrorThatNames
   }
 }
 
-/// The ids would mean other words, and every reward would be wrong.
+/// The ids would mean different words, and every reward would be wrong.
 TEST(CaptioningTask, DocumentFrequenciesOfOtherCaptionsAreAnErrorThatNamesTheFile) {
   const TempDir folder;
   CaptioningConfig config = small_config();

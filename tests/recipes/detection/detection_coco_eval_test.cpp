@@ -127,7 +127,7 @@ class ByDefinition {
     return sum / 101;
   }
 
-  /// The best precision at the points of the list with at least `recall`.
+  /// The best precision among the points of the list with at least this recall.
   [[nodiscard]] static double best_precision(const std::vector<Judged>& judged, double truths, double recall) {
     double best = 0;
     double hits = 0;
@@ -154,7 +154,7 @@ class ByDefinition {
     }
     for (std::size_t rank = 0; rank < std::min<std::size_t>(order.size(), 100); ++rank) {
       const FoundObject& detection = one.found[order[rank].second];
-      // Countable objects before others, then by overlap; of equal ones, the later.
+      // Countable objects before others, then by overlap; ties go to the later one.
       std::optional<std::tuple<bool, double, std::size_t>> best;
       for (const std::size_t k : free) {
         const TruthObject& object = one.truth.objects[k];
@@ -201,7 +201,7 @@ CocoBox near(const CocoBox& box, double share, SampleRandom& random) {
 ImageCase any_image(std::int64_t id, SampleRandom& random) {
   ImageCase one;
   one.truth.id = id;
-  // Few distinct scores: many ties, also between images.
+  // Few distinct scores, so there are many ties, also between images.
   const auto score = [&] { return static_cast<double>(random.between(1, 20)) / 20; };
   const std::int64_t objects = random.chance(0.2) ? 0 : random.between(1, 14);
   for (std::int64_t k = 0; k < objects; ++k) {
@@ -216,7 +216,7 @@ ImageCase any_image(std::int64_t id, SampleRandom& random) {
   for (std::int64_t i = random.between(0, 10); i > 0; --i) {
     one.found.push_back({any_box(random), static_cast<std::int64_t>(random.below(5)), score()});
   }
-  // Exact copies make overlaps tie as well.
+  // Exact copies create ties between overlaps as well.
   if (!one.found.empty() && random.chance(0.3)) one.found.push_back(one.found.front());
   if (!one.truth.objects.empty() && random.chance(0.3)) one.truth.objects.push_back(one.truth.objects.front());
   if (random.chance(0.1)) {

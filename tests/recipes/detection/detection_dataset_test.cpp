@@ -33,7 +33,7 @@ using test::fault_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Images with boxes: each epoch's operations, one size per batch on all ranks, objects that training omits and
+// Images with boxes: each epoch's operations, one size per batch on all ranks, objects that training leaves out and
 // evaluation keeps.
 
 /// A generated dataset for all tests in this file.
@@ -55,7 +55,7 @@ AnnotatedImage taken(const DetectionSet& set, std::int64_t index, std::int64_t e
   return *std::any_cast<Unsized>(set.dataset->get(index, context).extra);
 }
 
-/// Makes every operation of an epoch certain to happen.
+/// Makes every operation of an epoch certain to be applied.
 AugmentOptions certain() {
   return {.policy = {1, 2, 3},
           .mosaic_prob = 1,
@@ -505,7 +505,7 @@ TEST(Outline, HasTheWantedAreaAndATightBox) {
                       .degrees = random.uniform(0, 360),
                       .stretch = random.uniform(0.8, 1.25)};
     const Outline outline(shape);
-    // A fine grid gives the expected result for the polygon arithmetic.
+    // A fine grid provides the expected result for the polygon arithmetic.
     constexpr double kStep = 0.2;
     double area = 0;
     Extent seen{1e9, 1e9, -1e9, -1e9};

@@ -60,7 +60,7 @@ at::Tensor value_of(const std::string& name, at::IntArrayRef shape) {
   return near_one ? 0.75 + 0.5 * f : (f - 0.5) * 0.4;
 }
 
-/// True for values that the network computes from its sizes only.
+/// True for values that the network computes only from its sizes.
 bool constant(const std::string& name) {
   for (const char* end :
        {".num_points_scale", ".up", ".reg_scale", ".anchors", ".valid_mask", ".num_batches_tracked"}) {
@@ -139,7 +139,7 @@ Batch objects() {
           .labels = (fractions("labels", {kBatch, kObjects}) * kClasses).to(at::kLong)};
 }
 
-/// Groups of objects, with as many negative boxes.
+/// Groups of objects, with an equal number of negative boxes.
 Denoising noise_of(const Batch& batch, std::int64_t queries) {
   const std::int64_t slots = 2 * kGroups * kObjects;
   const at::Tensor other = (fractions("other", {kBatch, slots}) * kClasses).to(at::kLong);
@@ -195,8 +195,8 @@ class Golden {
     }
   }
 
-  /// Compares with the same network in another precision, query by query: queries with nearly equal scores may change
-  /// order.
+  /// Compares with the same network in another precision, query by query: queries with nearly equal scores may swap
+  /// places.
   void expect_queries_of(Golden& whole, double tolerance) {
     const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
     const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: from differences, not matrix products
@@ -284,7 +284,7 @@ class Golden {
   Targets targets_;
 };
 
-/// The file's values, anchors and bins are float32: which causes an error of 1 in 10,000 in a gradient that nearly
+/// The file's values, anchors and bins are float32, which causes an error of 1 in 10,000 in a gradient that nearly
 /// cancels.
 TEST(DetectionDfineGolden, InFloat64TheSmallSizeIsThatOfItsFormulasWithEveryLossAndGradient) {
   Golden network("s", at::kDouble);

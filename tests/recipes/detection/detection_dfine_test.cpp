@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published network, and settings in the original's format.
+// The published network, and settings in the original format.
 #include <ATen/core/ivalue.h>  // before any other torch header
 
 #include <ATen/Context.h>
@@ -43,10 +43,10 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The published network against its published numbers: sizes and costs of the presets, the original's files, fused
+// The published network against its published numbers: sizes and costs of the presets, the original files, fused
 // layers.
 
-/// The settings of a preset, for COCO's classes.
+/// A preset's settings, for COCO's classes.
 DetectionConfig preset(const std::string& name) {
   DetectionConfig config;
   ConfigFields fields;
@@ -72,7 +72,7 @@ NamedTensors entries_of(torch::nn::Module& net) {
   return entries;
 }
 
-/// Makes statistics and weights differ from a fresh network's.
+/// Makes the statistics and weights differ from those of a fresh network.
 void shake(torch::nn::Module& net) {
   const at::NoGradGuard guard;
   at::manual_seed(3);
@@ -84,7 +84,7 @@ void shake(torch::nn::Module& net) {
 }
 
 struct Published {
-  double millions;  ///< of parameters, from the formulas; D-FINE's README gives them without decimals
+  double millions;  ///< parameters, in millions, from the formulas; D-FINE's README gives them without decimals
   double gflops;
 };
 
@@ -163,7 +163,7 @@ TEST(DetectionDfine, AFrozenBackboneKeepsItsStemAndItsNorms) {
 
 class DetectionDfineWeights : public ::testing::Test {
  protected:
-  /// A Python program's output about a file; if torch is missing, the reason to skip.
+  /// A Python program's output about a file; if torch is missing, the reason for skipping the test.
   static testing::Output python(const std::string& mode, const std::string& file) {
     return testing::run_shell(fmt::format("/usr/bin/python3 {}/tests/recipes/golden/make_dfine.py {} {}",
                                           LOCKSTEP_TEST_SOURCE_DIR, mode, file));

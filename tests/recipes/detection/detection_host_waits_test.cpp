@@ -107,7 +107,7 @@ Detections objects(std::int64_t count) {
   return some;
 }
 
-/// A term's value and the norm of its gradient at the queries' corners and logits.
+/// A term's value, and the norm of its gradient with respect to the queries' corners and logits.
 std::vector<std::pair<std::string, double>> terms_of(Outputs outputs, const Targets& targets) {
   for (const char* name : {"logits", "corners"}) outputs[name] = outputs.at(name).detach().requires_grad_();
   const std::vector<LossTerm> terms = criterion(outputs, targets, {});

@@ -141,7 +141,7 @@ TEST(DetectionLosses, ABoxAndItsSidesComeBackFromTheBinsThatTheyLieBetween) {
 }
 
 TEST(DetectionLosses, BoxesWithoutAreaOrInsideOutHaveFiniteOverlapsAndGradients) {
-  at::Tensor own = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on a point
+  at::Tensor own = at::tensor({0.5, 0.5, 0.0, 0.0,   // a point on top of a point
                                0.2, 0.2, 0.0, 0.3,   // no width
                                0.5, 0.5, -0.2, 0.1,  // its left side is right of its right side
                                0.1, 0.1, 0.1, 0.1})
@@ -173,7 +173,7 @@ TEST(DetectionLosses, WhatIsNoNumberStaysNone) {
 
 namespace detection_criterion_test {
 
-// The whole loss: faults that make other detectors hang or go wrong silently on several processes must not occur.
+// The whole loss: faults that make other detectors hang or silently go wrong on several processes must not occur.
 
 ModelOptions tiny() {
   return {.classes = 3,
@@ -197,7 +197,7 @@ Detections objects(std::int64_t count) {
   return some;
 }
 
-/// The results of a batch, as the rest of a run sees them.
+/// A batch's results, as seen by the rest of a run.
 struct Seen {
   std::vector<std::string> names;
   std::vector<std::int64_t> reduced;  ///< sizes of sums over replicas
@@ -331,7 +331,7 @@ TEST(DetectionCriterion, DividesByTheMeanNumberOfBoxesOverReplicas) {
   positive[0][0] = 1;
   EXPECT_NEAR(value("mal"), class_loss(outputs.at("logits")[0][0], quality, positive, {}).sum().item<double>() / kMean,
               1e-5);
-  // All bins are alike: log 33 for each of the four sides.
+  // All bins are equal, so log 33 for each of the four sides.
   EXPECT_NEAR(value("fgl"), 0.15 * 4 * std::log(33.0) * kIou / kMean, 1e-5);
   EXPECT_EQ(terms.size(), 4U);
 }

@@ -306,7 +306,7 @@ double cost_of(const Problem& problem, const Assignment& found) {
   return cost;
 }
 
-/// The lowest cost of any assignment, by trying them all.
+/// The lowest cost of any assignment, found by trying them all.
 double least_cost(const Problem& problem) {
   const bool wide = problem.rows <= problem.columns;
   std::vector<std::int64_t> order(static_cast<std::size_t>(std::max(problem.rows, problem.columns)));
@@ -438,7 +438,7 @@ TEST(DetectionMatcher, SaysWhichPredictionIsNotFinite) {
   const Targets targets = {objects(2, 4), objects(0, 4)};
   const at::Tensor logits = at::randn({2, 2, 5, 4});
   const at::Tensor boxes = at::rand({2, 2, 5, 4});
-  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // for an image without objects: it still counts
+  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // for an image without objects, which still counts
   try {
     static_cast<void>(match(logits, boxes, pad(targets, 4, at::kCPU), {}, {"predictions_aux_0", "predictions"}));
     FAIL() << "no error";
@@ -462,7 +462,7 @@ TEST(DetectionMatcher, AUnionGivesEachQueryItsMostFrequentObject) {
 
 TEST(DetectionDense, PositionsAroundAnObjectsMiddleAnswerForItOnTheScaleOfItsSize) {
   Detections some;
-  // A speck in a corner, a square in the middle, and a large one around it.
+  // A speck in a corner, a square in the middle, and a large square around it.
   some.boxes = at::tensor({0.01, 0.01, 0.001, 0.001,  //
                            0.5, 0.5, 0.1, 0.1,        //
                            0.5, 0.5, 0.3, 0.3})
@@ -473,8 +473,8 @@ TEST(DetectionDense, PositionsAroundAnObjectsMiddleAnswerForItOnTheScaleOfItsSiz
   const Matches found = dense_matches(sizes, pad({some, objects(0, 4)}, 4, at::kCPU));
   ASSERT_EQ(found.size(), 2U);
   EXPECT_TRUE(found[1].empty());
-  // 256 positions of 16 x 16, then 64. The square's own cell of 8 x 8 and the three that touch its middle are inside it
-  // by less than half a cell, so only its own cell counts; the large square's middle touches four cells.
+  // 256 positions (16 x 16), then 64. The square's own cell of 8 x 8 and the three that touch its centre are inside it
+  // by less than half a cell, so only its own cell counts; the large square's centre touches four cells.
   EXPECT_EQ(found[0], (Pairs{{0, 0}, {256 + 8 * 4 + 4, 1}, {320 + 5, 2}, {320 + 6, 2}, {320 + 9, 2}, {320 + 10, 2}}));
 }
 

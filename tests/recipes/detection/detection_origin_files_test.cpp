@@ -113,7 +113,7 @@ TEST_F(DetectionOriginFiles, EachOfThemIsReadAsItIs) {
   }
 }
 
-/// Files with the same networks and groups differ only in numbers: one of them is enough for ./test.
+/// Files with the same networks and groups differ only in their numbers, so one of them is enough for ./test.
 TEST_F(DetectionOriginFiles, EachNetworkWithItsGroupsTakesTwoSteps) {
   std::set<std::string> seen;
   for (const OriginFile& file : files("trained.txt")) {
@@ -131,7 +131,7 @@ TEST_F(DetectionOriginFiles, EachNetworkWithItsGroupsTakesTwoSteps) {
   EXPECT_GE(seen.size(), 15U) << "five sizes of D-FINE, those of DEIM, and their second schedule";
 }
 
-/// The numbers, too: 41 trainings, which are not part of ./test.
+/// The numbers as well: 41 training runs, which are not part of ./test.
 TEST_F(DetectionOriginFiles, EachOfThemTakesTwoSteps) {
   for (const OriginFile& file : files("trained.txt")) {
     SCOPED_TRACE(file.path.string());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The detection recipe as a whole: its settings under two names, problems that users of the original implementation
-// had, and a result that does not depend on the number of processes.
+// had, and results that do not depend on the number of processes.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -248,7 +248,7 @@ TEST(DetectionRun, IsResumedInBothStagesToTheSameDigest) {
   }
 }
 
-/// The original implementation skipped denoising if a whole batch had no object: that rank had fewer losses, and the
+/// The original implementation skipped denoising if a whole batch had no objects: that rank had fewer losses, and the
 /// others waited forever.
 TEST(DetectionRun, ARankWhoseBatchesHoldNothingTakesTheSameSteps) {
   run_ranks(current_test(),
@@ -280,7 +280,7 @@ TEST(DetectionRun, ARankWhoseBatchesHoldNothingTakesTheSameSteps) {
             {.world = 2});
 }
 
-/// The original implementation replaced NaNs by 0 and continued.
+/// The original implementation replaced NaNs with 0 and continued.
 TEST(DetectionRun, ALossThatIsNotFiniteEndsItAndKeepsTheBatchWithItsBoxes) {
   const TempDir folder;
   DetectionConfig config = small_config();
@@ -335,7 +335,7 @@ TEST(DetectionTally, TheNumbersAreThoseOfOneRankHoweverTheImagesAreDivided) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].value, expected[i].value) << found[i].name;
   EXPECT_EQ(other->report(), whole->report());
-  // Scenes of 64 pixels have no object that COCO calls large: there is no curve at -1.
+  // Scenes of 64 pixels have no object that COCO calls large: so there is no curve at -1.
   for (const Metric& metric : found) {
     EXPECT_NE(metric.name, "ap_large");
     EXPECT_NE(metric.value, -1) << metric.name;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Re-creates the settings files of D-FINE (4a1f73a) and DEIM (09d35d5): names, keys, numbers and patterns, as JSON, which is
+"""Re-creates the settings files of D-FINE (4a1f73a) and DEIM (09d35d5): names, keys, numbers and patterns, as JSON, which is also
 YAML. DEIMv2 (0fff8d4) has the files of DEIM again, under the same names.
 
     origin_files.py FOLDER                  # FOLDER/{dfine,deim}/configs, FOLDER/data, FOLDER/{trained,refused}.txt
@@ -26,7 +26,8 @@ MOSAIC = {"type": "Mosaic", "output_size": 320, "rotation_range": 10, "translati
           "scaling_range": [0.5, 1.5], "probability": 1.0, "fill_value": 0, "use_cache": False, "max_cached_images": 50,
           "random_pop": True}
 
-# The patterns of optimizer.params. The second of THREE matches nothing: ".*norm" or "bn" would have to start the name.
+# The patterns of optimizer.params. The second of THREE matches nothing: ".*norm" or "bn" would have to be at the start of the
+# name.
 BACKBONE = "^(?=.*backbone)(?!.*norm|bn).*$"
 TWO = [BACKBONE, "^(?=.*(?:encoder|decoder))(?=.*(?:norm|bn)).*$"]
 THREE = [BACKBONE, "^(?=.*backbone)(?=.*norm|bn).*$", "^(?=.*(?:encoder|decoder))(?=.*(?:norm|bn|bias)).*$"]
@@ -55,7 +56,8 @@ SIZES = {
 }
 REPEAT = {"n": None, "s": 20, "m": 6, "l": 4, "x": 3}
 
-# File: backbone's rate, rate, weight decay, epochs, last epoch of the first stage, decay of the second stage's moving average.
+# File: the backbone's rate, rate, weight decay, epochs, last epoch of the first stage, decay of the second stage's moving
+# average.
 DFINE = {
     "dfine_hgnetv2_n_coco": (4e-4, 8e-4, 1e-4, 160, 148, 0.9999),
     "dfine_hgnetv2_s_coco": (1e-4, 2e-4, 1e-4, 132, 120, 0.9999),
@@ -330,7 +332,7 @@ def write_data(folder):
 
 def train(lockstep, folder, file):
     name = set_of(str(file.relative_to(folder)))
-    side = 256 if "_n_" in file.name else 128  # as many positions as queries
+    side = 256 if "_n_" in file.name else 128  # enough for as many positions as queries
     loader = [f"{key}_dataloader.dataset.{word}" for key in ("train", "val") for word in ("ann_file", "img_folder")]
     value = [f"{folder}/data/{name}_train.json", f"{folder}/data/train", f"{folder}/data/{name}_val.json",
              f"{folder}/data/val"]

@@ -3,7 +3,7 @@
 formulas in float64.
 
 The networks are functions of a dict of weights, sharing no code with the recipe; names are the recipe's. Weights,
-images, features and words are functions of a name and an element's index; captioning_golden_test.cpp computes the same. The
+images, features and words are functions of a name and an element's index; captioning_golden_test.cpp computes the same ones. The
 file holds the norm of each gradient and its product with such numbers.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
@@ -19,7 +19,7 @@ DEPTH = DIM // HEADS
 
 
 def fractions(name, *shape):
-    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name (FNV-1a of 32 bits)."""
+    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name (32-bit FNV-1a)."""
     salt = 2166136261
     for byte in name.encode():
         salt = ((salt ^ byte) * 16777619) & 0xFFFFFFFF
@@ -101,7 +101,7 @@ class Transformer(Network):
         self.window, self.height, self.width, self.backbone = window, height, width, backbone
 
     def groups(self, shifted):
-        """For each window after the shift: (row, column, part) of its cells; parts do not see each other."""
+        """For each window after the shift: (row, column, part) of its cells; different parts do not see each other."""
 
         def side(cells):
             if self.window >= cells:
@@ -184,7 +184,7 @@ class XLinear(Network):
         self.lengths, self.backbone = lengths, backbone
 
     def normed(self, name, x):
-        """[N, DIM] to two of [N, HEADS, DEPTH]."""
+        """Maps [N, DIM] to two tensors [N, HEADS, DEPTH]."""
         active = F.celu(self.linear(name + ".linear", x, 2 * DIM), 1.3).reshape(len(x), 2 * HEADS, DEPTH)
         unit = F.layer_norm(active, (DEPTH,)).reshape(len(x), 2 * DIM)
         both = unit * self.w(name + ".norm_weight", 2 * DIM) + self.w(name + ".norm_bias", 2 * DIM)

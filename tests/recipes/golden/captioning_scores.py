@@ -3,7 +3,7 @@
 computed from the papers' formulas in the most direct way, with only Python's standard library.
 
 BLEU: Papineni et al. 2002 (with 1e-15 and 1e-9 against empty counts, as in COCO's evaluation), ROUGE-L: Lin 2004 (beta 1.2),
-METEOR: Banerjee and Lavie 2005 (equal words only; all alignments are tried), CIDEr: Vedantam et al. 2015.
+METEOR: Banerjee and Lavie 2005 (equal words only; tries all alignments), CIDEr: Vedantam et al. 2015.
 Example: python3 tests/recipes/golden/captioning_scores.py
 """
 import collections

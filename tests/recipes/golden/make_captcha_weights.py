@@ -4,7 +4,7 @@
     make_captcha_weights.py write TYPE FOLDER    # FOLDER/model.pkl, and images with their logits in FOLDER/seen.pth
     make_captcha_weights.py read TYPE FOLDER     # the logits of FOLDER/back.pkl for those images, in FOLDER/again.pth
 
-TYPE is conv7 or conv3. Images are 32 x 16, with 2 characters of 5, so that the files are small.
+TYPE is conv7 or conv3. Images are 32 x 16, with 2 characters out of 5, to keep the files small.
 """
 import sys
 

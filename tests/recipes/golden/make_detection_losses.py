@@ -2,7 +2,7 @@
 """Writes detection_losses.json next to this file: the losses of the detection recipe from their formulas, in float64.
 
 Straight from the papers (VarifocalNet, DEIM, GIoU, D-FINE), one number at a time, sharing no code with the recipe.
-Inputs are functions of an element's index; detection_losses_test.cpp computes the same.
+Inputs are functions of an element's index; detection_losses_test.cpp computes the same ones.
 Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
@@ -82,7 +82,7 @@ def weighting():
 
 
 def decoded(ref, logits, bins):
-    """The box from a reference box and the logits of its four sides."""
+    """The box given by a reference box and the logits of its four sides."""
     d = [(torch.softmax(side, 0) * torch.tensor(bins, dtype=torch.float64)).sum().item() for side in logits.reshape(4, BINS)]
     x, y, w, h = (v.item() for v in ref)
     left, top = x - (0.5 * REG_SCALE + d[0]) * w / REG_SCALE, y - (0.5 * REG_SCALE + d[1]) * h / REG_SCALE

@@ -6,7 +6,7 @@ The network is functions of a dict of weights, sharing no code with the recipe; 
 state dict. Weights, images and objects are functions of a name and an element's index; detection_dfine_golden_test.cpp
 computes the same. The files hold the norm of each tensor and some values, evenly spaced.
 
-    make_dfine.py [FOLDER [SAMPLES]]     # this folder and 12; DFINE_GOLDEN=FOLDER lets the test read others
+    make_dfine.py [FOLDER [SAMPLES]]     # this folder and 12; DFINE_GOLDEN=FOLDER makes the test read that folder's files
     make_dfine.py --weights FILE.pth     # size S in the layout of D-FINE's checkpoints
     make_dfine.py --names FILE.pth       # checks that the names and shapes of its "model" are size S's
 
@@ -217,7 +217,7 @@ class Network:
         quarter = self.c["enc"] // 4
         omega = 1 / 10000 ** (torch.arange(quarter, dtype=torch.float64) / quarter)
         rows = []
-        for i in range(w):  # column by column although tokens are row by row: as published
+        for i in range(w):  # column by column although tokens are row by row, as published
             for j in range(h):
                 rows.append(torch.cat([(i * omega).sin(), (i * omega).cos(), (j * omega).sin(), (j * omega).cos()]))
         return torch.stack(rows)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes captcha_losses.json next to this file: the losses of three steps of the captcha network in PyTorch, float32.
 
-Weights, images and labels are functions of an element's index; captcha_test.cpp computes the same. There is no dropout, so no
-random number matters. Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
+Weights, images and labels are functions of an element's index; captcha_test.cpp computes the same. There is no dropout, so
+random numbers do not matter. Run with the Python whose torch is the reference (Debian 12: /usr/bin/python3).
 """
 import json
 import math

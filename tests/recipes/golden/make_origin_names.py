@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes origin_names.json next to this file: the names and shapes of the state dicts of the networks of segmentation's and
-captioning's original implementations, and their results in float64.
+"""Writes origin_names.json next to this file: the names and shapes in the state dicts of segmentation's and
+captioning's original networks, and their results in float64.
 
 The networks are written from their descriptions, with the names in the original files (res50_ASPP_lorm.py, deeplabV3_lorm.py;
 xlan.py, pure_transformer.py). Weights and inputs are functions of a name and an element's index; the tests compute the same.
@@ -22,7 +22,7 @@ CLASSES, WORDS, LENGTH = 21, 11, 6
 
 
 def fractions(name, *shape):
-    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name (FNV-1a of 32 bits)."""
+    """Numbers in [0, 1) with 24 bits: a multiplicative hash of index and name (32-bit FNV-1a)."""
     salt = 2166136261
     for byte in name.encode():
         salt = ((salt ^ byte) * 16777619) & 0xFFFFFFFF

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a .pth file in the layout of torchvision's resnet18: its names, shapes and order, including the classifier and the batch
-counts, and random values. segmentation_golden_test.cpp runs it, as no foreign weights are shipped.
+counts, and random values. segmentation_golden_test.cpp runs it, since no third-party weights are shipped.
 """
 import collections
 import sys

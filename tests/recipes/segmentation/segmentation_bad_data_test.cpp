@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets with faults: an error or one counted note that names the file.
+// Faulty datasets: an error, or a single note with a count, that names the file.
 #include <fmt/format.h>
 #include <spng.h>
 
@@ -56,7 +56,7 @@ void write_kind(const fs::path& file, spng_color_type color, int depth, const st
   FileSystem::system().create(file)->append(bytes.get(), size);
 }
 
-/// Four good images a .. d with masks in plain folders.
+/// Four good images, a .. d, with masks, in plain folders.
 class BadSets : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -140,7 +140,7 @@ TEST_F(BadSets, AMaskOf16BitsIsRefusedWithWhatToDo) {
 
 TEST_F(BadSets, AMapOfInstancesMayHave16Bits) {
   std::vector<std::uint8_t> rows(2 * 240, 0);
-  rows[2 * 30] = 1;  // 256: its lower byte is 0
+  rows[2 * 30] = 1;  // 256, whose lower byte is 0
   fs::rename(folder_ / "masks", folder_ / "instances");
   for (const std::string name : {"a", "b", "c", "d"}) {
     write_kind(folder_ / "instances" / (name + ".png"), SPNG_COLOR_TYPE_GRAYSCALE, 16, rows);
@@ -162,7 +162,7 @@ TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   EXPECT_THAT(notes(), AllOf(HasSubstr("1 maps of the 4"), HasSubstr(mask("c").string())));
 }
 
-/// Masks from drawing programs: 255 means no class, so such a dataset would train on nothing.
+/// Masks from drawing programs: 255 means no class, so such a dataset would have nothing to train on.
 TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
   Image map = gray_map(0);
   for (std::size_t i = 0; i < 50; ++i) map.pixels[i] = 255;
@@ -217,7 +217,7 @@ class LargeSets : public BadSets {
     return std::make_unique<MaskedPictures>(std::move(files),
                                             MaskedPicturesOptions{.meanings = {MapMeaning::kClasses}, .classes = 3});
   }
-  /// The output while all images are read, twice.
+  /// The output while all images are being read, twice.
   static std::string said_by(const MaskedPictures& pictures) {
     ::testing::internal::CaptureStderr();
     for (std::int64_t i = 0; i < 8; ++i) (void)pictures.get(i % 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images with label maps: layouts, training and evaluation samples. An image and its maps stay aligned through all
+// Images with label maps: layouts, training and evaluation samples. Images and their maps stay aligned through all
 // operations.
 #include "segmentation/data/dataset.h"
 
@@ -96,7 +96,7 @@ std::array<int, 3> colour_at(const Sample& sample, std::int64_t pixel) {
   return colour;
 }
 
-/// True if all 7 x 7 labels around a pixel are equal: then no other patch is blended into the image there.
+/// True if all 7 x 7 labels around a pixel are equal: in that case, no other patch is blended into the image there.
 bool alone(const std::uint8_t* labels, std::int64_t side, std::int64_t at) {
   const std::int64_t x = at % side;
   const std::int64_t y = at / side;
@@ -131,7 +131,7 @@ TEST_F(PatchSet, PictureAndMapsStayTogetherThroughAllSteps) {
         ++outside;
       } else {
         for (std::size_t c = 0; c < 3; ++c) {
-          // A sliver of another patch, too small for the map, may colour the image a little.
+          // A sliver of another patch, too small for the map, may tint the image slightly.
           ASSERT_NEAR(seen[c], kColours[label][c], 15) << "epoch " << epoch << ", pixel " << at;
         }
         ++looked_at;

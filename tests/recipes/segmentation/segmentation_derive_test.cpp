@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps derived from full masks: distances against brute force, scribbles against their regions, pseudo-labels against
-// images with an obvious answer.
+// Maps derived from full masks: distances compared with brute force, scribbles with their regions, pseudo-labels with
+// images that have an obvious answer.
 #include "segmentation/synthetic/derive.h"
 
 #include <cmath>

@@ -179,7 +179,7 @@ TEST(WeakSets, AreMadeOfFoldersWithSplits) {
   EXPECT_EQ(open_training_set(options, {.crop = 24}).source->size(), 2);
   const AnnotatedImage val = open_test_set(options).source->get(1);
   EXPECT_EQ(val.maps.front().image.pixels, make_scene(2, 1, {40, 32}).mask.pixels);
-  // A dataset in VOC's layout works as a source as well.
+  // A dataset in VOC's layout also works as a source.
   const WeakSet again = write_weak_set({.from = folder / "weak", .out = folder / "again", .weak = {.seed = 3}});
   EXPECT_EQ(content_of(folder / "weak"), content_of(folder / "again"));
   EXPECT_EQ(again.splits, set.splits);
@@ -214,7 +214,7 @@ class ListedSets : public ::testing::Test {
   void list(const std::string& name, const std::string& text) const {
     write_file_atomically(FileSystem::system(), set_ / "ImageSets/Segmentation" / (name + ".txt"), text);
   }
-  /// The output while the dataset's weak labels are being made.
+  /// The output while the dataset's weak labels are being generated.
   std::string made() {
     ::testing::internal::CaptureStderr();
     splits_ = write_weak_set({.from = set_, .out = folder_ / "weak"}).splits;

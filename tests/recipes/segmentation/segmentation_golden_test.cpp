@@ -95,7 +95,7 @@ class Golden {
     if (type == at::kFloat) use_channels_last(net_);
   }
 
-  /// `losses_in`: the type of the logits that the losses get; float32 takes the fused kernel.
+  /// `losses_in`: the type of the logits given to the losses; float32 uses the fused kernel.
   void forward(at::ScalarType losses_in) {
     const at::Tensor pictures = images().to(type_);
     const at::Tensor target_maps = target();
@@ -166,7 +166,7 @@ TEST(SegmentationGolden, InFloat64TheNetworkOfTheOriginIsThatOfItsFormulasWithAl
   network.expect_gradients(1e-6);
 }
 
-/// The kernel that stores no upsampled logits, on a network without rounding.
+/// The kernel that does not store upsampled logits, on a network without rounding.
 TEST(SegmentationGolden, WithTheFusedLossesAllGradientsAreThoseOfTheFormulasToOneInTenThousand) {
   Golden network("aspp_lorm_50_8", at::kDouble);
   network.forward(at::kFloat);
@@ -174,7 +174,7 @@ TEST(SegmentationGolden, WithTheFusedLossesAllGradientsAreThoseOfTheFormulasToOn
   network.expect_gradients(1e-4);
 }
 
-/// With random weights the network amplifies rounding a thousandfold, and a single flipped ReLU changes a layer's
+/// With random weights, the network amplifies rounding a thousandfold, and a single flipped ReLU changes a layer's
 /// gradient by 1e-3. PyTorch's own float32 differs from its float64 by 1e-4 in the logits and by up to 0.025 in a
 /// gradient; hence 5e-4 and 0.05 here.
 TEST(SegmentationGolden, AsItTrainsInFloat32ItIsTheSameButForRounding) {

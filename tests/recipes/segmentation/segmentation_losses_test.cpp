@@ -53,7 +53,7 @@ struct Inputs {
   at::Tensor target;
 };
 
-/// A third of the labels mean no class; a quarter of the distances is 0.
+/// A third of the labels mean no class; a quarter of the distances are 0.
 Inputs some_inputs(const Case& setting) {
   torch::manual_seed(5);
   Inputs inputs;
@@ -247,7 +247,7 @@ TEST(SegmentationLosses, APixelWhoseClassIsSureCountsInNoDistanceTerm) {
   inputs.target.select(1, kAllPlanes.class_distance()).fill_(255);
   const auto own = values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
   const auto plain = values_of(plain_losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}));
-  // In 2 of 42 columns the entropy is above 0 in float32; in the next ones that depends on underflow.
+  // In 2 of 42 columns, the entropy is above 0 in float32; in the next ones, that depends on underflow.
   EXPECT_NEAR(own.at("distance_class"), plain.at("distance_class"), 0.1 * plain.at("distance_class"));
   EXPECT_GT(own.at("distance_class"), 5 * std::log(2) / 42);
 }
@@ -258,7 +258,7 @@ TEST(SegmentationLosses, WhatIsNoNumberStaysNone) {
     const at::NoGradGuard guard;
     inputs.logits[0][1][2][2] = std::numeric_limits<float>::quiet_NaN();
   }
-  inputs.target.narrow(1, 0, 2).fill_(0);  // another class than the NaN's
+  inputs.target.narrow(1, 0, 2).fill_(0);  // a class other than the NaN's
   for (const auto& [name, value] : values_of(losses({{"logits", inputs.logits}}, inputs.target, kAllPlanes, {}))) {
     EXPECT_TRUE(std::isnan(value)) << name;
   }
@@ -287,13 +287,13 @@ TEST(SegmentationLosses, RefuseATargetWithOtherMapsAndASecondDerivative) {
 
 namespace segmentation_lorm_test {
 
-// LoRM: the foreground, and loss and gradients computed in blocks, against the formula.
+// LoRM: the foreground, and the loss and gradients computed in blocks, against the formula.
 
 struct Case {
   std::int64_t pictures = 2;
   std::int64_t places = 30;
   std::int64_t channels = 16;
-  double foreground = 0.5;  ///< share of the positions
+  double foreground = 0.5;  ///< fraction of the positions
   at::ScalarType type = at::kDouble;
 };
 
@@ -347,7 +347,7 @@ TEST(SegmentationLorm, IsThatOfItsFormulaOverSeveralBlocksInFloat32) {
   EXPECT_LT(difference(found_by(lorm_loss, inputs), found_by(lorm_loss_plain, inputs)), 1e-5);
 }
 
-/// On a device nothing waits for the number of foreground positions, so all positions are queried.
+/// On a device, nothing waits for the number of foreground positions, so all positions are queried.
 LormInputs with_all_queries(LormInputs inputs) {
   const at::NoGradGuard guard;
   at::Tensor all = at::randn_like(inputs.keys);
@@ -380,7 +380,7 @@ TEST(SegmentationLorm, UnderAutocastIsNearItsFormulaAndSumsInFloat32) {
   EXPECT_LT(difference(found_by(lorm_loss, inputs), plain), 0.02);
 }
 
-/// For every input, the slope along a direction.
+/// For every input, the slope along one direction.
 TEST(SegmentationLorm, ItsGradientsAreTheSlopesOfTheLoss) {
   const LormInputs inputs = some_inputs({.places = 12, .channels = 8});
   const Found found = found_by(lorm_loss, inputs);

@@ -139,7 +139,7 @@ TEST(SegmentationModel, ItsNormsCanBeSyncedAndItsChainsAreFusedAlready) {
     EXPECT_EQ(norms, means);
     const nn::Optimized done = nn::optimize(*net);
     EXPECT_TRUE(done.fused.empty());
-    for (const auto& chain : done.left) {  // those before a sum, and the one with the logits
+    for (const auto& chain : done.left) {  // those before a sum, and the one that outputs the logits
       const bool alone = chain.name.ends_with(".bn2") || chain.name.ends_with(".downsample.1");
       EXPECT_TRUE(alone || chain.name == "aspp.bn") << chain.name << ": " << chain.what;
     }
@@ -264,7 +264,7 @@ TEST(SegmentationWindows, TakeTheMeanOverScalesInTheSizeOfTheBase) {
 }
 
 TEST(SegmentationWindows, MirroredViewsMakeTheResultSymmetric) {
-  // Logits grow to the right in any image: averaging with the mirror image removes that.
+  // Logits increase to the right in any image; averaging with the mirror image removes that.
   const auto leaning = [](const at::Tensor& pictures) {
     const at::Tensor ramp =
         at::arange(pictures.size(3), at::kFloat).expand({pictures.size(0), 1, pictures.size(2), -1});

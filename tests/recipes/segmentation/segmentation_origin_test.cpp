@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The original's checkpoints: its networks, re-created in PyTorch with its names (golden/make_origin_names.py), give
-// the same logits and the same LoRM here, and can load this program's checkpoints.
+// The original checkpoints: the networks, re-created in PyTorch with the original names (golden/make_origin_names.py),
+// give the same logits and the same LoRM here, and can load this program's checkpoints.
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ using test::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// The original's name for a network, and this program's.
+/// A network's original name, and this program's.
 struct Network {
   const char* there;
   const char* here;
@@ -103,7 +103,7 @@ TEST(SegmentationOriginFile, OfANetworkThatTheOriginDoesNotHaveIsRefused) {
   config.model.backbone.output_stride = 16;
   const SegmentationTask task(config);
   EXPECT_THAT(fault_of<UsageError>([&] { (void)task.origin_file({}); }), HasSubstr("stride 16"));
-  // The origin's decoder expects 256 channels from layer1.
+  // The original decoder expects 256 channels from layer1.
   SegmentationConfig shallow = config_of("deeplabv3p");
   shallow.model.backbone.layers = 18;
   const SegmentationTask with_decoder(shallow);

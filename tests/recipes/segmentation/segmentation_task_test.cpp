@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segmentation as a whole: its settings under two names, gradients that stay synchronised after any load, and a result
-// that does not depend on the number of processes.
+// Segmentation as a whole: its settings under two names, gradients that stay synchronised after any load, and results
+// that do not depend on the number of processes.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
@@ -371,8 +371,8 @@ bool same_on_all_ranks(const at::Tensor& value, const Job& job) {
 
 RANKS_TEST(SegmentationRun, GradientsStaySynchronisedWhenWeightsAreLoadedAfterWrapping, 2) {
   DistributedDataParallel<Segmenter> model(Segmenter(small_network()), job);
-  // The original implementation restored pretrained weights here and lost its wrapper: from then on each rank trained
-  // alone.
+  // The original implementation restored pretrained weights here and lost its wrapper: from then on, each rank trained
+  // on its own.
   Segmenter other(small_network());
   Weights weights;
   for (const auto& [name, value] : named_parameters_of(other)) weights.tensors[name] = at::full_like(value, 0.01);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Make-believe GPUs for a libtorch 1.13 without CUDA. Their device type is cuda, so that all code runs as for a GPU:
 // tensors are in the host's memory, the CPU's operators run in stream order, streams have threads, and the ledger
-// checks the order of memory accesses. A program that links them has them from start to end.
+// checks the order of memory accesses. A program that links them has them from start to finish.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -20,7 +20,7 @@ namespace lockstep::testing::make_believe {
 /// The calling thread's stream on this GPU.
 [[nodiscard]] c10::Stream current_stream(const c10::Device& gpu);
 
-/// Makes a GPU current in the calling thread for the object's lifetime.
+/// Makes a GPU current on the calling thread for the object's lifetime.
 class OnGpu {
  public:
   explicit OnGpu(int index);

@@ -23,7 +23,7 @@ function likeliest(logits, places, classes) {
   });
 }
 
-/// A string is as certain as its least certain letter.
+/// A string is as certain as its least certain character.
 async function text(network, picture) {
   const { logits } = await network.run(fitted(network, picture));
   const read = likeliest(logits.data, logits.dims[1], logits.dims[2]);

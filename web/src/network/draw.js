@@ -17,7 +17,7 @@ function put(canvas, { width, height, data }) {
   canvas.getContext('2d').putImageData(pixels, 0, 0);
 }
 
-/// The pixel to the right or below has another class.
+/// The pixel to the right or below has a different class.
 function isOutline(classes, at, { width, height }) {
   const label = classes[at];
   return (at % width < width - 1 && classes[at + 1] !== label) || (at < width * (height - 1) && classes[at + width] !== label);

@@ -30,7 +30,8 @@ export function gray({ width, height, data }) {
 
 const kBits = 22;
 
-/// For each of `out` positions along a side of `size` pixels: the first pixel that counts, and weights in fixed point.
+/// For each of `out` positions along a side of `size` pixels: the first pixel that contributes, and weights in fixed
+/// point.
 function weightsOf(size, out) {
   const scale = size / out;
   const wide = Math.max(scale, 1);

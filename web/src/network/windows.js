@@ -52,7 +52,7 @@ async function throughWindows(network, view) {
   return sum;
 }
 
-/// The classes' shares for each pixel, and a note if `lockstep predict` processes the image differently.
+/// The class probabilities for each pixel, and a note if `lockstep predict` processes the image differently.
 export async function sharesOf(network, picture) {
   const { scales, base_size: base, whole } = network.page.windows;
   const { width, height } = network.shape;

@@ -26,7 +26,7 @@ struct Augmentation {
 };
 
 /// Creates the built-in step `name`, such as "random_resized_crop", with `settings` and defaults for the rest.
-/// Throws: UsageError for an unknown step or setting (with the nearest name) or a wrong number of values.
+/// Throws: UsageError for an unknown step or setting (suggesting the nearest name) or a wrong number of values.
 [[nodiscard]] Augmentation make_augmentation(std::string_view name, const AugmentationSettings& settings = {});
 
 /// Creates a step from text: "rotation degrees=20 p=0.5", "resize size=320,240".
@@ -42,7 +42,7 @@ class Augmentations {
  public:
   /// Appends a step.
   void add(Augmentation step) { steps_.push_back(std::move(step)); }
-  /// Returns the steps, in the order in which they run.
+  /// Returns the steps, in the order they run.
   [[nodiscard]] const std::vector<Augmentation>& steps() const noexcept { return steps_; }
 
   void operator()(AnnotatedImage& image, SampleContext& context) const {

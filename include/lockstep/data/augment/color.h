@@ -21,13 +21,13 @@ struct Gray {
 
 /// Multiplies every value by `factor`. This function and the next three apply the changes of ColorJitter, bit for bit
 /// as Pillow does. Gray images have neither saturation nor hue. Units: a factor of 1 changes nothing; the hue shift is
-/// a fraction of the colour circle, -0.5 .. 0.5.
+/// a fraction of the colour wheel, -0.5 .. 0.5.
 void adjust_brightness(Image& image, double factor);
 /// Multiplies every value's difference from the image's mean gray by `factor`.
 void adjust_contrast(Image& image, double factor);
 /// Multiplies every value's difference from the gray of its pixel by `factor`.
 void adjust_saturation(Image& image, double factor);
-/// Shifts the hue by `turn`, a fraction of the colour circle.
+/// Shifts the hue by `turn`, a fraction of the colour wheel.
 void adjust_hue(Image& image, double turn);
 
 /// Changes brightness, contrast, saturation and hue at random, in random order. Source: torchvision's ColorJitter.
@@ -41,7 +41,7 @@ struct ColorJitter {
   /// The numbers that parameters() draws.
   struct Parameters {
     std::array<int, 4> order{0, 1, 2, 3};         ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
-    std::array<std::optional<double>, 4> values;  ///< factor of each change, by its number above; none: no change
+    std::array<std::optional<double>, 4> values;  ///< factor of each change, indexed as above; none: no change
   };
   /// Draws the order and the factors.
   [[nodiscard]] Parameters parameters(SampleRandom& random) const;
@@ -50,14 +50,14 @@ struct ColorJitter {
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
 };
 
-/// Applies the distortions of SSD: brightness, contrast (first or last), saturation, hue and a permutation of the
-/// channels, each with probability `p`. Source: torchvision's RandomPhotometricDistort.
+/// Applies SSD's distortions: brightness, contrast (first or last), saturation, hue and a permutation of the channels,
+/// each with probability `p`. Source: torchvision's RandomPhotometricDistort.
 struct PhotometricDistort {
   double min_brightness = 0.875;  ///< smallest brightness factor
   double max_brightness = 1.125;  ///< largest brightness factor
   double min_contrast = 0.5;      ///< smallest factor of contrast and saturation
   double max_contrast = 1.5;      ///< largest factor of contrast and saturation
-  double hue = 0.05;              ///< largest hue shift in either direction, as a fraction of the colour circle
+  double hue = 0.05;              ///< largest hue shift in either direction, as a fraction of the colour wheel
   double p = 0.5;                 ///< probability of each distortion
 
   void operator()(AnnotatedImage& image, SampleRandom& random) const;
@@ -80,8 +80,8 @@ struct GaussianBlur {
 /// Source: torchvision's RandomErasing.
 struct RandomErasing {
   double p = 0.5;           ///< probability that a sample is changed
-  double min_scale = 0.02;  ///< smallest share of the area
-  double max_scale = 0.33;  ///< largest share of the area
+  double min_scale = 0.02;  ///< smallest fraction of the area
+  double max_scale = 0.33;  ///< largest fraction of the area
   double min_ratio = 0.3;   ///< smallest ratio of height to width
   double max_ratio = 3.3;   ///< largest ratio of height to width
   float value = 0.0F;       ///< value of the rectangle's elements

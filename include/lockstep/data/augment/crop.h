@@ -15,16 +15,16 @@ namespace lockstep {
 /// The colour outside the image, by channel; gray images use the first.
 using Color = std::array<std::uint8_t, 3>;
 
-/// Crops a part of random area and shape, and resizes it. Only that part of a JPEG is decoded.
+/// Crops a part of random area and aspect ratio, and resizes it. Only that part of a JPEG is decoded.
 /// Source: torchvision's RandomResizedCrop.
 struct RandomResizedCrop {
   ImageSize size{224, 224};                                ///< size of the result
-  double min_scale = 0.08;                                 ///< smallest share of the image's area
-  double max_scale = 1.0;                                  ///< largest share of the area
+  double min_scale = 0.08;                                 ///< smallest fraction of the image's area
+  double max_scale = 1.0;                                  ///< largest fraction of the area
   double min_ratio = 3.0 / 4.0;                            ///< smallest ratio of width to height
   double max_ratio = 4.0 / 3.0;                            ///< largest ratio of width to height
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
-  /// Decodes at 1/2, 1/4 or 1/8 if the part of a JPEG is large enough: faster, but not bit-identical to Pillow.
+  /// Decodes at 1/2, 1/4 or 1/8 if the cropped part of a JPEG is large enough: faster, but not bit-identical to Pillow.
   bool shrink_while_decoding = true;
 
   /// Draws the part to crop from an image of this size.
@@ -55,8 +55,8 @@ struct Pad {
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Adds a border of `padding` pixels, and crops a part of the wanted size at a random position. An image that is still
-/// too small gets a wider border on both sides. Source: torchvision's RandomCrop with pad_if_needed.
+/// Adds a border of `padding` pixels, and crops a part of the requested size at a random position. An image that is
+/// still too small gets a wider border on both sides. Source: torchvision's RandomCrop with pad_if_needed.
 struct RandomCrop {
   ImageSize size{32, 32};    ///< size of the result
   std::int64_t padding = 0;  ///< width of the border that is added first, in pixels

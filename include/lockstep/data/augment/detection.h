@@ -18,7 +18,7 @@ struct SampleContext;  // dataset.h
 /// Source: SSD; torchvision's RandomZoomOut.
 struct ZoomOut {
   double min_side = 1.0;  ///< smallest scale factor of the sides
-  double max_side = 4.0;  ///< largest factor of the sides
+  double max_side = 4.0;  ///< largest scale factor of the sides
   Color fill{};           ///< colour around the image
   double p = 0.5;         ///< probability that the image is placed on a canvas
 
@@ -33,14 +33,14 @@ struct ZoomOut {
 /// object's box has this overlap with the crop. Drops the objects whose centre is outside. Source: SSD; torchvision's
 /// RandomIoUCrop.
 struct IoUCrop {
-  double min_scale = 0.3;  ///< smallest share of each side
-  double max_scale = 1.0;  ///< largest share of each side
+  double min_scale = 0.3;  ///< smallest fraction of each side
+  double max_scale = 1.0;  ///< largest fraction of each side
   double min_ratio = 0.5;  ///< smallest ratio of width to height
   double max_ratio = 2.0;  ///< largest ratio of width to height
-  int tries = 40;          ///< attempts at a crop for each drawn overlap
+  int tries = 40;          ///< crop attempts for each drawn overlap
   double p = 1.0;          ///< probability that a crop is attempted
 
-  /// Draws the crop; none if the image stays whole.
+  /// Draws the crop; none if the image is not cropped.
   [[nodiscard]] std::optional<Region> parameters(const AnnotatedImage& image, SampleRandom& random) const;
   /// Crops the region, and drops the objects whose centre is outside.
   static void apply(AnnotatedImage& image, const Region& region);
@@ -64,7 +64,7 @@ struct Mosaic {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other images
   std::int64_t shorter = 320;                 ///< shorter side of each image, in pixels
   double degrees = 10.0;                      ///< the angle is drawn from -degrees .. degrees
-  double translate = 0.1;                     ///< largest shift, as a share of the sides
+  double translate = 0.1;                     ///< largest shift, as a fraction of the sides
   double min_scale = 0.5;                     ///< smallest scale factor
   double max_scale = 1.5;                     ///< largest scale factor
   Color fill{};                               ///< colour outside the images
@@ -75,7 +75,7 @@ struct Mosaic {
 };
 
 /// Blends the image with another image from the source, resized to the same size, with probability `p`. The objects of
-/// both are kept. Maps and masks must be absent. An unreadable image is replaced as in Mosaic.
+/// both are kept. Maps and masks are not supported. An unreadable image is replaced as in Mosaic.
 /// Throws: UsageError if there is a map or a mask; the errors of the source. Source: DEIM's MixUp for detection.
 struct BlendPictures {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other image

@@ -12,7 +12,7 @@ namespace lockstep {
 struct Resize {
   ImageSize size{224, 224};                                ///< size of the result
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
-  /// Decodes at a half, quarter or eighth if the JPEG is large enough: faster, but not bit-identical to Pillow.
+  /// Decodes at 1/2, 1/4 or 1/8 if the JPEG is large enough: faster, but not bit-identical to Pillow.
   bool shrink_while_decoding = false;
 
   /// Throws: DataError naming the file that cannot be decoded.

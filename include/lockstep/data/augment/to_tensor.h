@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns an image into a sample. Only steps that work on tensors come after it.
+// Turns an image into a sample. Only steps that work on tensors can follow it.
 #pragma once
 
 #include <array>

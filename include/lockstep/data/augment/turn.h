@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flips, rotations and affine maps. A rotated box becomes the upright box around its corners, clipped to the image.
+// Flips, rotations and affine maps. A rotated box becomes the axis-aligned box around its corners, clipped to the
+// image.
 #pragma once
 
 #include "lockstep/data/augment/crop.h"
@@ -36,11 +37,11 @@ struct AffineParameters {
   double shear_y = 0.0;      ///< vertical shear, in degrees
 };
 
-/// Rotates, shears, scales and shifts at once; the image keeps its size. Source: torchvision's RandomAffine.
+/// Rotates, shears, scales and shifts in one pass; the image keeps its size. Source: torchvision's RandomAffine.
 struct Affine {
   double degrees = 0.0;      ///< the angle is drawn from -degrees .. degrees
-  double translate_x = 0.0;  ///< largest shift, as a share of the width; whole pixels are drawn
-  double translate_y = 0.0;  ///< largest shift, as a share of the height
+  double translate_x = 0.0;  ///< largest shift, as a fraction of the width; whole pixels are drawn
+  double translate_y = 0.0;  ///< largest shift, as a fraction of the height
   double min_scale = 1.0;    ///< smallest scale factor
   double max_scale = 1.0;    ///< largest scale factor
   double shear_x = 0.0;      ///< largest horizontal shear, in degrees

@@ -23,7 +23,7 @@ enum class IdxType : std::uint8_t {
   kFloat64 = 0x0E,  ///< double precision
 };
 
-/// Returns the bytes of one number.
+/// Returns the size of one number, in bytes.
 [[nodiscard]] std::int64_t idx_bytes(IdxType type) noexcept;
 
 /// The content of an IDX file.

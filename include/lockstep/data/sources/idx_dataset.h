@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// IDX files, such as MNIST's, as tensors that are written directly into the batch.
+// IDX files, such as MNIST's, as tensors written directly into the batch.
 #pragma once
 
 #include "lockstep/data/dataset.h"

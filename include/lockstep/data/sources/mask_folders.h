@@ -16,7 +16,7 @@ namespace lockstep {
 /// The meaning of the numbers in a mask.
 enum class MaskMeaning {
   kClasses,     ///< a class for each pixel, as in VOC's SegmentationClass; 255 means no class
-  kForeground,  ///< every number except 0 is class 1: reads instance maps as a segmentation of two classes
+  kForeground,  ///< every number except 0 is class 1: reads instance maps as a two-class segmentation
   kInstances,   ///< like kForeground, and each number is also an object with box, area and mask
 };
 

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// The layouts that open_source() knows.
+/// The layouts that open_source() supports.
 enum class SourceKind {
   kAuto,     ///< detected from the path's name and its content
   kFolder,   ///< image files of one folder
@@ -28,7 +28,7 @@ enum class SourceKind {
   kIdx,      ///< MNIST's IDX files
 };
 
-/// Parses the name of a layout in configurations: "auto", "folder", ... Throws: UsageError with the nearest name.
+/// Parses the name of a layout in configurations: "auto", "folder", ... Throws: UsageError suggesting the nearest name.
 [[nodiscard]] SourceKind parse_source_kind(std::string_view name);
 
 /// The arguments of open_source().

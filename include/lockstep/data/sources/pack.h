@@ -22,13 +22,13 @@ enum class PackFormat {
 
 /// The options of pack_images().
 struct PackOptions {
-  std::filesystem::path out;                ///< the file; for several shards the first part of their names
+  std::filesystem::path out;                ///< the file; with several shards, the prefix of their names
   PackFormat format = PackFormat::kPacked;  ///< Lockstep's packed file, or tar shards
   std::uint64_t shard_bytes = 0;            ///< tar: size at which a shard ends; 0: one shard
   PackedOptions packed = {};                ///< options of a packed file; empty class_names: the source's
   std::int64_t workers = 1;                 ///< threads that decode
-  bool skip_bad = false;                    ///< skips unreadable images; otherwise the first one ends the packing
-  std::function<void(std::int64_t done)> progress = {};  ///< receives the number of samples done, in the calling thread
+  bool skip_bad = false;                    ///< skips unreadable images; otherwise packing stops at the first one
+  std::function<void(std::int64_t done)> progress = {};  ///< receives the number of samples done, on the calling thread
 };
 
 /// The results of pack_images().
@@ -39,7 +39,7 @@ struct PackReport {
   std::vector<std::string> bad;              ///< the reason for each image that was skipped
 };
 
-/// Packs all samples of `source`. On an error it leaves no files behind.
+/// Packs all samples of `source`. On error it leaves no files behind.
 /// Blocks: yes. Throws: DataError naming the first unreadable image; IoError; UsageError.
 [[nodiscard]] PackReport pack_images(const ImageSource& source, PackOptions options);
 

@@ -50,7 +50,7 @@ class PackedWriter {
   void append(PackedSample sample);
   /// Prepares and appends an image. Throws: DataError naming the image; IoError.
   void add(AnnotatedImage picture) { append(prepare(std::move(picture))); }
-  /// Completes the file and gives it its name. Throws: IoError; DataError if it has no sample.
+  /// Completes the file and gives it its final name. Throws: IoError; DataError if it has no sample.
   void finish();
 
   /// Returns the number of samples so far.

@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 /// that are not text: the message names the line or the byte.
 [[nodiscard]] Result<std::string> utf8_text(std::string_view bytes);
 
-/// Returns the bytes of `encoding` as UTF-8. `encoding` is a name as in XML and HTML, so GB2312 includes the additions
+/// Returns the bytes of `encoding` as UTF-8. `encoding` is named as in XML and HTML, so GB2312 includes the additions
 /// of GBK and GB18030. Fails if the name is unknown, or a byte does not belong to a character.
 [[nodiscard]] Result<std::string> converted_text(std::string_view bytes, const std::string& encoding);
 
@@ -34,7 +34,7 @@ inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 [[nodiscard]] std::vector<std::string> read_names(const std::filesystem::path& file);
 
 /// Returns `names` without their last column if it is -1, 0 or 1 in every line, as in VOC's lists for one class. A line
-/// that names an existing file stays whole, unless that would list a name twice. Other lists are unchanged.
+/// that names an existing file is left intact, unless that would list a name twice. Other lists are unchanged.
 [[nodiscard]] std::vector<std::string> without_flags(std::vector<std::string> names,
                                                      const std::function<bool(const std::string&)>& exists);
 

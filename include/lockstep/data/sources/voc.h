@@ -30,7 +30,7 @@ struct VocOptions {
 };
 
 /// Yields `JPEGImages/<name>.jpg` with the objects of `Annotations/<name>.xml`. The folders may also be called images
-/// and annotations, in any case, or `root` itself may hold both kinds of file. The folder names in the XML belong to
+/// and annotations, in any case, or `root` itself may hold both kinds of file. The folder names in the XML come from
 /// another machine and are ignored. VOC counts pixels from 1 and includes the last one: (xmin, ymin, xmax, ymax)
 /// becomes (xmin-1, ymin-1, xmax, ymax), clipped to the image. A box with xmin = xmax or ymin = ymax has no area here
 /// either.

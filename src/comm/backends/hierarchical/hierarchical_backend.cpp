@@ -140,8 +140,8 @@ HierarchicalBackend::HostPart HierarchicalBackend::host_part(const Collective& c
   return part;
 }
 
-/// Offers memory of the leader; all ranks of the host read its offset after the next meeting. Returns the memory that
-/// it replaces, which ranks may read until then.
+/// Offers the leader's memory; all ranks of the host read its offset after the next meeting. Returns the memory that it
+/// replaces, which ranks may read until then.
 HierarchicalBackend::Memory HierarchicalBackend::offer_scratch(std::size_t bytes) {
   if (!is_leader() || offered_.bytes >= bytes) return {};
   const Memory old = offered_;
@@ -297,7 +297,7 @@ void HierarchicalBackend::exchange_parts(const Collective& collective, const std
   between_hosts([&] { between_->exchange(sends, receives, collective); });
 }
 
-/// Runs scatter and all_to_all, whose messages each have one receiver, so that hosts have nothing to combine. The hosts
+/// Runs scatter and all_to_all, whose messages each have one receiver, so hosts have nothing to combine. The hosts
 /// compare their calls first, so that a rank with a different call gets its error before any rank waits for it.
 void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   shm_.announce(collective, 0);
@@ -307,8 +307,8 @@ void HierarchicalBackend::move_between_ranks(const Collective& collective) {
   flat_->move_compared(collective);
 }
 
-/// The data go to the leader of the root's host, then to the other hosts' leaders, and each leader broadcasts them in
-/// its host.
+/// The data go to the leader of the root's host, then to the other hosts' leaders, and each leader broadcasts them
+/// within its host.
 void HierarchicalBackend::broadcast(const Collective& collective) {
   const int root = collective.call.root;
   const auto& own_ranks = hosts_[static_cast<std::size_t>(host_)];

@@ -18,7 +18,7 @@ namespace lockstep::comm {
 /// The ranks of each host, in order of the hosts' first ranks.
 using HostRanks = std::vector<std::vector<int>>;
 
-/// Groups the ranks by the ids of their hosts.
+/// Groups the ranks by host id.
 [[nodiscard]] HostRanks ranks_by_host(const std::vector<std::string>& host_ids);
 
 /// Returns true if the tree over all ranks can be built from one tree per host: every host has consecutive ranks, and
@@ -48,7 +48,7 @@ class HierarchicalBackend final : public Backend {
  private:
   /// This host's contribution to a reduction.
   struct HostPart {
-    std::vector<Piece> pieces;      ///< the pieces of the host's ranks, by their rank in the host
+    std::vector<Piece> pieces;      ///< the pieces of the host's ranks, by their rank within the host
     std::vector<ReplicaSpan> rows;  ///< the sums that the other hosts need
   };
 
@@ -84,9 +84,8 @@ class HierarchicalBackend final : public Backend {
   std::unique_ptr<FlatBackend> flat_;   ///< null until the first collective that needs it
   const HostRanks hosts_;
   std::vector<int> leaders_;
-  int host_ = 0;                  ///< index of this rank's host in hosts_
-  Memory offered_;                ///< memory that the leader offers; not freed at the end, when other ranks may still
-                                  ///< read it
+  int host_ = 0;    ///< index of this rank's host in hosts_
+  Memory offered_;  ///< memory that the leader offers; not freed at the end: other ranks may still be reading it
   std::byte* scratch_ = nullptr;  ///< the leader's memory, for this collective
   std::vector<std::byte> received_;
 };

@@ -13,7 +13,7 @@
 namespace lockstep::comm {
 namespace {
 
-// A call to a connected communicator completes within about 20 us: a sleeping thread would wake later.
+// A call to a connected communicator completes within about 20 us: a sleeping thread would wake too late.
 constexpr auto kYield = std::chrono::microseconds(200);
 constexpr auto kPoll = std::chrono::microseconds(100);
 // NCCL's time limit is this much longer, so that the hosts' comparison and the watch report first: they know the
@@ -34,7 +34,7 @@ ResourceError nccl_error(const char* call, const std::string& text) {
       advice ? advice->remedy : "NCCL_DEBUG=INFO shows more");
 }
 
-/// Waits for a key of the store. Throws: the exceptions of `check`.
+/// Waits for a key in the store. Throws: the exceptions of `check`.
 std::string get_checked(Store& store, const std::string& key, std::chrono::milliseconds timeout,
                         const CheckOfHosts& check) {
   const TimePoint end = AwakeClock::instance().now() + timeout;
@@ -61,7 +61,7 @@ void let_hosts_name(const CheckOfHosts& check) {
 
 const nccl::Functions& nccl_calls() { return nccl::library().functions; }
 
-/// Marks, during its lifetime, that a call is in the communicator.
+/// Marks, during its lifetime, that a call is inside the communicator.
 class NcclCommunicator::Visit {
  public:
   explicit Visit(NcclCommunicator& owner) : owner_(owner) {
@@ -170,7 +170,7 @@ void NcclCommunicator::abort() noexcept {
   if (comm != nullptr) (void)nccl_calls().comm_abort(comm);
 }
 
-/// Returns: false if the communicator has not finished within a moment and still exists.
+/// Returns: false if the communicator did not finish within a moment and still exists.
 bool NcclCommunicator::finalize() {
   if (aborted_ || comm_ == nullptr) return true;
   nccl::Result state = nccl_calls().comm_finalize(comm_);

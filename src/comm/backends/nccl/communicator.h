@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One NCCL communicator, which keeps NCCL's rules for threads.
+// One NCCL communicator, which follows NCCL's threading rules.
 #pragma once
 
 #include <atomic>
@@ -26,14 +26,14 @@ using CheckOfHosts = std::function<void()>;
 
 /// A communicator that several threads may use. NCCL allows one thread at a time in a communicator: since 2.26 even
 /// ncclCommGetAsyncError completes work that a call has begun. Only ncclCommAbort may be called while another thread is
-/// in a call, and only it ends a call that waits for room in a queue of the GPU. The communicator is non-blocking, so
-/// that no other call waits for peers.
+/// in a call, and nothing else ends a call that is waiting for room in a GPU queue. The communicator is non-blocking,
+/// so that no other call waits for peers.
 class NcclCommunicator {
  public:
   /// A function that begins an operation.
   using Call = std::function<nccl::Result(nccl::Comm)>;
 
-  /// `timeout` is the time limit of a call.
+  /// `timeout` is the time limit for a call.
   explicit NcclCommunicator(std::chrono::milliseconds timeout) : timeout_(timeout) {}
   /// Ends the communicator normally, or aborts it if that takes too long or an exception is in flight. No call may be
   /// under way.

@@ -53,7 +53,7 @@ void Barrier::meet(const Collective& collective) {
   }
 }
 
-// Returns how long to spin. Spinning fails if ranks share a core; it is then tried only occasionally.
+// Returns how long to spin. Spinning fails if ranks share a core; in that case it is tried only occasionally.
 std::chrono::nanoseconds Barrier::spin_limit(bool caller_waits) const noexcept {
   if (!caller_waits || (vain_spins_ > kVainSpins && vain_spins_ % 16 != 0)) return kThreadSpin;
   return kCallerSpin;

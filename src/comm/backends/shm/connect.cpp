@@ -30,7 +30,7 @@ ResourceError system_error(const char* verb) {
 }
 
 // Limits a socket's calls to the interval at which the clock is checked. They also return, with EINTR, after this
-// process was stopped.
+// process has been stopped.
 void look_at_clock(int socket) {
   const timeval time{0, std::chrono::microseconds(kAwakeLook).count()};
   for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setsockopt(socket, SOL_SOCKET, option, &time, sizeof(time));

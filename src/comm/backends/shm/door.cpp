@@ -24,8 +24,8 @@ namespace {
 
 // The time limit for a rank's first message, which it sends as soon as it is connected.
 constexpr auto kSilence = std::chrono::seconds(5);
-// The maximum number of connections without a first message: more than the ranks that connect at the same moment. A
-// further connection displaces the oldest one.
+// The maximum number of connections without a first message: more than the number of ranks that connect at the same
+// moment. Another connection displaces the oldest one.
 constexpr std::size_t kMostGuests = 64;
 constexpr int kBacklog = 256;
 
@@ -108,7 +108,7 @@ void Door::accept_all(TimePoint now, const Enter& enter) {
       continue;
     }
     guests_.push_back({.socket = std::move(socket), .since = now, .hello = {}, .heard = 0});
-    hear(std::prev(guests_.end()), enter);  // a rank's message has usually come by now
+    hear(std::prev(guests_.end()), enter);  // a rank's message has usually arrived by now
     if (guests_.size() > kMostGuests) turn_away(guests_.begin(), "too many connections send nothing");
   }
 }

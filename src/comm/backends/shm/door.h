@@ -38,8 +38,8 @@ class Door {
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  /// Waits up to `limit` for guests. Passes the rank and the socket of each guest that has shown the nonce to `enter`,
-  /// which throws if that rank may not enter.
+  /// Waits up to `limit` for guests. Passes the rank and the socket of each guest that has presented the nonce to
+  /// `enter`, which throws if that rank may not enter.
   using Enter = std::function<void(int rank, UniqueFd socket)>;
   void look(std::chrono::milliseconds limit, const Enter& enter);
 

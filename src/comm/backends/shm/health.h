@@ -22,7 +22,7 @@ class GroupHealth {
   /// Throws the group's failure, if there is one.
   void check(const Collective& collective) const;
 
-  /// Fails the group because `rank` left normally and will not come. Throws: PeerError.
+  /// Fails the group because `rank` left normally and will not arrive. Throws: PeerError.
   [[noreturn]] void fail_left(int rank, const Collective& collective) const;
   /// Fails the group. Throws: TimeoutError naming the late ranks.
   [[noreturn]] void fail_timeout(const Collective& collective, std::vector<LateRank> late) const;

@@ -56,7 +56,7 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
-/// Creates the error for a call that failed with `error`. A limit of the process explains it better than the host's
+/// Creates the error for a call that failed with `error`. A process limit is a better explanation than the host's
 /// memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
   if (error == EFBIG) {  // the file size limit also applies to a memfd

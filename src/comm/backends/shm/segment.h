@@ -95,7 +95,8 @@ class Segment {
   /// Returns the group's failure: the rank of this group to blame, and the text of the rank that noted it. kPeer: a
   /// rank of another host died or failed. kNone: the group has not failed. A rank's own error is also in the store.
   [[nodiscard]] FailureRecord failure();
-  /// Notes a failure; the first call on any rank counts. `words` go into this rank's slot. Wakes all waiting ranks.
+  /// Records a failure; only the first call on any rank takes effect. `words` go into this rank's slot. Wakes all
+  /// waiting ranks.
   void fail(FailureKind kind, int subject, const std::string& words) noexcept;
   void wake_all() noexcept;
 

@@ -76,7 +76,7 @@ class ShmBackend final : public Backend {
   std::shared_ptr<Segment> segment_;
   World world_;
   Barrier barrier_;
-  std::uint64_t staging_uses_ = 0;   ///< number of uses so far; its parity selects the half of the staging areas
+  std::uint64_t staging_uses_ = 0;   ///< number of uses so far; its parity selects the half to use
   std::vector<Piece> plain_pieces_;  ///< pieces of a reduction without replicas
   DeathWatch watch_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of the ranks over TCP.
+// Connections between ranks over TCP.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace lockstep::comm {
 /// The settings of the connections between ranks.
 struct TcpOptions {
   std::string store_host;                ///< the store's host: the route to it decides the interface
-  std::chrono::milliseconds timeout{0};  ///< the job's timeout of an exchange
+  std::chrono::milliseconds timeout{0};  ///< the job's timeout for an exchange
   Wire wire = Wire::kAuto;               ///< the wire, the same on every rank
   std::string token;                     ///< the secret that opens the store; empty: there is none
 };

@@ -89,7 +89,7 @@ class TcpNetwork final : public Network {
   void abort() noexcept override { state_->abort(); }
 
  private:
-  /// Returns the hub, which starts listening on the first call. Channels call this in their own threads.
+  /// Returns the hub, which starts listening on the first call. Channels call this on their own threads.
   std::shared_ptr<wire::Hub> hub() {
     const std::lock_guard lock(mutex_);
     if (hub_) return hub_;

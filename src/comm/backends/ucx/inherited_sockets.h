@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Closes UCX's sockets in programs that a rank starts. UCX makes its sockets inheritable, so such programs would keep
-// the rank's connections and port open after its end.
+// the rank's connections and port open after it has exited.
 #pragma once
 
 #include <set>
@@ -11,7 +11,7 @@ class InheritedSockets {
  public:
   /// Notes the existing sockets, which do not belong to UCX.
   InheritedSockets();
-  /// Makes the sockets that were created since construction close in programs that start from now on.
+  /// Makes sockets created since construction close in programs started from now on.
   void keep_back() const noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of the ranks over UCX, for InfiniBand and RoCE. The library is loaded on first use; no_ucx.cpp is for
+// Connections between ranks over UCX, for InfiniBand and RoCE. The library is loaded on first use; no_ucx.cpp is for
 // builds without its headers.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace lockstep::comm {
 
 /// Creates the connections between ranks, which find each other in the world's store; `store_host` decides the
 /// interface, as in make_tcp_network(). UCX's own variables (UCX_TLS, UCX_NET_DEVICES) take precedence over the choices
-/// here. Two ranks connect with their first message, so this takes no time, and the first exchange reports a rank that
-/// never comes.
+/// here. Two ranks connect with their first message, so this call takes no time, and it is the first exchange that
+/// reports a missing rank.
 /// Collective: no. Blocks: no. Throws: UsageError if UCX cannot be loaded.
 [[nodiscard]] std::shared_ptr<Network> make_ucx_network(World world, const std::string& store_host);
 

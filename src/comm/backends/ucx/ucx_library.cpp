@@ -24,7 +24,7 @@ struct Variable {
 constexpr std::array kQuiet = {Variable{"UCX_LOG_LEVEL", "fatal"}, Variable{"UCX_HANDLE_ERRORS", "none"},
                                Variable{"UCX_ERROR_SIGNALS", ""}, Variable{"UCX_DEBUG_SIGNO", "0"}};
 
-/// Sets, during its lifetime, the variables that the user has not set. Programs started later do not inherit them.
+/// For its lifetime, sets the variables that the user has not set. Programs started later do not inherit them.
 class QuietVariables {
  public:
   QuietVariables() {
@@ -55,7 +55,7 @@ void find_worker_functions(FunctionFinder& finder, Ucp& ucp) {
   finder.set(ucp.worker_progress, "ucp_worker_progress");
 }
 
-/// Returns the name of the first function that is missing; empty if all are there.
+/// Returns the name of the first function that is missing; empty if all are present.
 std::string find_functions(void* library, Ucp& ucp) {
   FunctionFinder finder(library);
   finder.set(ucp.get_version, "ucp_get_version");
@@ -81,7 +81,7 @@ UcxLibrary load() {
   const QuietVariables quiet;
   void* handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
-    const char* why = ::dlerror();  // in glibc it is per thread
+    const char* why = ::dlerror();  // per thread in glibc
     library.problem = why != nullptr ? why : "libucp.so.0 cannot be loaded";
     return library;
   }

@@ -86,7 +86,7 @@ void wait_until_running(const std::string& name) {
   }
 }
 
-/// Returns UCX's names of the devices to use: every port of a fabric, and the interface that leads to the other ranks.
+/// Returns UCX's names for the devices to use: every port of a fabric, and the interface that leads to the other ranks.
 /// Empty: all devices.
 std::string choose_devices(const std::string& store_host, int rank) {
   const auto choice = store::choose_interface(store::wishes_towards(store_host), store::list_interfaces());

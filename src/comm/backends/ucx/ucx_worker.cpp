@@ -22,7 +22,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 // How long a thread polls for a message without sleeping: small messages arrive within about 10 us.
 constexpr auto kSpin = std::chrono::microseconds(20);
-// UCX wakes a sleeping thread; this interval covers a lost wake-up.
+// UCX wakes a sleeping thread; this interval guards against a lost wake-up.
 constexpr int kLookMs = 100;
 // A UCX thread accepts the peer's connection, perhaps a moment after the first message.
 constexpr int kConnectingExchanges = 3;
@@ -34,7 +34,7 @@ void check(ucs_status_t status, const char* call) {
                       "UCX_LOG_LEVEL=info shows more; without --wire ucx the ranks use TCP");
 }
 
-/// UCX's settings, except those that the user has set by a variable.
+/// UCX's settings, except those that the user has set through an environment variable.
 class Config {
  public:
   Config() { check(ucp_.config_read(nullptr, nullptr, &config_), "ucp_config_read"); }
@@ -69,7 +69,7 @@ class Config {
 
 UcxContext::UcxContext(const Settings& settings) {
   Config config;
-  // The backend shm carries bytes within a host; UCX's shared memory would leave a dead rank's segments behind.
+  // The shm backend carries bytes within a host; UCX's shared memory would leave a dead rank's segments behind.
   config.set("UCX_TLS", "^sm");
   if (!settings.devices.empty()) config.set("UCX_NET_DEVICES", settings.devices);
   // Otherwise a thread that connects to a dead host would block for two minutes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges messages with some ranks through UCX. Private to this folder.
+// Exchanges messages with a set of ranks through UCX. Private to this folder.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ class UcxWorker {
   /// Returns the address that other ranks pass to add().
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] bool knows(int peer) const { return endpoints_.count(peer) != 0; }
-  /// Begins to connect to `peer`. Throws: PeerError if UCX cannot reach that address.
+  /// Starts connecting to `peer`. Throws: PeerError if UCX cannot reach that address.
   void add(int peer, const std::string& address);
 
   /// Sends and receives all messages, in both directions at once. Returns the rank that caused a failure; none: it
@@ -72,7 +72,7 @@ class UcxWorker {
     bool failed = false;
   };
 
-  /// A message under way.
+  /// A message in flight.
   struct Operation {
     UcxWorker* worker = nullptr;
     const Endpoint* endpoint = nullptr;
@@ -99,7 +99,7 @@ class UcxWorker {
   const std::shared_ptr<UcxContext> context_;
   const int rank_;
   const InheritedSockets sockets_;
-  int new_connections_ = 0;  ///< number of coming exchanges that may still create sockets
+  int new_connections_ = 0;  ///< number of upcoming exchanges that may still create sockets
   ucp_worker_h worker_ = nullptr;
   int events_ = -1;  ///< descriptor of UCX's events; readable if there is work to do
   std::string address_;

@@ -236,7 +236,7 @@ class CocoBuilder {
     return "";
   }
 
-  /// An annotation's id, which may be a string, only serves to find duplicates.
+  /// An annotation's id, which may be a string, is only used to find duplicates.
   std::string note_id(const json& from) {
     const auto at = from.find("id");
     if (at == from.end() || at->is_null()) return "";

@@ -24,7 +24,7 @@ struct CocoImage {
   std::string file;
   ImageSize size;  ///< 0 x 0 if the file does not state it
   std::vector<Object> objects;
-  std::vector<CocoOutline> outlines;  ///< outlines of the objects, if masks are wanted
+  std::vector<CocoOutline> outlines;  ///< outlines of the objects, if masks were requested
   std::vector<std::string> captions;
 };
 

@@ -66,7 +66,7 @@ bool stands_for_nothing(std::string_view text) {
   return false;
 }
 
-/// A column, with blanks around its fields removed.
+/// A column, with blanks trimmed from its fields.
 class Column {
  public:
   Column(const std::vector<CsvRow>& rows, std::size_t column) : rows_(rows), column_(column) {
@@ -86,7 +86,8 @@ class Column {
   [[nodiscard]] bool all_numbers() const { return numbers_ == size(); }
   /// True if all numbers are single digits, which sort as text in the order of the numbers.
   [[nodiscard]] bool only_digits() const { return single_digits_ == numbers_; }
-  /// Returns the first field that is not a number: a word if there is one, else a mark for a missing number.
+  /// Returns the first field that is not a number: a word if there is one, otherwise a placeholder for a missing
+  /// number.
   [[nodiscard]] std::size_t other() const { return other_; }
   [[nodiscard]] bool other_is_word() const { return other_ != none() && !stands_for_nothing(text(other_)); }
 

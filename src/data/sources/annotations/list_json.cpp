@@ -28,7 +28,7 @@ struct LabelText {
 
 class ListBuilder {
  public:
-  // Adds an entry. Returns the fault, "" if the entry is good.
+  // Adds an entry. Returns what is wrong with it; "" if it is valid.
   std::string add(const json& object) {
     if (!object.is_object()) return "an entry is not an object";
     ListEntry entry;
@@ -196,7 +196,7 @@ Result<ParsedList> parse_array(std::string_view text) {
   return builder.finish();
 }
 
-/// Adds the entry of one line. Returns the fault, "" if the line is good.
+/// Adds the entry of one line. Returns what is wrong with it; "" if it is valid.
 std::string add_line(ListBuilder& builder, std::string_view line) {
   try {
     return builder.add(parse_json(line));

@@ -34,7 +34,7 @@ void walk_edge(FinePoint from, FinePoint to, std::vector<FinePoint>& outline) {
   for (std::int64_t step = 0; step <= steps; ++step) {
     const std::int64_t t = backward ? steps - step : step;
     const double across = static_cast<double>(along_x ? from.y : from.x) + slope * static_cast<double>(t) + 0.5;
-    const auto rounded = static_cast<std::int64_t>(static_cast<std::int32_t>(across));  // towards zero, as C does
+    const auto rounded = static_cast<std::int64_t>(static_cast<std::int32_t>(across));  // towards zero, as in C
     outline.push_back(along_x ? FinePoint{from.x + t, rounded} : FinePoint{rounded, from.y + t});
   }
 }
@@ -145,7 +145,7 @@ Result<bool> draw_polygon(const std::vector<double>& corners, Image& mask) {
     return Failure{fmt::format("a polygon of {} numbers", corners.size())};
   std::vector<FinePoint> points;
   for (std::size_t i = 0; i < corners.size(); i += 2) {
-    // False also for NaN.
+    // Also false for NaN.
     if (!(std::abs(corners[i]) <= kMaxOutlineCoordinate && std::abs(corners[i + 1]) <= kMaxOutlineCoordinate)) {
       return Failure{fmt::format("a polygon's corner at ({}, {})", corners[i], corners[i + 1])};
     }

@@ -86,7 +86,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
 
 const std::vector<std::string> kVocPictures = {".jpg", ".jpeg", ".png"};
 
-/// Returns the image of an XML file: by the XML file's own name, else by the name in the file.
+/// Returns the image for an XML file, found by the XML file's own name, otherwise by the name given in it.
 fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
   if (fs::path path = file_of_name(folder, name, kVocPictures); !path.empty()) return path;
   const bool is_picture = has_extension(in_xml, kVocPictures);

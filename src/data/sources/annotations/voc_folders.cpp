@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 const std::vector<std::string> kXml = {".xml"};
 
-/// Returns the folder of `root` with the first of these names, in any case; empty if there is none.
+/// Returns the folder in `root` with the first of these names, in any case; empty if there is none.
 fs::path folder_called(const fs::path& root, const std::vector<std::string>& names) {
   const std::vector<std::string> folders = folders_in(root);
   for (const std::string& name : names) {

@@ -16,7 +16,8 @@ struct VocFolders {
 };
 
 /// Finds the folders of a set: Annotations and JPEGImages, or annotations and images in any case, or XML files next to
-/// their images in `root` itself. Returns none without a folder Annotations or XML files. Throws: IoError.
+/// their images in `root` itself. Returns none if there is neither an Annotations folder nor an XML file. Throws:
+/// IoError.
 [[nodiscard]] std::optional<VocFolders> find_voc(const std::filesystem::path& root);
 
 }  // namespace lockstep::data

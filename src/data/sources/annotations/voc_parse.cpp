@@ -44,7 +44,7 @@ std::string declared_encoding(std::string_view xml) {
 }
 
 /// Most tools write UTF-8, some the encoding of their system, which they may not declare. Only class names must be
-/// valid text: a path from another machine may be any bytes.
+/// valid text: a path from another machine may contain any bytes.
 XmlText xml_text(std::string_view xml) {
   const std::string encoding = declared_encoding(xml);
   const std::string plain = lower_case(encoding);

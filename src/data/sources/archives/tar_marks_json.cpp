@@ -88,7 +88,7 @@ class ObjectReader {
   std::uint64_t bytes_ = 0;
 };
 
-// Returns "" if all is good.
+// Returns "" if everything is valid.
 std::string read_values(const json& values, AnnotatedImage& picture) {
   if (values.is_null()) return "";
   if (!values.is_array()) return fmt::format("\"values\" is {}, must be a list", shown_json(values));
@@ -100,7 +100,7 @@ std::string read_values(const json& values, AnnotatedImage& picture) {
   return "";
 }
 
-// Returns "" if all is good.
+// Returns "" if everything is valid.
 std::string read_texts(const json& from, AnnotatedImage& picture) {
   const auto label = picture.label ? Result(std::optional<std::int64_t>()) : whole_number_at(from, "label");
   if (!label) return label.error();

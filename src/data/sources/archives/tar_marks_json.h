@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes the annotation files beside an image in a tar shard. Foreign input; no torch header.
+// Reads and writes the annotation files next to an image in a tar shard. Untrusted input; no torch header.
 #pragma once
 
 #include <optional>

@@ -66,7 +66,7 @@ struct TarName {
 
 /// The file in which TarWriter stores the class names; WebDataset ignores file names in double underscores.
 inline constexpr std::string_view kTarClassNames = "__classes__";
-/// Returns the class names in its content, one per line.
+/// Returns the class names in that file's content, one per line.
 [[nodiscard]] std::vector<std::string> tar_class_names(std::string_view content);
 
 struct TarIndex {

@@ -62,7 +62,7 @@ class TarPipe {
     return DataError(fmt::format("cannot read the shard {}: byte {}: {}", stream_.name(), offset, why));
   }
 
-  // Closes the stream first: if the command has failed, that is the cause of any fault in its output.
+  // Closes the stream first: if the command has failed, that is the cause of any error in its output.
   [[noreturn]] void fail(std::uint64_t offset, const std::string& why) {
     done_ = true;
     stream_.close();
@@ -112,7 +112,7 @@ class TarPipe {
     }
   }
 
-  // Allocates memory as the bytes arrive, because the size in a header may be false.
+  // Allocates memory as the bytes arrive, because the size in a header may be wrong.
   std::string take(std::uint64_t size) {
     constexpr std::uint64_t kPiece = 1 << 20;
     std::string bytes;

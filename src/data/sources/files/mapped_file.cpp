@@ -17,7 +17,7 @@
 namespace lockstep::data {
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
-  // The file is closed at once, because the mapping stays: a set of a thousand shards needs no open files.
+  // The file is closed at once, because the mapping remains: a set of a thousand shards needs no open files.
   const UniqueFd fd = open_regular_file(path_);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) {

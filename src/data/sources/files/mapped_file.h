@@ -20,8 +20,8 @@ class MappedFile {
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// Asks the kernel to read these bytes ahead.
   void will_need(std::size_t offset, std::size_t size) const noexcept;
-  /// True if the same file, not another with its name, still has as many bytes as when it was mapped. Reading past its
-  /// end would kill the process.
+  /// True if the same file, not another one of that name, still has as many bytes as when it was mapped. Reading past
+  /// its end would kill the process.
   [[nodiscard]] bool whole() const noexcept;
 
  private:

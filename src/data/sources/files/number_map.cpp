@@ -18,7 +18,7 @@ using PngNumbers = std::unique_ptr<spng_ctx, FreePngNumbers>;
 
 constexpr std::size_t kMaxMaskChunkBytes = 16 << 20;
 
-// Unpacks numbers of `depth` bits in rows of whole bytes, high bits first.
+// Unpacks `depth`-bit numbers from rows of whole bytes, high bits first.
 std::vector<std::uint16_t> unpacked(const std::vector<std::uint8_t>& raw, const spng_ihdr& header) {
   const std::size_t row_bytes = raw.size() / header.height;
   std::vector<std::uint16_t> values;
@@ -60,7 +60,7 @@ Result<NumberMap> decode_numbers(std::string_view bytes) {
     return Failure{fmt::format("damaged PNG: its header claims {} x {} pixels", header.width, header.height)};
   }
   std::vector<std::uint8_t> raw(size);
-  // RAW: 16-bit numbers in the file's order, and palettes and small depths as they are stored.
+  // RAW: 16-bit numbers in the file's byte order, and palettes and small depths as they are stored.
   if (const int code = spng_decode_image(context.get(), raw.data(), size, SPNG_FMT_RAW, 0); code != 0)
     return failure(code);
   return NumberMap{{header.width, header.height}, unpacked(raw, header)};

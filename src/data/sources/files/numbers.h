@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which numbers of untrusted files are accepted, in the same way for all formats. No torch header.
+// Decides which numbers in untrusted files are accepted, in the same way for all formats. No torch header.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr double kMaxArea = 1e12;       // pixels
 
 [[nodiscard]] constexpr bool is_area(double value) noexcept { return value >= 0 && value <= kMaxArea; }
 
-/// True if the number is in the range of float: without this check 1e308 would become infinite.
+/// True if the number is within float's range: without this check 1e308 would become infinite.
 [[nodiscard]] constexpr bool fits_float(double value) noexcept {
   constexpr double kMost = std::numeric_limits<float>::max();
   return value >= -kMost && value <= kMost;
@@ -34,10 +34,10 @@ inline constexpr double kMaxArea = 1e12;       // pixels
 /// Parses all of `text` as a number, with or without a plus sign; none if it is not a finite number in range.
 [[nodiscard]] std::optional<double> number_of(std::string_view text) noexcept;
 
-/// Parses `text` as a whole number, including 10.0, as found in tables of floats; none if it is not one.
+/// Parses `text` as an integer, including 10.0, as found in tables of floats; none if it is not one.
 [[nodiscard]] std::optional<std::int64_t> whole_number_of(std::string_view text) noexcept;
 
-/// Doubles hold every whole number up to this, 2^53.
+/// Doubles represent every integer up to this, 2^53.
 inline constexpr double kMostExact = 9'007'199'254'740'992.0;
 
 /// Returns "" if box, area and points of an object are valid numbers, else a description of the invalid one.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs work on several threads, and returns results in order. A window limits the results held. No torch header.
+// Runs work on several threads, and returns results in order. A window limits the number of results held. No torch
+// header.
 #pragma once
 
 #include <condition_variable>

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace data {
 namespace {
 
-/// Returns the number of bytes of the first character of `text`; 0 if it is invalid. Overlong forms, surrogates and
+/// Returns the number of bytes in the first character of `text`; 0 if it is invalid. Overlong forms, surrogates and
 /// codes above U+10FFFF are invalid.
 std::size_t letter_length(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(text[i])); };
@@ -62,8 +62,8 @@ constexpr std::array<Pair, 5> kMarks{{{std::string_view("\xff\xfe\0\0", 4), "UTF
                                       {"\xff\xfe", "UTF-16LE"},
                                       {"\xfe\xff", "UTF-16BE"}}};
 
-// Only these encodings reach iconv, under iconv's names: an untrusted file cannot load an arbitrary converter of the
-// system. Files that say GB2312 contain characters of GBK, and files that say Shift_JIS contain Microsoft's.
+// Only these encodings reach iconv, under iconv's names: an untrusted file cannot load an arbitrary system converter.
+// Files declared as GB2312 contain GBK characters, and files declared as Shift_JIS contain Microsoft's.
 constexpr std::array<Pair, 21> kEncodings{{{"gb2312", "GB18030"},   {"gbk", "GB18030"},       {"cp936", "GB18030"},
                                            {"gb18030", "GB18030"},  {"big5", "BIG5"},         {"cp950", "CP950"},
                                            {"shiftjis", "CP932"},   {"sjis", "CP932"},        {"cp932", "CP932"},

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMaxDimensions = 8;
 constexpr std::int64_t kMostInflated = 1040;  // maximum bytes that one deflated byte yields, rounded up
 
-/// Reads the file's bytes part by part, and inflates them if the file is gzipped.
+/// Reads the file's bytes piece by piece, and inflates them if the file is gzipped.
 class IdxBytes {
  public:
   explicit IdxBytes(std::string_view file) : file_(file), gzip_(file.starts_with("\x1f\x8b")) {
@@ -27,7 +27,7 @@ class IdxBytes {
   IdxBytes(const IdxBytes&) = delete;
   IdxBytes& operator=(const IdxBytes&) = delete;
 
-  // Reads up to `size` bytes, and returns their number.
+  // Reads up to `size` bytes, and returns how many.
   std::size_t read(char* to, std::size_t size) { return gzip_ ? inflated(to, size) : plain(to, size); }
 
   // Returns an upper bound on the bytes that can be read.

@@ -41,7 +41,7 @@ void put_object(ByteWriter& writer, const Object& object) {
   if (object.mask) put_mask(writer, *object.mask);
 }
 
-/// Reads a sample's marks, up to the first fault.
+/// Reads a sample's marks, up to the first error.
 class MarksReader {
  public:
   MarksReader(std::string_view bytes, ImageSize size) : reader_(bytes), size_(size) {}

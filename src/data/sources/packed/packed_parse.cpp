@@ -11,7 +11,7 @@
 namespace lockstep::data {
 namespace {
 
-// Returns the fault of an entry, "" if it is good.
+// Returns what is wrong with an entry; "" if it is valid.
 std::string entry_fault(const PackedEntry& entry, std::uint64_t index_at) {
   if (entry.offset % kPackedAlign != 0 || entry.offset < kPackedStart || entry.offset > index_at)
     return "begins outside";

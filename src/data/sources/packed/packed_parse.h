@@ -54,7 +54,7 @@ enum class PackedCheck { kHash, kLayout };  ///< kLayout: does not verify hashes
 /// Encodes the footer. `at`: the start of the index.
 [[nodiscard]] std::string packed_footer(std::string_view index, std::uint64_t at, std::uint64_t count);
 
-/// Parses the header, index and footer of a file, and checks that entries are between header and index. A Failure names
+/// Parses the header, index and footer of a file, and checks that entries lie between header and index. A Failure names
 /// the offset.
 [[nodiscard]] Result<PackedIndex> parse_packed(std::string_view file, PackedCheck check = PackedCheck::kHash);
 

@@ -12,8 +12,8 @@ namespace lockstep::testing::nccl_double {
 
 constexpr int kMostRanks = 16;
 
-/// Bytes to or from a peer. `call` is a number for the call that both must make: a wait for a peer with another call
-/// never ends, as in NCCL's kernels.
+/// Bytes to or from a peer. `call` is a number for the call that both must make: a wait for a peer with a different
+/// call never ends, as in NCCL's kernels.
 struct Transfer {
   bool out = false;
   int peer = 0;
@@ -37,8 +37,8 @@ class Boxes {
   void remove_name();
   /// Waits until all ranks have called it. Returns false if `aborted` was set before.
   [[nodiscard]] bool meet(int rank, int world, const std::atomic<bool>& aborted);
-  /// Does all transfers at the same time, with transfers to the same peer in the same direction in order. Returns false
-  /// if
+  /// Performs all transfers at the same time, with transfers to the same peer in the same direction in order. Returns
+  /// false if
   /// `aborted` was set before they finished.
   [[nodiscard]] bool exchange(int rank, std::vector<Transfer> transfers, const std::atomic<bool>& aborted);
 

@@ -15,7 +15,7 @@ struct Operation {
   Kind kind = Kind::kAllReduce;
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  std::size_t count = 0;  ///< number of elements; in one part, if each rank has a part
+  std::size_t count = 0;  ///< number of elements; of one part, if each rank has a part
   nccl::DataType type = nccl::kUint8;
   nccl::RedOp op = nccl::kSum;
   int peer = 0;  ///< root or peer

@@ -10,8 +10,8 @@ constexpr int kInit = -1;  ///< call=init: ncclCommInitRankConfig
 
 /// The values of `what`. error: the call reports an error and never completes. hang: the call never completes. die: the
 /// call kills the process. slow: this call and all later calls take 100 ms longer. stuck: the call reports an error and
-/// ncclCommAbort does not return. full: the call's thread returns after ncclCommAbort, as with a full queue of the GPU.
-/// lost: die, and an error on all other ranks.
+/// ncclCommAbort does not return. full: the call's thread returns after ncclCommAbort, as with a full GPU queue. lost:
+/// die, and an error on all other ranks.
 struct Order {
   int call = 0;  ///< number of the call, counted from 0 over all communicators of the rank
   std::string what = {};
