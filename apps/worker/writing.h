@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every `lockstep generate` shows while it writes: a progress bar, and at the end the elapsed time.
+// The progress bar that every `lockstep generate` shows while it writes, and the elapsed time at the end.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ std::string version_of(void* library) {
   return config.substr(0, config.find(' ', config.find(' ') + 1));
 }
 
-/// What choose_kernels() decided, for loaded().
+/// The decision of choose_kernels(), for loaded().
 struct Chosen {
   std::string detected;
   bool by_user = false;

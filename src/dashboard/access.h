@@ -10,7 +10,7 @@ namespace lockstep::dashboard {
 /// Returns 32 random bytes as hexadecimal digits.
 [[nodiscard]] std::string new_token();
 
-/// Compares two strings in time that does not depend on where they differ.
+/// Compares two strings in time that does not depend on the position of the first difference.
 [[nodiscard]] bool is_equal(std::string_view a, std::string_view b) noexcept;
 
 /// Returns true if a Host header names an address, localhost, or `own_host`. A foreign page whose name resolves to this

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MemoryWatch: libtorch's allocators tell it about the memory that a thread allocates and frees. libtorch has one such
+// MemoryWatch: libtorch's allocators report to it the memory that a thread allocates and frees. libtorch has one such
 // listener per thread and shares it with the threads that run the thread's backward passes.
 #pragma once
 

@@ -31,8 +31,8 @@ struct Entry {
   OptimizerOptions options;
 };
 
-/// The optimizers to time. Options and names in the JSON lines match those in peers/optimizer.py where it has the same
-/// optimizer.
+/// The optimizers to time. Options and names in the JSON lines match those in peers/optimizer.py for the optimizers in
+/// both.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},

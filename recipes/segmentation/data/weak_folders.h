@@ -22,7 +22,7 @@ struct MapCounts {
   std::int64_t maps = 0;
   std::int64_t pixels = 0;
   std::int64_t labelled = 0;               ///< pixels that are not kUnlabelled
-  std::array<std::int64_t, 256> both{};    ///< pixels of each class in both map and mask, where both label them
+  std::array<std::int64_t, 256> both{};    ///< pixels of each class in both map and mask, if both label them
   std::array<std::int64_t, 256> either{};  ///< pixels of each class in map or mask
   [[nodiscard]] double labelled_share() const noexcept;
   /// The mean over the classes that occur, except `ignored`; 0 if there are none.

@@ -63,7 +63,7 @@ struct Factors {
   alignas(64) float all[kPixels];
 };
 
-/// The exponential; NaN for NaN, where Highway's returns 0.
+/// The exponential; NaN for NaN, for which Highway's returns 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }

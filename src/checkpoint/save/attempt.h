@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What saves by one process and by many have in common: the start and end of an attempt, and the error message.
+// The common parts of saves by one process and by many: the start and end of an attempt, and the error message.
 #pragma once
 
 #include <filesystem>

@@ -52,7 +52,7 @@ Json json_of(const RankFigures& rank) {
           {"stretches", std::move(stretches)}};
 }
 
-/// Returns a number; null stands for a value that is not finite.
+/// Returns a number; null means a value that is not finite.
 double number_of(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
