@@ -27,8 +27,8 @@ struct HostsRun {
   std::chrono::milliseconds shutdown_timeout{10000};
 };
 
-/// The hosts of --hosts or --hostfile; empty if neither is given. Throws: the errors of parse_hosts() and
-/// read_hostfile().
+/// The hosts of --hosts or --hostfile; empty if neither is given. Throws: anything parse_hosts() or read_hostfile()
+/// throws.
 [[nodiscard]] std::vector<HostEntry> chosen_hosts(const HostChoice& choice);
 
 /// Builds the options of run_hosts(). Each host gets its node rank, the rendezvous address (--master-addr, otherwise

@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Only a folder has an entry "."; a missing path or a file has none.
+// Only a folder has a "." entry; files and missing paths do not.
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
 
-// Decides as RunFolder in the train module does.
+// Uses the same test as RunFolder in the train module.
 bool holds_a_run(FileSystem& files, const fs::path& folder, bool experiment = false) {
   return files.exists(folder / (experiment ? "config.resolved.yml" : "config.yml")) ||
          files.exists(folder / "checkpoints");

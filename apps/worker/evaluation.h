@@ -27,7 +27,7 @@ struct EvaluationRequest {
 };
 
 /// Collective: yes. Throws: UsageError if the recipe does not draw images, or the ONNX file is from another network;
-/// the errors of evaluate().
+/// anything evaluate() throws.
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request);
 
 /// `lockstep train ... --test-only`: only the evaluation at the end of a run.
@@ -40,11 +40,11 @@ struct TestOnly {
 
 /// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings except for the data
 /// settings that are given; a file of weights gets all given settings.
-/// Collective: yes. Throws: UsageError if no checkpoint or no data set is given; the errors of evaluate_trained().
+/// Collective: yes. Throws: UsageError if no checkpoint or no data set is given; anything evaluate_trained() throws.
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 
 /// Evaluates the best weights of a complete run on the recipe's final test set, if it has one, and writes the results
-/// into the run's folder `result`. Collective: yes. Throws: the errors of evaluate_trained().
+/// into the run's folder `result`. Collective: yes. Throws: anything evaluate_trained() throws.
 void evaluate_finally(Job& job, const Settings& settings, const TrainResult& result);
 
 }  // namespace lockstep::worker

@@ -52,7 +52,7 @@ class Settings {
 /// here, because the launcher gives each rank its number.
 [[nodiscard]] std::vector<ConfigAlias> aliases_of(const Recipe& recipe);
 
-/// The recipe that `what` (as above) names. Throws: the errors of Settings.
+/// The recipe that `what` (as above) names. Throws: anything Settings throws.
 [[nodiscard]] const Recipe& recipe_of(const std::string& what);
 
 /// True if `name` is a key of the recipe, or of the original program that it re-creates.

@@ -29,7 +29,7 @@ struct Trained {
 [[nodiscard]] Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets = {});
 
 /// Converts a checkpoint to the file format of its recipe's original implementation. `state`: only "model" or "ema";
-/// empty: both, for that program to choose. Throws: the errors of load_trained(); an error for a state that the
+/// empty: both, for that program to choose. Throws: anything load_trained() throws; an error for a state that the
 /// checkpoint lacks; UsageError if there is no such program.
 [[nodiscard]] TorchValue origin_file_of(const std::string& checkpoint, const std::string& state);
 

@@ -28,7 +28,8 @@ struct MeasuredHost {
 /// longest latency; skips other lines. Pure function. Throws: DataError if no line is a link, or a link has no numbers.
 [[nodiscard]] simulate::Link link_of_doctor(std::string_view text);
 
-/// Reads a link from `word`: a file of these JSON lines, or text for parse_link(). Throws: the errors of both.
+/// Reads a link from `word`: a file of these JSON lines, or text for parse_link(). Throws: anything either of these
+/// throws.
 [[nodiscard]] simulate::Link read_link(const std::string& word);
 
 /// Steps of a recipe, measured here: `lockstep bench step` runs as a child, and its flight rings are read.

@@ -42,8 +42,8 @@ inline constexpr double kLongReplay = 120;  ///< seconds
 
 /// Replays up to the step. Blocks: while it trains.
 /// Throws: DataError if the folder does not hold a run, or the run lacks the step; UsageError with the replay's
-///         expected time if it exceeds kLongReplay and may_be_long is not set; the errors of Trainer::fit() before the
-///         step.
+///         expected time if it exceeds kLongReplay and may_be_long is not set; anything Trainer::fit() throws before
+///         the step.
 [[nodiscard]] Replay replay_step(const ReplayRequest& request);
 
 }  // namespace lockstep::worker
