@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's current place (section, rank, step) for reports. Signal handlers also read it.
+// The program's current position (section, rank, step), for use in reports. Signal handlers also read it.
 #pragma once
 
 #include <array>
@@ -51,7 +51,7 @@ struct Place {
 
 /// Async-signal-safe.
 [[nodiscard]] Place current_place() noexcept;
-/// Adds " in forward (rank 1, step 13)", or nothing if the place is unknown. Async-signal-safe.
+/// Adds " in forward (rank 1, step 13)", or nothing if the position is unknown. Async-signal-safe.
 void add_place(FixedText& text, const Place& place) noexcept;
 
 /// Returns the path of the launcher's error file; "" if there is none.

@@ -65,7 +65,7 @@ class ConfigTree {
   /// Throws: DataError if a file is missing, UsageError (file and line) if it is not a YAML map or includes itself.
   static ConfigTree from_file(const std::filesystem::path& path);
 
-  /// Reads `yaml`. Origins and messages use `name` as its file name. Throws: the errors of from_file().
+  /// Reads `yaml`. Origins and messages use `name` as its file name. Throws: anything from_file() throws.
   static ConfigTree from_text(std::string_view yaml, const std::string& name);
 
   /// Applies one `a.b=c` assignment from the command line. Throws: UsageError if there is no '=' or no key.

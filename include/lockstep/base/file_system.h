@@ -104,7 +104,7 @@ class FileSystem {
   /// `most`; IoError if it cannot be read.
   virtual std::string read(const std::filesystem::path& path, std::uint64_t most = kMostReadBytes) = 0;
   /// Opens a large file that the caller reads in pieces into its own memory. The default implementation reads the whole
-  /// file. Throws: the errors of read().
+  /// file. Throws: anything read() throws.
   virtual std::unique_ptr<ReadableFile> open(const std::filesystem::path& path);
   /// Returns true if there is anything at `path`. Throws: IoError.
   virtual bool exists(const std::filesystem::path& path) = 0;

@@ -65,7 +65,7 @@ bool read_json_events(std::string_view text, const JsonLimits& limits, nlohmann:
 /// Returns the value of the CBOR data `bytes`. Throws: JsonError.
 [[nodiscard]] nlohmann::json parse_cbor(std::string_view bytes, const JsonLimits& limits = {});
 
-/// Returns the value in a file. Throws: the errors of FileSystem::read(); DataError naming the file and the position.
+/// Returns the value in a file. Throws: anything FileSystem::read() throws; DataError naming the file and the position.
 [[nodiscard]] nlohmann::json read_json_file(FileSystem& files, const std::filesystem::path& file,
                                             const JsonLimits& limits = {});
 

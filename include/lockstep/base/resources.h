@@ -63,7 +63,7 @@ struct LimitWords {
 
 /// Starts `count` threads at once and ends them. Call it before using a library that hangs or exits when threads cannot
 /// be started.
-/// Throws: the errors of start_thread().
+/// Throws: anything start_thread() throws.
 void require_threads(int count, const std::string& purpose);
 
 }  // namespace lockstep
