@@ -36,7 +36,7 @@ struct ImageCaptions {
 /// Thread-safe: all methods except open(). Cost: drawn scenes stay in memory if the set takes at most 512 MB.
 class CaptionDataset final : public Dataset {
  public:
-  /// Throws: the errors of read_captions(); DataError naming the word if the vocabulary lacks a word of training
+  /// Throws: anything read_captions() throws; DataError naming the word if the vocabulary lacks a word of training
   ///         captions and kUnknownWord, or naming the file if the width of its features differs.
   [[nodiscard]] static std::shared_ptr<CaptionDataset> open(const SetOptions& options,
                                                             std::shared_ptr<const Vocabulary> vocabulary,

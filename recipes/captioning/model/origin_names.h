@@ -18,7 +18,7 @@ namespace lockstep::captioning {
 
 /// Renames the entries of `weights` to their names in `model`: merges separate projections, puts the parts of the LSTM
 /// in this network's order, and drops entries that are computed here. Returns the changes, for notes.
-/// Throws: the errors of common::OriginNames::take().
+/// Throws: anything common::OriginNames::take() throws.
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model, ModelType type);
 
 /// The entries of a network under the original names, with the original trainer's prefix "module.": everything a strict
