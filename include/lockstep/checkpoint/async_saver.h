@@ -47,7 +47,7 @@ class AsyncSaver {
   [[nodiscard]] bool has_failed() const;
   /// Throws the last save's exception, once. Never blocks.
   void check();
-  /// Waits for the save under way. Throws: the errors of check().
+  /// Waits for the save under way. Throws: anything check() throws.
   void wait();
 
  private:

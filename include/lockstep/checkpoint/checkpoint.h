@@ -78,7 +78,8 @@ struct ShardedContent {
 /// states.
 ///
 /// Collective: every rank of `peers`. Blocks: until all data is on disk.
-/// Throws: the errors of commit_checkpoint(), the same one on every rank, if a rank failed to write or its check threw;
+/// Throws: anything commit_checkpoint() throws, the same error on every rank, if a rank failed to write or its check
+/// threw;
 ///         TimeoutError, PeerError.
 std::filesystem::path commit_sharded_checkpoint(FileSystem& files, CheckpointPeers& peers,
                                                 const std::filesystem::path& folder, const CheckpointMeta& meta,

@@ -64,8 +64,8 @@ class CheckpointWriter {
   void reserve(const StateParts& parts);
 
   /// Commits and names a checkpoint, and removes old ones, on the calling thread.
-  /// Collective: every rank of the peers. Blocks: until the data is on disk. Throws: the errors of
-  ///             commit_sharded_checkpoint(); for non-finite values a DataError that names the last checkpoint
+  /// Collective: every rank of the peers. Blocks: until the data is on disk. Throws: anything
+  ///             commit_sharded_checkpoint() throws; for non-finite values a DataError that names the last checkpoint
   ///             without them, and nothing is removed.
   void save(const StateParts& parts, const SaveOrder& order);
 
@@ -84,7 +84,7 @@ class CheckpointWriter {
   [[nodiscard]] bool has_failed() const;
   /// Rethrows the exception of a background save, once. Never blocks.
   void check();
-  /// Waits for the save under way. Throws: the errors of check().
+  /// Waits for the save under way. Throws: anything check() throws.
   void wait();
 
   /// Ends a save that is waiting for other ranks; the save fails with PeerError unless it is committed. Any thread may

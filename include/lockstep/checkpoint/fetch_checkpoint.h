@@ -16,7 +16,7 @@ namespace lockstep {
 ///
 /// Returns: the path of the whole step folder in the cache. Existing files are not fetched again.
 /// Blocks:  until it is there. In a job of several ranks, let one rank on each host call it.
-/// Throws:  DataError if there is no manifest, or a file does not match it; the errors of fetch().
+/// Throws:  DataError if there is no manifest, or a file does not match it; anything fetch() throws.
 [[nodiscard]] std::filesystem::path fetch_checkpoint(const std::string& url, const FetchOptions& options = {});
 
 }  // namespace lockstep

@@ -278,7 +278,7 @@ void Transfer::measure_speed() {
   window_bytes_ = received_;
 }
 
-/// Reports the progress. Returns false if the transfer is silent for too long, or too slow.
+/// Reports the progress. Returns false if the transfer has stalled for too long or is too slow.
 bool Transfer::report() {
   measure_speed();
   if (now(awake_) - last_byte_ > options_.stall_limit) is_silent_ = true;

@@ -14,7 +14,8 @@ struct KeptFiles {
   std::map<std::string, FileBytes> files;  ///< content by file name
 };
 
-/// Does the same as verify_checkpoint(), and keeps the files that it reads. Throws: the errors of verify_checkpoint().
+/// Does the same as verify_checkpoint(), and keeps the files that it reads. Throws: anything verify_checkpoint()
+/// throws.
 [[nodiscard]] VerifyReport verify_and_keep(FileSystem& files, const std::filesystem::path& step_folder,
                                            KeptFiles* kept);
 

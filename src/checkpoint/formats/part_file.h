@@ -14,7 +14,7 @@
 
 namespace lockstep::checkpoint {
 
-/// Writes a part and syncs it to the disk. Throws: the errors of write_safetensors().
+/// Writes a part and syncs it to the disk. Throws: anything write_safetensors() throws.
 FileDigest write_part(FileSystem& files, const std::filesystem::path& path, const StatePart& part);
 
 /// Returns the part whose file holds `state` and `metadata`. Throws: DataError naming `file` for invalid metadata.

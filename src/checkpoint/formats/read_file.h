@@ -27,7 +27,7 @@ struct FileBytes {
 /// Throws: DataError if the file is missing, or shrinks while it is being read; IoError.
 [[nodiscard]] FileBytes read_file(FileSystem& files, const std::filesystem::path& path, FileDigest* digest = nullptr);
 
-/// Reads and hashes a file without keeping it. Throws: the errors of read_file().
+/// Reads and hashes a file without keeping it. Throws: anything read_file() throws.
 [[nodiscard]] FileDigest hash_file(FileSystem& files, const std::filesystem::path& path);
 
 }  // namespace lockstep::checkpoint

@@ -20,7 +20,7 @@ namespace lockstep::checkpoint {
 /// for messages. Throws: DataError; IoError.
 [[nodiscard]] SafetensorsHeader read_header(ReadableFile& file, const std::string& path);
 
-/// Returns the same as state_from_bytes(), but the tensors have no data. Throws: the errors of state_from_bytes().
+/// Returns the same as state_from_bytes(), but the tensors have no data. Throws: anything state_from_bytes() throws.
 [[nodiscard]] StateDict outline_of(ReadableFile& file, const std::string& path,
                                    SafetensorsMetadata* metadata = nullptr);
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kLookedAtBlock = 256U << 10U;  // small enough for a core's cache
 
-/// The file of a state, or of a part of it.
+/// The file that holds a state, or part of one.
 struct OpenState {
   std::string state;
   std::unique_ptr<ReadableFile> file;
