@@ -95,7 +95,7 @@ class Job {
   [[nodiscard]] std::chrono::milliseconds timeout() const;
 
   /// Waits until every rank has called barrier().
-  /// Collective: yes. Blocks: yes. Throws: the errors of Work::wait().
+  /// Collective: yes. Blocks: yes. Throws: anything Work::wait() throws.
   void barrier() const;
 
   /// Prints one line on stdout, on rank 0 only.

@@ -14,11 +14,11 @@
 namespace lockstep {
 
 /// Returns every rank's bytes, in rank order.
-/// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
+/// Collective: yes.  Blocks: yes.  Throws: anything Work::wait() throws.
 [[nodiscard]] std::vector<std::string> all_gather_bytes(ProcessGroup& group, const std::string& bytes);
 
 /// Returns the bytes of rank `root`; the `bytes` of other ranks are ignored.
-/// Collective: yes. Blocks: yes. Throws: the errors of Work::wait(); UsageError if `root` is not a rank of the group.
+/// Collective: yes. Blocks: yes. Throws: anything Work::wait() throws; UsageError if `root` is not a rank of the group.
 [[nodiscard]] std::string broadcast_bytes(ProcessGroup& group, const std::string& bytes, int root);
 
 namespace comm {
@@ -45,7 +45,7 @@ Value unpack_object(const std::string& bytes) {
 }  // namespace comm
 
 /// Returns every rank's value, in rank order.
-/// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
+/// Collective: yes.  Blocks: yes.  Throws: anything Work::wait() throws.
 /// Example: auto counts = lockstep::all_gather_object(job.group(), dataset.size());
 template <class Value>
 [[nodiscard]] std::vector<Value> all_gather_object(ProcessGroup& group, const Value& value) {
@@ -57,7 +57,7 @@ template <class Value>
 }
 
 /// Returns the value of rank `root`.
-/// Collective: yes.  Blocks: yes.  Throws: the errors of Work::wait().
+/// Collective: yes.  Blocks: yes.  Throws: anything Work::wait() throws.
 template <class Value>
 [[nodiscard]] Value broadcast_object(ProcessGroup& group, const Value& value, int root) {
   return comm::unpack_object<Value>(broadcast_bytes(group, comm::pack_object(value), root));

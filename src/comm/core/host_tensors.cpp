@@ -15,7 +15,7 @@ at::Tensor host_copy(const at::Tensor& tensor) {
   return empty_host(tensor.sizes(), tensor).copy_(tensor.detach());
 }
 
-// Memory for a GPU is pinned: the GPU then accesses it directly, several times as fast.
+// Memory that a GPU will access is pinned, so that the GPU can access it directly, which is several times faster.
 at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like) {
   const auto options = like.options().device(c10::kCPU).requires_grad(false);
   return at::empty(sizes, options.pinned_memory(like.is_cuda()));

@@ -35,13 +35,13 @@ struct Preamble {
 };
 
 /// Combines this rank's range over all contributors, each part of the range as soon as it has arrived from all of them;
-/// `scratch` holds the received rows and grows as needed. Blocks: yes. Throws: the errors of Transport::exchange().
+/// `scratch` holds the received rows and grows as needed. Blocks: yes. Throws: anything Transport::exchange() throws.
 void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
                          std::vector<std::byte>& scratch);
 
 /// Receives the rows of all ranks, after the preamble, without combining them. Use it only if every rank combines
-/// everything (is_one_pass()) and there are few ranks (not is_large()). Blocks: yes. Throws: the errors of
-/// Transport::exchange().
+/// everything (is_one_pass()) and there are few ranks (not is_large()). Blocks: yes. Throws: anything
+/// Transport::exchange() throws.
 [[nodiscard]] std::vector<TreeLeaf> exchange_rows(Transport& transport, const ExchangeReduce& job,
                                                   const Collective& collective, std::vector<std::byte>& scratch,
                                                   const Preamble& preamble);

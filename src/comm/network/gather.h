@@ -41,7 +41,7 @@ struct Ring {
 
 /// Fills `entries`, which has `bytes` bytes for each rank: the caller has set this rank's entry, and the entries of the
 /// ranks after it around the ring follow.
-/// Blocks: yes. Throws: the errors of Transport::exchange().
+/// Blocks: yes. Throws: anything Transport::exchange() throws.
 void gather_around(Transport& transport, const Ring& ring, std::byte* entries, std::size_t bytes,
                    const Collective& collective);
 

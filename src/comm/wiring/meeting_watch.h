@@ -29,7 +29,7 @@ struct MeetingPlace {
 /// Announces this rank in the store, and ends all waits on `waits` once another rank has ended within the meeting.
 class MeetingWatch {
  public:
-  /// Throws: the errors of connect_store().
+  /// Throws: anything connect_store() throws.
   MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> waits);
   /// Leaves the meeting: the ranks are connected, or this rank has reported its failure.
   ~MeetingWatch();
