@@ -13,8 +13,8 @@ namespace lockstep::dashboard {
 /// Compares two strings in time that does not depend on the position of the first difference.
 [[nodiscard]] bool is_equal(std::string_view a, std::string_view b) noexcept;
 
-/// Returns true if a Host header names an address, localhost, or `own_host`. A foreign page whose name resolves to this
-/// machine (DNS rebinding) sends its own name.
+/// Returns true if a Host header names an address, localhost, or `own_host`. A malicious site whose hostname resolves
+/// to this machine (DNS rebinding) still sends its own hostname.
 [[nodiscard]] bool is_allowed_host(std::string_view header, std::string_view own_host);
 
 /// Returns true if an Origin header names this page; browsers omit the header in most GET requests.

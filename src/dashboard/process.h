@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts in /proc about a process and about this machine.
+// Information from /proc about a process and this machine.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the events of a flight ring into spans with a begin and an end, as a pure function.
+// Turns the events of a flight ring into spans with a start and an end. Pure.
 #pragma once
 
 #include <cstdint>
