@@ -42,7 +42,7 @@ struct MadeBatch {
 };
 
 /// Returns none if `cancelled` became true before the batch was complete.
-/// Throws: the errors of the data set; DataError if samples cannot be stacked, or if all are bad and not replaced.
+/// Throws: anything the data set throws; DataError if samples cannot be stacked, or if all are bad and not replaced.
 [[nodiscard]] std::optional<MadeBatch> make_batch(const BatchSource& source, const BatchTask& task,
                                                   const std::atomic<bool>& cancelled, Progress& progress);
 

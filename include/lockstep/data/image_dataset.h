@@ -35,7 +35,7 @@ class ImageDataset final : public Dataset {
 
 /// Creates a data set of the images from `source`, each passed through `transform`: a Compose or another callable that
 /// turns an AnnotatedImage into a Sample and has the parameters of a step of Compose. Thread-safe: `transform` must be;
-/// several loader workers call it at once. Throws: get() throws the errors of `source` and `transform`.
+/// several loader workers call it at once. Throws: get() throws anything that `source` or `transform` throws.
 /// Example: image_dataset(source, Compose{RandomResizedCrop{}, HorizontalFlip{}, ToTensor{.normalize = Normalize{}}})
 template <class Transform>
 [[nodiscard]] std::shared_ptr<Dataset> image_dataset(std::shared_ptr<const ImageSource> source, Transform transform) {

@@ -46,7 +46,7 @@ struct ImageFolderOptions {
 /// Throws: get() throws DataError naming the file if it is damaged or has a different size.
 class ImageFolder final : public FixedShapeDataset {
  public:
-  /// Throws: the errors of list_files().
+  /// Throws: anything list_files() throws.
   ImageFolder(const std::filesystem::path& folder, ImageFolderOptions options);
   /// Uses the given files, in the given order. Throws: UsageError if there is none.
   ImageFolder(std::vector<std::filesystem::path> files, ImageFolderOptions options);

@@ -121,14 +121,14 @@ class Pixels {
   Image& decoded(ColorMode mode = ColorMode::kRgb);
 
   /// Returns the pixels for reading, without a copy. Encoded pixels are decoded as `mode`. Lifetime: until the pixels
-  /// are changed. Throws: the errors of decoded().
+  /// are changed. Throws: anything decoded() throws.
   [[nodiscard]] PixelView view(ColorMode mode = ColorMode::kRgb);
 
   /// Keeps only `region`, of which the caller needs at least `wanted` pixels in each direction. A JPEG may be decoded
   /// at a size reduced by a power of two. Pixels outside the region may never be decoded, so damage there may go
   /// undetected. A view is not copied. Returns the region's position in the remaining pixels. It covers all of them,
   /// except that a reduced JPEG may extend beyond the region by less than one pixel on each side.
-  /// Throws: the errors of decoded(); UsageError if the region is empty or extends outside.
+  /// Throws: anything decoded() throws; UsageError if the region is empty or extends outside.
   Box crop(const Region& region, ImageSize wanted, ColorMode mode = ColorMode::kRgb);
 
  private:

@@ -59,7 +59,7 @@ struct SanitizeBoxes {
 /// side of `shorter` and fills one quarter; the whole is then rotated, shifted and scaled. Maps and masks are included;
 /// class and captions are those of the sample's image. If bad samples are skipped (SampleContext::left_out), another
 /// image replaces an unreadable one. Thread-safe: calls are, if the source is.
-/// Throws: the errors of the source. Source: YOLOv4, with the parameters of D-FINE and DEIM.
+/// Throws: anything the source throws. Source: YOLOv4, with the parameters of D-FINE and DEIM.
 struct Mosaic {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other images
   std::int64_t shorter = 320;                 ///< shorter side of each image, in pixels
@@ -76,7 +76,7 @@ struct Mosaic {
 
 /// Blends the image with another image from the source, resized to the same size, with probability `p`. The objects of
 /// both are kept. Maps and masks are not supported. An unreadable image is replaced as in Mosaic.
-/// Throws: UsageError if there is a map or a mask; the errors of the source. Source: DEIM's MixUp for detection.
+/// Throws: UsageError if there is a map or a mask; anything the source throws. Source: DEIM's MixUp for detection.
 struct BlendPictures {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other image
   double min_share = 0.45;                    ///< smallest share of the first image

@@ -41,7 +41,7 @@ struct HeldOut {
 };
 
 /// Holds out `fraction` of the images, at least one. The choice depends only on `seed` and the file names without
-/// folders, so it is the same on every machine, for any order of the files. Throws: UsageError unless 0 < fraction < 1;
+/// folders, so it is the same on every machine, regardless of file order. Throws: UsageError unless 0 < fraction < 1;
 /// DataError if there are fewer than two images.
 [[nodiscard]] HeldOut hold_out(const ImageSource& source, double fraction, std::uint64_t seed);
 

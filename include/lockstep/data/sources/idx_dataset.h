@@ -13,7 +13,7 @@ namespace lockstep {
 /// Example: DataLoader loader{IdxDataset({"train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"}), job, {}};
 class IdxDataset final : public FixedShapeDataset {
  public:
-  /// Throws: the errors of IdxImages.
+  /// Throws: anything IdxImages throws.
   explicit IdxDataset(const IdxPaths& paths) : images_(paths.images, paths.labels) {}
 
   [[nodiscard]] std::int64_t size() const override { return images_.size(); }

@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kMostTextBytes = std::uint64_t{4} << 30U;
 [[nodiscard]] std::string read_text(const std::filesystem::path& file);
 
 /// Returns the lines of a list, one name each. Spaces inside a name belong to it; those around it, Windows line endings
-/// and empty lines do not. Throws: the errors of read_text().
+/// and empty lines do not. Throws: anything read_text() throws.
 [[nodiscard]] std::vector<std::string> read_names(const std::filesystem::path& file);
 
 /// Returns `names` without their last column if it is -1, 0 or 1 in every line, as in VOC's lists for one class. A line

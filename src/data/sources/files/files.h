@@ -14,7 +14,7 @@ namespace lockstep::data {
 /// Throws: DataError if the file is missing or not a regular file; IoError.
 [[nodiscard]] EncodedImage encoded_file(const std::filesystem::path& path);
 
-/// Returns the file's first bytes, at most `most`. Throws: the errors of encoded_file().
+/// Returns the file's first bytes, at most `most`. Throws: anything encoded_file() throws.
 [[nodiscard]] std::string first_bytes(const std::filesystem::path& path, std::size_t most);
 
 /// Creates an image from its file, with `index` as its id.
