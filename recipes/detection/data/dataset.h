@@ -65,7 +65,7 @@ struct DatasetOptions {
 };
 
 /// Opens all images of a set, unchanged, whatever `part` is.
-/// Throws: the errors of open_source(); UsageError if scenes come without a number.
+/// Throws: anything open_source() throws; UsageError if scenes come without a number.
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
 
 /// The number of classes that a set names, or else its largest label plus 1; 0 if it has no objects.
@@ -84,12 +84,12 @@ struct DetectionSet {
 /// without area are excluded, and one note counts them and names the first. A warning names the classes without any
 /// box. A sample's image, in Sample::extra, still has its original size: collate_of() resizes it once.
 /// Throws: DataError if a label is not below `classes` (it names file and object), or get() if an image is damaged or
-///         its annotations state another size; the errors of open_source(); UsageError if options are inconsistent.
+///         its annotations state another size; anything open_source() throws; UsageError if options are inconsistent.
 [[nodiscard]] DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment);
 
 /// Like open_training_set(), but for evaluation: keeps every object. Sample::data: float32, 3 x side x side, in 0 .. 1,
 /// stretched to a square. Sample::extra: Detections with boxes as centre and size in 0 .. 1; areas are in pixels of the
-/// original image, whose size is also included: evaluators need both. Throws: the errors of open_training_set().
+/// original image, whose size is also included: evaluators need both. Throws: anything open_training_set() throws.
 [[nodiscard]] DetectionSet open_test_set(const DatasetOptions& options);
 
 /// Opens images without annotations, like open_test_set().

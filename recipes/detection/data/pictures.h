@@ -52,13 +52,13 @@ struct DrawOptions {
   std::vector<std::string> class_names = {};  ///< names by label; a class without a name shows its number
 };
 
-/// Draws one image, enlarged. Detections of at least kConfident have the colour of their class, with class and score;
-/// false detections are dashed. Found objects have a thin white frame. Missed objects have only red corners and
-/// "missed: CLASS", with the best guess below kConfident as a thin line in its class's colour. Crowds are dashed in
-/// gray. Throws: DataError if the image cannot be decoded.
+/// Draws one image, enlarged. Detections scoring at least kConfident are drawn in their class's colour and labelled
+/// with class and score; false detections are dashed. Found objects get a thin white frame, missed objects only red
+/// corners and "missed: CLASS", with the best guess below kConfident as a thin line in its class's colour. Crowds are
+/// dashed in gray. Throws: DataError if the image cannot be decoded.
 [[nodiscard]] Image draw_result(AnnotatedImage picture, const JudgedImage& judged, const DrawOptions& options = {});
 
-/// Writes worst.png and best.png into `folder`, each with a legend of the frames. Returns the files; none if the
+/// Writes worst.png and best.png to `folder`, each with a legend explaining the frames. Returns the files; none if the
 /// gallery is empty. Throws: DataError naming an image that cannot be decoded; IoError.
 [[nodiscard]] std::vector<std::filesystem::path> draw_results(const Gallery& gallery, const ImageSource& source,
                                                               const std::filesystem::path& folder,
