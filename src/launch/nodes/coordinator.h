@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of a group, a thread of the agent that serves the store. It reads the agents' events, decides with
-// group.h, and sends each agent its orders.
+// The coordinator of a group, a thread of the agent that serves the store. It reads the agents' events, uses group.h to
+// decide what to do, and sends each agent its orders.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ struct CoordinatorSpec {
 /// Its thread lives until the coordinator is destroyed. Thread-safe: yes.
 class Coordinator {
  public:
-  /// Connects to the store. Throws: the errors of connect_store(); ResourceError.
+  /// Connects to the store. Throws: anything connect_store() throws; ResourceError.
   explicit Coordinator(CoordinatorSpec spec);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
