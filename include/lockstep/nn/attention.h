@@ -27,7 +27,7 @@ struct AttentionOptions {
 ///
 /// Shapes: query [B, H, N, d], key and value [B, H, M, d], in any layout; the result [B, N, H * d].
 /// Cost:   backward recomputes the scores.
-/// Throws: the errors of at::matmul; UsageError for a second derivative through the kernel.
+/// Throws: anything at::matmul throws; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                    const AttentionOptions& options = {});
 

@@ -79,7 +79,7 @@ void print(std::ostream& stream, std::size_t dimensions, const torch::nn::BatchN
 /// communicate.
 ///
 /// Collective: forward in training, and backward if the input needs a gradient; only when synced.
-/// Throws: the errors of torch::nn::BatchNorm; when synced, UsageError if all replicas together have fewer than 2
+/// Throws: anything torch::nn::BatchNorm throws; when synced, UsageError if all replicas together have fewer than 2
 ///         values per channel, or for a second derivative.
 /// Source: Ioffe and Szegedy, Batch Normalization, 2015.
 template <std::size_t D, class Derived>

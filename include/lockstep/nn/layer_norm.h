@@ -18,7 +18,7 @@ namespace lockstep::nn {
 ///
 /// Shapes: [..., normalized_shape]; the result has the same shape.
 /// Cost:   forward and backward read the input once each; backward also keeps two float32 for each row.
-/// Throws: the errors of torch::nn::LayerNorm; UsageError for a second derivative through the kernel.
+/// Throws: anything torch::nn::LayerNorm throws; UsageError for a second derivative through the kernel.
 /// Source: Ba et al., Layer Normalization, 2016.
 class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
  public:

@@ -20,7 +20,7 @@ namespace lockstep::nn {
 /// a width is odd.
 ///
 /// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].
-/// Throws: the errors of at::linear; UsageError for a second derivative through the kernel.
+/// Throws: anything at::linear throws; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
 
 /// torch::nn::Linear with the same options, initial weights and state dict, computed by linear().

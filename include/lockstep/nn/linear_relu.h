@@ -24,7 +24,7 @@ struct LinearReLUOptions {
 ///
 /// Shapes: [..., in_features] to [..., out_features].
 /// Cost:   backward keeps input, weight and output; the output is above 0 only for elements that dropout kept.
-/// Throws: the errors of Linear; UsageError for a second derivative through the kernels.
+/// Throws: anything Linear throws; UsageError for a second derivative through the kernels.
 class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
  public:
   /// Creates fresh weights, as torch::nn::Linear does.

@@ -32,7 +32,7 @@ struct BatchNormReLUOptions {
 ///
 /// Shapes: [N, C, H, W] to the same shape, or to [N, C, H/2, W/2] rounded down with pooling.
 /// Cost:   the fused passes read the input twice in forward and twice in backward; dropout keeps one bit per element.
-/// Throws: the errors of BatchNorm2d; UsageError for a second derivative.
+/// Throws: anything BatchNorm2d throws; UsageError for a second derivative.
 class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
  public:
   explicit BatchNormReLU2dImpl(const torch::nn::BatchNormOptions& norm, BatchNormReLUOptions then = {})

@@ -19,7 +19,7 @@ namespace lockstep::nn {
 /// is bit-identical for any number of threads. libtorch handles all other cases.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
-/// Throws: the errors of at::upsample_bilinear2d; UsageError for a second derivative through the kernel.
+/// Throws: anything at::upsample_bilinear2d throws; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor resize_bilinear(const at::Tensor& images, const std::array<std::int64_t, 2>& size,
                                          bool align_corners);
 
@@ -27,7 +27,7 @@ namespace lockstep::nn {
 /// the same tensors. In the kernel an infinite pixel becomes NaN.
 ///
 /// Shapes: [N, C, H, W] to [N, C, size[0], size[1]].
-/// Throws: the errors of at::upsample_nearest2d; UsageError for a second derivative through the kernel.
+/// Throws: anything at::upsample_nearest2d throws; UsageError for a second derivative through the kernel.
 [[nodiscard]] at::Tensor resize_nearest(const at::Tensor& images, const std::array<std::int64_t, 2>& size);
 
 }  // namespace lockstep::nn

@@ -119,7 +119,7 @@ struct Bfloat16 {
                              _mm512_or_si512(wide(from[0]), _mm512_maskz_slli_epi32(kAll, wide(from[1]), 16)));
   }
 
-  /// Packs weights to bfloat16 units. Columns beyond `columns` become 0.
+  /// Packs weights into bfloat16 units. Columns beyond `columns` become 0.
   LOCKSTEP_KERNEL_INLINE static void pack_columns(const PackedFrom& source, Unit* to, std::int64_t width) {
     std::int64_t step = 0;
     if (source.columns == kLanes && source.step == 1) {
