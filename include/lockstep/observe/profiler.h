@@ -54,7 +54,7 @@ class Profiler {
 
   /// Ends a step. Call it after every step, on the loop's thread. At the end of the warm-up the ranks compare clocks
   /// and measure the machine, which takes about a second. After the last step it calls finish().
-  /// Collective: yes. Blocks: at the end of the warm-up. Throws: IoError; the errors of Work::wait.
+  /// Collective: yes. Blocks: at the end of the warm-up. Throws: IoError; anything Work::wait throws.
   void step();
 
   /// Prints the tables on rank 0 and writes this rank's trace. If the loop ended early, they cover the steps that were

@@ -30,7 +30,7 @@ struct ClockOffset {
 [[nodiscard]] ClockOffset clock_offset(const std::vector<ClockRound>& own, const std::vector<ClockRound>& main);
 
 /// Measures this rank's offset with 64 barriers; if all ranks share a clock it is 0, without barriers. Collective: yes.
-/// Blocks: yes. Throws: the errors of Work::wait.
+/// Blocks: yes. Throws: anything Work::wait throws.
 [[nodiscard]] ClockOffset measure_clock_offset(const Job& job);
 
 /// Returns the nanoseconds of CLOCK_MONOTONIC.
