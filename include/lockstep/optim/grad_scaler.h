@@ -18,14 +18,14 @@ namespace lockstep {
 
 /// The options of GradScaler, with the defaults of torch.amp.GradScaler.
 struct GradScalerOptions {
-  double init_scale = 65536;            ///< the first scale
-  double growth_factor = 2.0;           ///< factor on the scale after growth_interval good steps; above 1
-  double backoff_factor = 0.5;          ///< factor on the scale after a step with a non-finite gradient; in (0, 1)
+  double init_scale = 65536;    ///< the first scale
+  double growth_factor = 2.0;   ///< factor applied to the scale after growth_interval good steps; above 1
+  double backoff_factor = 0.5;  ///< factor applied to the scale after a step with a non-finite gradient; in (0, 1)
   std::int64_t growth_interval = 2000;  ///< good steps until the scale grows; at least 1
   bool enabled = true;                  ///< false: scale() and unscale_() do nothing, and step() always steps
   /// Sets `found_inf` to its maximum over all ranks (float32, one element, on the gradients' device; 1 if a gradient is
   /// not finite, else 0). It is needed if the ranks have different gradients (ZeroOptions::shard_gradients). If they
-  /// have equal gradients, it keeps the ranks together when one rank computes something different.
+  /// have equal gradients, it keeps the ranks in sync when one rank computes something different.
   std::function<void(const at::Tensor& found_inf)> combine = {};
 };
 
@@ -36,7 +36,7 @@ struct GradScalerOptions {
 /// call out of order throws UsageError (PyTorch throws RuntimeError). The scale changes only in update().
 ///
 /// Thread-safe: no.
-/// Lifetime:    an optimizer lives until the update() after its step().
+/// Lifetime:    an optimizer must outlive the update() after its step().
 /// Example:     scaler.scale(loss).backward();
 ///              scaler.unscale_(optimizer);                      // only to clip or inspect gradients
 ///              scaler.step(optimizer, lockstep::clip_factor(optimizer.grad_norm(), 1.0));

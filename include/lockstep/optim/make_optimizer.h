@@ -41,7 +41,7 @@ struct OptimizerOptions {
 [[nodiscard]] const std::vector<std::string>& optimizer_types();
 
 /// Creates an optimizer of a type in optimizer_types(), whose name may be in upper or lower case.
-/// Throws: UsageError for an unknown type or an option that the type lacks; the errors of the type's constructor.
+/// Throws: UsageError for an unknown type or an option that the type lacks; anything the type's constructor throws.
 /// Example: auto optimizer = lockstep::make_optimizer("sgd", lockstep::named_parameters_of(model), {.momentum = 0.9});
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const std::string& type, NamedTensors parameters,
                                                             const OptimizerOptions& options = {});
