@@ -147,7 +147,7 @@ class DataParallel {
 
   /// Returns the state of the wrapped module, by its own names.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
-  /// Loads a model's state. Throws: the errors of load_model_state_dict().
+  /// Loads a model's state. Throws: anything load_model_state_dict() throws.
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
   /// The result of no_sync(). It does nothing, since gradients are never reduced across processes.

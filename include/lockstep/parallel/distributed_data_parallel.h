@@ -230,7 +230,7 @@ class DistributedDataParallel : public Joinable {
   /// Returns the state under the inner module's names. Collective: no.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
   /// Loads the inner module's state.
-  /// Collective: no; load the same on every rank. Throws: the errors of load_model_state_dict().
+  /// Collective: no; load the same on every rank. Throws: anything load_model_state_dict() throws.
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }
 
   /// Makes gradients accumulate locally while the result is alive (see NoSync).

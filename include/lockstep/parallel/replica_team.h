@@ -37,7 +37,7 @@ class Replica {
   /// Collective: yes, over the replicas; the turn passes to the next replica of this rank.
   /// Blocks: yes.
   /// Shapes: the same on every replica; CPU tensors.
-  /// Throws: UsageError if another replica of this rank ended without it; the errors of ProcessGroup::all_reduce().
+  /// Throws: UsageError if another replica of this rank ended without it; anything ProcessGroup::all_reduce() throws.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
 
  private:
