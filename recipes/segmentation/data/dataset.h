@@ -106,7 +106,7 @@ struct EvalPicture {
 
 /// Whole images with their full masks, for any `supervision`: data float32 [3, H, W], normalised as above;
 /// Sample::extra: EvalPicture.
-/// Throws: the errors of open_training_set().
+/// Throws: anything open_training_set() throws.
 [[nodiscard]] SegmentationSet open_test_set(const SetOptions& options);
 
 /// Builds a batch from either set's samples. Training: stacked. Test: data [B, 3, maxH, maxW], with smaller images

@@ -24,7 +24,7 @@ enum class MapMeaning {
 [[nodiscard]] NumberMap read_numbers(const std::filesystem::path& file);
 
 /// Reads the same files into a one-channel map, of class ids unless the meaning is kWeights.
-/// Throws: the errors of read_numbers(); DataError naming the file if a class or weight map has 16 bits.
+/// Throws: anything read_numbers() throws; DataError naming the file if a class or weight map has 16 bits.
 [[nodiscard]] Image read_map(const std::filesystem::path& file, MapMeaning meaning);
 
 /// The class id for each value of a mask.

@@ -48,7 +48,7 @@ class MaskedPictures final : public ImageSource {
   [[nodiscard]] AnnotatedImage get(std::int64_t index) const override;
 
   /// Reads the maps of at most `most` images, evenly spread, and the headers of the images. Returns notes on unusual
-  /// images. Throws: the errors of get().
+  /// images. Throws: anything get() throws.
   [[nodiscard]] std::vector<std::string> survey(std::int64_t most);
   /// The values in the first maps of the images that survey() read.
   [[nodiscard]] const SeenValues& seen() const noexcept { return seen_; }

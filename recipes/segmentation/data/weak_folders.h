@@ -84,8 +84,8 @@ struct WeakSet {
 /// Writes a set in VOC's layout: copies of the images, their masks as class ids, all weak labels, and a list for each
 /// split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or just train.
 /// Lists of ImageSets that add no images to train and val, or whose images have no masks, are skipped with a note.
-/// Throws: the errors of write_scribbles(); UsageError if images of two folders have the same name; DataError if a name
-/// has two files, or some images of a list have no mask.
+/// Throws: anything write_scribbles() throws; UsageError if images of two folders have the same name; DataError if a
+/// name has two files, or some images of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);
 
 }  // namespace lockstep::segmentation

@@ -16,7 +16,7 @@ namespace lockstep::segmentation {
 /// Renames the entries of `weights` to their names in `model`, and drops torchvision's classifier. The original decoder
 /// puts layer1's channels first, so the input channels of its first convolution are reordered. Returns the changes, for
 /// notes.
-/// Throws: the errors of common::OriginNames::take().
+/// Throws: anything common::OriginNames::take() throws.
 std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensors& model);
 
 /// The entries of a network under the original names: everything that a strict load in the original code requires.

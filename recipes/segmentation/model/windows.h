@@ -31,7 +31,7 @@ using LogitsOf = std::function<at::Tensor(const at::Tensor& pictures)>;
 
 /// Class probabilities for every pixel: the mean over scales of the mean over windows of the softmax. They depend only
 /// on the image, not on `batch`. Shapes: picture [3, H, W], normalised as in training, to [C, H, W] in float32.
-/// Throws: the errors of window_starts(); UsageError for scales that are not positive.
+/// Throws: anything window_starts() throws; UsageError for scales that are not positive.
 /// Source: the multi-scale tests of DeepLab and PSPNet.
 [[nodiscard]] at::Tensor class_shares(const at::Tensor& picture, const LogitsOf& logits, const WindowOptions& options);
 
