@@ -49,7 +49,7 @@ struct Plan {
 
 /// Simulates all parts of a Plan.
 /// Cost: about thirty simulations; the simulation with `most_ranks` takes most of the time.
-/// Throws: the errors of predict().
+/// Throws: anything predict() throws.
 [[nodiscard]] Plan make_plan(const Workload& workload, const PlanRequest& request);
 
 }  // namespace lockstep::simulate
