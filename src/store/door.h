@@ -23,7 +23,7 @@ struct Opened {
 /// oldest connections without a proof, possibly this one, and another attempt then succeeds. If a network loses the
 /// first packets of a connection, TCP retransmits them after 1, 2, 4 s and so on; a new attempt every `reach` is
 /// faster.
-/// Throws: the errors of open_connection().
+/// Throws: anything open_connection() throws.
 [[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline,
                                           std::chrono::milliseconds reach = std::chrono::seconds(1));
 

@@ -57,7 +57,7 @@ struct InterfaceChoice {
 
 /// Returns the value of NCCL_SOCKET_IFNAME that makes NCCL use the ranks' interface: "=eth0". Empty if the user has set
 /// it, or if NCCL should choose itself, because the ranks use the loopback or an address without an interface that NCCL
-/// could name. Throws: the errors of choose_interface().
+/// could name. Throws: anything choose_interface() throws.
 [[nodiscard]] std::string nccl_interface(const InterfaceWishes& wishes, const std::vector<Interface>& interfaces);
 
 }  // namespace lockstep::store

@@ -29,7 +29,7 @@ struct PresenceOptions {
 /// and the server does not publish its will, unless abandon() was called. Thread-safe: yes.
 class Presence {
  public:
-  /// Connects; blocks up to `timeout`. Throws: the errors of connect_store(), and PeerError.
+  /// Connects; blocks up to `timeout`. Throws: anything connect_store() throws, and PeerError.
   Presence(const StoreAddress& address, const PresenceOptions& options, std::chrono::milliseconds timeout);
   ~Presence();
   Presence(const Presence&) = delete;

@@ -30,7 +30,7 @@ class TrustedNetwork {
 };
 
 /// Returns the network in LOCKSTEP_TRUST_NETWORK, which this process trusts instead of a secret; usually none. The
-/// launcher sets the variable. Throws: the errors of the constructor.
+/// launcher sets the variable. Throws: anything the constructor throws.
 [[nodiscard]] std::optional<TrustedNetwork> trusted_network();
 
 }  // namespace lockstep::store
