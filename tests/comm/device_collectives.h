@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of every tensor collective on several GPUs, real or make-believe.
+// Checks of every tensor collective on several GPUs, real or fake.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

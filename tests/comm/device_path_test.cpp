@@ -27,10 +27,10 @@ namespace device_path_test {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// The path of device tensors with a make-believe device: its memory is the host's, and the test decides when its work
-// ends. Two ranks are threads sharing one mapping.
+// The path of device tensors with a fake device: its memory is the host's, and the test decides when its work ends. Two
+// ranks are threads sharing one mapping.
 
-/// The test's view of the make-believe device.
+/// The test's view of the fake device.
 struct Device {
   std::atomic<bool> done{true};
   std::atomic<bool> aborted{false};
@@ -132,7 +132,7 @@ TEST(DevicePath, TakesWhatLiesOnItsDeviceAndItsTransportCanCarry) {
   EXPECT_FALSE(path.takes(all_reduce_of(here), here, elsewhere));
 }
 
-/// A world of one rank on the make-believe device.
+/// A world of one rank on the fake device.
 std::shared_ptr<OwnedGroup> group_on(Device& device) {
   GroupOptions options{.place = {0, 1}, .timeout = milliseconds(60'000)};
   options.transport = std::make_unique<FakeTransport>(device);

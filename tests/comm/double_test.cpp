@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several make-believe GPUs and a make-believe NCCL, running comm's real path for device tensors.
+// Several fake GPUs and a fake NCCL, running comm's real path for device tensors.
 #include "support/host_waits.h"
 // then what needs torch
 #include <c10/core/Event.h>
@@ -68,7 +68,7 @@ TEST_P(DoubleWorlds, ComputeEveryCollectiveOfEveryDtype) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam()));
 }
 
-/// The tests of ranks on one real GPU (support/ranks_on_one_gpu.h), on the make-believe runtime.
+/// The tests of ranks on one real GPU (support/ranks_on_one_gpu.h), on the fake runtime.
 TEST_P(DoubleWorlds, ComputeEveryCollectiveThroughTheDoubleForRealGpus) {
   run_ranks(current_test(), check_all, ranks_on_gpus(GetParam(), {{"LOCKSTEP_NCCL", LOCKSTEP_NCCL_DOUBLE_ON_CUDA}}));
 }

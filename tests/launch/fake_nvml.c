@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
-   A management library of two make-believe GPUs: the second one tells neither temperature nor power. */
+   A management library with two fake GPUs: the second reports neither temperature nor power. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

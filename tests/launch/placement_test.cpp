@@ -290,7 +290,7 @@ namespace placement_test {
 
 using ::testing::HasSubstr;
 
-// Uses a management library with make-believe GPUs (fake_nvml.c).
+// Uses a management library with fake GPUs (fake_nvml.c).
 
 class Gpus : public ::testing::Test {
  protected:

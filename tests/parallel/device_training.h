@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three training steps on ranks that each get part of the samples, and the same steps in one process on the CPU: for
-// real and make-believe GPUs.
+// real and fake GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

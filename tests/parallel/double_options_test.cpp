@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DistributedDataParallel beyond the plain step, on several make-believe GPUs against one process.
+// DistributedDataParallel beyond the plain step, on several fake GPUs against one process.
 #include "support/host_waits.h"
 // then the headers that need torch
 #include <ATen/ops/full.h>

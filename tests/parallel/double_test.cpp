@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on several make-believe GPUs against one process on the CPU; no stream reads what another is still writing.
+// Training on several fake GPUs against one process on the CPU; no stream reads what another is still writing.
 #include "support/host_waits.h"
 // then the headers that need torch
 #include <c10/core/StreamGuard.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with the recipes on several make-believe GPUs: they save the same weights as one process with one GPU.
+// The Trainer with the recipes on several fake GPUs: they save the same weights as one process with one GPU.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/full.h>
@@ -225,7 +225,7 @@ TEST_P(DoubleWorlds, TrainCaptioningAsOneProcess) {
   expect_to_train_as_one<captioning::CaptioningTask>(GetParam(), config);
 }
 
-/// With a real GPU, the host runs further ahead than with a make-believe one.
+/// With a real GPU, the host runs further ahead than with a fake one.
 TEST(Double, WhatTheHostReadsLaterIsThereByThen) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   ::setenv("LOCKSTEP_DOUBLE_DELAY_US", "20000", 1);  // NOLINT(concurrency-mt-unsafe)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Trainer with a recipe on several make-believe GPUs: recorded steps give the same weights as ordinary ones.
+// The Trainer with a recipe on several fake GPUs: recorded steps give the same weights as ordinary ones.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/equal.h>

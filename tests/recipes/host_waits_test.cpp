@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No recipe's step waits for its GPU. Counted on a make-believe one.
+// No recipe's step waits for its GPU. Counted on a fake one.
 #include "support/waits_of_run.h"
 
 #include <ATen/ops/randint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's calls on descriptors and processes, for production code inside a world: the dynamic linker takes this
-// program's symbols before the library's. Descriptors below Files::kFirst belong to the real system.
+// Replaces the C library's calls on descriptors and processes for production code inside a world: the dynamic linker
+// prefers this program's symbols to the library's. Descriptors below Files::kFirst belong to the real system.
 #include "sim/calls.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ namespace {
 
 bool is_simulated(int fd) { return fd >= Files::kFirst && kernel() != nullptr; }
 
-// Returns true for paths that describe the machine below the simulation: a world must not read them.
+// Returns true for paths that describe the real machine under the simulation, which a world must not read.
 bool is_of_machine(const char* path) {
   const std::string_view name(path);
   return name.starts_with("/proc") || name.starts_with("/sys") || name.starts_with("/dev/kmsg");
@@ -43,7 +43,7 @@ Nanos end_of(int timeout_ms) {
   return timeout_ms < 0 ? kNever : kernel()->now() + static_cast<Nanos>(timeout_ms) * kMilli;
 }
 
-// Returns the events of a descriptor. A real descriptor, such as the console, never waits.
+// Returns a descriptor's pending events. A real descriptor, such as the console, is always writable.
 short ready_of(int fd) {
   const auto file = files().find(fd);
   return file ? file->ready() : static_cast<short>(fd < Files::kFirst ? POLLOUT : POLLNVAL);
@@ -270,7 +270,7 @@ pid_t getpid() noexcept {
   return kernel()->current()->process->number;
 }
 
-// Production code calls it if an invariant does not hold.
+// Called by production code when an invariant does not hold.
 void _exit(int code) {
   if (is_inside()) kernel()->on_wrong("a process ends itself with exit code " + std::to_string(code));
   real<void(int)>("_exit")(code);

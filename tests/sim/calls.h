@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers of the files that define the C library's calls.
+// Helpers for the files that define the C library's calls.
 #pragma once
 
 #include <dlfcn.h>
@@ -15,20 +15,20 @@ namespace lockstep::sim {
 /// Returns true if the call comes from a simulated process.
 [[nodiscard]] inline bool is_inside() { return kernel() != nullptr && kernel()->current() != nullptr; }
 
-/// Returns the system's own function of this name, which this program's function hides.
+/// Returns the system's own function of this name, hidden by this program's function.
 template <class Function>
 [[nodiscard]] Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
-/// Returns the socket behind a descriptor; null, with errno, if it is not a socket.
+/// Returns the socket behind a descriptor; null with errno set if it is not a socket.
 [[nodiscard]] inline std::shared_ptr<Stream> stream_of(int fd) {
   auto stream = std::dynamic_pointer_cast<Stream>(files().find(fd));
   if (!stream) errno = files().find(fd) ? ENOTSOCK : EBADF;
   return stream;
 }
 
-/// Reads or writes with `once`; if the descriptor is not ready and `may_wait`, waits and tries again.
+/// Reads or writes with `once`. If the descriptor is not ready and `may_wait` is set, waits and retries.
 template <class Once>
 ssize_t patiently(const std::shared_ptr<File>& file, bool may_wait, Once once) {
   kernel()->maybe_yield();

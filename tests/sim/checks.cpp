@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conditions that must hold in a world.
+// The invariants of a world.
 #include <fmt/format.h>
 
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace lockstep::sim {
 
 namespace fs = std::filesystem;
 
-// The limits of an agent. The agent of node 0 serves the other agents and all ranks, so the limits grow with both.
+// An agent's resource limits. The agent of node 0 serves the other agents and all ranks, so the limits grow with both.
 constexpr std::int64_t kHeapOfAgent = 384 << 10;
 constexpr std::int64_t kHeapOfNode = 16 << 10;
 constexpr std::int64_t kHeapOfRank = 2 << 10;
@@ -31,7 +31,7 @@ constexpr std::int64_t kDescriptorsOfNode = 8;
 constexpr std::int64_t kDescriptorsOfRank = 4;
 constexpr std::int64_t kThreadsOfAgent = 10;
 
-// At most one round runs among nodes that hear each other.
+// At most one round runs among nodes that can reach each other.
 void World::check_start(const Rank& rank) {
   // The ranks of one coordinator never meet the ranks of another.
   const bool is_old = rank.served_by == newest_.first && rank.round < newest_.second;
@@ -48,7 +48,7 @@ void World::check_start(const Rank& rank) {
       require(other.world_size == rank.world_size, "two ranks of a round have another world size");
       continue;
     }
-    // A coordinator does not know of ranks that another coordinator started, or whose nodes it does not hear.
+    // A coordinator does not know about ranks started by another coordinator, or on nodes that it cannot hear.
     const bool is_known = other.served_by == rank.served_by && !is_touched(other.process->host->name, -1) &&
                           !is_touched(rank.process->host->name, -1);
     const bool is_heard = other.process->host == rank.process->host || is_known;
@@ -57,7 +57,7 @@ void World::check_start(const Rank& rank) {
   }
 }
 
-// An error that would come again counts once its rank has reported it, even if the node of the rank is lost later.
+// An error that would recur counts as soon as its rank has reported it, even if the rank's node is lost later.
 void World::check_claims(const Rank& rank) {
   for (const RoundOf& claim : claims_) {
     if (claim.first != rank.served_by || claim.second >= rank.round) continue;
@@ -71,7 +71,7 @@ void World::check_claims(const Rank& rank) {
   }
 }
 
-// The bound is generous: ranks on other nodes may notice a lost node much later than the launchers do.
+// The bound is generous: ranks on other nodes may notice the loss of a node much later than the launchers do.
 void World::expect_stop(int node) {
   const Process* agent = agents_[static_cast<std::size_t>(node)].process;
   std::set<RoundOf> rounds;
@@ -137,14 +137,15 @@ bool World::is_touched(const std::string& host, int rank) const {
   });
 }
 
-// Returns false for faults after which the kernel closes the connections at once, or that leave the agents alone.
+// Returns false for faults after which the kernel closes the connections at once, and for those that do not affect the
+// agents.
 static bool silences_node(const Fault& fault) {
   using Kind = Fault::Kind;
   return fault.kind != Kind::kKillAgent && fault.kind != Kind::kTellToLeave && fault.kind != Kind::kStartAgent &&
          fault.kind != Kind::kRefuseCalls && fault.kind != Kind::kJumpClock && !is_of_rank(fault.kind);
 }
 
-// A verdict names a rank or a node that a fault has touched, and calls a node silent only if a fault can silence it.
+// A verdict names a rank or node affected by a fault, and calls a node silent only if a fault can silence it.
 void World::check_blame() {
   for (const auto& entry : fs::recursive_directory_iterator("logs")) {
     if (entry.path().filename() != "verdict.json") continue;
@@ -166,7 +167,7 @@ void World::check_blame() {
   }
 }
 
-// Agents that no fault has ended, and whose ranks took part in a round, end with the exit code of the job.
+// Agents not ended by a fault whose ranks took part in a round exit with the job's exit code.
 void World::check_codes() {
   const int broken = plan_.must_end_with();
   for (int node = 0; node < plan_.nodes; ++node) {
@@ -186,7 +187,7 @@ void World::check_codes() {
   }
 }
 
-// Returns the most rounds that may begin because a node joins or has no work.
+// Returns the maximum number of rounds that may begin because a node joins or has no work.
 std::size_t World::joins() const {
   const auto is_late = [](Nanos start) { return start > 2 * kSecond && start != kNever; };
   return 1 + (plan_.is_range()

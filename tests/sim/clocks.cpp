@@ -8,7 +8,7 @@ namespace lockstep::sim {
 
 namespace {
 
-constexpr Nanos kReading = 30;  // the time that one reading of a clock takes
+constexpr Nanos kReading = 30;  // how long reading a clock takes
 
 bool is_inside() { return kernel() != nullptr && kernel()->current() != nullptr; }
 

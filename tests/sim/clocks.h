@@ -8,9 +8,9 @@
 
 namespace lockstep::sim {
 
-/// Returns the time that a clock shows on the running process's host.
+/// Returns the time on `clock` on the running process's host.
 [[nodiscard]] Nanos shown_by(clockid_t clock);
-/// Returns the virtual moment at which `clock` shows `time`.
+/// Returns the virtual moment at which `clock` reads `time`.
 [[nodiscard]] Nanos moment_of(clockid_t clock, const timespec& time);
 
 [[nodiscard]] inline Nanos nanos_of(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }

@@ -150,7 +150,7 @@ int Disk::remove(int folder, std::string_view path, bool is_folder) {
 int Disk::sync(int number) {
   Node& node = nodes_.at(number);
   if (fails(state.fails_sync, "sync")) {
-    node.dirty.clear();  // the pages count as clean and never reach the disk
+    node.dirty.clear();  // the pages count as clean but never reach the disk
     return -1;
   }
   for (const std::size_t block : node.dirty) {
@@ -207,7 +207,8 @@ int Disk::truncate(int number, std::size_t size) {
   return 0;
 }
 
-/// Decides what a power cut leaves of an unsynced file: all, nothing, some blocks, or its size and zeros.
+/// Decides what remains of an unsynced file after a power cut: everything, nothing, some blocks, or only its size,
+/// filled with zeros.
 void Disk::settle(Node& node, Dice& dice) {
   if (node.bytes == node.durable) return node.dirty.clear();
   const auto kind = dice.between(0, 3);

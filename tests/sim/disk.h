@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk of a world, below kRoot: its content as programs see it, its content after a power cut, and its failures.
-// All hosts see the same disk. Production code reaches it through the calls in disk_calls.cpp.
+// A world's disk, mounted at kRoot: its contents as programs see them, its contents after a power cut, and its
+// failures. All hosts see the same disk. Production code reaches it through the calls in disk_calls.cpp.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace lockstep::sim {
 
-/// The present condition of the disk. The chances are per call.
+/// The disk's current state. Probabilities are per call.
 struct DiskState {
-  Nanos latency = 50 * kMicro;  ///< the most that a call takes
-  double fails_write = 0;       ///< chance of EIO
+  Nanos latency = 50 * kMicro;  ///< maximum duration of a call
+  double fails_write = 0;       ///< probability of EIO
   double fails_sync = 0;
   double fails_read = 0;
-  double fails_name = 0;        ///< chance for renames, new folders and removals
-  std::size_t room = SIZE_MAX;  ///< bytes that still fit
+  double fails_name = 0;        ///< probability for renames, removals and creating folders
+  std::size_t room = SIZE_MAX;  ///< bytes of free space
   bool has_locks = true;        ///< if false, flock() fails with ENOLCK
 };
 
-/// Files and folders. A power cut may take every change that was not fsynced: any blocks of a file and its size, and
-/// any changes of names. A rename is lost or kept as a whole.
+/// Files and folders. A power cut may undo any change that was not fsynced: any blocks of a file, its size, and any
+/// name changes. A rename survives as a whole or not at all.
 class Disk {
  public:
   static constexpr std::string_view kRoot = "/disk";
@@ -36,13 +36,13 @@ class Disk {
 
   struct Node {
     bool is_folder = false;
-    std::string bytes;                   ///< content of a file, as programs see it
-    std::string durable;                 ///< content of a file, as the disk has it
+    std::string bytes;                   ///< a file's contents, as programs see them
+    std::string durable;                 ///< a file's contents on the disk
     std::set<std::size_t> dirty;         ///< blocks written since the last fsync
-    int writer = 0;                      ///< the host that wrote last
-    std::map<std::string, int> names;    ///< entries of a folder, as programs see them
-    std::map<std::string, int> on_disk;  ///< entries of a folder, as the disk has them
-    std::uint64_t version = 0;           ///< changes whenever the content does
+    int writer = 0;                      ///< the last host to write to it
+    std::map<std::string, int> names;    ///< a folder's entries, as programs see them
+    std::map<std::string, int> on_disk;  ///< a folder's entries on the disk
+    std::uint64_t version = 0;           ///< changes whenever the contents do
   };
 
   Disk();
@@ -50,7 +50,7 @@ class Disk {
   /// Returns true if the path is on this disk.
   [[nodiscard]] static bool has(const char* path);
 
-  // The system's calls. They fail with -1 and errno, as the system's do. A relative path begins at the node `folder`.
+  // The system calls. They fail with -1 and errno, like the real ones. Relative paths start at the node `folder`.
   int open(int folder, std::string_view path, int flags);
   int make_folder(std::string_view path);
   int rename(std::string_view from, std::string_view to);
@@ -59,20 +59,20 @@ class Disk {
   ssize_t write(int node, std::size_t offset, std::string_view bytes);
   ssize_t read(int node, std::size_t offset, char* to, std::size_t size);
   int truncate(int node, std::size_t size);
-  /// Returns the node at a path; -1 and errno ENOENT or ENOTDIR if there is none.
+  /// Returns the node at a path; -1 with errno ENOENT or ENOTDIR if there is none.
   [[nodiscard]] int find(int folder, std::string_view path) const;
   [[nodiscard]] const Node& at(int node) const { return nodes_.at(node); }
 
-  /// Ends the writes of a host: a part of its unsynced changes is lost.
+  /// Ends a host's writes: some of its unsynced changes are lost.
   void lose_host(int host, Dice& dice);
-  /// Cuts the power of all hosts and of the disk.
+  /// Cuts the power to all hosts and the disk.
   void lose_power(Dice& dice);
 
-  /// Returns the bytes that all files take.
+  /// Returns the number of bytes used by all files.
   [[nodiscard]] std::size_t used() const;
 
   DiskState state;
-  /// Called after each change, with the name that a file or folder lost and the name that it got.
+  /// Called after each change, with a file's or folder's old and new names.
   std::function<void(const std::string& from, const std::string& to)> on_change = {};
   std::map<std::string, std::uint64_t> failures;  ///< number of failed calls, by kind
 
@@ -82,7 +82,7 @@ class Disk {
     std::string name;
     int node = -1;  ///< -1: the name does not exist
   };
-  /// A change of names that is not durable yet.
+  /// A name change that is not durable yet.
   struct Change {
     int from = -1;
     std::string old_name;
@@ -105,16 +105,16 @@ class Disk {
   int next_ = 1;
 };
 
-/// The disk of this world; null if there is none, and all paths are then the real system's.
+/// This world's disk; null if it has none, in which case all paths are the real system's.
 Disk*& disk();
 
 /// The holders of flock() locks: descriptors and their hosts.
 class Locks {
  public:
-  /// Takes the lock of `node` for a descriptor; false if another descriptor holds it.
+  /// Locks `node` for a descriptor; false if another descriptor holds it.
   bool take(int node, const void* descriptor, int host);
   void release(int node, const void* descriptor);
-  /// Drops the locks of a host, as a file server does if it has not heard from the host for long.
+  /// Drops a host's locks, as a file server does when it has not heard from the host for a long time.
   void expire(int host);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's calls on files and folders, for production code inside a world that has a disk. The calls that
-// descriptors of all kinds share are in calls.cpp.
+// Replaces the C library's calls on files and folders for production code inside a world that has a disk. Calls common
+// to all kinds of descriptors are in calls.cpp.
 #include "sim/disk_calls.h"
 
 #include <dirent.h>
@@ -25,7 +25,7 @@
 namespace lockstep::sim {
 namespace {
 
-// Lets other threads run while a call takes its time: here a process can die between two calls.
+// Lets other threads run for the duration of a call, so a process can die between two calls.
 void take_time() {
   Kernel& machine = *kernel();
   if (machine.current()->mutexes > 0) return;
@@ -293,7 +293,7 @@ int statvfs(const char* path, struct statvfs* about) noexcept {
   return library(path, about);
 }
 
-// Only reports if a process of the same host, or container, exists; sends no signal.
+// Only reports whether a process exists on the same host or in the same container; sends no signal.
 int kill(pid_t pid, int signal) noexcept {
   if (!is_inside()) {
     static const auto library = real<int(pid_t, int)>("kill");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls on a world's disk that calls.cpp uses.
+// The calls on a world's disk used by calls.cpp.
 #pragma once
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The faults of a world: begins and ends them as the plan says.
+// Begins and ends a world's faults according to its plan.
 #include <fmt/format.h>
 #include <signal.h>
 

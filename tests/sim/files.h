@@ -19,19 +19,19 @@ namespace lockstep::sim {
 
 class Epoll;
 
-/// The object behind a descriptor. Calls return -1 and set errno, as the system's calls do.
+/// The object behind a descriptor. Calls return -1 and set errno, like the system calls.
 class File {
  public:
   virtual ~File() = default;
-  /// Returns the events that hold now: POLLIN, POLLOUT, POLLHUP and POLLERR.
+  /// Returns the current events: POLLIN, POLLOUT, POLLHUP and POLLERR.
   [[nodiscard]] virtual short ready() const = 0;
-  /// Reads without waiting.
+  /// Reads without blocking.
   virtual ssize_t read(void* to, std::size_t size);
   virtual ssize_t write(const void* from, std::size_t size);
-  /// Called after its last descriptor was closed.
+  /// Called after its last descriptor has been closed.
   virtual void close() {}
 
-  /// Wakes the waiting threads: ready() may return something new.
+  /// Wakes the waiting threads: ready() may have changed.
   void changed();
   /// Makes the running thread wait for a change.
   void wait(Nanos deadline);
@@ -51,7 +51,7 @@ class Files {
   int close(int fd);
   void close_all_of(const Process& process);
   [[nodiscard]] int count_of(const Process& process) const;
-  /// Passes the descriptor to another process, as a fork does.
+  /// Passes the descriptor to another process, as fork() does.
   void give(int fd, Process& to);
 
  private:
@@ -73,7 +73,7 @@ class EventFile final : public File {
   bool is_semaphore_;
 };
 
-/// timerfd(2), set to a moment of virtual time.
+/// timerfd(2), in virtual time.
 class TimerFile final : public File, public std::enable_shared_from_this<TimerFile> {
  public:
   [[nodiscard]] short ready() const override { return has_expired_ ? POLLIN : 0; }
@@ -85,7 +85,7 @@ class TimerFile final : public File, public std::enable_shared_from_this<TimerFi
   bool has_expired_ = false;
 };
 
-/// signalfd(2), with the signals that a fault sends to the process.
+/// signalfd(2), delivering the signals that a fault sends to the process.
 class SignalFile final : public File {
  public:
   [[nodiscard]] short ready() const override { return signals_.empty() ? 0 : POLLIN; }

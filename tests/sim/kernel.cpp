@@ -21,14 +21,14 @@ namespace {
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kGuard = 4096;
 
-/// The thread-local variables of an object.
+/// The thread-local variables of a shared object.
 struct ThreadLocals {
   char* at = nullptr;
   std::size_t size = 0;
   std::vector<char> initial;
 };
 
-// Returns true for the program, into which production code is linked, and for libtorch.
+// Returns true for libtorch and for the program itself, into which production code is linked.
 bool has_own_threads(const dl_phdr_info& info) {
   const std::string_view name(info.dlpi_name);
   return name.empty() || name.find("libtorch") != std::string_view::npos ||
@@ -55,7 +55,7 @@ const std::vector<ThreadLocals>& thread_locals() {
   return found;
 }
 
-// Copies the thread-local variables of all objects into `to`, one after the other.
+// Copies the thread-local variables of all shared objects into `to`, one after another.
 void save_thread_locals(std::vector<char>& to) {
   char* kept = to.data();
   for (const ThreadLocals& one : thread_locals()) kept = std::copy_n(one.at, one.size, kept);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine below a simulated cluster: hosts, processes and threads that run one at a time, on virtual time. The seed
+// The machine under a simulated cluster: hosts, processes, and threads that run one at a time in virtual time. The seed
 // decides which thread runs next. Production code reaches the machine through the calls in calls.cpp, threads.cpp and
 // clocks.cpp.
 #pragma once
@@ -27,12 +27,12 @@ inline constexpr Nanos kMilli = 1'000'000;
 inline constexpr Nanos kSecond = 1'000'000'000;
 inline constexpr Nanos kNever = INT64_MAX;
 
-/// Draws random numbers, the same ones for a seed on every machine.
+/// Draws random numbers; a seed gives the same sequence on every machine.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed) {}
   std::uint64_t bits() { return engine_(); }
-  /// Returns a number from `least` to `most`, both included.
+  /// Returns a number from `least` to `most`, inclusive.
   std::int64_t between(std::int64_t least, std::int64_t most) {
     return least + static_cast<std::int64_t>(bits() % static_cast<std::uint64_t>(most - least + 1));
   }
@@ -47,12 +47,12 @@ inline constexpr std::uint16_t kFirstFreePort = 40'000;
 struct Host {
   int number = 0;
   std::string name;
-  std::uint32_t address = 0;  ///< IPv4, in host order
+  std::uint32_t address = 0;  ///< IPv4, in host byte order
   bool is_up = true;
   bool is_frozen = false;
   Nanos monotonic_offset = 0;
   Nanos wall_offset = 0;
-  double drift = 0;  ///< error of its clocks, as a fraction of the time that passes
+  double drift = 0;  ///< clock error, as a fraction of elapsed time
   std::uint16_t next_port = kFirstFreePort;
 
   [[nodiscard]] Nanos monotonic(Nanos now) const {
@@ -63,15 +63,15 @@ struct Host {
 
 struct Process;
 
-/// One simulated thread: its stack and the C++ runtime's data for it.
+/// A simulated thread: its stack and the C++ runtime's data for it.
 struct Fiber {
   enum class State : std::uint8_t { kReady, kBlocked, kDone };
   ucontext_t context{};
   Process* process = nullptr;
   State state = State::kReady;
-  std::uint64_t waits = 0;  ///< number of its waits, by which an alarm of an old wait is ignored
+  std::uint64_t waits = 0;  ///< number of waits so far, used to ignore alarms of earlier waits
   bool was_woken = false;   ///< true if its last wait ended before the deadline
-  int mutexes = 0;          ///< mutexes that it holds
+  int mutexes = 0;          ///< number of mutexes held
   std::function<void()> body;
   void* result = nullptr;
   Fiber* joiner = nullptr;
@@ -89,18 +89,18 @@ struct Process {
   std::map<std::string, std::string> environment;
   bool is_frozen = false;
   bool is_dead = false;
-  double slowness = 0;  ///< the chance that one of its threads loses the processor for a while
+  double slowness = 0;  ///< probability that one of its threads loses the processor for a while
   std::vector<std::unique_ptr<Fiber>> fibers;
-  int served_by = -1;           ///< the process to whose store it has connected; -1: none yet
-  std::set<std::string> drawn;  ///< the first digits of the random tokens that it has made
+  int served_by = -1;           ///< the process whose store it has connected to; -1: none yet
+  std::set<std::string> drawn;  ///< the first digits of the random tokens it has generated
   Nanos second_began = 0;
-  int turns = 0;     ///< turns of its threads in this second
-  std::string line;  ///< an output line that is not complete yet
+  int turns = 0;     ///< turns taken by its threads in this second
+  std::string line;  ///< an incomplete line of output
   std::function<void(int signal)> on_signal = {};
-  std::function<void(int status)> on_end = {};  ///< gets a wait status
+  std::function<void(int status)> on_end = {};  ///< receives a wait status
   std::vector<char> globals;                    ///< its own copy of the global variables of production code
   Use use;
-  Use most;  ///< the most that it used at any time
+  Use most;  ///< peak usage
   Use limit{INT64_MAX, INT64_MAX, INT64_MAX};
 };
 
@@ -111,16 +111,16 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  // Time and order.
+  // Time and ordering.
   [[nodiscard]] Nanos now() const { return now_; }
   void pass(Nanos time) { now_ += time; }
   Dice& dice() { return dice_; }
   /// Calls `act` at `time`, on the scheduler's stack: `act` must not block.
   void at(Nanos time, std::function<void()> act);
-  /// Runs until `is_over` returns true, until `limit`, or until no thread can run any more.
+  /// Runs until `is_over` returns true, until `limit`, or until no thread is runnable.
   void run(Nanos limit, const std::function<bool()>& is_over);
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
-  /// Adds an event to the digest, which is equal for two runs of a seed.
+  /// Adds an event to the digest, which is the same for every run of a seed.
   void fold(std::uint64_t value) { digest_ = (digest_ ^ value) * 0x100000001b3ULL; }
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
 
@@ -145,21 +145,21 @@ class Kernel {
   [[nodiscard]] Process* find(int pid);
   [[nodiscard]] std::vector<std::unique_ptr<Process>>& processes() { return processes_; }
   void freeze(Process& process, bool on);
-  /// Remembers random bytes that the running process has drawn.
+  /// Records random bytes drawn by the running process.
   void note_random(std::string_view bytes);
   static constexpr std::size_t kNotedDigits = 16;
 
   /// Called with each line that a process prints.
   std::function<void(Process&, const std::string&)> on_line = {};
   void print(Process& process, std::string_view text);
-  /// Called if a process takes more turns in a second than its limit: it runs on and on without waiting.
+  /// Called if a process takes more turns per second than its limit allows: it is spinning.
   std::function<void(Process&)> on_spin = {};
   int most_turns = 20'000;
-  /// Called if a process takes more memory, descriptors or threads than its limit.
+  /// Called if a process exceeds its limit on memory, descriptors or threads.
   std::function<void(Process&)> on_excess = {};
-  /// Called if production code gives up. It does not return.
+  /// Called when production code gives up. It does not return.
   std::function<void(const std::string&)> on_wrong = {};
-  /// Registers memory of production code of which each process has a copy.
+  /// Registers memory of production code that each process has its own copy of.
   void add_global(void* at, std::size_t size);
 
  private:
@@ -203,7 +203,7 @@ class Kernel {
   int next_pid_ = 1000;
 };
 
-/// The machine of this world; nullptr if none runs: calls then reach the real system.
+/// This world's machine; nullptr if none is running, in which case calls reach the real system.
 Kernel*& kernel();
 
 }  // namespace lockstep::sim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep-sim: simulates clusters in one process, each from a seed. Exit code 0: no world broke a condition.
+// lockstep-sim: simulates clusters in one process, each generated from a seed. Exit code 0: no world violated an
+// invariant.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -83,7 +84,7 @@ void tell_smaller(const Plan& plan, const Options& options, const Scratch& scrat
   tell(least, run_world(least, scratch, options.is_full), options, cut);
 }
 
-// Returns true if the second run of a seed equals the first, down to each turn of a thread.
+// Returns true if the second run of a seed is identical to the first, down to each thread's turns.
 bool is_same_again(const Plan& plan, const Scratch& scratch, std::uint64_t digest) {
   const Result& again = run_world(plan, scratch);
   if (again.digest == digest) return true;

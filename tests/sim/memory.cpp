@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's operator new: it counts the heap of each simulated process.
+// The program's operator new: it tracks the heap usage of each simulated process.
 #include "sim/memory.h"
 
 #include <algorithm>

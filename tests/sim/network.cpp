@@ -12,9 +12,9 @@ constexpr std::uint32_t kLoopback = 0x7f000001U;
 constexpr std::size_t kWindow = 256 << 10;
 constexpr Nanos kFirstRetry = 200 * kMilli;
 constexpr Nanos kFirstSynRetry = kSecond;
-constexpr int kMostRetries = 12;  // about a quarter of an hour
+constexpr int kMostRetries = 12;  // about 15 minutes
 constexpr int kMostSyns = 6;      // 127 s
-constexpr double kSplit = 0.05;   // the chance that bytes arrive in two pieces
+constexpr double kSplit = 0.05;   // probability that bytes arrive in two pieces
 
 }  // namespace
 
@@ -55,7 +55,7 @@ void Network::send(const Host& from, const Host& to, std::function<void()> arriv
   attempt(from, to, 0, in_order(from, to, std::move(arrive)), fail);
 }
 
-// Counts arrivals out of the order in which the bytes were sent.
+// Wraps `arrive` to count arrivals out of sending order.
 std::function<void()> Network::in_order(const Host& from, const Host& to, std::function<void()> arrive) {
   Order& order = orders_[{from.number, to.number}];
   return [this, &order, number = ++order.sent, arrive = std::move(arrive)] {
@@ -153,7 +153,7 @@ ssize_t Stream::write(const void* from, std::size_t size) {
 }
 
 void Stream::transmit(std::string bytes, bool is_end) {
-  if (local.host == 0) {  // a socket of a pair: no network
+  if (local.host == 0) {  // one end of a socket pair: no network involved
     if (const auto peer = peer_.lock()) peer->deliver(bytes, is_end);
     return;
   }
@@ -161,7 +161,7 @@ void Stream::transmit(std::string bytes, bool is_end) {
   pump();
 }
 
-// Sends one segment after the other: a lost segment holds up the segments after it.
+// Sends segments one at a time: a lost segment holds up those after it.
 void Stream::pump() {
   if (is_pumping_ || outgoing_.empty() || peer_host_ == nullptr) return;
   is_pumping_ = true;
@@ -186,8 +186,8 @@ void Stream::pump() {
       [self] { self->reset(ETIMEDOUT); });
 }
 
-// Returns what arrives. TCP delivers bytes in pieces other than those in which they were sent: bytes of several calls
-// arrive together, and sometimes the last part of them arrives later.
+// Returns what arrives. TCP does not preserve the boundaries of writes: bytes from several calls arrive together, and
+// sometimes the tail arrives later.
 std::deque<std::pair<std::string, bool>> Stream::take_outgoing() {
   std::deque<std::pair<std::string, bool>> arrived;
   arrived.swap(outgoing_);
@@ -229,7 +229,7 @@ void Stream::close() {
     if (has_unread && local.host != 0) {
       send_reset();
     } else {
-      // As unix(7) says: the peer gets one error and can still read the bytes that arrived.
+      // As documented in unix(7), the peer gets one error and can still read the bytes that have arrived.
       if (const auto peer = peer_.lock(); peer && has_unread) peer->error_ = ECONNRESET;
       transmit("", true);
     }
@@ -327,7 +327,7 @@ void Stream::connect_to(Host& to, int number) {
     if (self->state != State::kConnecting || self->is_closed_) return;
     const bool is_refused = network().link(*self->host, to).refuses_calls && self->remote.port >= kFirstFreePort;
     const auto server = is_refused ? nullptr : network().listener(to, self->remote.port);
-    if (!gets_through(to, *self->host)) return;  // the answer is lost, and the next SYN tries again
+    if (!gets_through(to, *self->host)) return;  // the reply is lost, and the client retries its SYN
     machine.at(machine.now() + way(to, *self->host), [self, server] {
       if (self->state != State::kConnecting || self->is_closed_) return;
       if (!server || server->state != State::kListening) return self->reset(ECONNREFUSED);

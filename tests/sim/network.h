@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network of a world: TCP as programs see it (connections that are refused, delayed, cut one way, reset or half
-// open), and pairs of sockets on one host.
+// The network of a world: TCP as programs see it (connections can be refused, delayed, cut one way, reset or half
+// open), and socket pairs on one host.
 #pragma once
 
 #include <array>
@@ -16,33 +16,33 @@
 namespace lockstep::sim {
 
 struct Address {
-  std::uint32_t host = 0;  ///< IPv4, in host order; 0: a socket of a pair on one host
+  std::uint32_t host = 0;  ///< IPv4, in host byte order; 0: part of a socket pair on one host
   std::uint16_t port = 0;
   bool operator==(const Address&) const = default;
 };
 
-/// One direction between two hosts.
+/// One direction of the link between two hosts.
 struct Link {
   Nanos delay = 100 * kMicro;
   Nanos jitter = 50 * kMicro;
   double loss = 0;
   bool is_cut = false;
-  bool refuses_calls = false;  ///< calls to ranks, not to the store
+  bool refuses_calls = false;  ///< connections to ranks, not to the store
 };
 
 class Stream;
 
-/// Network events that programs may notice. TCP hides segments that are doubled, or out of turn on one connection.
+/// Network events that programs may notice. TCP hides duplicated segments, and those reordered within a connection.
 enum class NetworkEvent : std::uint8_t {
   kSegmentLost,
   kSegmentStopped,  ///< held up by a cut or by a host that is down
-  kOvertaken,       ///< bytes arrive before older bytes between the same hosts, on another connection
+  kOvertaken,       ///< bytes arrive before earlier bytes between the same hosts, on another connection
   kConnected,
-  kConnectedAgain,  ///< a process connects to a store other than its last one
+  kConnectedAgain,  ///< a process connects to a different store than last time
   kSynLost,
   kRefused,
   kReset,
-  kTooLate,  ///< bytes, for instance an answer, reach a peer that has closed the connection
+  kTooLate,  ///< bytes, such as a reply, reach a peer that has closed the connection
   kCount
 };
 using NetworkCounts = std::array<std::uint32_t, static_cast<std::size_t>(NetworkEvent::kCount)>;
@@ -51,7 +51,7 @@ using NetworkCounts = std::array<std::uint32_t, static_cast<std::size_t>(Network
 class Network {
  public:
   [[nodiscard]] Link& link(const Host& from, const Host& to) { return links_[{from.number, to.number}]; }
-  /// Calls `arrive` when the bytes get through. Retries as TCP does, with growing delays; after the last retry it calls
+  /// Calls `arrive` when the bytes get through. Retries like TCP, with increasing delays; after the last retry it calls
   /// `fail`.
   void send(const Host& from, const Host& to, std::function<void()> arrive, std::function<void()> fail = {});
   [[nodiscard]] Host* host_at(std::uint32_t address, const Host& from) const;
@@ -68,7 +68,7 @@ class Network {
   std::function<void()> in_order(const Host& from, const Host& to, std::function<void()> arrive);
   struct Order {
     std::uint64_t sent = 0;
-    std::uint64_t arrived = 0;  ///< the highest number that has arrived
+    std::uint64_t arrived = 0;  ///< the highest number to have arrived
   };
   NetworkCounts counts_{};
   std::map<std::pair<int, int>, Order> orders_;
@@ -78,10 +78,10 @@ class Network {
 
 Network& network();
 
-/// Called when a connection opens.
+/// Called when a connection is opened.
 extern std::function<void(Process& client, Process& server)> on_meet;
 
-/// A socket: TCP, or one end of a pair or a pipe.
+/// A socket: a TCP socket, or one end of a socket pair or pipe.
 class Stream final : public File, public std::enable_shared_from_this<Stream> {
  public:
   enum class State : std::uint8_t { kNew, kListening, kConnecting, kOpen, kFailed };
@@ -121,12 +121,12 @@ class Stream final : public File, public std::enable_shared_from_this<Stream> {
   Host* peer_host_ = nullptr;
   std::deque<std::shared_ptr<Stream>> accepted_;
   std::string received_;
-  std::size_t taken_ = 0;  ///< bytes of received_ that were read
+  std::size_t taken_ = 0;  ///< bytes of received_ already read
   std::deque<std::pair<std::string, bool>> outgoing_;
   std::size_t in_flight_ = 0;  ///< bytes sent that the peer has not read yet
   bool is_pumping_ = false;
   Nanos last_arrival_ = 0;
-  bool has_ended_ = false;  ///< the peer sends no more
+  bool has_ended_ = false;  ///< the peer will send nothing more
   bool is_sending_shut_ = false;
   bool is_closed_ = false;
   int error_ = 0;

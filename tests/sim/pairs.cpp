@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults that belong together: each comes at a moment at which the product depends on the other. Single faults meet in
-// this way in one world of thousands.
+// Faults that belong together: each strikes at a moment when only the other makes it matter. Independent faults
+// coincide like this in only one world in thousands.
 #include <algorithm>
 #include <array>
 
@@ -11,12 +11,12 @@ namespace {
 
 using Kind = Fault::Kind;
 
-constexpr Nanos kInTime = 2 * kSecond;  // agents that start later do not take part in the first round
+constexpr Nanos kInTime = 2 * kSecond;  // agents that start later miss the first round
 
 int draw_node(Dice& dice, const Plan& plan) { return static_cast<int>(dice.between(1, plan.nodes - 1)); }
 
-// Returns the time of the first round, which begins at the last call if the group is not full. It may begin 0.3 s
-// later.
+// Returns the time of the first round, which begins at the last call if the group is not full. The round may begin 0.3
+// s later.
 Nanos first_round(const Plan& plan) {
   Nanos last = 0;
   int count = 0;
@@ -28,7 +28,7 @@ Nanos first_round(const Plan& plan) {
   return last + (count < plan.max_nodes ? plan.last_call_s * kSecond : 0);
 }
 
-// A rank fails and publishes its error, and its node is lost before its agent has reported the end of all ranks.
+// A rank fails and publishes its error, and its node is lost before its agent has reported that all ranks have ended.
 void lose_node_of_failed_rank(Dice& dice, Plan& plan) {
   constexpr std::array kLosses = {Kind::kKillAgent, Kind::kPowerOff, Kind::kFreezeAgent};
   Fault failure{.kind = dice.chance(0.5) ? Kind::kBreakRank : Kind::kFailRank, .node = draw_node(dice, plan)};
@@ -42,8 +42,8 @@ void lose_node_of_failed_rank(Dice& dice, Plan& plan) {
   plan.faults.insert(plan.faults.end(), {failure, loss});
 }
 
-// Node 0's launcher is killed and started again, and begins its first round, while another agent is stopped with the
-// order to run in hand. The group is never full, so a round begins at the last call.
+// Node 0's launcher is killed, restarted, and begins its first round while another agent is stopped with an unread
+// order to run. The group is never full, so a round begins at the last call.
 void stop_with_order_in_hand(Dice& dice, Plan& plan) {
   const int node = draw_node(dice, plan);
   plan.min_nodes = 1;
@@ -59,8 +59,9 @@ void stop_with_order_in_hand(Dice& dice, Plan& plan) {
   plan.faults.insert(plan.faults.end(), {stop, kill, again});
 }
 
-// Node 0's launcher is stopped a little longer than the silence: another agent has given it up, and stops its ranks,
-// but their connections are still open. The job ends with this failure, so no agent comes back and says what it saw.
+// Node 0's launcher is stopped for slightly longer than the silence limit: another agent has given up on it and is
+// stopping its ranks, but their connections are still open. The job ends with this failure, so no agent comes back to
+// say what it saw.
 void stop_server(Dice& dice, Plan& plan) {
   plan.min_nodes = plan.max_nodes = plan.nodes;
   plan.max_restarts = 0;
@@ -70,7 +71,7 @@ void stop_server(Dice& dice, Plan& plan) {
                          .lasts = plan.silence() + dice.between(0, plan.silence() / 6 + plan.step_time * 3 / 2)});
 }
 
-// The ranks' first calls are refused.
+// The ranks' first connections are refused.
 void refuse_calls(Dice& dice, Plan& plan) {
   const Nanos time = plan.silence() / 4;
   plan.faults.push_back({.kind = Kind::kRefuseCalls,

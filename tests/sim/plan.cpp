@@ -16,7 +16,7 @@ using Kind = Fault::Kind;
 
 constexpr std::uint64_t kOneIsLargeOf = 200;
 
-// Returns the length up to which a fault may pass unnoticed.
+// Returns the duration up to which a fault may go unnoticed.
 Nanos short_time(const Plan& plan) { return plan.silence() / 4; }
 
 bool lasts(Kind kind) {
@@ -24,7 +24,7 @@ bool lasts(Kind kind) {
          kind == Kind::kLoss || kind == Kind::kRefuseCalls || kind == Kind::kSlow;
 }
 
-// Returns true if another fault is on the same link: each of them may be short, but together they may last.
+// Returns true if another fault affects the same link: each may be short, but together they may be long.
 bool has_companion_on_link(const Fault& fault, const Plan& plan) {
   if (!is_of_link(fault.kind)) return false;
   return std::count_if(plan.faults.begin(), plan.faults.end(), [&](const Fault& other) {
@@ -56,7 +56,7 @@ Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
         is_short ? dice.between(kMilli, short_time(plan)) : dice.between(plan.silence() / 4, 4 * plan.silence());
   }
   if (fault.kind == Kind::kPreempt) fault.lasts = dice.between(kSecond, 30 * kSecond);
-  // Other nodes detect hung ranks, unless all nodes but one hang: the last one continues by itself.
+  // Other nodes detect hung ranks, unless all nodes but one hang: the last one continues on its own.
   if (fault.kind == Kind::kHangRank) fault.much = static_cast<double>(dice.between(1, 3 * plan.timeout_s));
   if (fault.kind == Kind::kLoss) fault.much = static_cast<double>(dice.between(1, 20)) / 100;
   if (fault.kind == Kind::kSlow) fault.much = static_cast<double>(dice.between(1, 10)) / 100;
@@ -64,7 +64,7 @@ Fault draw_fault(Dice& dice, const Plan& plan, Nanos begin, Nanos end) {
   return fault;
 }
 
-// Starts half of the killed nodes again, as an operator or a scheduler would.
+// Restarts half of the killed nodes, as an operator or scheduler would.
 void add_returns(Dice& dice, Plan& plan) {
   const std::vector<Fault> faults = plan.faults;
   for (const Fault& fault : faults) {
@@ -78,7 +78,7 @@ void add_returns(Dice& dice, Plan& plan) {
   }
 }
 
-// Adds second faults within a moment of a first one, often on its node: faults of one hidden cause come together.
+// Adds second faults right after a first one, often on its node: faults with one hidden cause come together.
 void add_companions(Dice& dice, Plan& plan) {
   const std::vector<Fault> faults = plan.faults;
   for (const Fault& fault : faults) {
@@ -93,7 +93,8 @@ void add_companions(Dice& dice, Plan& plan) {
   }
 }
 
-// Adds an operator, who takes nodes out of a running job and adds others, even nodes that were not in the job before.
+// Adds an operator, who removes nodes from a running job and adds others, including nodes that were not in the job
+// before.
 void add_operator(Dice& dice, Plan& plan) {
   Nanos at = dice.between(3 * kSecond, 8 * kSecond);
   for (auto left = dice.between(2, 5); left > 0; --left) {
@@ -149,7 +150,7 @@ std::string to_text(const Fault& fault) {
 }
 
 Nanos Plan::silence() const {
-  return std::clamp<Nanos>(timeout_s * kSecond / 2, kSecond, 6 * kSecond);  // as launch::node_silence()
+  return std::clamp<Nanos>(timeout_s * kSecond / 2, kSecond, 6 * kSecond);  // same as launch::node_silence()
 }
 
 Nanos Plan::quiet_from() const {
@@ -162,7 +163,7 @@ Nanos Plan::quiet_from() const {
 Nanos Plan::end_by() const {
   const Nanos round = steps * step_time * 3 / 2 + 60 * kSecond + last_call_s * kSecond;
   const auto rounds = static_cast<Nanos>(max_restarts + 2);
-  // A connection that a cut has slowed down may retry only after twice the length of the cut.
+  // A connection slowed down by a cut may not retry until twice the cut's duration has passed.
   return quiet_from() * 3 + rounds * (round + 2 * timeout_s * kSecond) + 120 * kSecond;
 }
 
@@ -184,7 +185,7 @@ bool Plan::must_succeed() const {
   lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
   const auto left = std::count_if(starts.begin(), starts.end(), [](Nanos start) { return start <= 2 * kSecond; }) -
                     static_cast<std::ptrdiff_t>(lost.size());
-  // Several faults at one time may count as a single failure.
+  // Several simultaneous faults may count as a single failure.
   return ends <= max_restarts && left >= min_nodes;
 }
 

@@ -22,7 +22,7 @@ ssize_t write_line(void*, const char* text, std::size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-// Sends the output of production code to the story.
+// Sends the output of production code to the world's history.
 void take_output() {
   for (FILE** stream : {&stderr, &stdout}) {
     *stream = ::fopencookie(nullptr, "w", {.read = nullptr, .write = write_line, .seek = nullptr, .close = nullptr});
@@ -30,7 +30,7 @@ void take_output() {
   }
 }
 
-// Handles an exception that no thread has caught.
+// Handles an uncaught exception.
 [[noreturn]] void end_world() {
   std::string what = "no exception";
   try {
@@ -49,7 +49,7 @@ void take_output() {
 int run_alone(const std::function<void()>& world) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(kLongest);  // the alarm ends the process
+    ::alarm(kLongest);  // SIGALRM kills the process
     take_output();
     std::set_terminate(end_world);
     world();

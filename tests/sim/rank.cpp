@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a world: it meets the other ranks through the store and computes steps with them. Rank 0 sums
-// the values that they send, commits the state, and answers. The store's client, the connections between the ranks, the
-// failure records and the exit codes are production code.
+// A rank of a world: it meets the other ranks through the store and computes steps with them. Rank 0 sums the values
+// they send, commits the state and replies. The store client, the connections between ranks, the failure records and
+// the exit codes are production code.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ struct Message {
   std::int32_t rank = 0;
   std::int64_t step = 0;
   std::uint64_t value = 0;
-  std::int32_t is_last = 0;  ///< this rank was asked to leave; in a message of rank 0: all ranks leave after this step
+  std::int32_t is_last = 0;  ///< this rank was asked to leave; from rank 0: all ranks leave after this step
   std::int32_t unused = 0;
 };
 
@@ -89,7 +89,7 @@ class Wires {
   wire::Circle circle_;
 };
 
-/// A rank from its start to its end.
+/// A rank, from start to end.
 class Training {
  public:
   explicit Training(Rank& self)
@@ -118,11 +118,11 @@ class Training {
       const bool is_first = store_->compare_set(kFirstFailureKey, "", own) == own;
       if (is_first) world().claimed(self_, record.type == "DataError");
     } catch (const Error&) {
-      // As in comm/core/failure.cpp, the record is then not published.
+      // As in comm/core/failure.cpp, the record is simply not published.
     }
   }
 
-  /// Waits a moment for the record of a lost rank, or for the record that its agent publishes.
+  /// Waits a moment for the record of a lost rank, or for its agent to publish one.
   void await_first_failure() {
     try {
       for (int i = 0; i < 100; ++i) {
@@ -130,7 +130,7 @@ class Training {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
     } catch (const Error&) {
-      return;  // the store is gone as well
+      return;  // the store is also gone
     }
     world().require(self_.is_told_to_leave || world().has_touched_node(), "a rank does not learn why it lost another");
   }
@@ -192,7 +192,7 @@ class Training {
     store_->add(kSavesKey, 1);
   }
 
-  // Checks that an answer of the store belongs to its question, even after an answer that came too late.
+  // Checks that the store's reply belongs to the request, even after an earlier reply that came too late.
   void say_step() {
     for (bool is_second : {false, true}) {
       try {
@@ -219,7 +219,7 @@ class Training {
   Rank& self_;
   std::shared_ptr<Store> store_;
   Wires wires_;
-  std::vector<int> others_;  ///< for rank 0 all other ranks, for the others rank 0
+  std::vector<int> others_;  ///< all other ranks on rank 0; rank 0 on the others
   std::int64_t step_ = 0;
   std::uint64_t state_ = 1;
 };
@@ -236,7 +236,7 @@ std::uint64_t next_state(std::uint64_t state, std::uint64_t sum) { return (state
 
 namespace {
 
-// Writes the error file for the agent, as guarded_main() does.
+// Writes the error file for the agent, like guarded_main().
 void write_error_file(const Process& process, const FailureRecord& record) {
   std::ofstream(process.environment.at("LOCKSTEP_ERROR_FILE")) << fmt::format(
       R"({{"message": {{"message": "{}", "extraInfo": {{"type": "{}"}}}}}})", record.message, record.type);

@@ -29,7 +29,7 @@ Result& shared_result() {
 
 }  // namespace
 
-// The name lacks the word lockstep: a test of comm fails if it finds such names in /dev/shm.
+// The name must not contain "lockstep": a test of comm fails if it finds such names in /dev/shm.
 Scratch::Scratch() {
   char folder[] = "/dev/shm/worlds-XXXXXX";
   if (::mkdtemp(folder) == nullptr) throw IoError("no folder for the worlds' logs can be made in /dev/shm");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs worlds, each in its own process, and adds up their results.
+// Runs worlds, each in its own process, and totals their results.
 #pragma once
 
 #include <array>
@@ -25,28 +25,28 @@ class Scratch {
   std::string path_;
 };
 
-/// Runs a plan in its own process. The result is in memory that both processes share, and valid until the next call.
-/// `is_full`: the result has the whole story.
+/// Runs a plan in its own process. The result lives in shared memory and is valid until the next call.
+/// `is_full`: the result includes the whole history.
 [[nodiscard]] const Result& run_world(const Plan& plan, const Scratch& scratch, bool is_full = false);
 
-/// The sums of the results of many worlds.
+/// Results totalled over many worlds.
 struct Totals {
   std::uint64_t worlds = 0;
   std::uint64_t failed = 0;
   std::uint64_t succeeded = 0;  ///< worlds in which the job reached its last step
   std::uint64_t rounds = 0;
-  std::uint64_t turns = 0;  ///< turns of threads
+  std::uint64_t turns = 0;  ///< turns taken by threads
   double virtual_s = 0;
   std::array<std::uint64_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};
   std::array<std::uint64_t, static_cast<std::size_t>(Fault::Kind::kCount)> worlds_with{};
 
-  Use most;  ///< the most that an agent used
+  Use most;  ///< peak usage of any agent
   Use most_share;
   std::array<std::uint64_t, static_cast<std::size_t>(NetworkEvent::kCount)> network{};
   std::array<std::uint64_t, static_cast<std::size_t>(NetworkEvent::kCount)> worlds_with_network{};
 
   void add(const Result& result);
-  /// Returns the events and faults that many worlds should have had, and that did not occur.
+  /// Returns the events and faults that should have occurred in this many worlds but did not.
   [[nodiscard]] std::vector<std::string> missing() const;
 };
 

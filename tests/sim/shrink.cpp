@@ -15,7 +15,7 @@ std::string without_numbers(std::string text) {
   return text;
 }
 
-/// Tries cuts and remembers the best one.
+/// Tries cuts and keeps the best one.
 class Shrinker {
  public:
   Shrinker(const Plan& plan, const std::string& violation, const Scratch& scratch)

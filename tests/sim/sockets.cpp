@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's calls on sockets, for production code inside a world. They know only IPv4 and numeric addresses.
+// Replaces the C library's socket calls for production code inside a world. Only IPv4 and numeric addresses are
+// supported.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>

@@ -24,7 +24,7 @@ using launch::StubReport;
 
 int number_of(const Process& process, const char* name) { return std::atoi(process.environment.at(name).c_str()); }
 
-// Acts as src/launch/stub.cpp does: it passes signals on, kills after the grace period, and dies with its agent.
+// Mimics src/launch/stub.cpp: it forwards signals, kills the rank after the grace period, and dies with its agent.
 void run_stub(Process& rank, int control, int ended) {
   StubReport report{StubEvent::kStarted, rank.pid, 0};
   ::send(control, &report, sizeof report, MSG_NOSIGNAL);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's threads, mutexes and condition variables, for production code inside a world: the dynamic linker
-// takes this program's symbols before the library's. Outside a world there is one thread, and every mutex is free.
+// Replaces the C library's threads, mutexes and condition variables for production code inside a world: the dynamic
+// linker prefers this program's symbols to the library's. Outside a world there is only one thread, and every mutex is
+// free.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +27,7 @@ Waiters& waiters() {
   return all;
 }
 
-// The first words of the library's own types. They start as zeros.
+// The first fields of the library's own type, which start out as zeros.
 struct Lock {
   int count;
   unsigned unused;
@@ -190,12 +191,12 @@ int pthread_cond_signal(pthread_cond_t* condition) {
 }
 
 // A thread does not lose the processor while it initializes a static variable: the runtime cannot distinguish simulated
-// threads, so the next thread that needs the variable would look like a recursive initialization.
+// threads, so the next thread that needs the variable would appear to initialize it recursively.
 int guard_acquire(void* guard) asm("__cxa_guard_acquire");
 void guard_release(void* guard) noexcept asm("__cxa_guard_release");
 
 int guard_acquire(void* guard) {
-  static int (*library)(void*) = nullptr;  // needs no guard
+  static int (*library)(void*) = nullptr;  // needs no guard itself
   if (library == nullptr) library = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_NEXT, "__cxa_guard_acquire"));
   const int is_first = library(guard);
   if (is_first != 0 && kernel() != nullptr && kernel()->current() != nullptr) ++kernel()->current()->mutexes;

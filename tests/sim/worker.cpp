@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch::Worker in a world: the rank and its stub are simulated processes. The agent's side of the socket works as in
-// src/launch/worker.cpp, which is not linked into this program.
+// launch::Worker inside a world: the rank and its stub are simulated processes. The agent's side of the socket works as
+// in src/launch/worker.cpp, which is not linked into this program.
 #include "launch/worker.h"
 
 #include <fcntl.h>

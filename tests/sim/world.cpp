@@ -22,7 +22,7 @@ constexpr const char* kToken = "0123456789abcdef0123456789abcdef";
 constexpr std::uint16_t kPort = 29'500;
 constexpr std::size_t kLines = 55;
 constexpr std::size_t kLineLength = 230;
-constexpr int kTurnsOfARank = 200;  // per second, for the process that serves all ranks
+constexpr int kTurnsOfARank = 200;  // per second, for the process serving all ranks
 
 World*& instance() {
   static World* world = nullptr;
@@ -49,7 +49,7 @@ World::World(const Plan& plan, Result& result)
     if (client.served_by >= 0 && client.served_by != server.pid && is_agent(server)) {
       network().count(NetworkEvent::kConnectedAgain);
     }
-    // While its ranks run, the agent is still in the round of the coordinator that began it.
+    // While its ranks are running, the agent is still in the round of the coordinator that began that round.
     const auto runs = [&](const Rank& rank) { return rank.agent == &client && !rank.has_ended; };
     if (std::none_of(ranks_.begin(), ranks_.end(), runs)) client.served_by = server.pid;
   };
@@ -150,7 +150,7 @@ void World::start_agent(int node) {
   const std::map<std::string, std::string> environment = {{"LOCKSTEP_TOKEN", kToken},
                                                           {"LOCKSTEP_TIMEOUT", std::to_string(plan_.timeout_s)},
                                                           {"OMP_NUM_THREADS", "1"},
-                                                          {"OPENBLAS_CORETYPE", "Haswell"},  // no detection
+                                                          {"OPENBLAS_CORETYPE", "Haswell"},  // skips CPU detection
                                                           {"LOCKSTEP_HOST_ID", host.name}};
   Process& process = machine_.spawn(host, fmt::format("{}/agent", host.name), environment);
   process.limit = limit_of(plan_);
@@ -194,7 +194,7 @@ int World::run_agent_of(int node) {
   }
 }
 
-// The process that drew the nonce in the keys; without a nonce, the process whose store the agent met last.
+// The process that drew the nonce in the keys; without a nonce, the process whose store the agent connected to last.
 int World::begun_by(const Process& agent, const std::string& keys) {
   const std::string nonce = keys.substr(keys.find('/') + 1, Kernel::kNotedDigits);
   for (const auto& process : machine_.processes()) {

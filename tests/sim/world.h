@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster in one process: the agents, coordinator, store and ranks of one job, on a machine whose time, network,
-// processes and threads are simulated. Conditions are checked at each event.
+// A cluster in one process: the agents, coordinator, store and ranks of one job, on a machine with simulated time,
+// network, processes and threads. Invariants are checked on each event.
 #pragma once
 
 #include <array>
@@ -19,21 +19,21 @@
 
 namespace lockstep::sim {
 
-/// The result of a world. It fits into memory that two processes share.
+/// The result of a world. It fits into memory shared by two processes.
 struct Result {
-  bool is_done = false;  ///< true if the world ran to its end
+  bool is_done = false;  ///< true if the world ran to completion
   bool has_failed = false;
   std::uint64_t digest = 0;
   std::uint64_t steps = 0;
   Nanos lasted = 0;
   int rounds = 0;
   bool has_succeeded = false;                                                         ///< the job reached its last step
-  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< faults that occurred, by kind
+  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< number of faults, by kind
   NetworkCounts network{};
-  Use most = {};        ///< the most that an agent used
-  Use most_share = {};  ///< the same, as shares of its limits
+  Use most = {};        ///< peak usage of any agent
+  Use most_share = {};  ///< the same, as a percentage of its limits
   char violation[512] = {};
-  bool is_full = false;  ///< request for the whole story instead of its last lines
+  bool is_full = false;  ///< true if the whole history is requested, not only its last lines
   char story[1 << 20] = {};
 };
 
@@ -44,38 +44,38 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// Runs the world to its end, and fills the result.
+  /// Runs the world to completion and fills in the result.
   void run();
 
   [[nodiscard]] const Plan& plan() const { return plan_; }
 
-  // Reports of the ranks.
+  // Reports from the ranks.
   Rank& add_rank(Rank rank);
-  /// Returns the process whose coordinator began the round with these keys, in which the agent takes part.
+  /// Returns the process whose coordinator began the agent's round, given the round's keys.
   [[nodiscard]] int begun_by(const Process& agent, const std::string& keys);
   void rank_ended(Rank& rank, int status);
   /// Returns the newest checkpoint: its step and state.
   std::pair<std::int64_t, std::uint64_t> load(const Rank& rank);
   void commit(const Rank& rank, std::int64_t step, std::uint64_t state);
-  /// Notes that a rank is the first of its round to publish its error. `is_final`: the error would come again.
+  /// Records that a rank is the first in its round to publish its error. `is_final`: the error would recur.
   void claimed(const Rank& rank, bool is_final);
-  /// Returns true if a fault has touched a node, and not only ranks.
+  /// Returns true if a fault has affected a node rather than only ranks.
   [[nodiscard]] bool has_touched_node() const;
 
-  /// If a condition does not hold, ends the world as failed and reports `what`.
+  /// If `holds` is false, ends the world as failed and reports `what`.
   void require(bool holds, const std::string& what);
-  /// Adds a line to the story.
+  /// Adds a line to the history.
   void tell(const std::string& who, const std::string& what);
 
  private:
   struct Agent {
-    Process* process = nullptr;  ///< the newest process of the agent
+    Process* process = nullptr;  ///< the agent's newest process
     bool is_running = false;
     int status = -1;
     int starts = 0;
     std::vector<std::string> words = {};  ///< its last lines of output
   };
-  /// A host, or one of its ranks, that a fault has touched.
+  /// A host or one of its ranks that a fault has affected.
   struct Touched {
     std::string host;
     int rank = -1;  ///< -1: any
@@ -95,7 +95,7 @@ class World {
   [[nodiscard]] bool is_agent(const Process& process) const;
   [[nodiscard]] Rank* rank_on(int node, int local_rank);
 
-  using RoundOf = std::pair<int, int>;  ///< the process whose coordinator began the round, and the number of the round
+  using RoundOf = std::pair<int, int>;  ///< the process whose coordinator began the round, and the round number
 
   void check_start(const Rank& rank);
   void check_claims(const Rank& rank);
@@ -121,16 +121,16 @@ class World {
   std::vector<std::uint64_t> expected_;  ///< the state after each step
   RoundOf newest_{-1, -1};
   std::set<RoundOf> rounds_;
-  bool has_error_ = false;    ///< a rank has published its error
-  std::set<RoundOf> claims_;  ///< rounds in which a rank published its error before a fault touched any node
-  bool has_broken_ = false;   ///< a rank has ended with an error that would come again
+  bool has_error_ = false;    ///< true if a rank has published its error
+  std::set<RoundOf> claims_;  ///< rounds in which a rank published its error before a fault affected any node
+  bool has_broken_ = false;   ///< true if a rank has ended with an error that would recur
   std::vector<std::string> story_;
 };
 
-/// Returns the limits of an agent in such a world.
+/// Returns the limits of an agent in a world with this plan.
 [[nodiscard]] Use limit_of(const Plan& plan);
 
-/// The world that runs in this process.
+/// The world running in this process.
 World& world();
 
 }  // namespace lockstep::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A make-believe CUDA that knows only the current device and streams of each thread.
+// A fake CUDA that knows only the current device and streams of each thread.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,7 +12,7 @@
 
 namespace lockstep::testing {
 
-/// While it exists, the process has make-believe GPUs and computes on `gpu`. One object at a time, and no real GPUs.
+/// While it exists, the process has fake GPUs and computes on `gpu`. One object at a time, and no real GPUs.
 class FakeCuda {
  public:
   using Guard = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;

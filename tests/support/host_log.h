@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The make-believe GPUs report here every wait that a real GPU would cause, and every operator. HostWaits counts them.
+// The fake GPUs report here every wait that a real GPU would cause, and every operator. HostWaits counts them.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A make-believe GPU that counts the host's waits for it. Its memory is the host's, and its operators are the CPU's.
-// The operators show where the host would wait for a real device: a number read back, a size that depends on values,
-// a copy from or to memory that is not pinned.
+// A fake GPU that counts the host's waits for it. Its memory is the host's, and its operators are the CPU's. The
+// operators show where the host would wait for a real device: a number read back, a size that depends on values, a copy
+// from or to memory that is not pinned.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -16,8 +16,8 @@ namespace lockstep::testing {
 /// Its type is cuda, so that all code runs as for a GPU. Call why_no_make_believe_gpu() first.
 [[nodiscard]] c10::Device make_believe_gpu();
 
-/// The reason why there is no make-believe GPU; empty if there is one. It needs a libtorch without CUDA, with the
-/// interfaces of libtorch 1.13.
+/// The reason why there is no fake GPU; empty if there is one. It needs a libtorch without CUDA, with the interfaces of
+/// libtorch 1.13.
 [[nodiscard]] std::string why_no_make_believe_gpu();
 
 /// Counts waits on all threads from its construction. Only one object at a time.
@@ -37,6 +37,6 @@ class HostWaits {
 
 }  // namespace lockstep::testing
 
-/// The first line of a test that needs the make-believe GPU.
+/// The first line of a test that needs the fake GPU.
 #define LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU() \
   if (const std::string reason = ::lockstep::testing::why_no_make_believe_gpu(); !reason.empty()) GTEST_SKIP() << reason

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of several ranks that share a GPU: RanksOnOneGpu has two variants. Nccl: NCCL connects the ranks through
-// sockets; communicators, kernels and aborts are real. Double: the make-believe NCCL exchanges the data in the GPU's
-// memory; it does not limit the number of ranks, and its calls can be recorded. Streams, events and graphs are real in
-// both.
+// sockets; communicators, kernels and aborts are real. Double: the fake NCCL exchanges the data in the GPU's memory; it
+// does not limit the number of ranks, and its calls can be recorded. Streams, events and graphs are real in both.
 //
 //   TEST_P(RanksOnOneGpu, Sum) {
 //     LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();

@@ -1,5 +1,4 @@
-# stand_in(LIBRARY SOURCE definitions...): a make-believe library for a test, in `folder`. The target all_stand_ins builds
-# all of them.
+# stand_in(LIBRARY SOURCE definitions...): a fake library for a test, in `folder`. The target all_stand_ins builds all of them.
 function(stand_in file source)
   string(MAKE_C_IDENTIFIER ${all_stand_ins}_${file} target)
   add_library(${target} SHARED ${source})

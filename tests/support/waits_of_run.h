@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training run on the make-believe GPU, and the waits of its steps.
+// A training run on the fake GPU, and the waits of its steps.
 #pragma once
 
 #include "support/host_waits.h"

@@ -22,8 +22,8 @@ namespace device_test {
 
 using FakeCuda = c10::impl::FakeGuardImpl<c10::DeviceType::CUDA>;
 
-/// Uses a make-believe CUDA that knows only the current device of each thread. It replaces the real one, which is
-/// registered before main().
+/// Uses a fake CUDA that knows only the current device of each thread. It replaces the real one, which is registered
+/// before main().
 class Device : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { static const c10::impl::DeviceGuardImplRegistrar kFake(c10::kCUDA, new FakeCuda()); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that a run on a GPU detects one step later than a run on a CPU. The GPU is a make-believe one.
+// Errors that a run on a GPU detects one step later than a run on a CPU. The GPU is a fake one.
 #include "support/host_waits.h"
 
 #include <ATen/ops/full.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded steps of several make-believe GPUs, with NCCL's collectives inside.
+// Recorded steps of several fake GPUs, with NCCL's collectives inside.
 #include "support/host_waits.h"
 // then what needs torch
 #include <ATen/ops/equal.h>
@@ -514,7 +514,7 @@ TEST(DoubleStepFailure, AStoppedRankIsNamed) {
   EXPECT_THAT(end.log, HasSubstr("waiting for   rank 1 on"));
 }
 
-/// A make-believe GPU stops with its process; a real GPU would continue.
+/// A fake GPU stops with its process; a real GPU would continue.
 TEST(DoubleStepFailure, ARankThatIsStoppedAnywhereIsATimeout) {
   const RankEnd end = end_beside_a_stopped_rank(ranks_on_gpus(2, {{"LOCKSTEP_TIMEOUT", "2"}}), false);
   EXPECT_EQ(end.code, 76) << end.log;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard on ranks with make-believe GPUs, whose gradients are computed on autograd's thread.
+// The guard on ranks with fake GPUs, whose gradients are computed on autograd's thread.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -26,9 +26,9 @@ namespace step_graph_test {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// StepGraph with a make-believe recording on the CPU: each replay runs the work, as a GPU's graph would.
+// StepGraph with a fake recording on the CPU: each replay runs the work, as a GPU's graph would.
 
-/// Counts the calls to the make-believe recording.
+/// Counts the calls to the fake recording.
 struct Calls {
   bool entered = false;              ///< true while the recorded stream is the current stream
   std::vector<bool> on_stream = {};  ///< one entry per computed step: true if the recorded stream was current
@@ -65,7 +65,7 @@ class KeptValues {
   std::vector<at::Tensor> values_;
 };
 
-/// A make-believe graph. As on a GPU, a replay reads and writes the memory of the recording.
+/// A fake graph. As on a GPU, a replay reads and writes the memory of the recording.
 class MakeBelieveGraph final : public tensor::DeviceGraph {
  public:
   MakeBelieveGraph(Calls& calls, NamedTensors parameters) : calls_(calls), parameters_(std::move(parameters)) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks of scripts/trials/trial hangs: steps with three sections and an all-reduce each; one rank has a fault at
 // one step. The variables FAULT, FAULT_RANK and FAULT_STEP specify the fault, the rank and the step; the time of the
-// fault (CLOCK_MONOTONIC, seconds) is written to the file FAULT_TIME. A second program built from this file has
-// make-believe GPUs.
+// fault (CLOCK_MONOTONIC, seconds) is written to the file FAULT_TIME. A second program built from this file has fake
+// GPUs.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <signal.h>

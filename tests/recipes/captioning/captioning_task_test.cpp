@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captioning as a whole: self-critical training stays synchronised, its result depends neither on the number of
-// processes nor on interruptions, and a checkpoint contains its words.
+// End-to-end captioning: self-critical training stays in sync, its result depends neither on the number of processes
+// nor on interruptions, and a checkpoint contains the vocabulary.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -95,7 +95,7 @@ TEST(CaptioningConfig, ScheduledSamplingRisesInStepsUpToItsLimit) {
   EXPECT_EQ(config.scheduled_sampling_at(60), 0.12);
 }
 
-/// Everything that could make two runs differ, small enough for a test: dropout, scheduled sampling, drawn captions.
+/// Everything that could make two runs differ, scaled down for a test: dropout, scheduled sampling, sampled captions.
 CaptioningConfig small_config(const std::string& model = "transformer") {
   CaptioningConfig config;
   config.replicas = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A detection step waits for its GPU once, for the matching costs. Counted on a make-believe GPU.
+// A detection step waits for its GPU once, for the matching costs. Counted on a fake GPU.
 #include "support/waits_of_run.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conditions that must hold in a world of saves, at each change of its disk.
+// The invariants of a world of saves, checked on each change to its disk.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kElements = 96;
 
-/// Returns the elements of "weight" in a safetensors file, or in its part of one.
+/// Returns the elements of "weight" in a safetensors file, or the file's share of them.
 std::vector<std::int64_t> weights_in(const std::string& bytes) {
   std::uint64_t header = 0;
   if (bytes.size() < sizeof header) return {};
@@ -30,7 +30,7 @@ std::vector<std::int64_t> weights_in(const std::string& bytes) {
   return values;
 }
 
-/// Examines a step folder: finds bytes that its manifest does not list, and parts of different saves.
+/// Examines a step folder: finds bytes not listed in its manifest, and parts from different saves.
 Found examine(const Disk& disk, const Disk::Node& folder) {
   const auto manifest = folder.names.find("manifest.json");
   if (manifest == folder.names.end()) return {.problem = "it has no manifest"};
@@ -127,7 +127,7 @@ void World::check_change(const std::string& from, const std::string& to) {
   machine_.at(machine_.now(), [this] { strike(); });
 }
 
-// Checks, when a rank has just begun, that dead processes have left no unfinished entries.
+// Checks, at the start of a rank, that dead processes have left no unfinished entries.
 void World::is_clean(const Rank& rank) {
   if (failures() != rank.failures_before || is_contested()) return;
   for (const char* path : {kRun, kCheckpoints}) {
@@ -153,7 +153,7 @@ void World::starts_from(const Rank& rank, std::int64_t step) {
   const bool has_trouble = failures() != rank.failures_before;
   require(step == newest || has_trouble,
           fmt::format("a rank begins after step {}, and the newest is {}", step, newest));
-  if (saved_ && step < *saved_) saved_ = step;  // steps that the disk did not give back are saved again
+  if (saved_ && step < *saved_) saved_ = step;  // steps that the disk has lost are saved again
 }
 
 void World::has_loaded(std::int64_t step, std::int64_t value, std::int64_t other) {
@@ -161,7 +161,7 @@ void World::has_loaded(std::int64_t step, std::int64_t value, std::int64_t other
           fmt::format("step {} is loaded with {} and {}", step, value, other));
 }
 
-// Without a run folder nothing syncs the names at a start: a rank may find the last step before it is durable.
+// Without a run folder, nothing syncs the names at startup: a rank may find the last step before it is durable.
 void World::ends_with(std::int64_t step) {
   require(step == plan_.steps || is_contested_ || !plan_.has_run_folder,
           fmt::format("the last step of the run is {}", step));
@@ -185,7 +185,7 @@ void World::has_saved(const Rank& rank, std::int64_t step) {
   check_retention(rank);
 }
 
-// Checks that no more checkpoints are kept than the retention asks for.
+// Checks that no more checkpoints are kept than the retention setting asks for.
 void World::check_retention(const Rank& rank) {
   const auto is_old = [&](const Rank& other) { return other.round != round_ && !other.has_ended; };
   if (failures() != rank.failures_before || std::any_of(ranks_.begin(), ranks_.end(), is_old)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The faults of a world of saves: begins and ends them as the plan says.
+// Begins and ends the faults of a world of saves according to its plan.
 #include <signal.h>
 
 #include "sim/saves/world.h"
@@ -10,7 +10,7 @@ using Kind = Fault::Kind;
 
 namespace {
 
-constexpr Nanos kSilence = 2 * kSecond;  // silence of a host after which a round without it begins
+constexpr Nanos kSilence = 2 * kSecond;  // how long a host must be silent before a round without it begins
 
 }  // namespace
 
@@ -53,11 +53,11 @@ void World::thaw(Host& host) {
   for (const auto& process : machine_.processes()) {
     if (process->host == &host) machine_.freeze(*process, false);
   }
-  // The agent of the host notices some time later that there is another round.
+  // The agent of the host notices the new round a little later.
   machine_.at(machine_.now() + machine_.dice().between(0, 2 * kSecond), [this] { stop_ranks(round_ - 1); });
 }
 
-/// Applies the fault that waits for a call in a save.
+/// Applies the fault that is due at a call during a save.
 void World::strike() {
   if (is_job_done_) return;
   tell("FAULT", "now");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lockstep-sim-checkpoint: simulates ranks that save on a failing disk, each world from a seed. Exit code 0: no world
-// broke a condition.
+// lockstep-sim-checkpoint: simulates ranks saving to a failing disk; each world is generated from a seed. Exit code 0:
+// no world violated an invariant.
 #include <ATen/core/ivalue.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
@@ -95,7 +95,7 @@ std::string without_numbers(std::string text) {
   return text;
 }
 
-/// Leaves out every fault that the world does not need to fail in the same way.
+/// Omits every fault that is not needed for the world to fail in the same way.
 std::vector<int> shrink(std::uint64_t seed, const std::string& violation) {
   std::vector<int> without;
   for (int fault = 0; fault < std::ssize(draw_plan(seed).faults); ++fault) {
@@ -114,7 +114,7 @@ void tell(std::uint64_t seed, const std::vector<int>& without, bool is_full) {
              result.has_failed ? result.violation : "holds", to_text(plan), result.story, seed, cut);
 }
 
-/// The sums of the results of many worlds.
+/// Results totalled over many worlds.
 struct Totals {
   std::uint64_t worlds = 0;
   std::uint64_t failed = 0;
@@ -151,7 +151,7 @@ void print(const Totals& totals, double seconds, bool has_table) {
 }
 
 int run(const Options& options) {
-  (void)at::full({1}, 1, at::kLong);  // libtorch fills its tables once, and not in each world
+  (void)at::full({1}, 1, at::kLong);  // libtorch fills its tables once rather than in each world
   const auto begin = std::chrono::steady_clock::now();
   Totals totals;
   std::uint64_t differ = 0;
@@ -179,7 +179,7 @@ int run(const Options& options) {
 }  // namespace lockstep::sim::saves
 
 int main(int argc, char** argv) {
-  ::setenv("OMP_NUM_THREADS", "1", 1);  // so that no system thread exists when a world is forked
+  ::setenv("OMP_NUM_THREADS", "1", 1);  // so that no system threads exist when a world is forked
   ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
   lockstep::sim::fix_addresses(argv);
   lockstep::sim::saves::Options options;

@@ -78,7 +78,7 @@ Plan draw_plan(std::uint64_t seed) {
   plan.is_exact = dice.chance(0.4);
   const auto count = dice.chance(0.05) ? 0 : dice.between(1, 7);
   for (std::int64_t i = 0; i < count; ++i) plan.faults.push_back(draw_fault(dice, plan, draw_kind(dice)));
-  // Without a run folder, only the next save finds what a killed process has left.
+  // Without a run folder, only the next save finds what a killed process left behind.
   const int kills = plan.has_run_folder ? 0 : 3;
   for (int i = 0; i < kills; ++i) plan.faults.push_back(draw_fault(dice, plan, Kind::kKillInSave));
   std::stable_sort(plan.faults.begin(), plan.faults.end(), [](const Fault& a, const Fault& b) { return a.at < b.at; });

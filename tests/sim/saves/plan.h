@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan that a seed determines for a world of saves: the ranks, the disk, and the faults with their times. Pure.
+// The plan generated from a seed for a world of saves: the ranks, the disk, and the faults with their times. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace lockstep::sim::saves {
 
 struct Fault {
   enum class Kind : std::uint8_t {
-    kPowerCut,      ///< all hosts and the disk lose their power
-    kPowerOff,      ///< a host loses its power, and a part of its unsynced changes
+    kPowerCut,      ///< all hosts and the disk lose power
+    kPowerOff,      ///< a host loses power, and some of its unsynced changes
     kKillRank,      ///< SIGKILL
-    kKillInSave,    ///< SIGKILL at one of the next calls on the disk
-    kCutInSave,     ///< a power cut at one of the next calls on the disk
-    kFreezeInSave,  ///< a host is paused at one of the next calls, until the ranks of another round save
-    kFreeze,        ///< a host is paused, and its ranks continue in another round
-    kGiveUp,        ///< the group has failed, and its ranks give up their saves
+    kKillInSave,    ///< SIGKILL at one of the next disk calls
+    kCutInSave,     ///< a power cut at one of the next disk calls
+    kFreezeInSave,  ///< a host is paused at one of the next calls, until the ranks of another round are saving
+    kFreeze,        ///< a host is paused, and its ranks resume during another round
+    kGiveUp,        ///< the group has failed, and its ranks abandon their saves
     kFull,          ///< the disk has room for a limited number of bytes
     kFailWrites,
     kFailSyncs,
@@ -31,8 +31,8 @@ struct Fault {
   Kind kind = Kind::kPowerCut;
   Nanos at = 0;
   int target = 0;   ///< a host or a rank
-  Nanos lasts = 0;  ///< 0: it has no duration
-  double much = 0;  ///< a chance, calls, bytes, or a factor of slowness
+  Nanos lasts = 0;  ///< 0: instantaneous
+  double much = 0;  ///< a probability, a number of calls or bytes, or a slowdown factor
 };
 
 [[nodiscard]] const char* name_of(Fault::Kind kind);
@@ -41,21 +41,21 @@ struct Fault {
 struct Plan {
   std::uint64_t seed = 0;
   int hosts = 1;
-  int ranks = 1;  ///< the most ranks of a round
+  int ranks = 1;  ///< maximum ranks in a round
   bool is_sharded = false;
   bool in_background = false;
   int keep_last = 3;
   int keep_every = 0;
-  int name_every = 0;  ///< one save in so many is named "best"; 0: none
+  int name_every = 0;  ///< every N-th save is named "best"; 0: none
   std::int64_t steps = 10;
   std::int64_t save_every = 1;
   Nanos step_time = 10 * kMilli;
   Nanos latency = 100 * kMicro;
-  bool are_containers = false;   ///< each host numbers its pids from the same start in each round
-  bool has_run_folder = true;    ///< false: the program saves without RunFolder, and so without its lock
-  bool has_locks = true;         ///< the file system has locks
-  bool do_locks_expire = false;  ///< a host that is paused for long loses its locks, as with NFS
-  bool is_exact = false;         ///< a step that is saved again has the same bytes
+  bool are_containers = false;   ///< on each host, pids start from the same number in each round
+  bool has_run_folder = true;    ///< false: the program saves without RunFolder, and thus without its lock
+  bool has_locks = true;         ///< the file system supports locks
+  bool do_locks_expire = false;  ///< a host paused for long loses its locks, as with NFS
+  bool is_exact = false;         ///< a step saved again has the same bytes
   std::vector<Fault> faults;     ///< sorted by time
 
   [[nodiscard]] Nanos quiet_from() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of a world of saves. Production code does the work: the run folder and its lock, the search for the newest
-// checkpoint, the writer and its thread, the commit, and the ranks' messages through the store.
+// checkpoint, the writer and its thread, the commit, and the messages that ranks exchange through the store.
 #include <ATen/core/ivalue.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
@@ -40,7 +40,7 @@ StateParts parts_of(std::int64_t value, int rank, int world_size) {
   return {{"model", part_of(model, rank, world_size)}, {"run", part_of(run, rank, world_size)}};
 }
 
-/// Finds the start as train/resume/start.cpp does.
+/// Finds where to start, like train/resume/start.cpp.
 std::int64_t find_start(Rank& self) {
   remove_checkpoint_leftovers(files(), kCheckpoints);
   world().is_clean(self);
@@ -54,7 +54,7 @@ std::int64_t find_start(Rank& self) {
   return checkpoint.step();
 }
 
-/// A rank from its start to its end.
+/// A rank, from start to end.
 class Training {
  public:
   explicit Training(Rank& self) : self_(self) {
@@ -113,7 +113,7 @@ class Training {
     if (!plan.in_background) await(writer);
   }
 
-  /// Waits as RunSaver::wait_for_all() does: the group, not the writer, learns that a rank is gone.
+  /// Waits like RunSaver::wait_for_all(): the group, not the writer, finds out that a rank is gone.
   void await(CheckpointWriter& writer) {
     while (writer.is_busy()) {
       if (self_.gives_up) {

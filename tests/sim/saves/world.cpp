@@ -136,7 +136,7 @@ void World::start_rank(int rank, int world_size) {
     if (!host->is_frozen) hosts.push_back(host);
   }
   Host& host = *hosts[static_cast<std::size_t>(machine_.dice().bits() % hosts.size())];
-  for (Rank& old : ranks_) {  // an agent starts no rank while old ranks run on its host
+  for (Rank& old : ranks_) {  // an agent starts no ranks while old ranks are running on its host
     if (old.round != round_ && old.process->host == &host) machine_.end_process(*old.process, SIGKILL);
   }
   const std::map<std::string, std::string> environment = {{"LOCKSTEP_TIMEOUT", "60"},
@@ -173,13 +173,13 @@ void World::fail_round(Nanos until_kill) {
     for (Rank& rank : ranks_) rank.gives_up = rank.gives_up || rank.round == round;
   });
   machine_.at(machine_.now() + until_kill, [this, round] {
-    if (round != round_) return;  // a power cut came first
+    if (round != round_) return;  // a power cut got there first
     stop_ranks(round);
     start_round_in(machine_.dice().between(kMilli, 500 * kMilli));
   });
 }
 
-// Kills the ranks of rounds up to `round`, except on paused hosts, which are out of reach.
+// Kills the ranks of rounds up to `round`, except on paused hosts, which cannot be reached.
 void World::stop_ranks(int round) {
   for (Rank& rank : ranks_) {
     if (rank.round <= round && !rank.has_ended && !rank.process->host->is_frozen) {
@@ -188,7 +188,7 @@ void World::stop_ranks(int round) {
   }
 }
 
-// After the job, looks for its last step; in half of the worlds a power cut comes first.
+// After the job, checks that its last step is there; in half of the worlds, after a power cut.
 void World::inspect() {
   is_job_done_ = true;
   if (machine_.dice().chance(0.5)) cut_power();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A world of saves: ranks save checkpoints of one run with the production writer, on a simulated disk, in rounds that
-// faults end. Conditions are checked at each change of the disk.
+// A world of saves: ranks save checkpoints of one run with the production writer to a simulated disk, in rounds that
+// are ended by faults. Invariants are checked on each change to the disk.
 #pragma once
 
 #include <array>
@@ -20,25 +20,25 @@ namespace lockstep::sim::saves {
 inline constexpr const char* kRun = "/disk/runs/own";
 inline constexpr const char* kCheckpoints = "/disk/runs/own/checkpoints";
 
-/// The result of a world. It fits into memory that two processes share.
+/// The result of a world. It fits into memory shared by two processes.
 struct Result {
   bool is_done = false;
   bool has_failed = false;
   std::uint64_t digest = 0;
   std::uint64_t steps = 0;
   std::uint64_t saves = 0;   ///< saves that were reported
-  std::uint64_t images = 0;  ///< disk images after a power cut that were checked
+  std::uint64_t images = 0;  ///< disk images checked after a power cut
   Nanos lasted = 0;
   int rounds = 0;
-  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< faults that occurred, by kind
+  std::array<std::uint32_t, static_cast<std::size_t>(Fault::Kind::kCount)> faults{};  ///< number of faults, by kind
   bool is_contested = false;
-  std::uint64_t calls_failed = 0;  ///< failed calls on the disk
+  std::uint64_t calls_failed = 0;  ///< failed disk calls
   char violation[512] = {};
-  bool is_full = false;  ///< request for the whole story
+  bool is_full = false;  ///< true if the whole history is requested
   char story[1 << 20] = {};
 };
 
-/// A rank as the world sees it.
+/// A rank, as the world sees it.
 struct Rank {
   Process* process = nullptr;
   int rank = 0;
@@ -46,14 +46,14 @@ struct Rank {
   int round = 0;
   bool gives_up = false;  ///< true if its group has failed
   bool has_ended = false;
-  std::uint64_t failures_before = 0;  ///< failed calls on the disk when it, or its save, began
+  std::uint64_t failures_before = 0;  ///< failed disk calls up to when it, or its save, began
 };
 
-/// The content of a step folder.
+/// The contents of a step folder.
 struct Found {
-  std::string problem;  ///< empty if the folder is whole
+  std::string problem;  ///< empty if the folder is complete
   std::int64_t step = 0;
-  std::int64_t round = 0;  ///< the round that saved it, if the bytes show it
+  std::int64_t round = 0;  ///< the round that saved it, if known from its bytes
 };
 
 class World {
@@ -66,7 +66,7 @@ class World {
   void run();
   [[nodiscard]] const Plan& plan() const { return plan_; }
 
-  // Reports of the ranks.
+  // Reports from the ranks.
   void is_clean(const Rank& rank);
   void starts_from(const Rank& rank, std::int64_t step);
   void has_loaded(std::int64_t step, std::int64_t value, std::int64_t other);
@@ -99,11 +99,11 @@ class World {
   [[nodiscard]] std::uint64_t failures() const;
 
   // checks.cpp
-  /// Returns true if a rank 0 of an old round still works in the folder, and the locks do not keep it away.
+  /// Returns true if a rank 0 of an old round is still working in the folder and locks do not keep it out.
   [[nodiscard]] bool is_contested();
   void check_change(const std::string& from, const std::string& to);
-  /// Returns the whole step folders of a disk, by step. For an image after a power cut it includes the folders that the
-  /// next start puts back.
+  /// Returns the complete step folders on a disk, by step. For an image after a power cut, this includes the folders
+  /// that the next start will restore.
   std::map<std::int64_t, Found> check_disk(const Disk& disk, bool is_image);
   const Found& look_at(const Disk& disk, int folder, const std::string& name);
   void check_image();
@@ -121,23 +121,23 @@ class World {
   bool will_start_ = false;
   bool is_job_done_ = false;
   bool is_over_ = false;
-  int calls_until_ = -1;  ///< calls until the fault in a save
+  int calls_until_ = -1;  ///< calls left until the fault in a save
   Fault in_save_;
-  Host* caller_ = nullptr;      ///< the host of that call
+  Host* caller_ = nullptr;      ///< the host making that call
   Host* until_save_ = nullptr;  ///< a host that is paused until another round saves
   bool is_contested_ = false;
-  std::optional<std::int64_t> saved_;  ///< the newest step that was reported as saved
+  std::optional<std::int64_t> saved_;  ///< the newest step reported as saved
   std::size_t whole_before_ = 0;
   std::map<std::string, Found> looked_at_;
   std::vector<std::string> story_;
 };
 
-/// The world that runs in this process.
+/// The world running in this process.
 World& world();
 
 /// Runs a rank. Returns its exit code.
 int run_rank(Rank& self);
-/// Looks at the run after the job, as a person would: starts once and loads the newest checkpoint.
+/// Inspects the run after the job, as a person would: starts once and loads the newest checkpoint.
 void look_after(const Rank& self);
 
 }  // namespace lockstep::sim::saves

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Make-believe GPUs for a libtorch 1.13 without CUDA. Their device type is cuda, so that all code runs as for a GPU:
-// tensors are in the host's memory, the CPU's operators run in stream order, streams have threads, and the ledger
-// checks the order of memory accesses. A program that links them has them from start to finish.
+// Fake GPUs for a libtorch 1.13 without CUDA. Their device type is cuda, so that all code runs as for a GPU: tensors
+// are in the host's memory, the CPU's operators run in stream order, streams have threads, and the ledger checks the
+// order of memory accesses. A program that links them has them from start to finish.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -12,7 +12,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// The number of make-believe GPUs: LOCKSTEP_DOUBLE_GPUS, 1 if it is not set, at most 8.
+/// The number of fake GPUs: LOCKSTEP_DOUBLE_GPUS, 1 if it is not set, at most 8.
 [[nodiscard]] int gpu_count();
 
 /// The calling thread's GPU.

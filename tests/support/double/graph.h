@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA graphs of the make-believe GPUs.
+// CUDA graphs of the fake GPUs.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the make-believe GPUs is the host's: a GPU tensor has a CPU twin over the same bytes.
+// The memory of the fake GPUs is the host's: a GPU tensor has a CPU twin over the same bytes.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

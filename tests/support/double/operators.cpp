@@ -111,7 +111,7 @@ void change_tensors(c10::IValue& value, const Change& change) {
   }
 }
 
-/// Notes waits for indices: masks must be counted first, and indices on the host are copied.
+/// Records waits for indices: masks must be counted first, and indices on the host are copied.
 bool note_indices(const c10::IValue& value) {
   bool waits = false;
   if (!value.isOptionalTensorList()) return waits;
@@ -203,7 +203,7 @@ class Call {
     return copy;
   }
 
-  /// Gives the work to the stream.
+  /// Enqueues the work on the stream.
   void enqueue(DeviceStream& stream) {
     Stack copy = kept_arguments();
     torch::jit::drop(stack_, traits_.writes.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of the make-believe GPUs: CPU kernels over the same memory, in the order of the current stream.
+// The operators of the fake GPUs: CPU kernels over the same memory, in the order of the current stream.
 #pragma once
 
 namespace lockstep::testing::make_believe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that each have a make-believe GPU, connected by the make-believe NCCL. A test of these ranks, in a separate
-// program (OWN_MAIN) that links lockstep_make_believe_gpus and has ranks.cpp and register.cpp among its SOURCES:
+// Ranks that each have a fake GPU, connected by the fake NCCL. A test of these ranks, in a separate program (OWN_MAIN)
+// that links lockstep_make_believe_gpus and has ranks.cpp and register.cpp among its SOURCES:
 //
 //   TEST(Double, Sums) {
 //     run_ranks(current_test(), [](Job& job) {

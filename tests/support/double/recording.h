@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records the work of a make-believe GPU's streams, with CUDA's rules: a stream that waits for an event of a recorded
-// stream is also recorded, and must be joined again; during the recording the host must neither wait nor query; only
-// the streams of a recording can wait for its events.
+// Records work on a fake GPU's streams, following CUDA's rules: a stream that waits for an event of a recorded stream
+// is also recorded, and must be joined back; during recording, the host must neither wait nor query; only the streams
+// of a recording can wait for its events.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
@@ -49,12 +49,13 @@ class Recording : public std::enable_shared_from_this<Recording> {
   [[noreturn]] void refuse(const std::string& why);
   [[noreturn]] void refuse_to_wait();
 
-  // Operators compute while they are recorded, because their results need a size. These values are restored.
+  // Operators actually run while being recorded, because the sizes of their results must be known. The values they
+  // overwrite are restored.
   /// Saves the memory that an operation is about to write.
   void save(const std::vector<Access>& accesses);
-  /// Keeps memory that the recording allocates. Only replays give it values.
+  /// Keeps memory allocated during recording alive. It is only filled in by replays.
   void own(const at::Storage& made);
-  /// Notes that the work draws random numbers: the caller's thread must do it immediately.
+  /// Records that the work draws random numbers, which the caller's thread must do immediately.
   void note_draw() { draws_ = true; }
 
   /// Enqueues the whole recording on the stream.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Presents make-believe GPUs to Lockstep as GPUs: their streams, memory and graphs.
+// Presents fake GPUs to Lockstep as GPUs: their streams, memory and graphs.
 #include "support/double/graph.h"
 #include "support/double/ledger.h"
 #include "support/double/recording.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the CUDA runtime that the make-believe NCCL for real GPUs calls, on make-believe GPUs, so that it
-// can be tested without a GPU.
+// The functions of the CUDA runtime that the fake NCCL for real GPUs calls, on fake GPUs, so that it can be tested
+// without a GPU.
 #include <cstdlib>
 #include <cstring>
 

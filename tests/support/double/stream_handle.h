@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface to a make-believe GPU's stream for the make-believe NCCL, a separate library. Lockstep passes a pointer
-// to it to NCCL as a cudaStream_t.
+// The interface to a fake GPU's stream for the fake NCCL, a separate library. Lockstep passes a pointer to it to NCCL
+// as a cudaStream_t.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams and events of the make-believe GPUs.
+// The streams and events of the fake GPUs.
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header

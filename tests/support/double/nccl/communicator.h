@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part of a make-believe NCCL communicator, with the rules of NCCL 2.28: only one thread at a time may be in
-// it, and another thread runs a call to a nonblocking communicator until ncclCommGetAsyncError reports its end.
+// A rank's part of a fake NCCL communicator, with the rules of NCCL 2.28: only one thread at a time may be in it, and
+// another thread runs a call to a nonblocking communicator until ncclCommGetAsyncError reports its end.
 #pragma once
 
 #include <atomic>

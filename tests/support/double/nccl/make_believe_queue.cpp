@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue for a make-believe GPU, whose memory is the host's.
+// The queue for a fake GPU, whose memory is the host's.
 #include <utility>
 
 #include "queue.h"

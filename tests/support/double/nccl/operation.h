@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The make-believe NCCL's record of a collective call.
+// The fake NCCL's record of a collective call.
 #pragma once
 
 #include <cstddef>

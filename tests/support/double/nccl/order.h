@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test's order to the make-believe NCCL: LOCKSTEP_DOUBLE_FAULT=rank=1,call=20,fault=hang.
+// A test's order to the fake NCCL: LOCKSTEP_DOUBLE_FAULT=rank=1,call=20,fault=hang.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts a group of calls on its stream, on a make-believe or a real GPU.
+// Puts a group of calls on its stream, on a fake or a real GPU.
 #pragma once
 
 #include <functional>
