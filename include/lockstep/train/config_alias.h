@@ -33,7 +33,7 @@ struct ConfigAlias {
 /// files, and within one place this program's name wins. It adds to `notes`, in this order: a line for each key whose
 /// value has no effect here, one line that lists the keys without a meaning here, and one line that lists the renamed
 /// keys (if there are many, the first of them).
-/// Throws: UsageError naming the file and line of a value that must_be forbids; the errors of the aliases' functions.
+/// Throws: UsageError naming the file and line of a value that must_be forbids; anything the aliases' functions throw.
 [[nodiscard]] ConfigTree with_aliases(const ConfigTree& tree, const std::vector<ConfigAlias>& aliases,
                                       std::vector<std::string>& notes);
 

@@ -46,7 +46,7 @@ struct ShardedEvaluation {
 /// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` must be equal on all ranks; if you
 ///             pass the wrapper, it makes them so.
 /// Throws:     UsageError for such an option, and if `count` returns a different number of values than before;
-///             DataError if the set is empty; the errors of the data set and of `count`.
+///             DataError if the set is empty; anything the data set or `count` throws.
 /// Example:    const auto found = lockstep::evaluate_sharded(job, model, set, {.batch_size = 64}, [&](auto& batch) {
 ///               return model(batch.data).argmax(1).eq(batch.target).sum();
 ///             });

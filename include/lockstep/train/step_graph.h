@@ -81,7 +81,7 @@ class StepGraph {
 
   /// Runs one step on `batch`, whose tensors are on the device; random numbers come from `seed`.
   /// Returns: the loss, in its own memory. Blocks: only while recording and just before.
-  /// Throws: UsageError with the reason if the step cannot be recorded; the errors of `compute`.
+  /// Throws: UsageError with the reason if the step cannot be recorded; anything `compute` throws.
   at::Tensor run(const Batch& batch, std::uint64_t seed);
 
   /// Returns true if there is a recording to replay.

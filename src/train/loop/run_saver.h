@@ -59,7 +59,7 @@ class RunSaver {
   /// Returns true if a background save of this rank has failed. The next save() or finish() throws its error on every
   /// rank, because ranks notice the failure at different times. Never blocks.
   [[nodiscard]] bool has_failed() const { return writer_.has_failed(); }
-  /// Waits for a save in progress. Collective: yes. Throws: the errors of save().
+  /// Waits for a save in progress. Collective: yes. Throws: anything save() throws.
   void finish();
 
   /// Returns the checkpoints that have become durable since the last call, on rank 0. Never blocks.

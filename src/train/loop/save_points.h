@@ -30,7 +30,7 @@ class SavePoints {
   [[nodiscard]] bool is_due(const RunState& run) const;
 
   /// Saves the run's current state; if the step is already saved, it only adds the names.
-  /// Collective: yes. Blocks: like RunSaver::save(). Throws: the errors of RunSaver::save().
+  /// Collective: yes. Blocks: like RunSaver::save(). Throws: anything RunSaver::save() throws.
   void save(RunState& run, const SaveReason& reason);
 
   /// Allocates memory for copies of the state, once the first step has created the optimizer's state. Does not block

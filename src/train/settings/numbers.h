@@ -14,8 +14,8 @@ namespace lockstep::train {
 /// Throws: UsageError "KEY is VALUE; it must be NEEDED" unless `valid`.
 void require_setting(bool valid, const char* key, double value, const char* needed);
 
-/// Checks that the values of `config`, which describes its own rows, are within range. Throws: the errors of
-/// ConfigFields::check().
+/// Checks that the values of `config`, which describes its own rows, are within range. Throws: anything
+/// ConfigFields::check() throws.
 template <class Config>
 void check_rows(const Config& config) {
   Config copy = config;

@@ -22,7 +22,7 @@ void require_group(const std::string& type, const OptimizerOptions& options, con
 /// Returns the patterns of groups that match no parameter.
 [[nodiscard]] std::vector<std::string> empty_groups(const OptimizerConfig& config, const NamedTensors& parameters);
 
-/// Throws: the errors of optimizer_options() and of make_optimizer() in lockstep/optim/make_optimizer.h.
+/// Throws: anything thrown by optimizer_options(), or by make_optimizer() in lockstep/optim/make_optimizer.h.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config, NamedTensors parameters);
 
 }  // namespace lockstep::train

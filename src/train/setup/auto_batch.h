@@ -19,7 +19,7 @@ void require_measurable(const TrainConfig& config, const c10::Device& device);
 ///
 /// Collective: yes.
 /// Blocks: until the last rank has its result.
-/// Throws: ResourceError, on every rank, if not even one sample fits; the errors of a step or of the data set.
+/// Throws: ResourceError, on every rank, if not even one sample fits; anything a step or the data set throws.
 [[nodiscard]] std::int64_t find_batch_size(const Untried& run);
 
 /// For tests: while this object lives, any device's memory counts as a limit.

@@ -50,7 +50,7 @@ class BatchPass {
   /// Begins a step of `batches` batches per replica.
   void begin(std::int64_t batches) { batches_ = batches; }
   /// Runs a prepared batch's forward pass, its loss times its share of the step, and its backward pass. `is_last`: this
-  /// is the last batch of the replica's step. Returns the loss row. Throws: the errors of the task.
+  /// is the last batch of the replica's step. Returns the loss row. Throws: anything the task throws.
   at::Tensor run(const Replica& replica, Batch& batch, bool is_last);
   /// Recomputes the loss and row of the prepared batch, without the reducer.
   BatchLoss loss_again(int replica, const Batch& batch);

@@ -38,7 +38,7 @@ class ReplicaLoaders {
   void end_epoch() { passes_.clear(); }
 
   /// Returns the next batch of replica `local` of the block. Blocks: until it is loaded. Throws: InternalError if the
-  /// epoch has no more batches; the errors of the data set.
+  /// epoch has no more batches; anything the data set throws.
   [[nodiscard]] Batch& next(std::size_t local);
   /// Rebuilds a batch and calls `look` with it.
   void look_again(std::size_t local, std::int64_t epoch, std::int64_t number,

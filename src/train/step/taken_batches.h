@@ -35,12 +35,12 @@ class TakenBatches {
   [[nodiscard]] std::vector<std::int64_t> bad_replicas(std::int64_t ago) const;
 
   /// Returns the samples of the first batch of this rank whose loss was not finite `ago` calls before the last one (0
-  /// or 1), as the data set describes them; empty if there is no such batch. Throws: the errors of the data set.
+  /// or 1), as the data set describes them; empty if there is no such batch. Throws: anything the data set throws.
   [[nodiscard]] std::vector<std::string> bad_samples(std::int64_t ago) const;
 
   /// Writes the batches of this rank whose loss was not finite `ago` calls before the last one (0 or 1), or the batch
-  /// that the task rejected, to `folder`. `step` is the step of that call. Returns: the files. Throws: IoError; the
-  /// errors of the data set.
+  /// that the task rejected, to `folder`. `step` is the step of that call. Returns: the files. Throws: IoError;
+  /// anything the data set throws.
   [[nodiscard]] std::vector<std::filesystem::path> keep_bad(std::int64_t step, std::int64_t ago,
                                                             const std::filesystem::path& folder) const;
 
