@@ -53,7 +53,7 @@ class DigestChain {
   [[nodiscard]] static DigestChain parse(std::string_view bytes, const std::string& name);
   /// Adds the records in `bytes`, the part of the file after whole_bytes(), up to the first torn record.
   void read_on(std::string_view bytes);
-  /// Reads a run folder's chain, or the file `path`. Throws: the errors of parse(); DataError if there is no chain.
+  /// Reads a run folder's chain, or the file `path`. Throws: anything parse() throws; DataError if there is no chain.
   [[nodiscard]] static DigestChain load(const std::filesystem::path& path);
 
   [[nodiscard]] const DigestBegin& begin() const { return begin_; }

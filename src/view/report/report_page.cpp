@@ -83,7 +83,7 @@ std::vector<std::size_t> shown_ranks(const Ranks& ranks) {
   return order;
 }
 
-/// Returns the median of every metric, for the ranks without a line.
+/// Returns the median of each metric, to represent the ranks without a row.
 RankFigures median_rank(const Ranks& ranks) {
   RankFigures middle;
   const auto median = [&](const RankValue& figure) { return median_of(ranks, figure); };
