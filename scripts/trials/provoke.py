@@ -8,7 +8,7 @@
   costly_loading  the same on two ranks and two cores    "uses all of the 2 cores"
   unbalanced_loader  one rank's samples cost more        "rank R waits for data"
   busy_core     a process computes on one rank's core    "rank R ...: its core is shared"
-  more_work     one rank's forward takes twice as long   "rank R computes ... more CPU time"
+  more_work     one rank's forward takes twice as long   "rank R uses ... more CPU time"
   tiny_buckets  24 MiB of gradients in buckets of 1 MiB  "bucket_cap_mb=25 (it is 1)"
   memory        a cgroup is nearly full                  "memory is near its limit"
 
@@ -42,7 +42,7 @@ SAID = {"healthy": None, "captcha": None, "detection": None, "hosts": None, "slo
         "few_workers": r"workers=2 \(it is 1\)", "costly_loading": r"uses all of the 2 cores",
         "unbalanced_loader": r"rank {rank} waits for data \d+ % of the step, the others \d+ %",
         "busy_core": r"rank {rank} is \d+ % slower in \w+( since step \d+)?: its core is shared",
-        "more_work": r"rank {rank} computes \d+ % more CPU time", "tiny_buckets": r"bucket_cap_mb=25 \(it is 1\)",
+        "more_work": r"rank {rank} uses \d+ % more CPU time", "tiny_buckets": r"bucket_cap_mb=25 \(it is 1\)",
         "memory": r"memory is near its limit"}
 ABOUT_A_RANK = ("unbalanced_loader", "busy_core", "more_work")
 STEPS = 200
