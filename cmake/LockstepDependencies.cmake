@@ -108,9 +108,9 @@ foreach(header cuda_runtime_api.h crt/host_defines.h)
   endif()
 endforeach()
 list(JOIN lockstep_missing_cuda ", " lockstep_missing_cuda)
-set(cuda_advice "Set CUDA_HOME, or with Python's torch 2.9 or later: pip install \"cuda-toolkit[crt]\" of the version that "
-                "`pip show cuda-toolkit` says (CUDA 12: nvidia-cuda-nvcc-cu12); then cmake -U LOCKSTEP_CUDA")
-list(JOIN cuda_advice "" cuda_advice)
+string(CONCAT cuda_advice
+       "Set CUDA_HOME, or with Python's torch 2.9 or later: pip install \"cuda-toolkit[crt]\" of the version that "
+       "`pip show cuda-toolkit` says (CUDA 12: nvidia-cuda-nvcc-cu12). Then run cmake again with -U LOCKSTEP_CUDA")
 set(cuda_is_there OFF)
 if(EXISTS "${LOCKSTEP_TORCH_LIBRARIES}/libtorch_cuda.so")
   if(NOT lockstep_missing_cuda)
