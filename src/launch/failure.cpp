@@ -23,7 +23,6 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
-#include "lockstep/launch/restart.h"
 #include "lockstep/view/terminal.h"
 
 namespace lockstep::launch {
@@ -242,15 +241,6 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-namespace {
-
-// Returns true if the failure would recur. A rank may fail with its own error while saving on request.
-bool would_come_again(const FailureRecord& cause) {
-  return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
-}
-
-}  // namespace
-
 NodeEnd end_of_round(const RoundFacts& facts) {
   const WorkerGroupResult& result = facts.result;
   NodeEnd end{.round = facts.round.number, .is_success = result.is_success(), .interrupted_by = result.interrupted_by};
@@ -272,8 +262,9 @@ NodeEnd end_of_round(const RoundFacts& facts) {
   end.has_lost_store = result.lost.has_value();
   end.is_consequence = is_consequence(*culprit);
   end.cause = cause_of(facts, *culprit);
+  // A rank may fail with its own error while it saves on request.
   end.left_by_request = leaves_by_request(*culprit) ||
-                        (result.was_asked_to_save && culprit->signal_sent != 0 && !would_come_again(*end.cause));
+                        (result.was_asked_to_save && culprit->signal_sent != 0 && !would_recur(*end.cause));
   end.code = exit_code_of(*culprit, *end.cause);
   return end;
 }

@@ -78,6 +78,49 @@ TEST_F(GroupTest, OfARangeGoesOnWithoutANodeThatIsPreempted) {
   EXPECT_THAT(next().ids, ElementsAre("a", "b", "c"));
 }
 
+TEST_F(GroupTest, EndsWithAnErrorThatWouldRecurEvenIfItsNodeIsAskedToLeaveAfterIt) {
+  for (const char* name : {"a", "d"}) {
+    state_ = GroupState{now_};
+    start_four();
+    options_.max_restarts = 5;
+    end(name,
+        {.interrupted_by = name[0] == 'd' ? SIGTERM : 0, .code = 65, .cause = failure(rank_of(name), "DataError")});
+    if (name[0] == 'a') leave(name, SIGTERM);  // its agent had reported the end
+    EXPECT_EQ(next().kind, Kind::kStop);
+    std::vector<std::string> others{"a", "b", "c", "d"};
+    std::erase(others, name);
+    end_as_consequence(others);
+    const Decision last = next();
+    EXPECT_EQ(last.kind, Kind::kEnd) << name;
+    EXPECT_EQ(last.code, 65) << name;
+    EXPECT_EQ(last.reason, "no restart: a DataError would occur again") << name;
+  }
+}
+
+TEST_F(GroupTest, EndsWithAPublishedErrorThatWouldRecurIfItsNodeHasLeft) {
+  start_four();
+  options_.max_restarts = 5;
+  state_.claim = failure(rank_of("d"), "DataError");
+  leave("d", SIGTERM);
+  EXPECT_EQ(next().kind, Kind::kStop);
+  end_as_consequence({"a", "b", "c"});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 65);
+}
+
+TEST_F(GroupTest, EndsWhenItsServerIsToldToAfterItsRanksHaveFailed) {
+  start_four();
+  options_.max_restarts = 5;
+  end("a", {.code = 3, .cause = failure(rank_of("a"))});
+  leave("a", SIGTERM);
+  EXPECT_EQ(next().kind, Kind::kStop);
+  end_as_consequence({"b", "c", "d"});
+  const Decision last = next();
+  EXPECT_EQ(last.kind, Kind::kEnd);
+  EXPECT_EQ(last.code, 143);
+}
+
 TEST_F(GroupTest, OfARangeGoesOnWithoutTheHostThatComputedWrongNumbers) {
   start_four();
   end_as_corrupt({"a", "b", "c", "d"}, rank_of("c"));

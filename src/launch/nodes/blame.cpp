@@ -8,6 +8,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/restart.h"
 
 namespace lockstep::launch {
 namespace {
@@ -89,6 +90,10 @@ FailureRecord given_up(const NodeName& server, const NodeName& node, std::chrono
 
 FailureRecord lost_node_zero(const StoreAddress& address, const std::string& why, std::chrono::milliseconds silence) {
   return record(0, address.host, lost_text(fmt::format("node 0 ({}:{})", address.host, address.port), why, silence));
+}
+
+bool would_recur(const FailureRecord& cause) {
+  return !decide_restart({.error_type = cause.type, .error_text = cause.message, .max_restarts = 1}).restart;
 }
 
 bool blames_node(const FailureRecord& lost, int ranks, const std::optional<FailureRecord>& claim,

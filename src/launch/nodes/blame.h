@@ -56,6 +56,9 @@ struct NodeName {
 [[nodiscard]] FailureRecord lost_node_zero(const StoreAddress& address, const std::string& why,
                                            std::chrono::milliseconds silence);
 
+/// Returns true if a restart would run into the same error: bad input, for example (lockstep/launch/restart.h).
+[[nodiscard]] bool would_recur(const FailureRecord& cause);
+
 /// Returns true if a lost node, which has `ranks` ranks starting at lost.rank, is to blame rather than the rank that
 /// `claim` names. After the loss of a node, ranks elsewhere fail with timeouts, closed connections or library errors.
 /// The node is to blame, unless a rank of that node, or a rank that failed well before, had published its own error.

@@ -123,11 +123,11 @@ void blame_unreached_server(GroupState& state) {
 }
 
 void leave(GroupState& state, const Event& event) {
-  const GroupNode* node = find(state, event.node.id);
+  GroupNode* node = find(state, event.node.id);
   if (node == nullptr) return;
   if (event.signal != 0 && (node->is_serving || node->phase != Phase::kWaiting)) state.left_by_signal = event.signal;
-  // The agent that serves the store leaves last.
-  if (!node->is_serving) remove(state, event.node.id);
+  if (!node->is_serving) return remove(state, event.node.id);
+  if (event.signal != 0) node->end.interrupted_by = event.signal;  // it leaves last
 }
 
 void end(GroupState& state, const Event& event) {
@@ -383,6 +383,15 @@ Decision conclude_failure(const GroupState& state, const GroupOptions& options, 
   return finish(state, options.max_restarts > 0 ? "no restart: " + decision.reason : "", cause, code);
 }
 
+// Concludes a round in which a node was asked to leave if a rank also failed with an error that would recur.
+std::optional<Decision> conclude_recurring(const GroupState& state, const GroupOptions& options,
+                                           const GroupNode* culprit) {
+  const bool is_own = culprit != nullptr && !culprit->end.is_consequence && !culprit->end.left_by_request;
+  if (is_own && would_recur(*culprit->end.cause)) return conclude_failure(state, options, culprit);
+  const bool is_claimed = state.claim && would_recur(*state.claim);  // the node of that rank may have left
+  return is_claimed ? std::optional(conclude_failure(state, options, nullptr)) : std::nullopt;
+}
+
 // Concludes a round in which a node was asked to leave, as before a preemption: the others may continue without it.
 std::optional<Decision> conclude_signal(const GroupState& state, const GroupOptions& options) {
   int number = state.left_by_signal;
@@ -402,10 +411,11 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
 // Concludes a round: every node's ranks have ended, or the node is lost.
 Decision conclude(const GroupState& state, const GroupOptions& options) {
   const auto ended = nodes_in(state, Phase::kEnded);
-  const auto is_success = [](auto* node) { return node->end.is_success; };
-  if (const auto signal = conclude_signal(state, options)) return *signal;
-  if (!state.lost && std::all_of(ended.begin(), ended.end(), is_success)) return finish(state, "", std::nullopt, 0);
   const GroupNode* culprit = culprit_of(ended, state.claim);
+  const auto signal = conclude_signal(state, options);
+  if (signal) return conclude_recurring(state, options, culprit).value_or(*signal);
+  const auto is_success = [](auto* node) { return node->end.is_success; };
+  if (!state.lost && std::all_of(ended.begin(), ended.end(), is_success)) return finish(state, "", std::nullopt, 0);
   const bool by_request = culprit == nullptr || culprit->end.left_by_request;
   if (state.lost) {
     const auto claim =
