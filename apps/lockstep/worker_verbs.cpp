@@ -245,7 +245,7 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
       value = *(at + 1);
       arguments.erase(at, at + 2);
     }
-    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "omit it, or give one");
+    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "omit it, or pass a value");
   }
   return value;
 }
@@ -266,7 +266,7 @@ int cmd_train(int argc, char** argv) {
   apply(setup.node, nodes);
   if (arguments.empty()) {
     throw UsageError("lockstep train: no recipe or settings file was given",
-                     "give one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
+                     "pass one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
   }
   require_token(nodes, typed);
   // Rank 0 chooses the run's folder, so the node with rank 0 must be known.

@@ -35,11 +35,11 @@ std::string idle_words(const RankPlaces& places) {
 [[noreturn]] void throw_no_gpu(const RankPlaces& places) {
   if (places.gpus == 0) {
     throw UsageError("--nproc-per-node is gpu, but no GPU is visible",
-                     "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
+                     "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or use a number or 'cpu'");
   }
-  throw UsageError(fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
-                   fmt::format("{}; or give 'cpu', or {} if the program does not use Lockstep", places.obstacle.remedy,
-                               places.gpus));
+  throw UsageError(
+      fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
+      fmt::format("{}; or use 'cpu', or {} if the program does not use Lockstep", places.obstacle.remedy, places.gpus));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ class Profiler::Impl {
  public:
   Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)), kernels_(job_.device()) {
     if (options_.steps < 1 || options_.warmup < 1) {
-      throw UsageError(fmt::format("a profile of {} steps after {} warm-up steps", options_.steps, options_.warmup),
+      throw UsageError(fmt::format("cannot profile {} steps after {} warm-up steps", options_.steps, options_.warmup),
                        "choose at least 1 of each");
     }
   }
@@ -211,8 +211,8 @@ class Profiler::Impl {
       log::note("the trace is {}: open it in https://ui.perfetto.dev", file.string());
     } else {
       log::note(
-          "the trace of this rank is {}, with those of the other ranks beside it; lockstep trace merge {} joins them "
-          "into one that https://ui.perfetto.dev opens",
+          "the trace of this rank is {}, next to those of the other ranks; lockstep trace merge {} combines them into "
+          "one that https://ui.perfetto.dev opens",
           file.string(), options_.folder.parent_path().string());
     }
   }

@@ -86,7 +86,7 @@ void require_secret(const std::string& token, const std::string& source) {
   }
   const auto is_printable = [](char c) { return c >= 0x20 && c < 0x7F; };
   if (!std::all_of(token.begin(), token.end(), is_printable)) {
-    throw UsageError(fmt::format("{} holds more than one line of printable ASCII characters", source), kMakeOne);
+    throw UsageError(fmt::format("{} must hold a single line of printable ASCII characters", source), kMakeOne);
   }
 }
 
@@ -102,7 +102,7 @@ void write_token_file(const fs::path& file) {
   const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == EEXIST) {
     throw UsageError(fmt::format("{} already exists", file.string()),
-                     "a run may use it: remove it yourself, or name another file");
+                     "a run may be using it: remove it yourself, or choose another file");
   }
   if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", file.string(), error_words(errno)));
   const std::string line = make_token() + "\n";

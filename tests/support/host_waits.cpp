@@ -99,7 +99,7 @@ namespace lockstep::testing {
 
 c10::Device make_believe_gpu() { return c10::kCPU; }
 std::string why_no_make_believe_gpu() {
-  return "make-believe GPUs need the interfaces of a libtorch 1.13 without CUDA";
+  return "simulated GPUs need the interfaces of a libtorch 1.13 without CUDA";
 }
 HostWaits::HostWaits() = default;
 HostWaits::~HostWaits() = default;

@@ -67,7 +67,9 @@ std::string source_text(const PlanSource& source, const Workload& workload) {
       std::count_if(step.calls.begin(), step.calls.end(), [](const auto& call) { return call.bucket < 0; });
   text += fmt::format(", and {} a step\n", counted(others, "other collective"));
   if (workload.images <= 0)
-    text += "the number of images per rank in a step is unknown (--batch): rates are in steps of all ranks\n";
+    text +=
+        "the number of images per rank in a step is unknown (set --batch): rates are in steps/s, summed over all "
+        "ranks\n";
   return text;
 }
 
@@ -113,11 +115,11 @@ std::string advice_text(const Plan& plan) {
   for (const Alternative& one : plan.limits) {
     without += fmt::format("{}{} {}", without.empty() ? "" : ", ", one.name, ms_text(one.step_s));
   }
-  text += fmt::format(" (a step would take, without limits of {} ms)\n", without);
+  text += fmt::format(" (step time with one limit removed: {} ms)\n", without);
   if (plan.best_bucket_bytes > 0) {
     text += fmt::format("bucket size: {} MiB would be best (bucket_cap_mb)\n", plan.best_bucket_bytes >> 20);
   } else {
-    text += "bucket size: as good as any\n";
+    text += "bucket size: no better size found\n";
   }
   std::vector<std::vector<std::string>> rows;
   for (const auto* list : {&plan.buckets, &plan.alternatives}) {

@@ -169,7 +169,7 @@ int inspect_env(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect env",
                      .description = "Show what was detected on this machine, and every variable that a run reads.\n\nA "
-                                    "variable that is not set has the value '-'.",
+                                    "variable that is not set is shown as '-'.",
                      .examples = {"lockstep inspect env"}});
   if (!cli::parse(app, arguments)) return 0;
   print_pairs(machine_rows());

@@ -114,7 +114,7 @@ std::string facts(const Survey& survey) {
     if (count > 0) lines += fmt::format("{} {}\n", text::thousands(count), what);
   };
   add(survey.captions, "captions");
-  add(survey.masks, "masks of objects");
+  add(survey.masks, "object masks");
   add(survey.maps, "label maps");
   add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
   add(survey.odd, "images with a fault that does not affect their pixels");

@@ -159,14 +159,14 @@ std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupO
                   fmt::format("{} was started with --nnodes {}, but node 0 with {}", name,
                               shown_size(node.info.min_nodes, node.info.max_nodes),
                               shown_size(options.min_nodes, options.max_nodes)),
-                  "give every node the same --nnodes");
+                  "pass the same --nnodes on every node");
   }
   return std::nullopt;
 }
 
 Decision refuse_twice(const GroupNode& node) {
   return refuse(node, fmt::format("two agents have --node-rank {}", node.info.wish),
-                "give every node its own rank from 0 to nnodes - 1");
+                "use a different --node-rank on every node, from 0 to nnodes - 1");
 }
 
 // Rejects nodes beyond a limit: waiting nodes cost memory, and a process with the token could join over and over.
@@ -206,7 +206,7 @@ std::optional<Decision> refuse_excluded(const GroupState& state) {
     for (const ExcludedNode& excluded : state.excluded) {
       if (node->info.id != excluded.id && node->info.host != excluded.host) continue;
       Decision refusal = refuse(*node, fmt::format("{} is excluded: {}", node->info.host, excluded.why),
-                                "test its memory and processor; a new job will accept it again");
+                                "test the memory and processor of that node; a new job will accept it again");
       refusal.cause->type = "CorruptionError";
       return refusal;
     }
@@ -394,7 +394,7 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
   }
   if (number == 0) return std::nullopt;
   if (options.is_range() && number == SIGTERM && !ends_all) {
-    return again(state, "a node was asked to leave (SIGTERM); the others continue", std::nullopt, false);
+    return again(state, "a node received SIGTERM and leaves; the others continue", std::nullopt, false);
   }
   return end_by_signal(state, number);
 }
@@ -433,7 +433,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
 // Returns the decision to stop a round whose ranks are still running; none if the round continues.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
-  if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
+  if (state.left_by_signal != 0) return stop(state, "a node received a signal to stop", std::nullopt);
   for (const GroupNode& node : state.nodes) {
     const bool has_failed = node.phase == Phase::kEnded && !node.end.is_success;
     if (has_failed && !node.end.is_consequence && !node.end.left_by_request) {

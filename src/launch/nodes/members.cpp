@@ -133,8 +133,8 @@ std::string held_text(const GroupNode& node, const GroupState& state, const Grou
         nodes, options.min_nodes, options.max_nodes);
   }
   return fmt::format(
-      "the run has {} on {}, and each rank needs one: this node is a spare and will replace one that is lost; more "
-      "replicas (--set replicas=N --allow-other-bits, when the job is restarted) give it work",
+      "the run has {} on {}, and each rank needs one: this node is a spare and will replace one that is lost; to use "
+      "it, restart the job with more replicas (--set replicas=N --allow-other-bits)",
       counted(state.replicas.value_or(0), "replica"), counted(ranks_of(members), "rank"));
 }
 

@@ -80,7 +80,7 @@ void require_two_values(const at::Tensor& total, double own, int replicas) {
   const auto values = total.item<double>();
   if (values >= 2) return;
   throw UsageError(
-      fmt::format("synced batch norm got {} values per channel from all {} replicas together", values, replicas),
+      fmt::format("synced batch norm got only {} values per channel from all {} replicas", values, replicas),
       "a variance needs at least 2: use larger batches");
 }
 
@@ -188,8 +188,8 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     if (at::GradMode::is_enabled()) {
-      throw UsageError("a second derivative through synced batch norm",
-                       "backward without create_graph, or leave this layer's statistics unsynced");
+      throw UsageError("second derivatives through synced batch norm are not supported",
+                       "call backward() without create_graph, or leave this layer's statistics unsynced");
     }
     const variable_list kept = context->get_saved_variables();
     const Saved saved{.input = kept[0],

@@ -300,8 +300,8 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   RunDiagnosis diagnosis;
   if (facts.log && !facts.log->stopped_by.empty()) {
     diagnosis.state = RunState::kStopped;
-    diagnosis.text =
-        fmt::format("by {}: it saved after step {} and left", facts.log->stopped_by, text::thousands(facts.log->step));
+    diagnosis.text = fmt::format("by {}: the run saved after step {} and exited", facts.log->stopped_by,
+                                 text::thousands(facts.log->step));
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
@@ -314,7 +314,7 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   }
   const bool has_begun = facts.log || attempt != nullptr || !facts.checkpoint.empty();
   if (!has_begun) {
-    diagnosis.text = "it has not started: it has no steps and no rank logs";
+    diagnosis.text = "the run has not started: there are no steps and no rank logs";
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
@@ -327,9 +327,10 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   diagnosis.state = RunState::kLost;
   diagnosis.text =
       facts.launcher_is_gone
-          ? "it is not running here, and its launcher left no record of its end: it was killed, the host went down, or "
-            "it is running on another host"
-          : "it is not running here, and there is no record of its end: the process was killed, or the host went down";
+          ? "the run is not running on this host, and its launcher left no record of its end: the launcher was killed, "
+            "the host went down, or the run is running on another host"
+          : "the run is not running on this host, and there is no record of its end: the process was killed, or the "
+            "host went down";
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   offer_resume(facts, diagnosis);
   return diagnosis;

@@ -109,7 +109,8 @@ TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
               AllOf(HasSubstr("4 files of 4 of 4"), HasSubstr("pseudo-labels of"), HasSubstr("pseudo_labels/a.png")));
   wanted.strict = false;
-  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }), HasSubstr("nothing is left"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
+              HasSubstr("no image of the set is complete"));
 }
 
 TEST_F(BadSets, AMaskOfAnotherSizeNamesBothFilesAndSizes) {

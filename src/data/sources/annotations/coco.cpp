@@ -36,7 +36,7 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
   if (missing > 0 && (options.strict || parsed->images.empty())) {
     throw DataError(fmt::format("{} of the {} images of {} are missing; the first: {}", missing,
                                 missing + parsed->images.size(), path_.string(), first_missing),
-                    "give the folder of the images, or set strict to false to skip them");
+                    "pass the folder that contains the images, or set strict to false to skip missing images");
   }
   if (parsed->images.empty()) throw DataError(fmt::format("{} lists no images", path_.string()));
   left_out_ = parsed->left_out + static_cast<std::int64_t>(missing);
@@ -75,7 +75,7 @@ AnnotatedImage CocoImages::get(std::int64_t index) const {
                                 path_.string(), image.size.width, image.size.height));
   }
   if (image.outlines.size() * static_cast<std::uint64_t>(size.width * size.height) > data::kMaxMaskBytes) {
-    throw DataError(fmt::format("{}: the {} objects of image {} have masks of more than 1 GiB", path_.string(),
+    throw DataError(fmt::format("{}: the masks of the {} objects of image {} exceed 1 GiB", path_.string(),
                                 image.outlines.size(), image.id));
   }
   for (std::size_t i = 0; i < image.outlines.size(); ++i) {
