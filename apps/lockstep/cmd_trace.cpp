@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/standard_streams.h"
+#include "lockstep/base/text.h"
 #include "lockstep/view/trace_file.h"
 #include "verbs.h"
 
@@ -42,8 +43,8 @@ int merge(const std::vector<std::string>& arguments) {
   const view::MergedTrace merged = view::merge_traces(files, run_dir);
   const fs::path file = out.empty() ? fs::path(run_dir) / "trace" / "merged.json" : fs::path(out);
   write_file_atomically(files, file, merged.text);
-  print_to(stdout, "{} has {} rank{} ({}): open it in https://ui.perfetto.dev\n", file.string(), merged.ranks,
-           merged.ranks == 1 ? "" : "s", clocks_text(merged));
+  print_to(stdout, "{} has {} ({}): open it in https://ui.perfetto.dev\n", file.string(),
+           text::counted(merged.ranks, "rank"), clocks_text(merged));
   return 0;
 }
 

@@ -69,9 +69,8 @@ void require_address_space(int threads) {
   const auto allowed = resource_limits().address_space;
   if (!allowed || *allowed >= needed) return;
   throw ResourceError(
-      fmt::format(
-          "the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {} OpenBLAS thread{}",
-          text::bytes(*allowed), text::bytes(needed), threads, threads == 1 ? "" : "s"),
+      fmt::format("the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {}",
+                  text::bytes(*allowed), text::bytes(needed), text::counted(threads, "OpenBLAS thread")),
       "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 

@@ -23,7 +23,7 @@ std::string settings_of(const Checkpoint& checkpoint) {
   auto settings = checkpoint.text("config.yml");
   if (settings) return std::move(*settings);
   throw DataError(fmt::format("{} does not contain the settings it was trained with", checkpoint.path().string()),
-                  "only checkpoints of `lockstep train` have them");
+                  "only checkpoints of `lockstep train` contain settings");
 }
 
 /// A checkpoint with its settings.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/profiler.h"
+#include "lockstep/base/text.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <c10/core/Device.h>
@@ -161,8 +162,8 @@ class Profiler::Impl {
 
   void start() {
     if (job_.is_main() && options_.prints) {
-      log::note("the profiler now records {} step{}, after {} for warm-up", options_.steps,
-                options_.steps == 1 ? "" : "s", options_.warmup);
+      log::note("the profiler now records {}, after {} for warm-up", text::counted(options_.steps, "step"),
+                options_.warmup);
     }
     const ClockOffset clock = measure_clock_offset(job_);
     job_.barrier();  // so that all ranks load the machine at once

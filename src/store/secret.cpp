@@ -41,8 +41,8 @@ UniqueFd open_private(const fs::path& file) {
   }
   if (!S_ISREG(status.st_mode)) throw UsageError(fmt::format("the token file {} is not a regular file", file.string()));
   if (status.st_uid != ::geteuid()) {
-    throw UsageError(fmt::format("the token file {} belongs to user {}, but this is user {}", file.string(),
-                                 status.st_uid, ::geteuid()),
+    throw UsageError(fmt::format("the token file {} belongs to user {}, but this process runs as user {}",
+                                 file.string(), status.st_uid, ::geteuid()),
                      "its owner knows the secret: create your own file with lockstep run --new-token FILE");
   }
   if ((status.st_mode & 0077U) != 0) {

@@ -96,7 +96,7 @@ TEST(InspectData, CountsPicturesThatLie) {
   const fs::path golden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden/part_444.jpg";
   std::ofstream(home / "set/a.JPG", std::ios::binary) << with_exif_orientation(FileSystem::system().read(golden), 6);
   const ProcessResult seen = lockstep({"inspect", "data", "set"}, home.path());
-  EXPECT_THAT(seen.out, AllOf(HasSubstr("1 images turned upright"), ::testing::ContainsRegex("width, pixels +75 ")));
+  EXPECT_THAT(seen.out, AllOf(HasSubstr("1 image turned upright"), ::testing::ContainsRegex("width, pixels +75 ")));
   EXPECT_THAT(seen.err, HasSubstr("set/a.JPG: it is rotated upright according to its EXIF orientation (6)"));
 }
 

@@ -103,7 +103,7 @@ Rows machine_rows() {
           {"NCCL", nccl_text()},
           {"wire", wire_text()},
           {"host", host.data()},
-          {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},
+          {"processor", fmt::format("{}, {}", cpu.name, text::counted(cpu.cores, "usable core"))},
           {"GPUs", gpus},
           {"GPUs for libtorch", fmt::format("{}", tensor::cuda_device_count())},
           {"--nproc-per-node", resolve_process_count("auto").reason}};

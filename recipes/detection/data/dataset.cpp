@@ -176,8 +176,8 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
   survey.run();
   const std::string first = survey.empty() > 0 ? fmt::format("; the first such box: {}", survey.first()) : "";
   if (training && survey.empty() + survey.crowds() > 0) {
-    log::note("{}: {} boxes without area in the image and {} crowds are excluded from training{}", options.source.path,
-              survey.empty(), survey.crowds(), first);
+    log::note("{}: {} without area in the image and {} are excluded from training{}", options.source.path,
+              text::counted(survey.empty(), "box", "boxes"), text::counted(survey.crowds(), "crowd"), first);
   } else if (survey.empty() > 0) {
     log::note("{}: {} boxes have no area in the image and count as never found{}", options.source.path, survey.empty(),
               first);

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_words.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::detection::dfine {
 namespace {
@@ -120,8 +121,8 @@ std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& mod
     ++turned;
   }
   if (turned > 0)
-    done.push_back(
-        fmt::format("{} score head entries were converted from one data set's classes to the other's", turned));
+    done.push_back(fmt::format("{} of score heads converted from one data set's classes to the other's",
+                               text::counted(turned, "entry", "entries")));
   return done;
 }
 

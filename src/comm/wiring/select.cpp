@@ -100,11 +100,11 @@ ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::s
     ++ranks;
   }
   return ResourceError(
-      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need one GPU each but see only {} GPU{}", one,
-                  other, host.name, ranks, gpus.size(), gpus.size() == 1 ? "" : "s"),
-      fmt::format("start {} rank{} there (--nproc-per-node {}), or give each rank its own GPU (srun "
+      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need one GPU each but see only {}", one, other,
+                  host.name, ranks, text::counted(std::ssize(gpus), "GPU")),
+      fmt::format("start {} there (--nproc-per-node {}), or give each rank its own GPU (srun "
                   "--gpus-per-task=1); or use --device cpu; LOCKSTEP_SHARE_GPUS=1 lets ranks share a GPU, for tests",
-                  gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size()));
+                  text::counted(std::ssize(gpus), "rank"), gpus.size()));
 }
 
 /// Returns the reason why NCCL cannot connect these two ranks; empty: it can.

@@ -120,7 +120,7 @@ std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
       if (is_good) host->slots = *count;
     }
     if (!is_good)
-      throw UsageError(fmt::format("{}:{} is '{}'", file.string(), number, line), "give HOST or HOST slots=N");
+      throw UsageError(fmt::format("{}:{} is '{}'", file.string(), number, line), "write HOST or HOST slots=N");
     hosts.push_back(*host);
   }
   if (hosts.empty())

@@ -42,8 +42,6 @@ std::vector<std::string> all_ids(const GroupState& state) {
   return ids;
 }
 
-std::string counted(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
-
 std::string shown_size(int min_nodes, int max_nodes) {
   return min_nodes == max_nodes ? std::to_string(max_nodes) : fmt::format("{}:{}", min_nodes, max_nodes);
 }
@@ -256,7 +254,7 @@ Decision decide_idle(TimePoint now, const GroupState& state, const GroupOptions&
   if (is_enough && (is_full || goes_on || now >= last_call)) {
     const Nodes members = members_of_next_round(state, options);
     return {.kind = Decision::Kind::kStart,
-            .reason = counted(static_cast<int>(members.size()), "node"),
+            .reason = text::counted(static_cast<int>(members.size()), "node"),
             .ids = ids_of(members),
             .max_world_size = most_ranks(members, options),
             .min_world_size = fewest_ranks(members, options)};
@@ -419,8 +417,8 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   if (by_request && has_idle_ranks(state, options)) {
     return again(state,
                  fmt::format("the run has {} for {}: nodes without work wait as spares",
-                             counted(static_cast<int>(*state.replicas), "replica"),
-                             counted(ranks_of(nodes_of_round(state)), "rank")),
+                             text::counted(static_cast<int>(*state.replicas), "replica"),
+                             text::counted(ranks_of(nodes_of_round(state)), "rank")),
                  std::nullopt, false);
   }
   if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);

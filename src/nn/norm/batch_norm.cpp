@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses between libtorch's batch norm and the synced batch norm.
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/base/text.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm_update_stats.h>
@@ -79,9 +80,9 @@ void require_two_values(const at::Tensor& total, double own, int replicas) {
   if (!total.is_cpu() && own >= 2) return;
   const auto values = total.item<double>();
   if (values >= 2) return;
-  throw UsageError(
-      fmt::format("synced batch norm got only {} values per channel from all {} replicas", values, replicas),
-      "a variance needs at least 2: use larger batches");
+  throw UsageError(fmt::format("synced batch norm got only {} per channel from all {} replicas",
+                               text::counted(std::llround(values), "value"), replicas),
+                   "a variance needs at least 2: use larger batches");
 }
 
 Combined combine(const Statistics& local, double count, StatisticsSync& sync) {

@@ -16,8 +16,6 @@ std::string count_text(const std::optional<std::uint64_t>& count) {
   return count ? text::thousands(static_cast<std::int64_t>(*count)) : "unlimited";
 }
 
-std::string cores_text(int cores) { return fmt::format("{} core{}", cores, cores == 1 ? "" : "s"); }
-
 /// Returns the number of tasks that the control group still allows.
 std::uint64_t tasks_left(const LimitFacts& facts) {
   if (!facts.tasks) return kUnlimited;
@@ -27,7 +25,7 @@ std::uint64_t tasks_left(const LimitFacts& facts) {
 }  // namespace
 
 Check check_cores(const CoreFacts& facts) {
-  Check check{.name = "cores", .value = fmt::format("{} ({})", cores_text(facts.usable), facts.name)};
+  Check check{.name = "cores", .value = fmt::format("{} ({})", text::counted(facts.usable, "core"), facts.name)};
   if (facts.usable < facts.online) check.value += fmt::format(", of {} by affinity", facts.online);
   if (!facts.quota) return check;
   check.value += fmt::format(", quota {:.2g}", *facts.quota);
@@ -37,7 +35,7 @@ Check check_cores(const CoreFacts& facts) {
       check, Health::kWarn,
       fmt::format("the control group allows {:.2g} of the {} that programs see, and throttles their threads: start at "
                   "most {} threads (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
-                  *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
+                  *facts.quota, text::counted(facts.usable, "core"), std::max(1, static_cast<int>(*facts.quota))));
   return check;
 }
 

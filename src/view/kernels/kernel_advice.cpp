@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "lockstep/base/number.h"
+#include "lockstep/base/text.h"
 #include "lockstep/view/kernel_report.h"
 
 namespace lockstep::view {
@@ -172,9 +173,8 @@ Advice small_batch(const KernelReport& report) {
   if (report.settings.batch <= 0 || report.settings.batch >= threads) return std::nullopt;
   return advice(
       "batch",
-      fmt::format(
-          "{} threads share {} image{}: norms, depthwise and one-channel convolutions give each thread whole images",
-          threads, report.settings.batch, report.settings.batch == 1 ? "" : "s"),
+      fmt::format("{} threads share {}: norms, depthwise and one-channel convolutions give each thread whole images",
+                  threads, text::counted(report.settings.batch, "image")),
       fmt::format("--set batch_size={} or more, or --set threads={}", threads, report.settings.batch));
 }
 

@@ -88,9 +88,9 @@ std::string precision(const std::string& amp) { return amp == "none" ? "float32"
 
 std::string head_text(const KernelReport& report) {
   const KernelMachine& machine = report.machine;
-  std::string text = fmt::format("{}, batch {}, {}, {} thread{} of {}: {} ms a step\n", report.settings.network,
-                                 report.settings.batch, precision(report.settings.amp), machine.threads,
-                                 machine.threads == 1 ? "" : "s", machine.processor, ms(report.step_ns));
+  std::string text = fmt::format("{}, batch {}, {}, {} of {}: {} ms a step\n", report.settings.network,
+                                 report.settings.batch, precision(report.settings.amp),
+                                 text::counted(machine.threads, "thread"), machine.processor, ms(report.step_ns));
   text += fmt::format("measured peak: {:.0f} GFLOP/s in float32", machine.float32_flops_per_s / 1e9);
   if (machine.bfloat16_flops_per_s > 0) {
     text += fmt::format(", {:.0f} in bfloat16", machine.bfloat16_flops_per_s / 1e9);

@@ -160,7 +160,7 @@ TEST_F(BadSets, APictureOf16BitsIsUsedAndNoted) {
 
 TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   common::write_set_picture(gray_map(kUnlabelled), mask("c"));
-  EXPECT_THAT(notes(), AllOf(HasSubstr("1 maps of the 4"), HasSubstr(mask("c").string())));
+  EXPECT_THAT(notes(), AllOf(HasSubstr("1 map without any labelled pixel among the 4"), HasSubstr(mask("c").string())));
 }
 
 /// Masks from drawing programs: 255 means no class, so such a dataset would have nothing to train on.
@@ -243,7 +243,7 @@ TEST_F(LargeSets, SayOnceWhatOpeningDidNotMeet) {
 TEST_F(LargeSets, SayNothingAgainThatOpeningSaid) {
   common::write_set_picture(gray_map(kUnlabelled), mask("c"));
   const auto set = pictures();
-  EXPECT_THAT(set->survey(2), ElementsAre(HasSubstr("1 maps of the 2")));
+  EXPECT_THAT(set->survey(2), ElementsAre(HasSubstr("1 map without any labelled pixel among the 2")));
   EXPECT_EQ(said_by(*set), "");
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COCO as a source.
 #include "lockstep/data/sources/coco.h"
+#include "lockstep/base/text.h"
 
 #include <fmt/format.h>
 
@@ -41,8 +42,10 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
   if (parsed->images.empty()) throw DataError(fmt::format("{} lists no images", path_.string()));
   left_out_ = parsed->left_out + static_cast<std::int64_t>(missing);
   if (left_out_ > 0) {
-    log::note("{}: {} missing images and {} bad annotations skipped; the first: {}", path_.string(), missing,
-              parsed->left_out, parsed->left_out > 0 ? parsed->first_left_out : first_missing);
+    log::note("{}: {} and {} skipped; the first: {}", path_.string(),
+              text::counted(static_cast<std::int64_t>(missing), "missing image"),
+              text::counted(parsed->left_out, "bad annotation"),
+              parsed->left_out > 0 ? parsed->first_left_out : first_missing);
   }
   coco_ = std::make_shared<const data::Coco>(std::move(parsed).value());
 }

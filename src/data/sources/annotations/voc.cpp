@@ -137,7 +137,7 @@ class VocReader {
                 set_.first_left_out);
     }
     if (options_.drop_empty_boxes && set_.empty_boxes > 0) {
-      log::note("{}: {} boxes without area skipped", root_.string(), set_.empty_boxes);
+      log::note("{}: {} without area skipped", root_.string(), text::counted(set_.empty_boxes, "box", "boxes"));
     }
     return std::move(set_);
   }
