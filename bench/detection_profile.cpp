@@ -131,7 +131,7 @@ class Profile {
         time_of(repeats_, [&](int) { optimizer.step(clip_factor(grad_norm(named_parameters_of(*net_)), 1.0)); });
     const double ema = time_of(repeats_, [&](int) { average.update(); });
     const double backward = with_backward - with_loss;
-    rows_ = {{"a batch from the loader, one thread, beside it", load_ms_},
+    rows_ = {{"a batch from the loader, one thread, in parallel", load_ms_},
              {"backbone, forward", forward_[0]},
              {"encoder, forward", forward_[1]},
              {"decoder with denoising and dense heads, forward", whole_forward - forward_[0] - forward_[1]},

@@ -5,7 +5,7 @@ function(run result)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${BUILD} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
   set(${result} ${code} PARENT_SCOPE)
   if(NOT code EQUAL 0)
-    message(WARNING "the page of lockstep dashboard is omitted: ${ARGN} ended with ${code}\n${out}")
+    message(WARNING "the page of lockstep dashboard will not be built: ${ARGN} ended with ${code}\n${out}")
   endif()
 endfunction()
 

@@ -3,7 +3,7 @@ if(NOT LOCKSTEP_TESTS)
   return()
 endif()
 if(lockstep_missing_cuda)
-  message(STATUS "CUDA: no complete toolkit here (${lockstep_missing_cuda}), so its files are not compiled")
+  message(STATUS "CUDA: the toolkit is incomplete (missing: ${lockstep_missing_cuda}); the CUDA files are not compiled")
   return()
 endif()
 

@@ -3,7 +3,7 @@
 #
 # LOCKSTEP_DEPENDENCIES names a folder into which `scripts/platforms/gpu_check --gather` put them all, for machines without the
 # packages.
-set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "A gathered folder with the libraries that Lockstep uses")
+set(LOCKSTEP_DEPENDENCIES "" CACHE PATH "Folder of the gathered libraries that Lockstep uses")
 if(LOCKSTEP_DEPENDENCIES)
   list(PREPEND CMAKE_PREFIX_PATH ${LOCKSTEP_DEPENDENCIES}/usr)
   include_directories(SYSTEM ${LOCKSTEP_DEPENDENCIES}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
@@ -109,15 +109,16 @@ foreach(header cuda_runtime_api.h crt/host_defines.h)
 endforeach()
 list(JOIN lockstep_missing_cuda ", " lockstep_missing_cuda)
 string(CONCAT cuda_advice
-       "Set CUDA_HOME, or with Python's torch 2.9 or later: pip install \"cuda-toolkit[crt]\" of the version that "
-       "`pip show cuda-toolkit` says (CUDA 12: nvidia-cuda-nvcc-cu12). Then run cmake again with -U LOCKSTEP_CUDA")
+       "Set CUDA_HOME, or with Python's torch 2.9 or later: pip install \"cuda-toolkit[crt]\" in the version that "
+       "`pip show cuda-toolkit` prints (CUDA 12: nvidia-cuda-nvcc-cu12). Then run cmake again with -U LOCKSTEP_CUDA")
 set(cuda_is_there OFF)
 if(EXISTS "${LOCKSTEP_TORCH_LIBRARIES}/libtorch_cuda.so")
   if(NOT lockstep_missing_cuda)
     set(cuda_is_there ON)
   elseif(NOT DEFINED LOCKSTEP_CUDA)
-    message(WARNING "This libtorch computes on GPUs, but Lockstep will not: ${lockstep_missing_cuda} was not found. "
-                    "${cuda_advice}. Or cmake -D LOCKSTEP_CUDA=OFF if no GPU is wanted.")
+    message(WARNING "This libtorch supports GPUs, but Lockstep will be built without CUDA: "
+                    "${lockstep_missing_cuda} was not found. "
+                    "${cuda_advice}. If you need no GPU support: cmake -D LOCKSTEP_CUDA=OFF")
   endif()
 endif()
 option(LOCKSTEP_CUDA "Build liblockstep-cuda.so, for CUDA devices" ${cuda_is_there})

@@ -17,7 +17,7 @@ endfunction()
 # lockstep_precompile(TARGET KIND): the tensor headers are read once per KIND (library or test) instead of once per file, which
 # takes 2.3 s each with GCC 12. torch::nn's headers are excluded: their precompiled form of 620 MB takes longer to load than the
 # headers take to read. So are the presets dev and clang, where each file has to include what it uses.
-option(LOCKSTEP_PCH "Precompile the headers of a tensor" ON)
+option(LOCKSTEP_PCH "Precompile the tensor headers" ON)
 set(lockstep_precompiled_library_headers <ATen/core/ivalue.h> <ATen/core/Tensor.h> <fmt/format.h>)
 set(lockstep_precompiled_test_headers ${lockstep_precompiled_library_headers} <gtest/gtest.h>)
 set(lockstep_precompiled_test_options -O0 -fPIE)
@@ -52,7 +52,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(LOCKSTEP_UNITY_DEFAULT OFF)
 endif()
 option(LOCKSTEP_UNITY "Compile several files as one: a full build takes half the time" ${LOCKSTEP_UNITY_DEFAULT})
-set(LOCKSTEP_UNITY_FILES 40 CACHE STRING "At most this many files are compiled as one; 10 if you change one file again and again")
+set(LOCKSTEP_UNITY_FILES 40 CACHE STRING "Maximum number of files compiled as one; 10 if you often change one file")
 function(lockstep_unite target)
   if(NOT LOCKSTEP_UNITY)
     return()
@@ -139,8 +139,8 @@ include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold LOCKSTEP_HAS_GOLD)
 set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 
-option(LOCKSTEP_GPU_TESTS "Build the tests that need a GPU with all others; otherwise the target gpu_tests builds them" ON)
-set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Every test timeout is this many times as long: for an emulator or a sanitizer")
+option(LOCKSTEP_GPU_TESTS "Build the GPU tests by default; otherwise only the target gpu_tests builds them" ON)
+set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Factor for all test timeouts, for an emulator or a sanitizer")
 
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|double|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]

@@ -4,7 +4,7 @@
 # when a file with --help texts or setting names changes, not whenever the programs are linked.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT Python3_Interpreter_FOUND OR CMAKE_CROSSCOMPILING OR CMAKE_CXX_FLAGS MATCHES "-fsanitize")
-  message(STATUS "No man pages and no completion: they need Python 3, and programs that run here without a sanitizer")
+  message(STATUS "Man pages and completion will not be built: they need Python 3 and a native build without sanitizers")
   return()
 endif()
 

@@ -142,7 +142,7 @@ macro(lockstep_torch_of_cmake)
   set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
   find_package(Torch QUIET)
   if(NOT Torch_FOUND)
-    message(FATAL_ERROR "Lockstep needs libtorch, and find_package(Torch) finds none:\n${LOCKSTEP_TORCH_ADVICE}")
+    message(FATAL_ERROR "Lockstep needs libtorch, but find_package(Torch) did not find it:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
   set(named "${Torch_DIR} (find_package)")
   set(includes ${TORCH_INCLUDE_DIRS})
@@ -168,15 +168,15 @@ endfunction()
 # Stops with an error unless Lockstep can be built with, or linked to, this libtorch.
 function(lockstep_require_fitting_torch named version flags libraries)
   if("${flags}" MATCHES "_GLIBCXX_USE_CXX11_ABI=0")
-    message(FATAL_ERROR "${named}: this libtorch was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), and fmt, "
-                        "yaml-cpp and OpenCV of this system were not: nothing would link. Use the one with the cxx11 "
+    message(FATAL_ERROR "${named}: this libtorch was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), but fmt, "
+                        "yaml-cpp and OpenCV of this system were not, so linking would fail. Use one with the cxx11 "
                         "ABI, or PyTorch 2.7 or later:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
   if(version VERSION_LESS 1.13)
     message(FATAL_ERROR "Lockstep needs libtorch 1.13 or later, found ${version} in ${named}:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
   if(NOT libraries)
-    message(FATAL_ERROR "${named} has headers, and no lib/libtorch_cpu.so to link:\n${LOCKSTEP_TORCH_ADVICE}")
+    message(FATAL_ERROR "${named} has headers, but no lib/libtorch_cpu.so to link to:\n${LOCKSTEP_TORCH_ADVICE}")
   endif()
 endfunction()
 

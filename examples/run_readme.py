@@ -104,7 +104,7 @@ def first_missing(shown: list, printed: list, free_words=()):
             return line
         between = [at for at in range(after, places[0]) if at not in used and lines[at] and not is_free(printed[at])]
         if between and not may_skip and not is_free(line):
-            return f"{line}   (before it came: {printed[between[0]]})"
+            return f"{line}   (unexpected line before it: {printed[between[0]]})"
         used.add(places[0])
         if not is_free(line):
             after, may_skip = places[0] + 1, False
@@ -132,7 +132,7 @@ def run_step(step: Step, folder: str, environment: dict):
         return f"the exit code is {run.returncode}, not {step.exit_code}"
     missing = first_missing(step.shown, re.split(r"[\n\r]", run.stdout), step.free_words)
     if missing:
-        return f"the README shows a line that was not printed there: {missing}"
+        return f"the README shows a line that was not printed at that point: {missing}"
     return next(filter(None, (failed_check(check, run.stdout) for check in step.checks)), None)
 
 
@@ -169,11 +169,11 @@ def main() -> None:
     if arguments.self_test:
         return self_test()
     if not arguments.folder or not arguments.build:
-        parser.error("give the example's folder and --build")
+        parser.error("pass the example's folder and --build")
     source, build = arguments.folder.resolve(), arguments.build.resolve()
     steps, needs = read_page((source / "README.md").read_text())
     if not steps or not any(step.shown for step in steps):
-        sys.exit("the README has no sh block with its output")
+        sys.exit("the README has no sh block followed by its output")
     environment = dict(os.environ, PATH=f"{build}/bin:{build}/examples:{os.environ['PATH']}", EXAMPLE=str(source),
                        BUILD=str(build))
     # Real data is in a folder next to the project, as for the C++ tests; if it is missing, examples draw their own.

@@ -122,7 +122,7 @@ void require_values(const CLI::App& app) {
     const bool has_empty = std::find(words.begin(), words.end(), "") != words.end();
     if (has_empty && !option->check_lname("log-line-prefix-template")) {
       throw UsageError(fmt::format("{}: the value of {} is empty", app.get_name(), option->get_name()),
-                       fmt::format("omit it, or give {}", option->get_type_name()));
+                       fmt::format("omit it, or pass {}", option->get_type_name()));
     }
   }
 }
@@ -146,8 +146,9 @@ void require_assignments(const CLI::App& app, const std::vector<std::string>& ar
     if (arguments[i] != kSet || !is_value(arguments[i + 1])) continue;
     const std::size_t next = arguments[i + 2] == kSet ? i + 3 : i + 2;
     if (next >= arguments.size() || !is_value(arguments[next])) continue;
-    throw UsageError(fmt::format("{}: --set '{}' is not an assignment", app.get_name(), arguments[i + 1]),
-                     fmt::format("key and value are one argument: --set {}={}", arguments[i + 1], arguments[next]));
+    throw UsageError(
+        fmt::format("{}: --set '{}' is not an assignment", app.get_name(), arguments[i + 1]),
+        fmt::format("write key and value as one argument: --set {}={}", arguments[i + 1], arguments[next]));
   }
 }
 

@@ -73,7 +73,7 @@ void print(std::string_view text);
 void print_json(std::string_view json);
 
 inline constexpr const char* kAllowOutside =
-    "let lists and annotations name files outside their folder, by an absolute path or with ..";
+    "allow lists and annotations to refer to files outside their folder, by an absolute path or with ..";
 inline constexpr const char* kMaxPixels = "reject images with more pixels than this";
 inline constexpr const char* kMaxPixelsDefault = "178956970";
 inline constexpr const char* kSourceKinds = "auto|folder|classes|list|coco|voc|masks|tar|packed|idx";

@@ -203,7 +203,7 @@ std::string help_text(const CLI::App& app, const CommandText& text) {
 
 std::string verbs_text(const CommandText& text, const Rows& verbs, const Rows& options) {
   return page(text, "VERB [OPTIONS]", {{"Verbs", verbs}, {kMoreOptions, options}}) +
-         fmt::format("\nRun '{} VERB --help' to see what a verb takes.\n", text.name);
+         fmt::format("\nRun '{} VERB --help' for the options of a verb.\n", text.name);
 }
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/, CLI::AppFormatMode /*mode*/) const {

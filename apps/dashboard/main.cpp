@@ -32,17 +32,19 @@ struct Arguments {
 
 bool parse(Arguments& arguments, const std::vector<std::string>& words) {
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep dashboard",
-                     .description = "Serve a live page of runs, finished or in progress: curves, ranks, collectives, "
-                                    "verdicts, checkpoints, settings and logs. Prints the page's address with a "
-                                    "secret, without which no data of a run is served. Ctrl-C ends it.",
-                     .examples = {"lockstep dashboard runs/first",
-                                  "lockstep dashboard runs/first runs/second --listen 127.0.0.1:8080"}});
+  cli::prepare(app,
+               {.name = "lockstep dashboard",
+                .description = "Serve a live page of runs, finished or in progress: curves, ranks, collectives, "
+                               "verdicts, checkpoints, settings and logs. Prints the page's address, which includes a "
+                               "secret; without the secret, no run data is served. Ctrl-C stops the server.",
+                .examples = {"lockstep dashboard runs/first",
+                             "lockstep dashboard runs/first runs/second --listen 127.0.0.1:8080"}});
   app.add_option("RUN_DIR", arguments.runs, "run folders, or log folders of lockstep run")->required();
   app.add_option("--listen", arguments.listen,
-                 "address to serve on; a port without a host is on loopback, and port 0 is any free port")
+                 "address to serve on; a port without a host means loopback, and port 0 picks any free port")
       ->type_name("HOST:PORT");
-  app.add_option("--of-launcher", arguments.launcher, "process id of the launcher that it runs alongside and ends with")
+  app.add_option("--of-launcher", arguments.launcher,
+                 "process ID of the launcher; the dashboard exits when the launcher does")
       ->group("");
   return cli::parse(app, words);
 }
@@ -60,7 +62,7 @@ void require_folders(const std::vector<std::string>& runs) {
   for (const std::string& run : runs) {
     std::error_code problem;
     if (std::filesystem::is_directory(run, problem)) continue;
-    throw DataError(fmt::format("there is no folder {}", run), "give a run folder, such as runs/first");
+    throw DataError(fmt::format("there is no folder {}", run), "pass a run folder, such as runs/first");
   }
 }
 
@@ -77,7 +79,8 @@ bool is_loopback(const std::string& host) { return host == "localhost" || host =
 // Prints the address. Alongside a run, standard output belongs to the run.
 void tell(const DashboardOptions& options, const std::string& url, std::FILE* out) {
   if (!has_page()) {
-    log::note("this lockstep was built without npm, so it serves a plain page that says how to build the full one");
+    log::note(
+        "this lockstep was built without npm, so the dashboard is a plain page that says how to build the full one");
   }
   if (!is_loopback(options.host)) {
     log::warn("{} is open to the network: anyone who intercepts a request can see the page and its secret",

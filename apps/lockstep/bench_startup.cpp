@@ -33,7 +33,7 @@ std::string output_of(const std::vector<std::string>& command) {
   const ChildResult result = run_child(command, kTimeToStart);
   if (result.code == 0) return result.out;
   throw PeerError(fmt::format("the ranks failed with exit code {}\n{}", result.code, result.err),
-                  fmt::format("run them yourself: {}", text::join(command, " ")));
+                  fmt::format("to reproduce this, run: {}", text::join(command, " ")));
 }
 
 double milliseconds_of_one(const std::vector<std::string>& command) {

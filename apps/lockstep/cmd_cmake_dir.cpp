@@ -17,7 +17,7 @@ int cmd_cmake_dir(int argc, char** argv) {
       {.name = "lockstep cmake-dir",
        .description =
            "Print the folder to put in CMAKE_PREFIX_PATH so that find_package(Lockstep) finds the library installed "
-           "with this command.\n\nA project: cmake -S . -B build -D CMAKE_PREFIX_PATH=$(lockstep cmake-dir)",
+           "with this command.\n\nIn a project: cmake -S . -B build -D CMAKE_PREFIX_PATH=$(lockstep cmake-dir)",
        .examples = {"lockstep cmake-dir"}});
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
   print_to(stdout, "{}\n", cmake_folder_of(this_program()).string());

@@ -54,7 +54,7 @@ std::optional<std::string> take_dashboard(std::vector<std::string>& words) {
   }
   words.erase(at, last);
   if (!is_page_address(address)) {
-    throw UsageError(fmt::format("--dashboard is '{}'", address), "give PORT or HOST:PORT; port 0 picks any free port");
+    throw UsageError(fmt::format("--dashboard is '{}'", address), "use PORT or HOST:PORT; port 0 picks any free port");
   }
   return address;
 }

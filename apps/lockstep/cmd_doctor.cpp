@@ -38,18 +38,18 @@ struct DoctorOptions {
 cli::CommandText doctor_help() {
   return {.name = "lockstep doctor",
           .description =
-              "Check this machine, or say in one line why a run hangs, failed or is fine.\n\nWithout RUN_DIR it checks "
-              "cores, memory, limits, network, clock, GPUs and this folder's disk, and measures an all-reduce, all in "
-              "at most ten seconds. Started by lockstep run on several hosts, it measures round trips and bandwidth "
-              "between them.",
+              "Check this machine, or say in one line whether a run is fine, hangs or failed, and why.\n\nWithout "
+              "RUN_DIR, the command checks cores, memory, limits, network, clock, GPUs and this folder's disk, and "
+              "measures an all-reduce, all in at most ten seconds. When lockstep run starts it on several hosts, it "
+              "measures round trips and bandwidth between them.",
           .examples = {"lockstep doctor", "lockstep doctor runs/digits", "lockstep doctor 4711",
                        "lockstep run --hosts gpu-a,gpu-b --nproc-per-node 1 -- lockstep doctor",
                        "lockstep doctor kernels captcha:conv3 --amp bf16"},
           .lists = {{"Verbs", {{"kernels", cli::kKernelsSummary}}}},
           .tables = {{"Exit code",
-                      {{"0", "nothing is wrong; or the run's state was reported, whatever it is"},
+                      {{"0", "no problem was found, or the state of a run was reported, healthy or not"},
                        {"65", "there is no such run, or no such process"},
-                       {"69", "something is wrong that would make a run fail; or a host cannot reach another"}}}}};
+                       {"69", "a problem that would make a run fail was found, or a host cannot reach another"}}}}};
 }
 
 /// Prints `text`, which has no control characters except colours.
@@ -141,8 +141,8 @@ int cmd_doctor(int argc, char** argv) {
   cli::prepare(app, doctor_help());
   app.add_option(
       "RUN_DIR", options.run,
-      "a run folder, a log folder printed by lockstep run, or the PID of a process on this host whose stacks to show");
-  app.add_flag("--fast", options.is_fast, "skip the measurements: the disk and the all-reduce");
+      "a run folder, a log folder printed by lockstep run, or the PID of a process on this host, to show its stacks");
+  app.add_flag("--fast", options.is_fast, "skip the disk and all-reduce measurements");
   app.add_flag("--json", options.json, "print JSON: one object per check, or one for the run");
   if (!cli::parse(app, {argv + 1, argv + argc})) return 0;
   if (is_process(options.run)) return say_of_process(options);

@@ -71,7 +71,8 @@ constexpr Unneeded kUnneeded[] = {
     {"--local-addr", "HOST", "nodes meet at --master-addr, and ranks choose the interface that routes to it"},
     {"--event-log-handler", "NAME", "events are in the run's log.jsonl"},
     {"--logs-specs", "NAME", "there is only one log layout"},
-    {"--numa-binding", "KIND", "a rank stays on the CPUs near its GPU; for others, put numactl before the program"},
+    {"--numa-binding", "KIND",
+     "a rank is bound to the CPUs near its GPU; for other bindings, put numactl before the program"},
     {"--duplicate-stdout-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stdout.log"},
     {"--duplicate-stderr-filters", "WORDS", "search the log files with grep: FOLDER/attempt_*/rank-*/stderr.log"},
 };
@@ -90,17 +91,19 @@ cli::CommandText run_help() {
                  {{"PROGRAM", "a program in any language; a .py file is run with python3"},
                   {"ARGS...", "the program's own arguments"}}}},
       .notes = {"As with torchrun, options may be spelled with '-' or '_': --nproc_per_node is --nproc-per-node. An "
-                "option that is not given is read from its environment variable, also as with torchrun: "
-                "PET_NPROC_PER_NODE, PET_NNODES and so on. Python is the one from the environment in which pip "
-                "installed Lockstep, otherwise python3 from PATH; PYTHON_EXEC overrides it. lockstep run raises the "
-                "limit on open files as far as the system allows (ulimit -Hn)."},
+                "option that is not set is read from its environment variable, also as with torchrun: "
+                "PET_NPROC_PER_NODE, PET_NNODES and so on. The Python interpreter comes from the environment in which "
+                "pip installed Lockstep, otherwise it is python3 from PATH; PYTHON_EXEC overrides both. lockstep run "
+                "raises the limit on open files as far as the system allows (ulimit -Hn)."},
       .tables = {
           {"Exit code",
            {{"0", "every rank exited with 0"},
             {"N", "the exit code of the rank that failed first"},
             {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
             {"69", "the system allows too few open files or processes for the ranks, or does not have enough memory"},
-            {"71", "a Lockstep program ended with an exception of its own; the error reports where it was thrown"}}}}};
+            {"71",
+             "a Lockstep program ended with an exception that did not come from Lockstep; the error reports where it "
+             "was thrown"}}}}};
 }
 
 void add_node_options(CLI::App& app, NodeOptions& node) {
@@ -126,29 +129,32 @@ void add_node_options(CLI::App& app, NodeOptions& node) {
 void add_host_options(CLI::App& app, RunOptions& options) {
   constexpr const char* kHosts = "Launching on several hosts from one of them";
   app.add_option("--hosts", options.hosts.list,
-                 "start a launcher on each of these hosts via ssh, merge their output, and end them together; HOST:N "
-                 "runs N ranks")
+                 "start a launcher on each of these hosts via ssh, merge the output, and stop the launchers together; "
+                 "HOST:N runs N ranks")
       ->type_name("HOST,HOST,...")
       ->group(kHosts);
   app.add_option("--hostfile", options.hosts.file, "the same, from a file with one host per line: HOST or HOST slots=N")
       ->type_name("FILE")
       ->group(kHosts);
-  app.add_option("--ssh", options.hosts.ssh, "the program used to reach a host, with its options: 'ssh -p 2222'")
+  app.add_option("--ssh", options.hosts.ssh, "the command used to reach a host, with options: 'ssh -p 2222'")
       ->type_name("COMMAND")
       ->default_str("ssh, without passwords")
       ->group(kHosts);
   app.add_flag(kOrdersOnInput, options.has_orders_on_input,
-               "read the secret, variables and then signals from standard input, and end with it: what --hosts starts")
+               "read the secret, environment variables and then signals from standard input, and exit when it closes; "
+               "used by the launchers that --hosts starts")
       ->group(kHosts);
 }
 
 void add_console_options(CLI::App& app, RunOptions& options) {
   constexpr const char* kOutput = "Output and signals";
-  app.add_option("-r,--redirects", options.redirects,
-                 "what goes only to the log files: 1 is stdout, 2 stderr, 3 both; 0:1,1:3 sets it per local rank")
+  app.add_option(
+         "-r,--redirects", options.redirects,
+         "streams to write only to the log files: 1 is stdout, 2 stderr, 3 both; 0:1,1:3 sets this per local rank")
       ->type_name("N|R:N,...")
       ->group(kOutput);
-  app.add_option("-t,--tee", options.tee, "what goes to both the console and the log files, despite --redirects")
+  app.add_option("-t,--tee", options.tee,
+                 "streams to write to both the console and the log files, regardless of --redirects")
       ->type_name("N|R:N,...")
       ->group(kOutput);
   app.add_option("--local-ranks-filter", options.local_ranks, "show only these local ranks on the console")
@@ -181,7 +187,7 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->group(cli::kRanks);
   add_node_options(app, options.node);
   add_host_options(app, options);
-  app.add_option("--rdzv-backend", options.backend, "static or c10d: both mean Lockstep's own store")
+  app.add_option("--rdzv-backend", options.backend, "static or c10d; both select Lockstep's own store")
       ->type_name("NAME")
       ->group("Several nodes");
   app.add_option("--new-token", options.new_token,
@@ -203,7 +209,7 @@ void add_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--no-python", options.no_python, "run PROGRAM itself, even if it is a .py file");
   app.add_flag("--run-path", options.run_path, "run the Python script PROGRAM with runpy.run_path");
   app.add_flag("--virtual-local-rank", options.virtual_local_rank,
-               "give each rank LOCAL_RANK=0 and only its own GPU in CUDA_VISIBLE_DEVICES")
+               "set LOCAL_RANK=0 for each rank, with only its own GPU in CUDA_VISIBLE_DEVICES")
       ->group(cli::kRanks);
   app.get_option("--quiet")->description(
       "print only results, warnings and errors, including in ranks that use Lockstep");
@@ -313,14 +319,14 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
 
 std::chrono::milliseconds shutdown_timeout_of(const RunOptions& given) {
   if (!std::isfinite(given.shutdown_timeout) || given.shutdown_timeout < 0 || given.shutdown_timeout > 86400) {
-    throw UsageError(fmt::format("--shutdown-timeout is {} s", given.shutdown_timeout), "give 0 to 86400 seconds");
+    throw UsageError(fmt::format("--shutdown-timeout is {} s", given.shutdown_timeout), "use 0 to 86400 seconds");
   }
   return std::chrono::milliseconds(std::llround(given.shutdown_timeout * 1000));
 }
 
 AgentOptions agent_options(const RunOptions& given, std::vector<std::string> program) {
   if (given.max_restarts < 0)
-    throw UsageError(fmt::format("--max-restarts is {}", given.max_restarts), "give 0 or more");
+    throw UsageError(fmt::format("--max-restarts is {}", given.max_restarts), "use 0 or more");
   show_slices();
   const ProcessCount processes = resolve_process_count(given.processes);
   AgentOptions options{.command = command_of(given, std::move(program)),
@@ -341,7 +347,7 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
   if (!options.keeps_logs) options.log_dir.clear();
   if (given.backend != "static" && given.backend != "c10d") {
     throw UsageError(fmt::format("--rdzv-backend is '{}'", given.backend),
-                     "omit it: nodes meet in a store that node 0 serves, and need no other program");
+                     "omit --rdzv-backend: the nodes rendezvous in a store on node 0 and need no other program");
   }
   apply(given.node, options);
   if (given.is_standalone) {

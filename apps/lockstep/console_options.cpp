@@ -24,7 +24,7 @@ std::string name_of(int number) { return fmt::format("SIG{}", ::sigabbrev_np(num
 StreamsByRank streams_of(const std::string& option, const std::string& text) {
   const auto fail = [&]() -> std::int64_t {
     throw UsageError(fmt::format("{} is '{}'", option, text),
-                     "give 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or one for each local rank: 0:1,1:3");
+                     "use 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or one value per local rank: 0:1,1:3");
   };
   StreamsByRank streams;
   if (text.find(':') == std::string::npos) {
@@ -47,7 +47,7 @@ std::vector<int> local_ranks_of(const std::string& text) {
   for (const std::string& part : text.empty() ? std::vector<std::string>() : text::split(text, ',')) {
     const auto rank = parse_whole(part, {});
     if (!rank) {
-      throw UsageError(fmt::format("--local-ranks-filter is '{}'", text), "give local ranks, from 0: 0,2");
+      throw UsageError(fmt::format("--local-ranks-filter is '{}'", text), "list local ranks, counted from 0: 0,2");
     }
     ranks.push_back(static_cast<int>(*rank));
   }
@@ -62,7 +62,7 @@ std::vector<int> signals_of(const std::string& text) {
     const auto found = std::find(known.begin(), known.end(), part);
     if (found == known.end()) {
       throw UsageError(fmt::format("--signals-to-handle contains '{}'", part),
-                       fmt::format("give one or more of {}", text::join(known)));
+                       fmt::format("use one or more of {}", text::join(known)));
     }
     numbers.push_back(kSignals[static_cast<std::size_t>(found - known.begin())]);
   }
@@ -75,7 +75,7 @@ std::string prefix_of(const std::string& text) {
     const std::string field = text.substr(at, end == std::string::npos ? end : end + 1 - at);
     if (field != "${role_name}" && field != "${local_rank}" && field != "${rank}") {
       throw UsageError(fmt::format("--log-line-prefix-template contains '{}'", field),
-                       "its fields are ${role_name}, ${local_rank} and ${rank}");
+                       "available fields: ${role_name}, ${local_rank} and ${rank}");
     }
     at = end;
   }

@@ -71,7 +71,7 @@ void require_no_contradiction(const NodeOptions& node, const AgentOptions& check
   }
   if (node.nodes != "1" && checked.nodes != static_cast<int>(hosts.size())) {
     throw UsageError(fmt::format("--nnodes is {}, but {} hosts are listed", node.nodes, hosts.size()),
-                     "omit --nnodes, or give MIN:MAX with MAX hosts");
+                     "omit --nnodes, or set it to MIN:MAX, where MAX is the number of hosts");
   }
 }
 

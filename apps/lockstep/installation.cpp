@@ -60,7 +60,7 @@ std::string python_for(const fs::path& program, const std::optional<std::string>
 fs::path cmake_folder_of(const fs::path& program) {
   fs::path prefix = program.parent_path().parent_path();
   if (is_prefix(prefix)) return prefix;
-  throw ResourceError(fmt::format("there is no CMake package of Lockstep beside {}", program.string()),
+  throw ResourceError(fmt::format("there is no Lockstep CMake package next to {}", program.string()),
                       "install it: apt install ./liblockstep-dev_*.deb, or cmake --install; a project can also "
                       "add_subdirectory() the sources");
 }

@@ -90,7 +90,7 @@ int dispatch(int argc, char** argv) {
     names.emplace_back(verb.name);
   }
   throw UsageError(fmt::format("unknown verb '{}'{}", word, text::did_you_mean(word, names)),
-                   fmt::format("the verbs are {}", text::join(names)));
+                   fmt::format("available verbs: {}", text::join(names)));
 }
 
 }  // namespace

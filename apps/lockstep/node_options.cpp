@@ -52,7 +52,7 @@ NodeRange range_of(const std::string& text) {
     const auto number = parse_whole(part, kNodes);
     if (!number) {
       throw UsageError(fmt::format("--nnodes is '{}'; the number of nodes must be {}", text, to_text(kNodes)),
-                       "give N, or MIN:MAX if nodes may come and go: 2:4");
+                       "use N, or MIN:MAX if nodes may come and go: 2:4");
     }
     return static_cast<int>(*number);
   };
@@ -77,7 +77,7 @@ void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   const auto number = parse_whole(port, kPorts);
   if (!number) {
     throw UsageError(fmt::format("--rdzv-endpoint is '{}'; its port must be {}", given.endpoint, to_text(kPorts)),
-                     "give HOST:PORT");
+                     "use HOST:PORT");
   }
   options.master_port = static_cast<std::uint16_t>(*number);
 }
@@ -85,7 +85,7 @@ void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
 TakeIn take_in_of(const std::string& text) {
   if (text == "checkpoint") return TakeIn::kAtCheckpoint;
   if (text == "now") return TakeIn::kAtOnce;
-  throw UsageError(fmt::format("--take-in is '{}'", text), "give checkpoint or now");
+  throw UsageError(fmt::format("--take-in is '{}'", text), "use checkpoint or now");
 }
 
 // Applies torchrun's KEY=VALUE list, in which only one key has an effect here.
@@ -97,7 +97,7 @@ void apply_conf(const std::string& text, AgentOptions& options) {
     const std::size_t equals = pair.find('=');
     const auto seconds = parse_whole(equals == std::string::npos ? "" : pair.substr(equals + 1), {.most = 86'400});
     if (pair.substr(0, equals) == "last_call_timeout") {
-      if (!seconds) throw UsageError(fmt::format("--rdzv-conf contains '{}'", pair), "give last_call_timeout=SECONDS");
+      if (!seconds) throw UsageError(fmt::format("--rdzv-conf contains '{}'", pair), "use last_call_timeout=SECONDS");
       options.last_call = std::chrono::seconds(*seconds);
     } else {
       log::note("--rdzv-conf: {} is ignored: of torchrun's settings, only last_call_timeout has an effect here", pair);
@@ -120,7 +120,7 @@ void apply_wire(const std::string& wire) {
   const std::vector<std::string> words = {"auto", "tls", "plain", "ucx"};
   if (std::find(words.begin(), words.end(), wire) == words.end()) {
     throw UsageError(fmt::format("--wire is '{}'{}", wire, text::did_you_mean(wire, words)),
-                     fmt::format("give one of {}", text::join(words)));
+                     fmt::format("use one of {}", text::join(words)));
   }
   put_into_environment("LOCKSTEP_WIRE", wire);
 }
@@ -140,9 +140,9 @@ std::string network_without_secret(const NodeOptions& given, const AgentOptions&
   constexpr const char* kThisMachine = "127.0.0.0/8";
   if (!given.trust_network.empty() || !given.insecure_no_token) return given.trust_network;
   if (store::TrustedNetwork(kThisMachine).contains_host(options.master_addr)) return kThisMachine;
-  throw UsageError(
-      fmt::format("--insecure-no-token, but the nodes meet at {}, which other machines can reach", options.master_addr),
-      "name the network that you trust: --trust-network " + network_around(options.master_addr));
+  throw UsageError(fmt::format("--insecure-no-token is set, but the nodes meet at {}, which other machines can reach",
+                               options.master_addr),
+                   "name the network that you trust: --trust-network " + network_around(options.master_addr));
 }
 
 // Puts the trusted network into the environment, from which every process of the job reads it.
@@ -152,13 +152,13 @@ void trust(const NodeOptions& given, AgentOptions& options) {
   if (trusted.empty()) return;
   const store::TrustedNetwork network(trusted);
   if (!options.token.empty() || env::get("LOCKSTEP_TOKEN")) {
-    throw UsageError("--trust-network is given together with a secret: with a secret, only those who know it may join",
+    throw UsageError("--trust-network and a secret are both set: with a secret, only those who know it may join",
                      "omit one of them");
   }
   if (!network.contains_host(options.master_addr)) {
     throw UsageError(fmt::format("--trust-network is {}, but the nodes meet at {}, which is outside it", network.text(),
                                  options.master_addr),
-                     "give the network of --master-addr: ip -br address shows those of this machine");
+                     "use the network of --master-addr; ip -br address lists the networks of this machine");
   }
   options.token = network.token();
   put_into_environment("LOCKSTEP_TRUST_NETWORK", network.text());
@@ -240,7 +240,7 @@ void choose_port(NodeOptions& given, AgentOptions& options) {
   const std::uint16_t taken = std::exchange(options.master_port, free_port(options.master_addr));
   given.master_port = options.master_port;
   log::note(
-      "port {} is taken{}: this is a separate job, at {}:{}. To join a job, give its address: --rdzv-endpoint {}:{}",
+      "port {} is taken{}: this is a separate job, at {}:{}. To join a job, pass its address: --rdzv-endpoint {}:{}",
       taken, holder.empty() ? "" : " by " + holder, options.master_addr, options.master_port, options.master_addr,
       taken);
 }
@@ -251,7 +251,7 @@ int make_new_token(const std::string& file) {
     return 0;
   }
   write_token_file(file);
-  log::note("wrote a new secret to {}: copy the file to every node, and give it there with --token-file", file);
+  log::note("wrote a new secret to {}: copy the file to every node, and pass it there with --token-file", file);
   return 0;
 }
 

@@ -85,8 +85,7 @@ std::optional<fs::path> run_of(FileSystem& files, const fs::path& folder) {
 
 // The run folder of a checkpoint. Throws: DataError if the path does not exist.
 std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& where) {
-  constexpr const char* kWays =
-      "give auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
+  constexpr const char* kWays = "use auto, none, a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
   if (is_folder(files, where)) return run_of(files, where);
   if (files.exists(where)) {
     throw DataError(fmt::format("--resume {}: this is a file, not a checkpoint: it has no training state", where),
@@ -157,7 +156,7 @@ RunChoice run_from_url(const RunRequest& request, FileSystem& files) {
 }
 
 RunChoice choose(const RunRequest& request, FileSystem& files) {
-  if (request.resume.empty()) throw UsageError("--resume needs a value", "give auto, none or a path");
+  if (request.resume.empty()) throw UsageError("--resume needs a value", "use auto, none or a path");
   if (request.resume.find("://") != std::string::npos) return run_from_url(request, files);
   if (request.resume == "auto") {
     return request.run_dir ? RunChoice{*request.run_dir, ""} : newest_or_new(request, files);

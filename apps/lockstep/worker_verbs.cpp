@@ -69,9 +69,8 @@ void require_address_space(int threads) {
   const auto allowed = resource_limits().address_space;
   if (!allowed || *allowed >= needed) return;
   throw ResourceError(
-      fmt::format(
-          "the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {} OpenBLAS thread{}",
-          text::bytes(*allowed), text::bytes(needed), threads, threads == 1 ? "" : "s"),
+      fmt::format("the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {}",
+                  text::bytes(*allowed), text::bytes(needed), text::counted(threads, "OpenBLAS thread")),
       "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
@@ -245,7 +244,7 @@ std::optional<std::string> take_option(Words& arguments, const std::string& name
       value = *(at + 1);
       arguments.erase(at, at + 2);
     }
-    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "omit it, or give one");
+    if (value->empty()) throw UsageError(fmt::format("the value of --{} is empty", name), "omit it, or pass a value");
   }
   return value;
 }
@@ -266,7 +265,7 @@ int cmd_train(int argc, char** argv) {
   apply(setup.node, nodes);
   if (arguments.empty()) {
     throw UsageError("lockstep train: no recipe or settings file was given",
-                     "give one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
+                     "pass one, as in lockstep train captcha:digits; lockstep train --help lists the recipes");
   }
   require_token(nodes, typed);
   // Rank 0 chooses the run's folder, so the node with rank 0 must be known.

@@ -33,7 +33,7 @@ CLI::Validator share() {
   return CLI::Validator(
       [](std::string& word) {
         const auto value = text::parse_number(word);
-        return value && *value >= 0 && *value < 1 ? "" : word + " is not a number from 0 to below 1";
+        return value && *value >= 0 && *value < 1 ? "" : word + " is not a number in the range [0, 1)";
       },
       "");
 }
@@ -42,7 +42,7 @@ bool parse(Arguments& arguments, const std::vector<std::string>& words) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep plot",
                      .description = "Draw the curves of runs, finished or in progress: loss, metrics, learning rate "
-                                    "and images/s. Without --out and --csv they are drawn in the terminal.",
+                                    "and images/s. Without --out and --csv, the curves are drawn in the terminal.",
                      .examples = {"lockstep plot runs/first", "lockstep plot runs/first runs/second --out curves.png",
                                   "lockstep plot runs/first --csv curves.csv"}});
   app.add_option("RUN_DIR", arguments.runs, "run folders, or their log.jsonl files")->required();

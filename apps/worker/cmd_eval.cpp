@@ -42,11 +42,11 @@ bool parse(EvalArguments& eval, const Arguments& arguments) {
                  "into this folder")
       ->type_name("FOLDER");
   app.add_option("--onnx", eval.request.onnx,
-                 "run the network from this file of `lockstep checkpoint export`, with ONNX Runtime")
+                 "run the network from this file, written by `lockstep checkpoint export`, with ONNX Runtime")
       ->type_name("FILE");
   app.add_option(
          "--runtime", eval.request.runtime,
-         "for --onnx: the Python or Node that has ONNX Runtime (default: python3 or node, the first that has it)")
+         "for --onnx: a Python or Node executable with ONNX Runtime (default: python3 or node, the first that has it)")
       ->type_name("PROGRAM");
   app.add_flag("--json", eval.request.json, "print one JSON object instead of text");
   cli::describe_processes(app);

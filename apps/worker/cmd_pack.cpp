@@ -53,7 +53,7 @@ PackFormat parse_format(const std::string& name) {
   if (name == "packed") return PackFormat::kPacked;
   if (name == "tar") return PackFormat::kTar;
   throw UsageError(fmt::format("--format is '{}'{}", name, text::did_you_mean(name, {"packed", "tar"})),
-                   "give --format packed or --format tar");
+                   "use --format packed or --format tar");
 }
 
 // Parses a size such as "500M", in powers of 1000, as in printed sizes.
@@ -66,7 +66,7 @@ std::uint64_t parse_bytes(const std::string& word) {
   const std::size_t place = unit.empty() ? 0 : kUnits.find(unit) + 1;
   const bool good = read.ec == std::errc() && count > 0 && count < 1'000'000'000 && unit.size() <= 1 && place <= 3 &&
                     (unit.empty() || place > 0);
-  if (!good) throw UsageError(fmt::format("--shard-size is '{}', not a size", word), "give a size such as 500M");
+  if (!good) throw UsageError(fmt::format("--shard-size is '{}', not a size", word), "use a size such as 500M");
   for (std::size_t i = 0; i < place; ++i) count *= 1000;
   return count;
 }
@@ -158,7 +158,7 @@ void add_output_options(CLI::App& app, PackWords& words, PackOptions& options) {
       ->check(cli::whole({0, 4096}))
       ->type_name("N")
       ->group(kGroup);
-  app.add_option("--check", words.check, "write nothing: compare every sample of a packed file with its hash")
+  app.add_option("--check", words.check, "do not pack; check every sample of a packed file against its hash")
       ->type_name("FILE");
 }
 

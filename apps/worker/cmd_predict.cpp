@@ -59,7 +59,8 @@ bool parse(PredictArguments& predict, const Arguments& arguments) {
   cli::add_number(app, "--threshold", predict.options.threshold, "the minimum confidence of a prediction, 0 .. 1")
       ->type_name("SCORE")
       ->default_str("the recipe's, 0.5");
-  app.add_option("--batch-size", predict.options.batch_size, "how many files the model processes at once, if it can")
+  app.add_option("--batch-size", predict.options.batch_size,
+                 "how many files the model processes at once, if it supports batches")
       ->check(cli::whole({1, 100'000}))
       ->type_name("N");
   app.add_option("--workers", predict.options.workers, "threads that load files ahead; 0: none")
@@ -124,7 +125,7 @@ std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesyst
     if (taken.insert(std::filesystem::weakly_canonical(paths.back())).second) continue;
     throw UsageError(
         fmt::format("--pictures: the picture of {} would overwrite {}", file.string(), paths.back().string()),
-        "choose another folder, or read files of the same name one at a time");
+        "choose another folder, or process files with the same name in separate runs");
   }
   return paths;
 }

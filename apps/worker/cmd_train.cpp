@@ -52,7 +52,7 @@ double parse_max_time(const std::string& given) {
   const auto seconds = text::parse_duration(given);
   if (!seconds) throw UsageError("--max-time: " + seconds.error());
   if (*seconds > 0) return *seconds;
-  throw UsageError(fmt::format("--max-time is {}", given), "give a time above 0, such as 45m");
+  throw UsageError(fmt::format("--max-time is {}", given), "use a time above 0, such as 45m");
 }
 
 cli::HelpSection recipe_list() {
@@ -121,7 +121,7 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   // For `lockstep`, which does not read settings itself and must not start more processes than have work.
   app.add_flag("--count-replicas", train.count_replicas)->group("");
   app.get_option("--quiet")->description(
-      "print only results, warnings and errors; log.jsonl and summary.json have the rest");
+      "print only results, warnings and errors; everything else is in log.jsonl and summary.json");
   add_join_options(app, train.join);
   add_table(app, train);
   if (!cli::parse(app, with_settings(app, "lockstep train", arguments))) return false;
@@ -163,7 +163,8 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
   }
   config.amp = "bf16";
   if (!job.is_main()) return;
-  log::note("{} is made for GPUs: on this CPU amp is bf16 instead of fp16; --set amp=none computes in float32", what);
+  log::note("{} is intended for GPUs: on this CPU, amp is bf16 instead of fp16; --set amp=none computes in float32",
+            what);
 }
 
 /// Takes from the settings the options that were not given.

@@ -87,9 +87,9 @@ std::unique_ptr<OnnxSession> open_onnx(const Trained& trained, const EvaluationR
   if (!runtime) throw ResourceError("neither python3 nor node has ONNX Runtime", "pip install onnxruntime");
   auto session = std::make_unique<OnnxSession>(*runtime, request.onnx);
   if (function && session->inputs() == function->inputs && session->outputs() == function->outputs) return session;
-  throw UsageError(fmt::format("{} computes {} of {}, which is not the network of {}", request.onnx,
+  throw UsageError(fmt::format("{} computes {} from {}, which does not match the network of {}", request.onnx,
                                text::join(session->outputs()), text::join(session->inputs()), request.recipe),
-                   "lockstep checkpoint export of this recipe, without --postprocess");
+                   "export a checkpoint of this recipe with lockstep checkpoint export, without --postprocess");
 }
 
 }  // namespace

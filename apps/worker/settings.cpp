@@ -43,8 +43,8 @@ Source open_source(const std::string& what) {
   Source source{nullptr, ConfigTree::from_file(what)};
   const auto recipe = source.tree.values().find("recipe");
   if (recipe == source.tree.values().end()) {
-    throw UsageError(fmt::format("{} does not say which recipe it is for", what),
-                     fmt::format("name it: lockstep train RECIPE -c {}, or add a line such as recipe: captcha", what));
+    throw UsageError(fmt::format("{} does not name a recipe", what),
+                     fmt::format("pass one: lockstep train RECIPE -c {}, or add a line such as recipe: captcha", what));
   }
   source.recipe = &find_recipe(recipe->second.yaml);
   return source;
@@ -55,9 +55,9 @@ ConfigTree open_file(const std::string& file, const Recipe& recipe) {
   ConfigTree tree = ConfigTree::from_file(file);
   const auto named = tree.values().find("recipe");
   if (named == tree.values().end() || named->second.yaml == recipe.name()) return tree;
-  throw UsageError(fmt::format("{}: the file is for the recipe {}, but {} is named", named->second.origin,
+  throw UsageError(fmt::format("{}: the file is for the recipe {}, but the command names {}", named->second.origin,
                                named->second.yaml, recipe.name()),
-                   "leave one of them out");
+                   "remove one of the two");
 }
 
 bool is_map_part(const ConfigFields& fields, const std::string& key) {

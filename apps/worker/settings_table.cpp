@@ -80,7 +80,7 @@ std::string json_value(const ConfigFields::Target& target) {
 }
 
 std::string help_of(const ConfigFields::Field& field) {
-  return field.unused.empty() ? field.help : "without a meaning here: " + field.unused;
+  return field.unused.empty() ? field.help : "no effect here: " + field.unused;
 }
 
 }  // namespace

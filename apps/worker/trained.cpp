@@ -23,7 +23,7 @@ std::string settings_of(const Checkpoint& checkpoint) {
   auto settings = checkpoint.text("config.yml");
   if (settings) return std::move(*settings);
   throw DataError(fmt::format("{} does not contain the settings it was trained with", checkpoint.path().string()),
-                  "only checkpoints of `lockstep train` have them");
+                  "only checkpoints of `lockstep train` contain settings");
 }
 
 /// A checkpoint with its settings.
@@ -116,7 +116,7 @@ TorchValue origin_file_of(const std::string& checkpoint, const std::string& stat
   if (file) return std::move(*file);
   throw UsageError(
       fmt::format("the network of {} ({}) has no original implementation to match", trained.path, trained.recipe),
-      "leave out --as-origin: the file has the names of this program");
+      "omit --as-origin: the file then has Lockstep's names");
 }
 
 Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const std::vector<std::string>& sets) {
@@ -124,14 +124,14 @@ Trained load_trained(const Recipe& recipe, const std::string& checkpoint, const 
   if (opened.recipe == recipe.name()) return load_opened(recipe, opened, sets);
   throw DataError(fmt::format("{} was trained with the recipe {}, not {}", opened.checkpoint.path().string(),
                               opened.recipe, recipe.name()),
-                  "give the recipe " + opened.recipe);
+                  "use the recipe " + opened.recipe);
 }
 
 Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets) {
   const OpenedRun opened = open_trained(checkpoint);
   if (!opened.recipe.empty()) return load_opened(find_recipe(opened.recipe), opened, sets);
-  throw DataError(fmt::format("{} does not say which recipe trained it", opened.checkpoint.path().string()),
-                  "only checkpoints of `lockstep train` do");
+  throw DataError(fmt::format("{} does not name the recipe it was trained with", opened.checkpoint.path().string()),
+                  "only checkpoints written by `lockstep train` do");
 }
 
 }  // namespace lockstep::worker

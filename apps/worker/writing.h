@@ -16,7 +16,7 @@ namespace lockstep::worker {
 /// The --help texts of the options that all `lockstep generate` verbs share.
 inline constexpr const char* kSeedHelp = "the seed; the same seed gives the same bytes";
 inline constexpr const char* kSeedOfSetHelp =
-    "the seed; the same seed gives the same bytes, so a test set needs another one";
+    "the seed; the same seed gives the same bytes, so use a different one for a test set";
 inline constexpr const char* kNewFolderHelp = "the folder to write, which must be new or empty";
 
 /// Adds --out, --count and --seed, the options of every verb that draws images.

@@ -9,5 +9,5 @@ folder=${self%/*}
 for site in "$folder"/../lib/python3*/site-packages "$folder"/../lib/python3*/dist-packages "$folder"/..; do
   [ ! -x "$site/lockstep/bin/$name" ] || exec "$site/lockstep/bin/$name" "$@"
 done
-echo "error: no package lockstep next to $self; pip install --force-reinstall @NAME@" >&2
+echo "error: there is no package lockstep next to $self; run pip install --force-reinstall @NAME@" >&2
 exit 69

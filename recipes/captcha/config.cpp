@@ -16,7 +16,7 @@ CaptchaConfig::CaptchaConfig() {
 
 void CaptchaConfig::describe(ConfigFields& fields) {
   TrainConfig::describe(fields);
-  fields.at("data.allow_outside").unused = "a data set is the files of one folder, without a list";
+  fields.at("data.allow_outside").unused = "a data set consists of the files of one folder, not of a list";
   fields.add("data.charset", &labels.charset, "the characters that labels may contain: ranges and single characters");
   fields.add("data.length", &labels.length, "characters per image").in({1, 1000}, "characters");
   fields.add("data.width", &labels.width, "image width in pixels; three pooling layers need at least 8")

@@ -26,23 +26,26 @@ void describe_sets(ConfigFields& fields, CaptioningConfig::Sets& sets) {
   fields.add("data.test_split", &sets.test_split, "the same for data.test");
   fields.add("data.train_ids", &sets.train_ids, "file with the ids to use, one per line or JSON; empty: all");
   fields.add("data.test_ids", &sets.test_ids, "the same for data.test");
-  fields.add("data.images", &sets.images, "folder of images; empty: the set's images/ folder, or its own");
+  fields.add("data.images", &sets.images,
+             "folder of images; empty: images/ beside the captions, or the captions' own folder");
   fields.add("data.features", &sets.features, "folder of ID.npz with feat [L, D], instead of images");
   fields.add("data.test_features", &sets.test_features, "the same for data.test; empty: data.features");
   fields.add("data.final_test", &sets.final_test,
              "set on which the best weights are evaluated once, after training; empty: none");
-  fields.add("data.final_test_split", &sets.final_test_split, "as data.test_split, for data.final_test");
-  fields.add("data.final_test_ids", &sets.final_test_ids, "as data.test_ids, for data.final_test");
-  fields.add("data.final_test_features", &sets.final_test_features, "as data.test_features, for data.final_test");
+  fields.add("data.final_test_split", &sets.final_test_split, "like data.test_split, but for data.final_test");
+  fields.add("data.final_test_ids", &sets.final_test_ids, "like data.test_ids, but for data.final_test");
+  fields.add("data.final_test_features", &sets.final_test_features, "like data.test_features, but for data.final_test");
   fields.add("data.vocabulary", &sets.vocabulary,
              "file with one word per line; empty: the words of the training captions");
   fields.add("data.vocabulary_size", &sets.vocabulary_size, "required number of words in the vocabulary; 0: any")
       .in({0, 1e7}, "words");
-  fields.add("data.min_word_count", &sets.min_word_count, "rarer words of the training captions become UNK")
+  fields.add("data.min_word_count", &sets.min_word_count, "words that are rarer in the training captions become UNK")
       .in({1, 1e6});
-  fields.add("data.max_words", &sets.max_words, "longer captions are truncated, in training and from the network")
+  fields
+      .add("data.max_words", &sets.max_words,
+           "maximum words in a caption; longer ones are truncated, in training and in generation")
       .in({1, 1000}, "words");
-  fields.add("data.captions_per_image", &sets.captions_per_image, "captions per image that a step learns from")
+  fields.add("data.captions_per_image", &sets.captions_per_image, "captions per image in a training step")
       .in({1, kMostSamples}, "captions");
   fields.add("data.max_features", &sets.max_features, "number of rows of an image's features to use; -1: all")
       .in({-1, kMostFeatures}, "rows");
@@ -122,7 +125,8 @@ void CaptioningConfig::describe(ConfigFields& fields) {
   describe_sets(fields, sets);
   fields.add("model.type", &model_type, "transformer (window attention) or x_linear (LSTM)",
              {"transformer", "x_linear"});
-  fields.add("model.backbone", &backbone, "network for image features, trained with the rest", {"small", "resnet"});
+  fields.add("model.backbone", &backbone, "network that computes image features, trained with the rest of the model",
+             {"small", "resnet"});
   describe_model(fields, model);
   fields.add("model.word_activation", &word_activation, "x_linear: activation of the word embedding", {"none", "celu"});
   fields.add("loss.label_smoothing", &loss.label_smoothing, "label smoothing of the cross entropy").in(kProbability);
@@ -133,10 +137,10 @@ void CaptioningConfig::describe(ConfigFields& fields) {
   fields.add("scheduled_sampling.inc_prob", &scheduled_sampling.inc_prob, "size of each increase").in(kShare);
   fields
       .add("scheduled_sampling.max_prob", &scheduled_sampling.max_prob,
-           "maximum share of words that are the network's own; 0: none")
+           "maximum share of input words that the network predicted itself; 0: none")
       .in(kShare);
   fields.add("self_critical.start", &self_critical.start,
-             "when it starts: second_stage (after stop_epoch or stages.patience) or first_epoch",
+             "when self-critical training starts: second_stage (after stop_epoch or stages.patience) or first_epoch",
              {"second_stage", "first_epoch"});
   fields.add("self_critical.baseline", &self_critical.baseline,
              "baseline of a sample: the mean of the image's other samples, or the greedy caption",

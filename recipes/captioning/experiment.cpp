@@ -151,7 +151,7 @@ class OriginSettings {
     for (const std::string& key : keys_.others()) {
       const bool fixed = std::any_of(kFixed.begin(), kFixed.end(), [&](const Fixed& each) { return key == each.key; });
       const bool unused = std::find(kUnusedThere.begin(), kUnusedThere.end(), key) != kUnusedThere.end();
-      if (!fixed && !unused) log::note("without effect here: {}", key);
+      if (!fixed && !unused) log::note("this setting has no effect here: {}", key);
     }
   }
   static std::string quoted(const std::string& text) { return text.empty() ? "''" : text; }
@@ -171,7 +171,8 @@ class NetworkSettings : public OriginSettings {
   void model() {
     if (keys_.has("MODEL.SEQ_LEN")) {
       if (keys_.seq_len < 2)
-        refuse(keys_, "MODEL.SEQ_LEN", std::to_string(keys_.seq_len), "a word and the end mark need 2");
+        refuse(keys_, "MODEL.SEQ_LEN", std::to_string(keys_.seq_len),
+               "it must be at least 2, for a word and the end mark");
       set("data.max_words", std::to_string(keys_.seq_len - 1), "MODEL.SEQ_LEN");
     }
     take("MODEL.VOCAB_SIZE", "data.vocabulary_size", keys_.vocab_size);
@@ -295,7 +296,7 @@ class Translation final : public NetworkSettings {
     const std::string from = "DATA_LOADER.TRAIN_ATT_FEATS";
     if (keys_.val_features != keys_.train_features) {
       refuse(keys_, "DATA_LOADER.VAL_ATT_FEATS", keys_.val_features,
-             fmt::format("the images of both sets are in one folder here: {}", keys_.train_features));
+             fmt::format("it must be the folder of the training images, {}", keys_.train_features));
     }
     set("data.images", keys_.train_features, from);
     for (const auto& [key, value] :
@@ -304,9 +305,9 @@ class Translation final : public NetworkSettings {
       set(key, value, from);
     }
     different_.push_back(
-        fmt::format("{}: {} holds images, which the original passes to a frozen Swin-L, so the result differs: here a "
-                    "ResNet-50 is trained with the rest instead (model.backbone); with Swin's features it is the same "
-                    "network: --set data.features=FOLDER of ID.npz",
+        fmt::format("{}: {} contains images, which the original passes to a frozen Swin-L; here a ResNet-50 is trained "
+                    "with the rest of the model instead (model.backbone), so the result differs. For the same network, "
+                    "use Swin's features: --set data.features=FOLDER of ID.npz",
                     keys_.origin(from), keys_.train_features));
   }
 

@@ -117,9 +117,10 @@ PageCell cell_for(const CaptionedPicture& picture, const common::Lettering& lett
 }  // namespace
 
 Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOptions& options) {
-  if (pictures.empty()) throw UsageError("a page without images");
+  if (pictures.empty()) throw UsageError("a page needs at least one image");
   if (options.columns < 1 || options.cell < 1) {
-    throw UsageError(fmt::format("a page with {} columns and cells of {} pixels", options.columns, options.cell));
+    throw UsageError(fmt::format("a page has {} columns and cells of {} pixels; both must be at least 1",
+                                 options.columns, options.cell));
   }
   const common::Lettering letters(kLetterPixels);
   std::vector<PageCell> cells;

@@ -58,7 +58,7 @@ class CaptioningRecipe final : public Recipe {
     if (folder == typed.values().end() || folder->second.yaml.empty()) return {};
     if (folder->second.origin != "--set") {
       throw UsageError(
-          fmt::format("{}: give an experiment's folder on the command line, since the run is written there",
+          fmt::format("{}: pass the experiment's folder on the command line, because the run is written there",
                       folder->second.origin),
           fmt::format("lockstep train captioning --folder {}", folder->second.yaml));
     }

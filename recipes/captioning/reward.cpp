@@ -34,7 +34,7 @@ std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& 
     throw DataError(
         fmt::format("{} holds document frequencies of {} images with different captions or a different vocabulary",
                     cache.string(), text::thousands(kept->images())),
-        "remove it to have it recreated, or name another file");
+        "remove the file to have it recreated, or set another file");
   }
   auto counted = std::make_shared<const DocumentFrequencies>(DocumentFrequencies::of(references));
   // Several ranks may write the file at the same time: they write the same bytes, and each does so atomically.
@@ -46,7 +46,7 @@ at::Tensor Reward::operator()(const at::Tensor& words, const CaptionBatch& batch
   const at::Tensor here = words.to(at::kCPU, at::kLong).contiguous();
   const auto images = static_cast<std::int64_t>(batch.images.size());
   const std::int64_t columns = here.size(1);
-  if (images == 0 || here.size(0) % images != 0) throw InternalError("captions of another batch");
+  if (images == 0 || here.size(0) % images != 0) throw InternalError("the captions belong to another batch");
   const std::int64_t samples = here.size(0) / images;
   at::Tensor rewards = at::empty({here.size(0)}, at::kFloat);
   auto* reward = rewards.data_ptr<float>();

@@ -26,7 +26,7 @@ void put(std::string& bytes, std::int64_t number) {
 
 /// Reads a number written by put(); all ranks run the same program.
 std::int64_t take(std::string_view& bytes) {
-  if (bytes.size() < sizeof(std::int64_t)) throw InternalError("captions of another rank end early");
+  if (bytes.size() < sizeof(std::int64_t)) throw InternalError("the captions received from another rank are truncated");
   std::int64_t number = 0;
   std::memcpy(&number, bytes.data(), sizeof number);
   bytes.remove_prefix(sizeof number);

@@ -35,7 +35,7 @@ constexpr const char* kFeatureWidth = "feature_width";
 
 const CaptionBatch& captions_of(const Batch& batch) {
   const auto* captions = std::any_cast<CaptionBatch>(&batch.extra);
-  if (captions == nullptr) throw InternalError("a batch without captions: the loader must use the task's collate()");
+  if (captions == nullptr) throw InternalError("the batch has no captions: the loader must use the task's collate()");
   return *captions;
 }
 
@@ -124,7 +124,7 @@ Collate CaptioningTask::collate() const { return captioning::collate(); }
 
 std::shared_ptr<const Vocabulary> CaptioningTask::vocabulary() const {
   if (vocabulary_) return vocabulary_;
-  throw UsageError("the words are not known yet: they come from a training set or a checkpoint");
+  throw UsageError("there is no vocabulary yet: it comes from a training set or a checkpoint");
 }
 
 void CaptioningTask::check_model_state(const StateDict& state) {
@@ -139,14 +139,14 @@ void CaptioningTask::check_model_state(const StateDict& state) {
   }
   const std::string difference = vocabulary_->difference(*theirs);
   if (difference.empty()) return;
-  throw DataError(fmt::format("the vocabulary is not the checkpoint's: {}", difference),
+  throw DataError(fmt::format("the vocabulary differs from the checkpoint's: {}", difference),
                   "train with the checkpoint's words: data.vocabulary=FILE, one per line, in order");
 }
 
 void CaptioningTask::check_feature_width(std::int64_t theirs) {
   if (feature_width_ > 0 && feature_width_ != theirs) {
     throw DataError(fmt::format("the features are {} wide, but the checkpoint's were {}", feature_width_, theirs),
-                    "set data.features to those it was trained with");
+                    "set data.features to the features that the checkpoint was trained with");
   }
   feature_width_ = theirs;
 }
@@ -192,7 +192,7 @@ std::optional<TorchValue> CaptioningTask::origin_file(const ModelStates& states)
   const StateDict theirs = give_origin_names(model, config_.model_options(vocabulary()->size(), feature_width_));
   if (model_type_from_name(config_.model_type) == ModelType::kTransformer) {
     log::note(
-        "the file is without PureT's frozen Swin-L, which its program reads from a file of its own: load it with "
+        "the file does not contain PureT's frozen Swin-L, which PureT reads from a separate file: load it with "
         "load_state_dict(..., strict=False)");
   }
   return to_torch_value(theirs);
@@ -284,7 +284,7 @@ Outputs CaptioningTask::run_exported(const nn::TensorFunction& network, const Ba
     if (rows == feature_rows()) continue;
     throw UsageError(
         fmt::format("the exported network takes {} rows of features, but an image has {}", feature_rows(), rows),
-        "evaluate the checkpoint itself");
+        "evaluate the checkpoint instead");
   }
   return {{"words", network({batch.data}).at(0)}};
 }

@@ -83,7 +83,8 @@ at::Tensor put_together(const StateDict& weights, const std::vector<std::string>
     const bool fits = tensor != nullptr && tensor->dim() > 0 &&
                       (tensors.empty() || tensor->sizes().slice(1) == tensors.front().sizes().slice(1));
     if (!fits)
-      throw DataError(fmt::format("{} have incompatible shapes: they form one tensor of the model", text::join(names)));
+      throw DataError(
+          fmt::format("{} have incompatible shapes, but must form one tensor of the model", text::join(names)));
     tensors.push_back(*tensor);
   }
   return tensors.size() == 1 ? tensors.front() : at::cat(tensors);
@@ -126,7 +127,7 @@ std::vector<std::string> OriginNames::take(StateDict& weights, const NamedTensor
   const std::size_t made = taken.size();
   weights.merge(taken);
   if (made == 0) return {};
-  return {fmt::format("{} entries named as in {} are {} here", used.size(), origin_, made)};
+  return {fmt::format("{} entries named as in {} became {} entries", used.size(), origin_, made)};
 }
 
 StateDict OriginNames::give(const StateDict& model) const {

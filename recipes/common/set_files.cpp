@@ -96,7 +96,7 @@ void make_empty_folder(const std::filesystem::path& folder) {
   refuse_file(folder);
   if (const auto names = FileSystem::system().list(folder); !names.empty()) {
     throw UsageError(fmt::format("folder {} is not empty: it holds {}", folder.string(), names.front()),
-                     "give another folder, or empty it first");
+                     "choose another folder, or empty this one first");
   }
   FileSystem::system().make_folder(folder);
 }
@@ -106,9 +106,9 @@ SideRange parse_sides(const std::string& text, const SideRange& limits) {
     std::int64_t value = 0;
     const auto read = std::from_chars(begin, end, value);
     if (read.ec != std::errc() || read.ptr != end || value < limits.least || value > limits.most) {
-      throw UsageError(
-          fmt::format("'{}' is not a size", text),
-          fmt::format("give a side or a range such as 128-192, within {} .. {} pixels", limits.least, limits.most));
+      throw UsageError(fmt::format("'{}' is not a size", text),
+                       fmt::format("use a side length or a range such as 128-192, within {} .. {} pixels", limits.least,
+                                   limits.most));
     }
     return value;
   };

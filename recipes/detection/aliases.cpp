@@ -43,7 +43,7 @@ std::string side_of(const std::string& value) {
   std::erase(numbers, "");
   if (numbers.size() == 2 && numbers[0] == numbers[1]) return numbers[0];
   throw UsageError(fmt::format("eval_spatial_size is {}; it must be two equal numbers", value),
-                   "images become square: --set image_size=PIXELS");
+                   "images are resized to squares: --set image_size=PIXELS");
 }
 
 /// A key whose `values` describe what this recipe does anyway; the note reports other values.

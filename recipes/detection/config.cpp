@@ -114,7 +114,7 @@ void describe_augment(ConfigFields& fields, DetectionConfig& config) {
       .in({0, kLargestSide}, "pixels");
   fields
       .add("augment.base_size_repeat", &augment.base_size_repeat,
-           "multi-scale: how often image_size itself is among the sizes around it; 0: one size")
+           "multi-scale training: how often image_size occurs among the sizes around it; 0: only image_size")
       .in({0, 1000});
 }
 
@@ -158,7 +158,7 @@ void describe_losses(ConfigFields& fields, CriterionOptions& loss) {
   fields.add("loss.ddf_weight", &loss.ddf_weight, "weight of the distillation from the last layer to the others")
       .in(kWeight);
   fields.add("loss.alpha", &loss.alpha, "vfl: weight of predictions without an object");
-  fields.add("loss.gamma", &loss.gamma, "exponent; usually 2 for vfl, 1.5 for mal");
+  fields.add("loss.gamma", &loss.gamma, "exponent of the classification loss; usually 2 for vfl, 1.5 for mal");
   fields.add("loss.union_matching", &loss.union_matching, "boxes learn from the matches of all layers");
   fields.add("loss.temperature", &loss.temperature, "temperature of the distillation from the last layer");
   fields.add("matcher.class_weight", &loss.matcher.class_weight, "weight of the class in the matching cost")

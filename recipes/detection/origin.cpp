@@ -147,7 +147,7 @@ std::string picture_side(const Keys& keys) {
   const Words sides = list_of<Words>("eval_spatial_size", *value);
   if (sides.size() == 2 && sides[0] == sides[1]) return sides[0];
   throw UsageError(fmt::format("{}: eval_spatial_size is {}; it must be two equal numbers", value->origin, value->yaml),
-                   "images become square: --set image_size=PIXELS");
+                   "images are resized to squares: --set image_size=PIXELS");
 }
 
 /// Translates the sizes into this recipe's single size. A key with a different size stays in the tree, for the note.
@@ -173,9 +173,9 @@ std::optional<std::vector<ConfigMap>> operations_of(const Keys& keys, const std:
   for (const ConfigMap& each : list) {
     const std::string type = word_of(each, "type");
     if (has(kOperations, type)) continue;
-    throw UsageError(
-        fmt::format("{}: {} has the operation '{}'{}", value->origin, key, type, text::did_you_mean(type, kOperations)),
-        fmt::format("known are {}", text::join(kOperations)));
+    throw UsageError(fmt::format("{}: {} has the unknown operation '{}'{}", value->origin, key, type,
+                                 text::did_you_mean(type, kOperations)),
+                     fmt::format("known operations: {}", text::join(kOperations)));
   }
   return list;
 }
@@ -343,9 +343,8 @@ void read_losses(Keys& keys, const std::string& criterion) {
   const Words losses = list_of<Words>(key, *value);
   const char* classes = has(losses, "mal") ? "mal" : has(losses, "vfl") ? "vfl" : nullptr;
   if (classes == nullptr) {
-    throw UsageError(
-        fmt::format("{}: {} has no classification loss that exists here: {}", value->origin, key, value->yaml),
-        "the ones here are 'mal' and 'vfl', with 'boxes' and 'local'");
+    throw UsageError(fmt::format("{}: {} has no supported classification loss: {}", value->origin, key, value->yaml),
+                     "supported losses: 'mal' and 'vfl', with 'boxes' and 'local'");
   }
   keys.set("loss.classification", classes, value->origin);
   read_class_weight(keys, criterion, classes);

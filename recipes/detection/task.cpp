@@ -26,7 +26,7 @@ namespace {
 
 const Targets& targets_of(const Batch& batch) {
   const auto* targets = std::any_cast<Targets>(&batch.extra);
-  if (targets == nullptr) throw InternalError("a batch without targets: the loader must use the task's collate()");
+  if (targets == nullptr) throw InternalError("the batch has no targets: the loader must use the task's collate()");
   return *targets;
 }
 
@@ -46,8 +46,8 @@ void require_same_classes(const std::vector<std::string>& training, const std::v
   if (training.empty() || here.empty() || training == here) return;
   const auto [a, b] = std::mismatch(training.begin(), training.end(), here.begin(), here.end());
   throw DataError(
-      fmt::format("{} has different classes from those the model was trained on: class {} is {} there and {} here; "
-                  "there they are {}, here {}",
+      fmt::format("{} has different classes from those the model was trained on: class {} is {} in the model and {} in "
+                  "the data; the model has {}, the data has {}",
                   path, a - training.begin(), a == training.end() ? "none" : *a, b == here.end() ? "none" : *b,
                   counted_names(std::ssize(training), training), counted_names(std::ssize(here), here)),
       "both sets need the same list of classes");
@@ -60,9 +60,10 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
   for (auto name = here.begin(); name != here.end(); ++name) {
     const auto known = std::find(model.begin(), model.end(), *name);
     if (known == model.end() || known - model.begin() == name - here.begin()) continue;
-    throw DataError(fmt::format("{} numbers its classes differently from the model: {} is class {} there and {} here",
-                                path, *name, known - model.begin(), name - here.begin()),
-                    fmt::format("the model's classes are {}", text::join(model)));
+    throw DataError(
+        fmt::format("{} numbers its classes differently from the model: {} is class {} in the model and {} in the data",
+                    path, *name, known - model.begin(), name - here.begin()),
+        fmt::format("the model's classes are {}", text::join(model)));
   }
 }
 
@@ -70,8 +71,8 @@ void require_same_labels(const std::vector<std::string>& model, const std::vecto
 void require_no_other_order(const std::vector<std::string>& words, const std::vector<std::string>& names) {
   if (words.empty() || words == names || !std::is_permutation(words.begin(), words.end(), names.begin(), names.end()))
     return;
-  throw UsageError(fmt::format("class_names has the data's names in a different order: {} for {}", text::join(words),
-                               text::join(names)),
+  throw UsageError(fmt::format("class_names has the data's names in a different order: {} instead of {}",
+                               text::join(words), text::join(names)),
                    "data.class_names sets the order of Pascal VOC labels");
 }
 

@@ -28,9 +28,9 @@ std::string labels_of_set(const std::string& value) {
   if (name.find("scribble") != std::string::npos) return "scribbles";
   if (name == "voc2012") return "masks";
   throw UsageError(
-      fmt::format("dataset '{}' is not supported; valid are the sets with scribbles (ScribblePseudoDsDc) and VOC2012",
+      fmt::format("dataset '{}' is not supported; it must be a set with scribbles (ScribblePseudoDsDc) or VOC2012",
                   value),
-      "data.labels=scribbles or data.labels=masks");
+      "set data.labels=scribbles or data.labels=masks");
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ ConfigTree from_origin(const ConfigTree& tree) {
   const auto path = tree.values().find(key);
   if (path == tree.values().end() || path->second.yaml != "None") return tree;
   log::note(
-      "model_path is None, for which the original code downloads ImageNet weights; here, give a file of your own: "
+      "model_path is None, for which the original code downloads ImageNet weights; in Lockstep, pass your own file: "
       "--init-from");
   return tree.filtered([&](const std::string& each) { return each != key; });
 }

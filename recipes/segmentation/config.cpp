@@ -60,7 +60,7 @@ void require_a_loss(const LossOptions& loss, bool full) {
   if (loss.segmentation + loss.pseudo + loss.distance_scribble + loss.distance_class > 0) return;
   throw UsageError(full ? "loss.segmentation is 0, and full masks have no other loss"
                         : "loss.segmentation, loss.pseudo, loss.distance_scribble and loss.distance_class are all 0",
-                   "give one of them a weight");
+                   "set a weight above 0");
 }
 
 std::uint8_t value_of_mask(const std::string& text) {
@@ -88,7 +88,8 @@ void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
              {"scribbles", "masks"});
   fields.add("data.train_split", &sets.train_split, "VOC: name of a list in ImageSets/SegmentationAug or Segmentation");
   fields.add("data.test_split", &sets.test_split, "the same for data.test");
-  fields.add("data.masks", &sets.masks, "folder of full masks, relative to the set or absolute; empty: the layout's");
+  fields.add("data.masks", &sets.masks,
+             "folder of full masks, absolute or relative to the set; empty: that of the layout");
   fields.add("data.mask_values", &sets.mask_values,
              "class ids for values of full masks, such as {0: 0, 255: 1}; other values are ids, 255: unlabelled");
   fields.add("data.scribbles", &sets.scribbles, "folder of scribbles (class ids, 255: unlabelled)");
@@ -163,7 +164,7 @@ void SegmentationConfig::describe(ConfigFields& fields) {
   fields.add("model.output_stride", &model.backbone.output_stride, "stride of the last feature map in pixels: 8 or 16")
       .in({8, 16}, "pixels");
   fields.add("model.stride_in_1x1", &model.backbone.stride_in_1x1,
-             "a bottleneck's stride is in its first convolution; false: in its 3x3, as in torchvision");
+             "put a bottleneck's stride in its first convolution; false: in its 3x3 convolution, as in torchvision");
   fields.add("model.rates", &rates, "three dilations of the pyramid; empty: 12, 18, 24, or 6, 12, 18 for deeplabv3p")
       .in({1, 1024});
   fields.add("model.dropout", &model.dropout, "dropout before the last layer of deeplabv3p")
@@ -176,8 +177,8 @@ void SegmentationConfig::describe(ConfigFields& fields) {
       .in({0, kLargestSide}, "pixels");
   fields.add("eval.overlap", &eval.overlap, "overlap of neighbouring windows, as a share of a window")
       .in({.least = 0, .most = 1, .below = true});
-  fields.add("eval.scales", &eval_scales, "scales of the image; the class probabilities are averaged").in(kScale);
-  fields.add("eval.flip", &eval.flip, "evaluate each window mirrored as well");
+  fields.add("eval.scales", &eval_scales, "image scales whose class probabilities are averaged").in(kScale);
+  fields.add("eval.flip", &eval.flip, "also evaluate the mirror image of each window");
   fields.add("eval.base_size", &eval.base_size, "longer side in pixels at scale 1; 0: the image's own")
       .in({0, kLargestSide}, "pixels");
 }

@@ -21,7 +21,7 @@ class SegmentationRecipe final : public Recipe {
  public:
   [[nodiscard]] std::string name() const override { return "segmentation"; }
   [[nodiscard]] std::string summary() const override {
-    return "gives every pixel a class, learned from scribbles or full masks (ResNet, ASPP, LoRM)";
+    return "assigns a class to every pixel, trained on scribbles or full masks (ResNet, ASPP, LoRM)";
   }
   [[nodiscard]] std::map<std::string, std::string> presets() const override { return segmentation::presets(); }
   [[nodiscard]] std::vector<ConfigAlias> aliases() const override { return segmentation::aliases(); }

@@ -50,7 +50,7 @@ void require_no_single_picture(const SegmentationConfig& config, std::int64_t pi
   throw UsageError(fmt::format("{} images in batches of {} on {} replicas leave a last batch of one, but the pooled "
                                "branch's batch norm needs two",
                                pictures, config.batch_size.value(), config.replicas),
-                   "drop_last=true, another batch_size, or sync_batchnorm=true with several replicas");
+                   "set drop_last=true, another batch_size, or sync_batchnorm=true with several replicas");
 }
 
 }  // namespace
@@ -148,9 +148,10 @@ Outputs SegmentationTask::classes_of_batch(const Batch& batch, const LogitsOf& l
 Outputs SegmentationTask::run_exported(const nn::TensorFunction& network, const Batch& batch) {
   return classes_of_batch(batch, [&, side = exported_side(), values = ImageNetValues()](const at::Tensor& views) {
     if (views.size(2) != side || views.size(3) != side) {
-      throw UsageError(fmt::format("the exported network sees {0} x {0} pixels at once, but this evaluation {1} x {2}",
-                                   side, views.size(3), views.size(2)),
-                       "export and evaluate with --set eval.window=N, at most the shorter side of each image");
+      throw UsageError(
+          fmt::format("the exported network takes windows of {0} x {0} pixels, but this evaluation uses {1} x {2}",
+                      side, views.size(3), views.size(2)),
+          "export and evaluate with --set eval.window=N, where N is at most the shorter side of each image");
     }
     // The network applies softmax itself; the softmax of the logarithms of its outputs recovers the outputs.
     return network({values.restored(views)}).at(0).log();

@@ -55,7 +55,7 @@ class Command:
 
 
 def fail(words, line):
-    sys.exit(f"error: lockstep {' '.join(words)} --help has a line that is not understood: '{line}'")
+    sys.exit(f"error: lockstep {' '.join(words)} --help has a line that cannot be parsed: '{line}'")
 
 
 def parse_rows(lines, column, words):
@@ -169,7 +169,7 @@ class Worker:
                 return text
             if found:
                 break
-        sys.exit(f"error: lockstep-worker {' '.join(words)} gave no answer (see above)")
+        sys.exit(f"error: lockstep-worker {' '.join(words)} failed (see above)")
 
 
 class Programs:
@@ -246,7 +246,8 @@ def find_verb(root, name):
 def add_source_options(parser):
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("--programs", type=pathlib.Path, metavar="DIR", help="the folder of the built programs")
-    group.add_argument("--texts", type=pathlib.Path, metavar="FILE", help="what scripts/build/command_help.py --output wrote")
+    group.add_argument("--texts", type=pathlib.Path, metavar="FILE",
+                       help="file written by scripts/build/command_help.py --output")
 
 
 def source_of(arguments):
@@ -256,7 +257,8 @@ def source_of(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_source_options(parser)
-    parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="write all of the command's answers, as JSON")
+    parser.add_argument("--output", type=pathlib.Path, metavar="FILE",
+                        help="write all help texts of the command as JSON")
     arguments = parser.parse_args()
     source = source_of(arguments)
     root = read_commands(source)

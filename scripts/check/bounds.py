@@ -50,15 +50,15 @@ def faults(name, text):
         return code.count("\n", 0, match.start()) + 1
     if name != JSON_READER:
         for match in JSON.finditer(code):
-            yield line(match), "nlohmann's parser has no limits: parse_json() and its kin in lockstep/base/json.h have"
+            yield line(match), "nlohmann's parser has no limits: use the parsers of lockstep/base/json.h"
         for match in JSON_INSIDE.finditer(text):
             yield text.count("\n", 0, match.start()) + 1, "includes internals of nlohmann's library"
     if name != YAML_READER:
         for match in YAML.finditer(code):
-            yield line(match), "yaml-cpp's parser has no limits: base::load_yaml() has"
+            yield line(match), "yaml-cpp's parser has no limits: use base::load_yaml()"
     if name not in KERNEL and name not in BOUNDED:
         for match in STREAM.finditer(code):
-            yield line(match), "a stream reads a file of any size: FileSystem::read() has a limit"
+            yield line(match), "a stream reads a file of any size: use FileSystem::read(), which has a limit"
 
 
 def offenders(root):

@@ -128,7 +128,7 @@ class House:
         if target in UMBRELLAS:
             to_module = "user"
         elif to_module == "user":
-            return "" if file.startswith("examples/") else "nothing includes an example"
+            return "" if file.startswith("examples/") else "examples must not be included"
         if module == "user":
             # The recipes' headers are installed too.
             is_public = target.startswith("include/") or to_module == "recipes"
@@ -199,11 +199,11 @@ class House:
             return
         for line, include, quoted in self.files[file]:
             if include in HEAVY[:2] and module not in ("recipes", "user"):
-                yield line, f"{module} -> {include}: only narrow headers"
+                yield line, f"{module} -> {include}: include narrower headers instead"
             if include in UNKNOWN_TO_PIP:
                 yield line, f"{module} -> {include}: pip's packages for CUDA lack it, or cublas_v2.h, which it needs"
             if not quoted and CUDA.match(include) and not file.startswith(CUDA_ROOM):
-                yield line, f"{module} -> {include}: CUDA's headers only in {CUDA_ROOM}"
+                yield line, f"{module} -> {include}: use CUDA only in {CUDA_ROOM}"
             if include == "ATen/Parallel.h" and module in COMPUTING:
                 yield line, f"{module} -> {include}: use tensor::parallel_for(): at::parallel_for has no threads here"
             target = self.resolve(file, include)
@@ -212,7 +212,7 @@ class House:
                 if why:
                     yield line, f"forbidden arrow {why}"
             elif (quoted or include.startswith("lockstep/")) and include != "lockstep/base/version.h":
-                yield line, f'"{include}" is no file of this project; use <> for those of others'
+                yield line, f'"{include}" is not a file of this project; use <> for files of other projects'
 
     def offenders(self):
         yield from self.ghosts()
@@ -251,15 +251,15 @@ def self_test():
         "src/tensor/u.cpp": ('  #  include "comm/x.h"\n', "tensor -> comm"),
         "src/comm/hello_parse.cpp": ('#include "lockstep/tensor/t.h"\n', "parses untrusted bytes, but reaches"),
         "src/view/t.cpp": ("#include <c10/util/Half.h>\n", "is linked without libtorch, but reaches c10/util/Half.h"),
-        "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is no file'),
+        "src/comm/n.cpp": ('#include "nowhere.h"\n', '"nowhere.h" is not a file'),
         "src/unknown/n.cpp": ("", "no row for unknown"),
         "examples/guide/f.cpp": ('#include "comm/x.h"\n', "only include public headers"),
         "examples/guide/g.cpp": ('#include <lockstep/base/i.h>\n', "only include public headers"),
         "include/lockstep/view/p.h": ('#include "lockstep/base/i.h"\n', "others are not installed"),
         "recipes/a/loop.cpp": ("#include <ATen/Parallel.h>\n", "recipes -> ATen/Parallel.h"),
         "src/tensor/g.cpp": ("#include <ATen/cuda/CUDAEvent.h>\n", "tensor -> ATen/cuda/CUDAEvent.h: pip's packages"),
-        "src/comm/g.cpp": ("#include <c10/cuda/CUDAStream.h>\n", "comm -> c10/cuda/CUDAStream.h: CUDA's headers only in"),
-        "src/comm/r.cpp": ("#include <cuda_runtime_api.h>\n", "comm -> cuda_runtime_api.h: CUDA's headers only in"),
+        "src/comm/g.cpp": ("#include <c10/cuda/CUDAStream.h>\n", "comm -> c10/cuda/CUDAStream.h: use CUDA only in"),
+        "src/comm/r.cpp": ("#include <cuda_runtime_api.h>\n", "comm -> cuda_runtime_api.h: use CUDA only in"),
         "src/comm/deep/d.cpp": ('#include "comm/high/h.h"\n', "src/comm form a cycle"),
     }
     clean["src/comm/high/h.h"] = '#include "comm/deep/e.h"\n'

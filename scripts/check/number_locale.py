@@ -138,21 +138,21 @@ class File:
     def calls(self):
         for match in CALLS.finditer(self.code):
             if not FMT_CALL.search(self.code[:match.start()]) and "fmt::" not in match.group(0):
-                yield match.start(), f"{match.group(1)}() obeys the locale: text::parse_number() or fmt::format()"
+                yield match.start(), f"{match.group(1)}() obeys the locale: use text::parse_number() or fmt::format()"
         for match in LOCALE.finditer(self.code):
             yield match.start(), "sets or uses the process's locale"
         for match in YAML_AS.finditer(self.code) if "YAML::" in self.code else ():
-            yield match.start(), "yaml-cpp converts numbers in the locale: base::yaml_number()"
+            yield match.start(), "yaml-cpp obeys the locale when it converts numbers: use base::yaml_number()"
         for match in LEXICAL.finditer(self.code):
-            yield match.start(), "lexical_cast obeys the locale: text::parse_number()"
+            yield match.start(), "lexical_cast obeys the locale: use text::parse_number()"
         for match in TO_STRING.finditer(self.code):
             if self.is_floating(arguments(self.code, match.end()), match.start()):
-                yield match.start(), "std::to_string of a floating-point number obeys the locale: fmt::format()"
+                yield match.start(), "std::to_string of a floating-point number obeys the locale: use fmt::format()"
         for match in CLI.finditer(self.code):
             words = arguments(self.code, match.end()).split(",")
             last = re.findall(r"\w+", words[1])[-1:] if len(words) > 1 and not match.group(1) else []
             if match.group(2) or any(self.kind(name, match.start()) == "floating" for name in last):
-                yield match.start(), "CLI11 converts a number in the locale: cli::add_number()"
+                yield match.start(), "CLI11 obeys the locale when it converts a number: use cli::add_number()"
 
     def streams(self):
         names = set(STREAM.findall(self.code)) | {"std::cout", "std::cerr", "std::clog", "std::cin"}
@@ -173,9 +173,9 @@ class File:
     def formats(self):
         for number, line in enumerate(self.text.splitlines(), 1):
             if JSON_FORMAT.search(line):
-                yield number, "JSON has no NaN: text::json_number() writes null"
+                yield number, "JSON has no NaN: use text::json_number(), which writes null"
             if FMT_LOCALE.search(line):
-                yield number, "L formats a number in the locale"
+                yield number, "L formats a number according to the locale"
 
     def offenders(self):
         lines = self.text.splitlines()

@@ -13,9 +13,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def add_arguments(parser, results: str, programs=ROOT / "build/release/bin", work=ROOT / "build/trials") -> None:
-    parser.add_argument("--bin", type=pathlib.Path, default=programs, help=f"where lockstep is (default: {programs.relative_to(ROOT)})")
+    parser.add_argument("--bin", type=pathlib.Path, default=programs,
+                        help=f"folder with lockstep (default: {programs.relative_to(ROOT)})")
     parser.add_argument("--work", type=pathlib.Path, default=work, help=f"folder for runs and results (default: {work.relative_to(ROOT)})")
-    parser.add_argument("--results", default=results, help=f"the file in it: what it already has is not repeated (default: {results})")
+    parser.add_argument("--results", default=results,
+                        help=f"results file in --work; runs in it are not repeated (default: {results})")
 
 
 def settings(work: pathlib.Path, small: bool, **changes) -> pathlib.Path:
@@ -139,4 +141,4 @@ def bound95(failures: int, trials: int) -> str:
     # The rule of three if there was no failure; else the normal approximation, slightly wide.
     spread = 1.64 * (failures * (1 - failures / trials)) ** 0.5 + 1.35
     rate = 3 / trials if failures == 0 else (failures + spread) / trials
-    return f"{failures} of {trials} failed; at 95 % fewer than {min(rate, 1):.2%} fail"
+    return f"{failures} of {trials} failed; with 95 % confidence, fewer than {min(rate, 1):.2%} fail"

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--channels-last", action="store_true")
     given = parser.parse_args()
     if torch is None:
-        sys.exit("error: PyTorch is missing\n  next  apt-get install python3-torch, and start this with /usr/bin/python3")
+        sys.exit("error: PyTorch is missing\n  next  apt-get install python3-torch, and run this with /usr/bin/python3")
     torch.set_num_threads(1)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     torch.manual_seed(0)

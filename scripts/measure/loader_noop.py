@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     options = parser.parse_args()
     if torch is None:
-        sys.exit("error: PyTorch is missing\n  next  apt-get install python3-torch, and start this with /usr/bin/python3")
+        sys.exit("error: PyTorch is missing\n  next  apt-get install python3-torch, and run this with /usr/bin/python3")
     torch.set_num_threads(1)
     loader = DataLoader(Numbers(options.size), options.batch, shuffle=True, num_workers=options.workers,
                         persistent_workers=options.workers > 0)

@@ -139,8 +139,9 @@ def parse_arguments():
     runs.add_arguments(parser, "many_ranks.jsonl")
     parser.add_argument("--parts", nargs="+", choices=["group", "nodes", "rank"], default=["group", "nodes", "rank"],
                         metavar="PART", help="default: all")
-    parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="HOSTSxRANKS", help="of group")
-    parser.add_argument("--ranks", nargs="+", type=int, default=[8, 64, 256], help="for nodes and rank (default: 8 64 256)")
+    parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="HOSTSxRANKS", help="shapes for the part group")
+    parser.add_argument("--ranks", nargs="+", type=int, default=[8, 64, 256],
+                        help="numbers of ranks for the parts nodes and rank (default: 8 64 256)")
     given = parser.parse_args()
     given.bin, given.work = given.bin.resolve(), given.work.resolve()
     return given

@@ -48,7 +48,7 @@ def address_of(out: pathlib.Path) -> str:
         if found := re.search(r"http://\S+", out.read_text()):
             return found[0]
         time.sleep(0.1)
-    sys.exit(f"no address of the page within 30 s:\n{out.read_text()}")
+    sys.exit(f"the page's address was not printed within 30 s:\n{out.read_text()}")
 
 
 def start_run(given, folder: pathlib.Path) -> subprocess.Popen:
@@ -82,11 +82,11 @@ def measure(given, run: subprocess.Popen) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=runs.ROOT / "build/test/bin", help="where lockstep lies")
+    parser.add_argument("--bin", type=pathlib.Path, default=runs.ROOT / "build/test/bin", help="folder with lockstep")
     parser.add_argument("--recipe", default="captioning:smoke")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60, help="to count (default: 60)")
-    parser.add_argument("--warm-up", type=float, default=15, help="seconds before (default: 15)")
+    parser.add_argument("--seconds", type=float, default=60, help="seconds to measure (default: 60)")
+    parser.add_argument("--warm-up", type=float, default=15, help="seconds to wait before measuring (default: 15)")
     parser.add_argument("--closed", action="store_true", help="do not open the page in a browser")
     given = parser.parse_args()
     cores = len(os.sched_getaffinity(0))

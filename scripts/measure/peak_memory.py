@@ -30,7 +30,7 @@ def pss_bytes(pid: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="what is run")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="command to run")
     given = parser.parse_args()
     if not given.command:
         parser.error("no command")

@@ -196,10 +196,11 @@ def show(result: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where lockstep lies")
-    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/plan_check", help="for runs and results")
-    parser.add_argument("--rounds", type=int, default=2, help="alternating sources and targets")
-    parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 1")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder with lockstep")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/plan_check",
+                        help="folder for runs and results")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds; each measures the source and the target")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of the settings to check, from 1")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     given.bin, given.work = given.bin.resolve(), given.work.resolve()

@@ -79,8 +79,8 @@ def honest_words(ranks: list[int], places: int, kind: str) -> str:
     unseen = [number for number in CLAIMS if number > places]
     words = []
     if unseen:
-        words.append(f"A machine of {places} {kind}s shows the speed of up to {places} ranks and says nothing about "
-                     f"{' or '.join(map(str, unseen))}: the claims there stay unmeasured.")
+        words.append(f"A machine of {places} {kind}s shows the speed of up to {places} ranks, but not of "
+                     f"{' or '.join(map(str, unseen))}: those claims are not measured here.")
     if any(number > places for number in ranks):
         words.append(f"`*`: more ranks than {kind}s; they share them, so the row shows what sharing costs.")
     if kind == "core":
@@ -128,16 +128,18 @@ def replaced(page: str, text: str) -> str:
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="where lockstep lies")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin", help="folder with lockstep")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4, 8], help="default: 1 2 4 8")
     parser.add_argument("--oversubscribe", action="store_true", help="also measure more ranks than cores or GPUs")
-    parser.add_argument("--batch", type=int, default=64, help="per rank (weak) or over all (strong); default: 64")
+    parser.add_argument("--batch", type=int, default=64,
+                        help="images per rank (weak) or in total (strong); default: 64")
     parser.add_argument("--model", choices=("conv7", "conv3"), default="conv7")
     parser.add_argument("--amp", choices=("none", "bf16"), default="none")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeats", type=int, default=7, help="measured steps per run (default: 7)")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--update", type=pathlib.Path, help="a page whose section between the scaling marks is replaced")
+    parser.add_argument("--update", type=pathlib.Path,
+                        help="page in which to replace the section between the scaling marks")
     parser.add_argument("--self-test", action="store_true", help="test this program")
     return parser.parse_args()
 
@@ -152,7 +154,7 @@ def main() -> None:
     places, kind = (len(cards), "GPU") if cards else (len(os.sched_getaffinity(0)), "core")
     given.ranks = sorted({1, *(ranks for ranks in given.ranks if given.oversubscribe or ranks <= places)})
     if any(ranks < 1 or given.batch % ranks for ranks in given.ranks):
-        sys.exit(f"--batch {given.batch} cannot be split evenly for all of {given.ranks} ranks: give a multiple")
+        sys.exit(f"--batch {given.batch} cannot be split evenly for all of {given.ranks} ranks: use a multiple")
     rounds = []
     for number in range(given.rounds):
         rounds.append(one_round(given))

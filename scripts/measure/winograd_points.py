@@ -83,11 +83,11 @@ def main() -> None:
     parser.error = lambda message: (print(f"error: {message}", file=sys.stderr), sys.exit(64))
     given = parser.parse_args()
     if np is None:
-        sys.exit("error: numpy is missing\n  next  apt-get install python3-numpy, and start this with /usr/bin/python3")
+        sys.exit("error: numpy is missing\n  next  apt-get install python3-numpy, and run this with /usr/bin/python3")
     if (given.tile is None) != (given.points is None):
-        parser.error("--tile and --points go together")
+        parser.error("--tile and --points require each other")
     if given.points and (len(given.points) != given.tile + 1 or len(set(given.points)) != len(given.points)):
-        parser.error(f"{given.tile} results per side take {given.tile + 1} different points")
+        parser.error(f"{given.tile} results per side need {given.tile + 1} different points")
     print("| results | points | float32: error | bfloat16: times the direct one |\n|---|---|---|---|")
     for tile, points in [(given.tile, tuple(given.points))] if given.tile else CANDIDATES:
         in_float, in_bfloat16 = errors(tile, points)

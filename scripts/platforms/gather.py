@@ -44,7 +44,7 @@ def files_of(package: str) -> list[pathlib.Path]:
     try:
         listed = output("dpkg", "-L", package, stderr=subprocess.DEVNULL)
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        raise Missing(f"the package {package} is not installed: scripts/build/install_packages test") from error
+        raise Missing(f"the package {package} is not installed: run scripts/build/install_packages test") from error
     return [pathlib.Path(line) for line in listed.splitlines() if pathlib.Path(line).is_file()]
 
 
@@ -114,7 +114,7 @@ class Folder:
             output("apt-get", "download", "-qq", package, cwd=unpacked)
             output("dpkg", "-x", str(next(unpacked.glob("*.deb"))), str(unpacked))
         except (subprocess.CalledProcessError, FileNotFoundError, StopIteration) as error:
-            raise Missing(f"the package {package} could not be downloaded: apt-get install {package}") from error
+            raise Missing(f"the package {package} could not be downloaded: run apt-get install {package}") from error
         return unpacked / installed.relative_to("/")
 
 

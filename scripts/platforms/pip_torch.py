@@ -99,7 +99,7 @@ class Environment:
         wanted = f"python {python}, torch {torch}"
         had = mark.read_text().splitlines() if mark.exists() else []
         if had and had[0] != wanted:
-            raise Failure(64, f"{self.root} has {had[0]}, not {wanted}: name another --folder, or remove this one")
+            raise Failure(64, f"{self.root} has {had[0]}, not {wanted}: use another --folder, or remove this one")
         if not had:
             self.create(python)
             self.pip("pip_torch.log", "--no-deps", f"torch=={torch}")
@@ -124,7 +124,7 @@ def held(folder: pathlib.Path):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failure(75, f"{folder}: another script is working there") from None
+            raise Failure(75, f"{folder} is in use by another script") from None
         if any(folder.iterdir()) and not (folder / MARK).exists():
             raise Failure(64, f"{folder} is not empty, and was not created by scripts/platforms/pip")
         (folder / MARK).touch()

@@ -16,7 +16,7 @@ def test_program(given, name: str) -> pathlib.Path:
     """A test program, next to the command's folder."""
     path = given.bin.parent / "tests" / name
     if not path.exists():
-        print(f"error: {path} is missing: run ./test, or give --bin", file=sys.stderr)
+        print(f"error: {path} is missing: run ./test, or pass --bin", file=sys.stderr)
         sys.exit(driver.USAGE)
     return path
 

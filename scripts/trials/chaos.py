@@ -81,7 +81,7 @@ def settle_and_stop(process: subprocess.Popen) -> None:
 class Trial(driver.Trial):
     COUNT = 1
     OPTIONS = {
-        "--minutes": (30.0, "of faults"),
+        "--minutes": (30.0, "minutes of faults"),
         "--every": (30.0, "average seconds between two faults"),
     }
 

@@ -16,7 +16,7 @@ WAYS = ["SharedMemory/Programs.*/0", "SharedMemory/Programs.*/1", "SharedMemory/
 
 class Trial(driver.Trial):
     COUNT = 10000
-    OPTIONS = {"--batch": (100, "how many each start of the ranks runs")}
+    OPTIONS = {"--batch": (100, "programs per start of the ranks")}
 
     def prepare(self, given) -> None:
         self.program = broken_runs.test_program(given, "comm_united_test")

@@ -18,7 +18,7 @@ import runs
 class Trial(driver.Trial):
     COUNT = 3
     OPTIONS = {"--limit": (0.5, "percent of a step"), "--pairs": (200, "pairs of updates"), "--processes": (1, "ranks"),
-               "--batch": (64, "images of a rank")}
+               "--batch": (64, "images per rank")}
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         given = self.given

@@ -117,7 +117,7 @@ def reason_for_no_mounts() -> str:
     probe = subprocess.run([*words, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True,
                            check=False)
     if probe.returncode != 0:
-        return f"this machine permits no mounts: {probe.stderr.strip()}"
+        return f"this machine does not permit mounts: {probe.stderr.strip()}"
     os.environ["LOCKSTEP_DISK_FAULTS_NAMESPACE"] = ""
     os.execvp("unshare", [*words, sys.executable, *sys.argv])
 
@@ -221,7 +221,8 @@ class Faults:
             run_dir = disk.path / "run"
             run = self.train(world, run_dir)
             run.require_one_error(74, "the checkpoint of step 9 is not saved: cannot write ",
-                                  f"{run_dir}/checkpoints/.tmp-step-00000009-", "(it needs ", " are free)", *NO_SPACE)
+                                  f"{run_dir}/checkpoints/.tmp-step-00000009-", "(the checkpoint needs ", " are free)",
+                                  *NO_SPACE)
             self.require_whole_checkpoints(run_dir, 3, 6)
             require_nothing_half_written(run_dir)
             disk.remount(f"size={self.bytes * 6}")
@@ -378,9 +379,9 @@ class Faults:
         try:
             probe = subprocess.run(words, capture_output=True, text=True, check=False, **how)
         except OSError as problem:
-            raise driver.CannotRun(f"root cannot become another user who runs the command: {problem}") from problem
+            raise driver.CannotRun(f"cannot run the command as a user other than root: {problem}") from problem
         if probe.returncode != 0:
-            raise driver.CannotRun(f"another user than root cannot run the command: {probe.stderr.strip()}")
+            raise driver.CannotRun(f"a user other than root cannot run the command: {probe.stderr.strip()}")
         run = self.train(world, path / "run", **how)
         run.require_said_before_ranks(74, f"cannot create folder {path}/run: Permission denied", READ_ONLY[1])
 

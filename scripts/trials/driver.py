@@ -62,13 +62,14 @@ def parse(trial, name: str, page: str, words: list[str]):
     runs.add_arguments(parser, f"{name}.jsonl", runs.ROOT / "build/test/bin", runs.ROOT / f"build/trials/{name}")
     several = trial.KINDS != ("",)
     parser.add_argument("--count", type=int, default=trial.COUNT,
-                        help=f"how many{' of each' if several else ' in all'} (default: {trial.COUNT})")
-    parser.add_argument("--seed", type=int, help="for the random moments and victims (default: a new one each time, recorded in the results)")
+                        help=f"number of runs{' of each kind' if several else ' in total'} (default: {trial.COUNT})")
+    parser.add_argument("--seed", type=int,
+                        help="seed of the random moments and victims (default: new each time, recorded in the results)")
     parser.set_defaults(small=True, only=[])
     if several:
         parser.add_argument("--only", nargs="+", metavar="WHAT", help="only these; NAME* matches several")
     if trial.SMALL:
-        parser.add_argument("--small", action="store_true", default=False, help="a small network on small images")
+        parser.add_argument("--small", action="store_true", default=False, help="use a small network and small images")
     for option, (default, text) in trial.OPTIONS.items():
         how = {"action": "store_true"} if default is False else {"type": type(default), "default": default}
         parser.add_argument(option, help=text.replace("%", "%%") + ("" if default is False else f" (default: {default})"), **how)
@@ -76,7 +77,7 @@ def parse(trial, name: str, page: str, words: list[str]):
     if given.count < 1:
         parser.error(f"--count is {given.count}; it must be 1 or more")
     if not (given.bin / "lockstep").exists():
-        parser.error(f"{given.bin} holds no lockstep: run ./test, or give --bin")
+        parser.error(f"there is no lockstep in {given.bin}: run ./test, or pass --bin")
     given.bin, given.work = given.bin.resolve(), given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     return given
@@ -85,7 +86,7 @@ def parse(trial, name: str, page: str, words: list[str]):
 def chosen(kinds: list[str], only: list[str]) -> list[str]:
     unknown = [name for name in only if not fnmatch.filter(kinds, name)]
     if unknown:
-        print(f"error: --only {', '.join(unknown)}: there are {', '.join(kinds)}", file=sys.stderr)
+        print(f"error: --only {', '.join(unknown)}: the kinds are {', '.join(kinds)}", file=sys.stderr)
         sys.exit(USAGE)
     return [kind for kind in kinds if not only or any(fnmatch.fnmatchcase(kind, name) for name in only)]
 

@@ -155,8 +155,8 @@ class Trial(driver.Trial):
     KINDS = ("each way",)
     SMALL = True
     OPTIONS = {
-        "--steps": (50, "of a run"),
-        "--short": (False, "19 of the 52 variants, one of each kind except the other recipes"),
+        "--steps": (50, "steps of a run"),
+        "--short": (False, "only 19 of the 52 variants: one of each kind, without the other recipes"),
     }
 
     def prepare(self, given) -> None:

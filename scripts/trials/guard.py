@@ -28,7 +28,7 @@ class Trial(driver.Trial):
     COUNT = 1
     KINDS = ("batch", "activation", "gradient", "weight", "optimizer", "lasting")
     SMALL = True
-    OPTIONS = {"--steps": (12, "of a run"), "--one-host": (False, "without network namespaces")}
+    OPTIONS = {"--steps": (12, "steps of a run"), "--one-host": (False, "use one host, without network namespaces")}
 
     def prepare(self, given) -> None:
         if not given.one_host and not can_make_hosts():

@@ -21,7 +21,7 @@ ALARM = re.compile(r"rank \d+ on host|ranks differ|cannot run|restart \d+ of")
 class Trial(driver.Trial):
     COUNT = 1
     KINDS = tuple(f"{recipe} {amp}" for recipe in MORE for amp in ("none", "bf16"))
-    OPTIONS = {"--steps": (100, "of a run")}
+    OPTIONS = {"--steps": (100, "steps of a run")}
 
     def prepare(self, given) -> None:
         runs.make_data(given, small=True)

@@ -9,7 +9,7 @@
   skip       it skips a collective                     "called barrier", and the others' collective; if no call has a majority, the different
              calls of two ranks
   loop       it computes forever                       "it computes in backward"
-  data       its data never comes                      "it waits for data"
+  data       its data never comes                      "it is waiting for data"
   alone      it computes forever, longer than its section's time limit; the others have a longer limit for their wait
   long       it saves for 3 s, longer than the others would wait for a step: this is not a fault
   stop_reduce, stop_barrier, stop_wait, stop_copy, stop_message
@@ -54,7 +54,7 @@ SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)
                 r"all_reduce.* on rank \d, barrier on rank {})",
         "exit0": r"rank {} left: its program has ended in backward of step {};",
         "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
-        "data": r"rank {} hangs: it waits for data in DataLoader::next of step {} ",
+        "data": r"rank {} hangs: it is waiting for data in DataLoader::next of step {} ",
         "alone": r"rank {} hangs: it computes in forward of step {} \([\d.]+ s so far; limit [\d.]+ s\)", "long": r"",
         "suspend": r"", "suspend_save": r"", "suspend_start": r"", "meet": r"rank {}( on \S+)? died"}
 INSIDE = ("stop_reduce", "stop_barrier", "stop_wait", "stop_copy", "stop_message")
@@ -234,7 +234,7 @@ class Trial(driver.Trial):
     KINDS = tuple(SAID)
     OPTIONS = {
         "--limit": (1.0, "LOCKSTEP_TIMEOUT, in seconds"),
-        "--gpus": (False, "the ranks have simulated GPUs and reduce over NCCL"),
+        "--gpus": (False, "use simulated GPUs and reduce over NCCL"),
         "--on-time": (False, "fail if a hang is named later than the limit plus 10 %"),
     }
 

@@ -18,7 +18,7 @@ import runs
 
 class Trial(driver.Trial):
     SMALL = True
-    OPTIONS = {"--steps": (40, "of a run")}
+    OPTIONS = {"--steps": (40, "steps of a run")}
 
     def prepare(self, given) -> None:
         runs.make_data(given, given.small)

@@ -53,7 +53,7 @@ def spoilt_entries(given, run_dir) -> list[str]:
 class Trial(driver.Trial):
     COUNT = 40
     SMALL = True
-    OPTIONS = {"--longest": (1.5, "seconds after a new checkpoint until the kill")}
+    OPTIONS = {"--longest": (1.5, "longest time from a new checkpoint to the kill, in seconds")}
 
     def prepare(self, given) -> None:
         runs.make_data(given, given.small)

@@ -175,9 +175,9 @@ class Switch:
 class Trial(driver.Trial):
     COUNT = 500
     OPTIONS = {
-        "--slowest": (20.0, "most of the disk's pauses, in milliseconds"),
+        "--slowest": (20.0, "longest pause of the disk, in milliseconds"),
         "--spread": (0.3, "seconds over which each kind of moment is spread"),
-        "--soon": (20.0, "seconds within which all end after a kill"),
+        "--soon": (20.0, "seconds within which all processes must end after a kill"),
         "--longest": (180.0, "seconds after which a run counts as hanging"),
     }
 

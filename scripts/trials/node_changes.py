@@ -66,7 +66,7 @@ def wrong_words(job: Job, kind: str, victims: list[int], node: int) -> list[str]
 class Trial(NodeTrial):
     KINDS = ("kill", "cut", "freeze", "two", "store", "add", "spare")
     OPTIONS = {
-        "--steps": (300, "of a run"),
+        "--steps": (300, "steps of a run"),
         "--after": (25, "steps before the change"),
         "--limit": (120.0, "seconds within which a disturbed run has to end"),
     }

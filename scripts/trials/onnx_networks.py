@@ -14,7 +14,7 @@ import runs
 class Trial(driver.Trial):
     COUNT = 10000
     OPTIONS = {"--batch": (100, "how many networks one process generates"),
-               "--node-path": (str(runs.ROOT / "build/test/onnx/node_modules"), "where npm's onnxruntime-node is")}
+               "--node-path": (str(runs.ROOT / "build/test/onnx/node_modules"), "folder of npm's onnxruntime-node")}
 
     def prepare(self, given) -> None:
         self.program = broken_runs.test_program(given, "apps_united_test")

@@ -4,12 +4,12 @@
   captcha, detection  a recipe on 1 or 2 ranks           no advice
   hosts         2 ranks on two hosts                     no advice; the table shows the network
   slow_disk     every read of a sample's file sleeps     "blocked ... in reads"
-  few_workers   one worker computes longer than a step   "workers=2 (it is 1)"
+  few_workers   one worker computes longer than a step   "set workers=2 (it is 1)"
   costly_loading  the same on two ranks and two cores    "uses all of the 2 cores"
   unbalanced_loader  one rank's samples cost more        "rank R waits for data"
   busy_core     a process computes on one rank's core    "rank R ...: its core is shared"
   more_work     one rank's forward takes twice as long   "rank R uses ... more CPU time"
-  tiny_buckets  24 MiB of gradients in buckets of 1 MiB  "bucket_cap_mb=25 (it is 1)"
+  tiny_buckets  24 MiB of gradients in buckets of 1 MiB  "set bucket_cap_mb=25 (it is 1)"
   memory        a cgroup is nearly full                  "memory is near its limit"
 
 All of it is real: the reads sleep in a preloaded library, cores and cgroups are the system's. Each run's last report, in
@@ -256,7 +256,7 @@ def wait_for_turn() -> socket.socket:
             return turn
         except OSError:
             if not said:
-                print("provoke: waiting for another one to end", flush=True)
+                print("provoke: waiting for another provoke to end", flush=True)
             said = True
             time.sleep(0.5)
 
@@ -276,7 +276,7 @@ class Trial(driver.Trial):
 
     def run(self, kind: str, number: int, draw: random.Random) -> dict:
         if kind == "hosts" and not can_make_hosts():
-            raise driver.CannotRun("no network namespace can be created (root and ip?)")
+            raise driver.CannotRun("cannot create network namespaces (needs root and ip)")
         if kind == "memory" and not can_limit_memory():
-            raise driver.CannotRun("no cgroup can be created (root?)")
+            raise driver.CannotRun("cannot create cgroups (needs root)")
         return Provoked(self.given, kind, number, draw).run()

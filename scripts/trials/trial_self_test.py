@@ -58,7 +58,7 @@ def self_test() -> None:
             return code, said.getvalue(), [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
         code, said, _ = drive(Plain)
-        assert code == 64 and f"{folder} holds no lockstep" in said, said
+        assert code == 64 and f"there is no lockstep in {folder}" in said, said
         program.touch()
         try_the_loop(drive)
         try_what_cannot_be_run(drive)
@@ -66,7 +66,7 @@ def self_test() -> None:
             assert drive(Plain, *words)[0] == 64, words
         assert drive(Several, "--only", "nowhere")[0] == 64
         code, said, _ = drive(Plain, "--help")
-        assert code == 0 and "100 %" in said and "how many in all (default: 3)" in said, said
+        assert code == 0 and "100 %" in said and "number of runs in total (default: 3)" in said, said
     for name in driver.TRIALS:
         try_page(name)
     try_verdicts()
@@ -75,7 +75,7 @@ def self_test() -> None:
 
 def try_the_loop(drive) -> None:
     code, said, rows = drive(Plain)
-    assert code == 0 and len(rows) == 3 and "0 of 3 failed; at 95 % fewer than" in said, said
+    assert code == 0 and len(rows) == 3 and "0 of 3 failed; with 95 % confidence, fewer than" in said, said
     # A later call continues the file and does not repeat its rows.
     assert drive(Plain)[2] == rows and drive(Plain, "--count", "2")[2] == rows
     code, said, more = drive(Plain, "--count", "5", "--bad", "4")

@@ -95,7 +95,7 @@ ConfigTree load(const std::filesystem::path& path, Including& including) {
     throw UsageError(fmt::format("{} includes itself", path.string()));
   }
   if (++including.files > kMostFiles) {
-    throw UsageError(fmt::format("{} with its includes has more than {} files (a file counts once per include)",
+    throw UsageError(fmt::format("{} and its includes add up to more than {} files (a file counts once per include)",
                                  including.open.front().string(), kMostFiles));
   }
   including.open.push_back(canonical);

@@ -203,7 +203,7 @@ YAML::Node node_of(const ConfigFields::Target& target) {
 std::int64_t AutoInt::value() const {
   if (number_) return *number_;
   throw UsageError("a setting is auto, and its value is not known yet",
-                   "the Trainer determines it; without a Trainer, give a number");
+                   "the Trainer determines the value; without a Trainer, set a number");
 }
 
 ConfigFields::Field& ConfigFields::add(std::string key, Target target, std::string help,

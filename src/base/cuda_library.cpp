@@ -80,7 +80,7 @@ std::string torch_without_cuda(const std::vector<std::string>& folders) {
 
 std::string loader_words() {
   const char* words = ::dlerror();  // per thread in glibc
-  return words != nullptr ? words : "the loader gives no reason";
+  return words != nullptr ? words : "the loader reported no reason";
 }
 
 Obstacle no_parts() {
@@ -89,7 +89,7 @@ Obstacle no_parts() {
 
 Obstacle no_fit(const std::string& file, const std::string& why) {
   return {Lack::kFit, fmt::format("{} cannot be loaded: {}", file, why),
-          "install the library that it names (pip install torch brings it), or reinstall Lockstep"};
+          "install the library named in this message (pip install torch includes it), or reinstall Lockstep"};
 }
 
 /// Returns an obstacle that lies in libtorch or the driver, not in Lockstep's own library.

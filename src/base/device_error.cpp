@@ -35,7 +35,7 @@ std::string device_error_hint(std::string_view message, bool launch_blocking) {
     return "";
   const auto occurs = [&](std::string_view words) { return contains(message, words); };
   if (std::none_of(kAsynchronous.begin(), kAsynchronous.end(), occurs)) return "";
-  if (launch_blocking) return "CUDA_LAUNCH_BLOCKING=1 is set: the call named is the one whose kernel failed";
+  if (launch_blocking) return "CUDA_LAUNCH_BLOCKING=1 is set: the error names the call whose kernel failed";
   return "the kernel that failed may be an earlier one: run again with CUDA_LAUNCH_BLOCKING=1";
 }
 

@@ -66,7 +66,7 @@ void write_error_file(const char* type, const std::string& text, int erred) {
   try {
     write_file_atomically(FileSystem::system(), path, json);
   } catch (const std::exception& problem) {
-    log::warn("the launcher's error file was not written: {}", problem.what());
+    log::warn("the launcher's error file could not be written: {}", problem.what());
   }
 }
 
@@ -150,7 +150,7 @@ int base::report_current_exception() noexcept {
     return report_current();
   } catch (...) {  // not even enough memory for the text
     constexpr std::string_view kWords =
-        "error: out of memory\n  next  raise the memory limit (ulimit -v), or use less\n";
+        "error: out of memory\n  next  raise the memory limit (ulimit -v), or use less memory\n";
     (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
     return static_cast<int>(ExitCode::kResource);
   }

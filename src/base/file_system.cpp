@@ -76,7 +76,7 @@ void require_regular(const fs::path& path, mode_t mode) {
   if (kind == nullptr) return;
   const bool is_piped = S_ISFIFO(mode) && is_own_descriptor(path.string());
   throw DataError(fmt::format("{} is {}, not a regular file", path.string(), is_piped ? "a pipe" : kind),
-                  is_piped ? "write the command's output to a file first, and name that file" : "name a regular file");
+                  is_piped ? "write the command's output to a file first, and pass that file" : "pass a regular file");
 }
 
 class PosixFile final : public WritableFile {
@@ -108,7 +108,7 @@ class PosixFile final : public WritableFile {
 };
 
 [[noreturn]] void fail_short(const fs::path& path, std::uint64_t end) {
-  throw DataError(fmt::format("{} ends before byte {}: it became shorter while it was being read", path.string(), end));
+  throw DataError(fmt::format("{} ends before byte {}: it was truncated while it was being read", path.string(), end));
 }
 
 class PosixReadableFile final : public ReadableFile {

@@ -26,7 +26,7 @@ Level level_from_environment() {
   for (std::size_t i = 0; i < kLevelNames.size(); ++i) {
     if (*name == kLevelNames[i]) return static_cast<Level>(i);
   }
-  print_to(stderr, "warn: LOCKSTEP_LOG is '{}', not one of error, warn, note, info, debug, trace: note is used\n",
+  print_to(stderr, "warn: LOCKSTEP_LOG is '{}', not one of error, warn, note, info, debug, trace: using note\n",
            text::for_people(*name));
   return Level::kNote;
 }

@@ -39,8 +39,8 @@ std::optional<std::uint64_t> number_in(const std::string& path) {
 }
 
 constexpr const char* kRaiseMemory =
-    "raise the limit (ulimit -v; the memory of the container or the job), or use less: fewer replicas, ranks or "
-    "loader workers, a smaller batch_size";
+    "raise the limit (ulimit -v; the memory of the container or the job), or use less memory: fewer replicas, ranks or "
+    "loader workers, or a smaller batch_size";
 constexpr const char* kRaiseTasks =
     "raise the limit (ulimit -u; /etc/security/limits.conf, TasksMax= of a service, --pids-limit of a container), or "
     "start fewer ranks, replicas or loader workers";
@@ -49,7 +49,7 @@ constexpr const char* kRaiseFiles =
     "container), or start fewer ranks";
 
 std::string memory_limit(const ResourceLimits& limits) {
-  if (!limits.address_space) return "the system has no more memory";
+  if (!limits.address_space) return "the system is out of memory";
   const std::string taken = limits.mapped ? fmt::format(", {} of it in use", text::bytes(*limits.mapped)) : "";
   return fmt::format("{} of address space is allowed (ulimit -v){}", text::bytes(*limits.address_space), taken);
 }
@@ -65,11 +65,12 @@ bool is_memory_short(const ResourceLimits& limits) {
 
 std::string task_limit(const ResourceLimits& limits) {
   std::vector<std::string> known;
-  if (limits.processes) known.push_back(fmt::format("{} to this user (ulimit -u)", number(*limits.processes)));
+  if (limits.processes) known.push_back(fmt::format("{} for this user (ulimit -u)", number(*limits.processes)));
   if (limits.group_tasks)
-    known.push_back(fmt::format("{} to this control group (pids.max)", number(*limits.group_tasks)));
-  if (known.empty()) return "the system has no more threads (kernel.threads-max, kernel.pid_max, vm.max_map_count)";
-  return fmt::format("processes and threads are allowed: {}", text::join(known));
+    known.push_back(fmt::format("{} for this control group (pids.max)", number(*limits.group_tasks)));
+  if (known.empty())
+    return "a system limit on threads is reached (kernel.threads-max, kernel.pid_max, vm.max_map_count)";
+  return fmt::format("limits on processes and threads: {}", text::join(known));
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ LimitWords words_of_limit(int error, const ResourceLimits& limits) {
             kRaiseFiles};
   }
   if (error == ENFILE)
-    return {"the whole system has no more open files (fs.file-max)", "raise fs.file-max with sysctl"};
+    return {"the system-wide limit on open files is reached (fs.file-max)", "raise fs.file-max with sysctl"};
   if (error == EAGAIN && !is_memory_short(limits)) return {task_limit(limits), kRaiseTasks};
   return {memory_limit(limits), kRaiseMemory};
 }
@@ -104,7 +105,7 @@ std::string error_words(int error) {
   std::string words = std::generic_category().message(error);
   if (error != EFBIG) return words;
   const auto limit = limit_of(RLIMIT_FSIZE, false);
-  if (!limit) return words + ": the file system allows no larger file";
+  if (!limit) return words + ": the file system does not allow larger files";
   return fmt::format("{}: the limit of this shell is {} bytes (ulimit -f)", words, number(*limit));
 }
 

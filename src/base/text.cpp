@@ -135,6 +135,11 @@ std::string thousands(std::int64_t value) {
   return digits;
 }
 
+std::string counted(std::int64_t count, std::string_view noun, std::string_view plural) {
+  if (count != 1 && !plural.empty()) return fmt::format("{} {}", thousands(count), plural);
+  return fmt::format("{} {}{}", thousands(count), noun, count == 1 ? "" : "s");
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;

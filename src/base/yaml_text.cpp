@@ -87,7 +87,7 @@ class YamlMeter : public YAML::EventHandler {
 void YamlMeter::count_value(const YAML::Mark& mark) {
   last_ = mark;
   if (++written_ > base::kYamlMostValues) {
-    refuse_yaml(mark, fmt::format("more than {} values are too many for settings", base::kYamlMostValues));
+    refuse_yaml(mark, fmt::format("settings with more than {} values are not supported", base::kYamlMostValues));
   }
 }
 
@@ -146,22 +146,21 @@ void YamlMeter::add(const YamlExtent& value) {
   sum.height = std::max(sum.height, value.height + 1);
   level.key_bytes.reset();
   if (sum.values > base::kYamlMostValues) {
-    refuse_yaml(last_, fmt::format("more than {} values once its aliases are written out", base::kYamlMostValues));
+    refuse_yaml(last_, fmt::format("more than {} values once all aliases are expanded", base::kYamlMostValues));
   }
   if (sum.bytes > base::kYamlMostExpandedBytes) {
-    refuse_yaml(last_,
-                fmt::format("more than {} bytes once its aliases are written out and each value carries its keys",
-                            base::kYamlMostExpandedBytes));
+    refuse_yaml(last_, fmt::format("more than {} bytes once all aliases are expanded and each value carries its keys",
+                                   base::kYamlMostExpandedBytes));
   }
   if (static_cast<int>(open_.size()) + sum.height - 1 > base::kYamlMostDepth + 1) {
     refuse_yaml(last_,
-                fmt::format("values nested more than {} deep once its aliases are written out", base::kYamlMostDepth));
+                fmt::format("values nested more than {} deep once all aliases are expanded", base::kYamlMostDepth));
   }
 }
 
 void measure_yaml(const std::string& text) {
   if (text.size() > base::kYamlMostBytes) {
-    refuse_yaml({}, fmt::format("{} is too much for settings; the limit is {}", text::bytes(text.size()),
+    refuse_yaml({}, fmt::format("the settings take {}; the limit is {}", text::bytes(text.size()),
                                 text::bytes(base::kYamlMostBytes)));
   }
   std::istringstream stream(text);

@@ -55,7 +55,7 @@ std::string name_of(std::string_view header) {
 std::string new_token() {
   std::array<unsigned char, 32> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw ResourceError(fmt::format("the system gave no random numbers: {}", std::strerror(errno)), "try again");
+    throw ResourceError(fmt::format("the system returned no random bytes: {}", std::strerror(errno)), "try again");
   }
   std::string token;
   for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);

@@ -29,7 +29,7 @@ class Dashboard::Impl {
       : routes_(options.runs, token, options.host),
         server_({.host = options.host,
                  .port = options.port,
-                 .next_step = "choose another port; 0 takes any that is free",
+                 .next_step = "choose another port, or 0 for any free port",
                  .places = kPlaces,
                  .headers = safe_headers(),
                  .is_known = [this](const http::Request& request) { return routes_.is_known(request); },

@@ -60,9 +60,10 @@ class Rows {
     const at::Tensor own_row = all_.defined() ? all_.select(0, i) : all_;
     if (value.defined() && own_row.defined() && value.sizes() == own_row.sizes() && value.dtype() == own_row.dtype())
       return;
-    throw DataError(fmt::format("samples of a batch cannot be stacked: {} is {} in the first and {} in sample {} of it",
-                                name_, words(own_row), words(value), i),
-                    "give the loader a collate function, or let the data set return samples of one shape and dtype");
+    throw DataError(
+        fmt::format("samples of a batch cannot be stacked: {} is {} in the first sample and {} in sample {}", name_,
+                    words(own_row), words(value), i),
+        "pass a collate function to the loader, or return samples of one shape and dtype from the data set");
   }
 
   const char* name_;
@@ -125,10 +126,10 @@ class Maker {
       load_or_skip(index, load);
     }
     if (!made_.batch.indices.empty()) return true;
-    throw DataError(fmt::format("all {} samples of batch {} are bad, and so are the other samples of the set that were "
-                                "tried; the first: {}",
-                                task_.indices.size(), task_.step, made_.skipped.front().what),
-                    "check the list of bad samples, or remove them from the set");
+    throw DataError(
+        fmt::format("all {} samples of batch {} are bad, and so are all samples tried in their place; the first: {}",
+                    task_.indices.size(), task_.step, made_.skipped.front().what),
+        "check the list of bad samples, or remove them from the set");
   }
 
   template <class Load>

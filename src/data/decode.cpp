@@ -50,7 +50,7 @@ void forget_oddity() noexcept { odd_picture().is_odd = false; }
 void set_turned(std::string_view bytes) {
   if (odd_picture().is_odd) return;
   set_oddity(Oddity::kTurned,
-             fmt::format("it is rotated upright, as its EXIF orientation ({}) says", exif_orientation(bytes)));
+             fmt::format("it is rotated upright according to its EXIF orientation ({})", exif_orientation(bytes)));
 }
 
 void note_oddity(const std::string& name) {
@@ -59,7 +59,7 @@ void note_oddity(const std::string& name) {
   odd.is_odd = false;
   if (odd.kind != Oddity::kTurned) ++odd_count;
   if (noted[static_cast<std::size_t>(odd.kind)].exchange(true)) return;
-  log::note("{}: {}; others like it are read the same way and only counted (lockstep inspect data)", name, odd.words);
+  log::note("{}: {}; similar files are handled the same way and only counted (lockstep inspect data)", name, odd.words);
 }
 
 Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes) {
@@ -72,10 +72,9 @@ Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::siz
   }
   const auto bytes = static_cast<std::int64_t>(file_bytes);
   if (width * height > most / kShareOfEmpty && width * height / kPixelsAByte > bytes) {
-    return Failure{
-        fmt::format("{} x {} pixels from {} bytes are out of proportion: such a file may have at most {}, a quarter of "
-                    "data.max_pixels",
-                    width, height, bytes, most / kShareOfEmpty)};
+    return Failure{fmt::format(
+        "{} x {} pixels are implausible for {} bytes: such a file may have at most {}, a quarter of data.max_pixels",
+        width, height, bytes, most / kShareOfEmpty)};
   }
   return ImageSize{width, height};
 }

@@ -52,8 +52,8 @@ void check_sampler(const DataLoaderOptions& options) {
     throw UsageError("data loader: shuffle and a sampler are mutually exclusive", "RandomSampler shuffles");
   }
   if (options.batch_sampler && (options.sampler || options.shuffle || options.drop_last)) {
-    throw UsageError("data loader: a batch sampler excludes shuffle, sampler and drop_last",
-                     "the batch sampler decides them");
+    throw UsageError("data loader: a batch sampler cannot be combined with shuffle, sampler or drop_last",
+                     "omit them: the batch sampler determines the order and size of the batches");
   }
 }
 
@@ -116,7 +116,8 @@ void check_options(std::int64_t set_size, const DataLoaderOptions& options) {
   }
   if (set_size < shards * options.batch_size && options.shard.index == 0) {
     log::warn(
-        "the data set has {} samples, fewer than one step of {} replicas x batch_size {} = {}: batches hold {} each",
+        "the data set has {} samples, fewer than one step of {} replicas x batch_size {} = {}: each replica's batch "
+        "holds {}",
         set_size, shards, options.batch_size, shards * options.batch_size, (set_size + shards - 1) / shards);
   }
 }

@@ -250,7 +250,7 @@ Result<ImagePart> decode(std::string_view bytes, ColorMode mode, const Region* r
                                                         static_cast<std::size_t>(plan.channels)));
   if (!run(read_rows, decoder, plan)) return decoder.failure();
   if (decoder.faults.warned) {
-    set_oddity(Oddity::kWarning, fmt::format("{}, which leaves its pixels intact", decoder.faults.warning.data()));
+    set_oddity(Oddity::kWarning, fmt::format("{}, but its pixels are intact", decoder.faults.warning.data()));
   }
   return part;
 }

@@ -78,7 +78,7 @@ TimeoutError too_slow(const data::WorkerPool& workers, const data::BatchSource& 
   }
   return TimeoutError(
       fmt::format("batch {} of epoch {} did not arrive within {:.1f} s: {}", step, epoch, limit_s, who),
-      "check that sample and its disk, or raise the limit: timeout_s, in a recipe loader_timeout_s (0: wait forever)");
+      "check that sample and its disk, or raise the limit (timeout_s; loader_timeout_s in a recipe; 0: wait forever)");
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<Iter
   data::check_options(dataset ? size : options.shard.count * options.batch_size, options);
   if (iterable && (options.shuffle || options.sampler || options.batch_sampler)) {
     throw UsageError("data loader: an iterable set is read in its own order: no shuffle, no sampler",
-                     "shuffle in the set's own open(), or give the set an index");
+                     "shuffle in the data set's open(), or use a data set with an index");
   }
   if (dataset) {
     const data::EpochSize epoch = data::epoch_size(size, options);
@@ -182,7 +182,7 @@ std::unique_ptr<data::Feed> DataLoader::Impl::make_feed(const LoaderState& from)
 }
 
 std::int64_t DataLoader::Impl::start(const LoaderState& from) {
-  if (from.epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs count from 0", from.epoch));
+  if (from.epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs are numbered from 0", from.epoch));
   auto stream =
       std::make_shared<data::EpochStream>(make_feed(from), from.batches, options.workers * options.prefetch_factor);
   if (stream_) stream_->cancel();
@@ -214,8 +214,9 @@ LoaderState DataLoader::Impl::translated(const LoaderState& state) const {
     throw UsageError(
         fmt::format("the data loader stopped with {} shards x batch_size {} and would continue with {} x {}",
                     state.shards, state.batch_size, options.shard.count, options.batch_size),
-        iterable || options.batch_sampler ? "continue with the same width"
-                                          : "continue with the same width, or set elastic to redistribute the rest");
+        iterable || options.batch_sampler ? "continue with the same number of shards and the same batch_size"
+                                          : "continue with the same number of shards and the same batch_size, or set "
+                                            "elastic to redistribute the rest");
   }
   LoaderState here = state;
   here.shards = options.shard.count;
@@ -238,7 +239,7 @@ void DataLoader::Impl::end_pass() {
 }
 
 std::optional<Batch> DataLoader::Impl::next(std::int64_t ticket) {
-  if (ticket != ticket_ || !stream_) throw UsageError("this epoch has ended: its data loader has started another");
+  if (ticket != ticket_ || !stream_) throw UsageError("this epoch has ended: the data loader has started another one");
   std::optional<data::BatchOutcome> made;
   do {
     made = stream_->at_end() ? std::nullopt : timed_wait();
@@ -293,8 +294,9 @@ std::optional<data::BatchOutcome> DataLoader::Impl::make_here() {
 void DataLoader::Impl::note_failure(const data::BatchOutcome& made) const {
   if (!workers_ || said_workers_ || made.failed_index < 0) return;
   said_workers_ = true;
-  log::note("a loader worker failed at {}; with workers: 0 it fails in the training thread, where a debugger sees it",
-            source_.describe(made.failed_index));
+  log::note(
+      "a loader worker failed at {}; set workers: 0 to load in the training thread, where a debugger sees the error",
+      source_.describe(made.failed_index));
 }
 
 std::vector<BadSample> DataLoader::Impl::bad_samples() const { return bad_.all(); }

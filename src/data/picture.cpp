@@ -65,8 +65,8 @@ void Pixels::fit_to(ImageSize annotated) {
   static std::atomic<bool> noted{false};
   if (!encoded->as_stored || noted.exchange(true)) return;
   log::note(
-      "{}: its EXIF orientation ({}) is not applied: its annotations refer to the {} x {} pixels as stored; others "
-      "like it are read the same way and only counted (lockstep inspect data)",
+      "{}: its EXIF orientation ({}) is not applied: its annotations refer to the {} x {} pixels as stored; similar "
+      "files are handled the same way and only counted (lockstep inspect data)",
       encoded->name, data::exif_orientation(encoded->bytes), annotated.width, annotated.height);
 }
 

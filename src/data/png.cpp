@@ -116,7 +116,7 @@ void show_transparency(std::string_view bytes, Image& image) {
     image.pixels[i] = static_cast<std::uint8_t>((color[i % channels] * share + ground * (255 - share) + 127) / 255);
   }
   set_oddity(Oddity::kTransparency,
-             fmt::format("it is all one colour, and the image is in its transparency: it is placed on {}",
+             fmt::format("it is all one colour, and only its alpha channel holds the image: it is drawn on {}",
                          is_dark ? "white" : "black"));
 }
 

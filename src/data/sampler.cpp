@@ -34,7 +34,7 @@ void check(std::int64_t size, const ShardSpec& shard) {
 }
 
 at::Generator generator_of(std::uint64_t seed, std::int64_t epoch) {
-  if (epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs count from 0", epoch));
+  if (epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs are numbered from 0", epoch));
   return at::detail::createCPUGenerator(seed + static_cast<std::uint64_t>(epoch));
 }
 
@@ -62,7 +62,7 @@ RandomSampler::RandomSampler(std::int64_t size, RandomSamplerOptions options) : 
   check_size(size);
   check_size(options.count);
   if (options_.count == 0) options_.count = size;
-  if (size == 0 && options_.count > 0) throw UsageError("an empty set has nothing to draw from");
+  if (size == 0 && options_.count > 0) throw UsageError("cannot draw samples from an empty set");
 }
 
 std::vector<std::int64_t> RandomSampler::indices(std::int64_t epoch) const {
@@ -93,7 +93,7 @@ WeightedSampler::WeightedSampler(std::vector<double> weights, RandomSamplerOptio
   }
   if (positive == 0) throw UsageError("no sample has a weight above 0");
   if (!options_.replacement && options_.count > positive) {
-    throw UsageError(fmt::format("{} samples cannot be drawn without replacement: {} have a weight above 0",
+    throw UsageError(fmt::format("{} samples cannot be drawn without replacement: only {} have a weight above 0",
                                  options_.count, positive));
   }
 }
@@ -113,7 +113,7 @@ DistributedSampler::DistributedSampler(std::int64_t size, ShardSpec shard, Sampl
 }
 
 std::vector<std::int64_t> DistributedSampler::indices(std::int64_t epoch) const {
-  if (epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs count from 0", epoch));
+  if (epoch < 0) throw UsageError(fmt::format("epoch {} does not exist: epochs are numbered from 0", epoch));
   return data::deal(whole_order(total_, options_, epoch), shard_,
                     options_.drop_last ? Remainder::kDrop : Remainder::kPad);
 }

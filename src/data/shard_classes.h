@@ -22,8 +22,8 @@ class ShardClasses {
     if (!classes_.empty()) {
       throw DataError(
           fmt::format("the shards {} and {} have different classes: {}", shard_, shard, difference(classes)),
-          "a label would mean two things: read them as two sets, or pack both sets again with the same "
-          "classes in the same order");
+          "a label would have two meanings: read the shards as two sets, or pack both again with the same classes in "
+          "the same order");
     }
     classes_ = std::move(classes);
     shard_ = shard;
@@ -41,8 +41,8 @@ class ShardClasses {
     std::size_t at = 0;
     while (at < std::min(classes_.size(), classes.size()) && classes_[at] == classes[at]) ++at;
     const auto name = [at](const std::vector<std::string>& names) { return at < names.size() ? names[at] : "none"; };
-    return fmt::format("{} | {}, the first that differs is class {}: {} | {}", classes_.size(), classes.size(), at,
-                       name(classes_), name(classes));
+    return fmt::format("{} | {} classes, and the first that differs is class {}: {} | {}", classes_.size(),
+                       classes.size(), at, name(classes_), name(classes));
   }
 
   std::vector<std::string> classes_;

@@ -49,7 +49,7 @@ bool is_in_section(const RankFacts& rank) {
 
 std::string limit_text(const SectionLimit& limit) {
   if (limit.longest_ns == 0) return fmt::format("limit {}", text::duration(seconds(limit.ns)));
-  return fmt::format("limit {}; the longest before took {}", text::duration(seconds(limit.ns)),
+  return fmt::format("limit {}; the longest so far took {}", text::duration(seconds(limit.ns)),
                      text::duration(seconds(limit.longest_ns)));
 }
 

@@ -110,7 +110,7 @@ std::string words_of(const RankFacts& facts) {
       return fmt::format("swapped out ({} of {})", text::bytes(process.swapped),
                          text::bytes(process.swapped + process.resident));
     case Cause::kSlowData:
-      return "it waits for data";
+      return "it is waiting for data";
     case Cause::kBusy:
       return "it computes";
     case Cause::kLeft:

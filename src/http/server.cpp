@@ -54,9 +54,10 @@ UniqueFd listen_at(const std::string& host, int port, const std::string& next_st
     if (UniqueFd socket = try_listen(*at); socket.valid()) return socket;
   }
   const std::string holder = port == 0 ? "" : port_holder(static_cast<std::uint16_t>(port));
-  throw UsageError(fmt::format("cannot listen on {}:{}: {} has the port, or this machine does not have the address",
-                               host, port, holder.empty() ? "another program" : holder),
-                   next_step);
+  throw UsageError(
+      fmt::format("cannot listen on {}:{}: {} uses the port, or the address does not belong to this machine", host,
+                  port, holder.empty() ? "another program" : holder),
+      next_step);
 }
 
 /// Returns the port of a listening socket.
@@ -119,7 +120,7 @@ class Server::Impl {
     port_ = port_of(listening.get());
     const SignalGuard guard;  // signals must go to the program's threads
     start(listening.get());
-    if (daemon_ == nullptr) throw ResourceError("the web server has no thread or no memory to start with", "try again");
+    if (daemon_ == nullptr) throw ResourceError("cannot start the web server: out of threads or memory", "try again");
     (void)listening.release();  // the daemon now owns the socket
     watch_ = std::thread([this] { watch(); });
   }

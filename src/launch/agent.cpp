@@ -37,19 +37,21 @@ using namespace launch;  // NOLINT(google-build-using-namespace): this file impl
 constexpr auto kLeaveTime = std::chrono::seconds(15);
 
 void check(const AgentOptions& options) {
-  if (options.command.empty()) throw UsageError("no program to run", "give a program and its arguments");
-  if (options.processes < 1) throw UsageError(fmt::format("{} processes on this node", options.processes));
+  if (options.command.empty()) throw UsageError("no program to run", "pass a program and its arguments");
+  if (options.processes < 1)
+    throw UsageError(
+        fmt::format("the number of processes on this node is {}; it must be at least 1", options.processes));
   const bool is_range = options.min_nodes > 0 && options.min_nodes < options.nodes;
   if (options.min_nodes < 0 || options.min_nodes > options.nodes) {
     throw UsageError(fmt::format("--nnodes {}:{}", options.min_nodes, options.nodes),
-                     "give MIN:MAX, with MIN from 1 to MAX");
+                     "use MIN:MAX, with MIN from 1 to MAX");
   }
   if (options.nodes < 1 || options.node_rank < (is_range ? -1 : 0) || options.node_rank >= options.nodes) {
     throw UsageError(fmt::format("--node-rank {} of --nnodes {}", options.node_rank, options.nodes),
                      "node ranks go from 0 to nnodes - 1");
   }
   if (options.nodes > 1 && options.master_port == 0) {
-    throw UsageError("several nodes need a common port", "give the same --master-port on every node");
+    throw UsageError("several nodes need a common port", "pass the same --master-port on every node");
   }
   if (options.nodes > 1 && options.token.empty() && !env::get("LOCKSTEP_TOKEN")) {
     throw UsageError(fmt::format("a run over {} nodes needs a secret, but none was given", options.nodes),
@@ -265,8 +267,9 @@ class Agent {
     membership_->leave(0, kLeaveTime);
     logs_.remove();
     if (is_shortage(result_.start_error)) throw_cannot(fmt::format("start '{}'", path_), result_.start_error);
-    throw UsageError(start_error_text(facts()),
-                     "check that it is built for this machine and that the interpreter named in its first line exists");
+    throw UsageError(
+        start_error_text(facts()),
+        "check that the program is built for this machine and that the interpreter named in its first line exists");
   }
 
   RoundFacts facts() const {

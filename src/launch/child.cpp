@@ -119,7 +119,7 @@ ChildResult run_child(std::vector<std::string> command, std::chrono::millisecond
 
 AnsweringChild::AnsweringChild(std::vector<std::string> command) {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_cannot("make a pair of sockets", errno);
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) throw_cannot("create a socket pair", errno);
   input_ = UniqueFd(ends[0]);
   const UniqueFd its_end(ends[1]);
   Pipe out;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/processes.h"
+#include "lockstep/base/text.h"
 
 #include <fmt/format.h>
 
@@ -15,12 +16,8 @@
 namespace lockstep {
 namespace {
 
-std::string count_words(int count, const char* thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
-
 std::string cpu_words() {
-  const std::string words = count_words(count_cpus(), "usable CPU");
+  const std::string words = text::counted(count_cpus(), "usable CPU");
   if (count_cpus() >= affinity_cpus()) return words;
   return fmt::format("{} (the quota of this control group; {} by affinity)", words, affinity_cpus());
 }
@@ -28,18 +25,18 @@ std::string cpu_words() {
 bool are_usable(const RankPlaces& places) { return places.gpus > 0 && places.obstacle.problem.empty(); }
 
 std::string idle_words(const RankPlaces& places) {
-  return fmt::format("{} {} idle, since {}", count_words(places.gpus, "visible GPU"), places.gpus == 1 ? "is" : "are",
+  return fmt::format("{} {} idle, since {}", text::counted(places.gpus, "visible GPU"), places.gpus == 1 ? "is" : "are",
                      places.obstacle.problem);
 }
 
 [[noreturn]] void throw_no_gpu(const RankPlaces& places) {
   if (places.gpus == 0) {
     throw UsageError("--nproc-per-node is gpu, but no GPU is visible",
-                     "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or give a number or 'cpu'");
+                     "check CUDA_VISIBLE_DEVICES and /dev/nvidia0, or use a number or 'cpu'");
   }
-  throw UsageError(fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
-                   fmt::format("{}; or give 'cpu', or {} if the program does not use Lockstep", places.obstacle.remedy,
-                               places.gpus));
+  throw UsageError(
+      fmt::format("--nproc-per-node is gpu, but {}", idle_words(places)),
+      fmt::format("{}; or use 'cpu', or {} if the program does not use Lockstep", places.obstacle.remedy, places.gpus));
 }
 
 }  // namespace
@@ -62,7 +59,7 @@ RankPlaces find_places() {
 ProcessCount choose_process_count(const std::string& text, const RankPlaces& places) {
   if (text == "cpu") return {places.cpus, places.cpu_words};
   if (text == "gpu" || text == "auto") {
-    if (are_usable(places)) return {places.gpus, count_words(places.gpus, "visible GPU")};
+    if (are_usable(places)) return {places.gpus, text::counted(places.gpus, "visible GPU")};
     if (text == "gpu") throw_no_gpu(places);
     const std::string why = places.gpus == 0 ? "no visible GPU" : idle_words(places);
     return {places.cpus, fmt::format("{}, {}", why, places.cpu_words)};
@@ -84,7 +81,7 @@ ProcessCount choose_training_count(const RankPlaces& places) {
 ProcessCount limit_to_replicas(const ProcessCount& count, std::int64_t replicas) {
   if (replicas <= 0 || replicas >= count.count) return count;
   const int processes = static_cast<int>(replicas);
-  return {processes, fmt::format("{} and the run has {}", count.reason, count_words(processes, "replica"))};
+  return {processes, fmt::format("{} and the run has {}", count.reason, text::counted(processes, "replica"))};
 }
 
 ProcessCount resolve_process_count(const std::string& text) { return choose_process_count(text, find_places()); }

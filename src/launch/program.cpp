@@ -33,7 +33,7 @@ std::string find_program(const std::string& name) {
     }
     const bool is_here = kind_of("./" + name) != Kind::kMissing;
     throw UsageError(fmt::format("program '{}' was not found in PATH", name),
-                     is_here ? fmt::format("write ./{}", name) : "check the name, or give a path");
+                     is_here ? fmt::format("write ./{}", name) : "check the name, or pass a path");
   }
   switch (kind_of(name)) {
     case Kind::kProgram:
@@ -41,7 +41,7 @@ std::string find_program(const std::string& name) {
     case Kind::kMissing:
       throw UsageError(fmt::format("program '{}' does not exist", name), "check the path");
     case Kind::kFolder:
-      throw UsageError(fmt::format("'{}' is a folder, not a program", name), "give the program's path");
+      throw UsageError(fmt::format("'{}' is a folder, not a program", name), "pass the program's path");
     case Kind::kNotExecutable:
       break;
   }

@@ -41,7 +41,7 @@ bool is_slurm_rank() {
 
 int process_count(const SpawnOptions& options) {
   if (options.processes < kAuto) {
-    throw UsageError(fmt::format("spawn: {} processes", options.processes), "give a number of at least 1, or kAuto");
+    throw UsageError(fmt::format("spawn: {} processes", options.processes), "use a number of at least 1, or kAuto");
   }
   if (options.processes != kAuto) return options.processes;
   show_slices();

@@ -14,8 +14,8 @@ constexpr std::array kOptions = {
     TrainOption{.name = "--config",
                 .letter = 'c',
                 .value = "FILE",
-                .help = "a .yml file with settings; it need not name its recipe then; files from the programs that a "
-                        "recipe re-creates work unchanged"},
+                .help = "a .yml file with settings, which need not name the recipe if RECIPE does; settings files of "
+                        "the program that a recipe re-creates work unchanged"},
     TrainOption{.name = "--set",
                 .value = "KEY=VALUE",
                 .help = "change a setting; may be repeated. --KEY VALUE is equivalent",
@@ -44,7 +44,7 @@ constexpr std::array kOptions = {
                 .in_programs = true},
     TrainOption{.name = "--init-from-partial",
                 .help = "allow --init-from weights that fit less than half of the model's elements, or that leave part "
-                        "of the model random while having entries that it lacks",
+                        "of the model random although they contain entries that the model lacks",
                 .in_programs = true},
     TrainOption{.name = "--allow-other-bits",
                 .help = "allow a resumed run to use a different `replicas` setting: its batches are divided into that "
@@ -121,8 +121,8 @@ constexpr std::array kOptions = {
     TrainOption{.name = "--wire",
                 .value = "auto|tls|plain|ucx",
                 .fallback = "tls",
-                .help = "how the bytes between hosts travel: encrypted (tls), in the clear, on a network of your own "
-                        "(plain), or over InfiniBand or RoCE (ucx); or set LOCKSTEP_WIRE",
+                .help = "how bytes travel between hosts: encrypted (tls), unencrypted, for private networks (plain), "
+                        "or over InfiniBand or RoCE (ucx); or set LOCKSTEP_WIRE",
                 .group = kRanksGroup,
                 .in_programs = true},
     TrainOption{.name = "--device",
@@ -132,16 +132,14 @@ constexpr std::array kOptions = {
                 .help = "the device of each rank",
                 .group = kRanksGroup,
                 .in_programs = true},
-    TrainOption{
-        .name = "--nnodes",
-        .value = "N|MIN:MAX",
-        .fallback = "1",
-        .help =
-            "how many nodes the job has, or how many it may have as nodes come and go; run the same command on each",
-        .group = kNodesGroup},
+    TrainOption{.name = "--nnodes",
+                .value = "N|MIN:MAX",
+                .fallback = "1",
+                .help = "the number of nodes, or its range if nodes may come and go; run the same command on each node",
+                .group = kNodesGroup},
     TrainOption{.name = "--node-rank",
                 .value = "N",
-                .fallback = "0; in a range, any",
+                .fallback = "0; any for a range of nodes",
                 .help = "the number of this node, from 0",
                 .group = kNodesGroup},
     TrainOption{.name = "--master-addr",
@@ -183,13 +181,16 @@ constexpr std::array kOptions = {
                 .help = "no secret: anyone who reaches the job from this network (192.168.1.0/24) can join it, end it "
                         "or run code in it, as with torchrun; all others are rejected",
                 .group = kNodesGroup},
-    TrainOption{.name = "--insecure-no-token",
-                .help = "no secret: on this machine alone, or on the network of --trust-network; else it is refused",
-                .group = kNodesGroup},
+    TrainOption{
+        .name = "--insecure-no-token",
+        .help =
+            "run without a secret; refused unless all nodes are on this machine, or on the network of --trust-network",
+        .group = kNodesGroup},
     TrainOption{
         .name = "--tls-cert",
         .value = "FILE",
-        .help = "the PEM file of node 0's certificate: the nodes meet in a store that encrypts (or LOCKSTEP_TLS_CERT)",
+        .help =
+            "the PEM file of node 0's certificate: the nodes then meet in an encrypted store (or LOCKSTEP_TLS_CERT)",
         .group = kNodesGroup},
     TrainOption{.name = "--tls-key",
                 .value = "FILE",

@@ -291,7 +291,7 @@ void WorkerGroup::on_orders() {
     if (order->kind != Order::Kind::kStop || order->round != spec_.round.number || is_stopping_) continue;
     if (order->is_graceful) {
       result_.was_asked_to_save = true;
-      log::note("{}: the ranks save, and restart with it", order->reason);
+      log::note("{}: the ranks save, and restart with the new node", order->reason);
       stop(SIGTERM);
     } else {
       if (order->cause && !result_.found) result_.found = find_hang(watched(members_), &*order->cause);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/profiler.h"
+#include "lockstep/base/text.h"
 
 #include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
 #include <c10/core/Device.h>
@@ -114,7 +115,7 @@ class Profiler::Impl {
  public:
   Impl(Job job, ProfilerOptions options) : job_(std::move(job)), options_(std::move(options)), kernels_(job_.device()) {
     if (options_.steps < 1 || options_.warmup < 1) {
-      throw UsageError(fmt::format("a profile of {} steps after {} warm-up steps", options_.steps, options_.warmup),
+      throw UsageError(fmt::format("cannot profile {} steps after {} warm-up steps", options_.steps, options_.warmup),
                        "choose at least 1 of each");
     }
   }
@@ -161,8 +162,8 @@ class Profiler::Impl {
 
   void start() {
     if (job_.is_main() && options_.prints) {
-      log::note("the profiler now records {} step{}, after {} for warm-up", options_.steps,
-                options_.steps == 1 ? "" : "s", options_.warmup);
+      log::note("the profiler now records {}, after {} for warm-up", text::counted(options_.steps, "step"),
+                options_.warmup);
     }
     const ClockOffset clock = measure_clock_offset(job_);
     job_.barrier();  // so that all ranks load the machine at once
@@ -211,8 +212,8 @@ class Profiler::Impl {
       log::note("the trace is {}: open it in https://ui.perfetto.dev", file.string());
     } else {
       log::note(
-          "the trace of this rank is {}, with those of the other ranks beside it; lockstep trace merge {} joins them "
-          "into one that https://ui.perfetto.dev opens",
+          "the trace of this rank is {}, next to those of the other ranks; lockstep trace merge {} combines them into "
+          "one that https://ui.perfetto.dev opens",
           file.string(), options_.folder.parent_path().string());
     }
   }

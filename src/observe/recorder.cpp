@@ -73,7 +73,7 @@ Recorder& Recorder::instance() {
 }
 
 void Recorder::start(const NamedTensors& parameters, const Recorded& recorded) {
-  if (on_.exchange(true)) throw UsageError("two profilers run at once", "finish one before the other begins");
+  if (on_.exchange(true)) throw UsageError("another profiler is already running", "stop it before starting this one");
   layers_ = LayersOfMemory(parameters);
   with_inputs_ = recorded.inputs;
   {

@@ -33,7 +33,7 @@ std::string to_string(Amp amp) {
 Autocast::Autocast(c10::DeviceType device, Amp amp, AutocastOptions options)
     : device_(device), before_(tensor::autocast_state(device)) {
   if (amp == Amp::kFp16 && device == c10::DeviceType::CPU) {
-    throw UsageError("autocast to fp16 on the CPU", "use bf16 there; fp16 is for CUDA");
+    throw UsageError("autocast to fp16 is not supported on the CPU", "use bf16 on the CPU; fp16 is for CUDA");
   }
   at::autocast::increment_nesting();
   tensor::AutocastState state;

@@ -115,7 +115,7 @@ double grad_norm(NamedTensors parameters) {
 }
 
 double clip_factor(double norm, double max_norm) {
-  if (!(max_norm > 0)) throw UsageError(fmt::format("clipping to norm {}, which is not > 0", max_norm));
+  if (!(max_norm > 0)) throw UsageError(fmt::format("the clipping norm is {}, which is not > 0", max_norm));
   if (!std::isfinite(norm)) return 1.0;
   return std::min(1.0, max_norm / (norm + 1e-6));
 }
@@ -144,7 +144,7 @@ double clip_grad_norm(const NamedTensors& parameters, double max_norm) {
 }
 
 void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value) {
-  if (!(max_value > 0)) throw UsageError(fmt::format("clipping to value {}, which is not > 0", max_value));
+  if (!(max_value > 0)) throw UsageError(fmt::format("the clipping value is {}, which is not > 0", max_value));
   const at::NoGradGuard no_grad;
   optim::clamp_all_(gradients, max_value);
 }

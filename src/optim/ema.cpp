@@ -109,7 +109,8 @@ EMA::EMA(NamedTensors model, EMAOptions options)
   if (options_.start < 0) throw UsageError(fmt::format("EMA's start is {}; it must be 0 or more", options_.start));
   updates_ = -options_.start;
   for (const auto& [name, value] : model_) {
-    if (name == kUpdates) throw UsageError(fmt::format("the model has an entry {}, which is EMA's own", name));
+    if (name == kUpdates)
+      throw UsageError(fmt::format("the model has an entry {}, a name that is reserved for EMA", name));
     averages_.emplace_back(name, value.detach().clone());
   }
   std::map<const void*, at::Tensor> average_of;
@@ -142,7 +143,8 @@ void EMA::set_decay(double decay) {
 }
 
 void EMA::require_own_values(const char* what) const {
-  if (swapped_) throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "destroy the Swapped first");
+  if (swapped_)
+    throw UsageError(fmt::format("EMA is {} while it is swapped in", what), "destroy the Swapped object first");
 }
 
 EMA::Swapped EMA::swap_in() {
@@ -186,7 +188,7 @@ EMA::Swapped::~Swapped() {
     ema_->swapped_ = false;
   } catch (const std::exception& error) {
     // This happens only if a device fails; the average stays marked as swapped in.
-    log::warn("the model could not be given its weights back: {}", error.what());
+    log::warn("the model's weights could not be restored: {}", error.what());
   }
 }
 
@@ -208,7 +210,7 @@ EMAState ema_state_of(StateDict state) {
   const auto found = state.find(kUpdates);
   const auto* updates = found == state.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
   if (updates == nullptr)
-    throw DataError(fmt::format("the state has no whole number '{}': it is not an EMA's", kUpdates));
+    throw DataError(fmt::format("the state has no whole number '{}': it is not the state of an EMA", kUpdates));
   EMAState parts{.updates = *updates};
   state.erase(found);
   parts.model = std::move(state);

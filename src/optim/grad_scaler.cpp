@@ -129,7 +129,8 @@ void refuse_unknown(const StateDict& state) {
   const std::set<std::string> known = {"scale", "growth_factor", "backoff_factor", "growth_interval",
                                        "_growth_tracker"};
   for (const auto& item : state) {
-    if (known.count(item.first) == 0) throw DataError(fmt::format("the scaler's state has '{}'", item.first));
+    if (known.count(item.first) == 0)
+      throw DataError(fmt::format("the scaler's state has an unknown entry '{}'", item.first));
   }
 }
 
@@ -141,7 +142,7 @@ GradScaler::GradScaler(GradScalerOptions options) : options_(std::move(options))
 
 void GradScaler::require_scale(const char* call) const {
   if (scale_.defined()) return;
-  throw UsageError(fmt::format("GradScaler::{} before scale()", call), "scale(loss).backward() comes first");
+  throw UsageError(fmt::format("GradScaler::{} was called before scale()", call), "call scale(loss).backward() first");
 }
 
 at::Tensor GradScaler::scale(const at::Tensor& output) {
@@ -165,7 +166,7 @@ void GradScaler::unscale_(Optimizer& optimizer, const std::vector<at::Tensor>& g
     throw UsageError("unscale_() has already been called on this optimizer since the last update()");
   }
   if (state.stage == Stage::kStepped) {
-    throw UsageError("unscale_() is being called after step()", "update() ends an iteration");
+    throw UsageError("unscale_() is being called after step()", "call update() at the end of each iteration");
   }
   // Divides in double, because a float32 division could change the last bit of all gradients.
   const at::Tensor inv_scale = scale_.to(at::kDouble).reciprocal().to(at::kFloat);
@@ -191,7 +192,8 @@ bool GradScaler::may_step(Optimizer& optimizer) {
   if (!options_.enabled) return true;
   require_scale("step");
   if (optimizers_[&optimizer].stage == Stage::kStepped) {
-    throw UsageError("step() has already been called since the last update()", "update() ends an iteration");
+    throw UsageError("step() has already been called since the last update()",
+                     "call update() at the end of each iteration");
   }
   if (optimizers_[&optimizer].stage == Stage::kReady) unscale_(optimizer);
   PerOptimizer& state = optimizers_[&optimizer];
@@ -230,7 +232,8 @@ bool GradScaler::all_finite() {
     finite = (one.finite ? *one.finite : one.found_inf.item<float>() == 0) && finite;
   }
   if (checked) return finite;
-  throw UsageError("GradScaler::update() before any gradient was checked", "call unscale_() or step() before");
+  throw UsageError("GradScaler::update() was called before any gradient was checked",
+                   "call unscale_() or step() first");
 }
 
 void GradScaler::set_scale(double scale) {

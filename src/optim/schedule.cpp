@@ -62,7 +62,7 @@ double rate_in(const std::vector<Phase>& phases, double step, bool linear) {
 }  // namespace
 
 Schedule Schedule::then(std::int64_t at, const Schedule& next) const {
-  require(at >= 0, "the step at which a schedule follows", static_cast<double>(at), "0 or more");
+  require(at >= 0, "the step at which the next schedule starts", static_cast<double>(at), "0 or more");
   return Schedule([at, before = function_, after = next.function_](std::int64_t step) {
     return step < at ? before(step) : after(step - at);
   });
@@ -135,7 +135,7 @@ Schedule Schedule::noam(const NoamOptions& options) {
 Schedule Schedule::flat_cosine(const FlatCosineOptions& options) {
   const std::int64_t least =
       std::min({options.warmup_steps, options.flat_until, options.total_steps, options.final_steps});
-  require(least >= 0, "a number of steps of flat_cosine", static_cast<double>(least), "0 or more");
+  require(least >= 0, "a step count of flat_cosine", static_cast<double>(least), "0 or more");
   return Schedule([options](std::int64_t step) {
     if (step <= options.warmup_steps && options.warmup_steps > 0) {
       const double part = static_cast<double>(step) / static_cast<double>(options.warmup_steps);

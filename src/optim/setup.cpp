@@ -14,9 +14,8 @@ namespace {
 
 std::regex expression_of(const Setup& setup, const std::string& pattern) {
   if (pattern.empty()) {
-    throw UsageError(
-        fmt::format("a group of {} has no pattern", setup.optimizer),
-        "set ParameterGroup::pattern; a parameter that no pattern matches has the optimizer's own options");
+    throw UsageError(fmt::format("a parameter group of {} has no pattern", setup.optimizer),
+                     "set ParameterGroup::pattern; parameters that match no pattern use the optimizer's own options");
   }
   try {
     return std::regex(pattern, std::regex::ECMAScript);
@@ -44,11 +43,11 @@ void check_groups(const Setup& setup) {
     if (group.has_own_lr && base.own_lr == 0 && group.own_lr != 0) {
       throw UsageError(fmt::format("group '{}' has the learning rate {}, but {} itself has 0", group.pattern,
                                    group.own_lr, setup.optimizer),
-                       "schedules keep the ratio of the two: give the optimizer a rate above 0");
+                       "schedules keep the ratio of the two: set the optimizer's rate above 0");
     }
     if (kinds(group) != kinds(base)) {
       throw UsageError(
-          fmt::format("group '{}' of {} needs different state from the rest", group.pattern, setup.optimizer),
+          fmt::format("group '{}' of {} needs a different state than the other groups", group.pattern, setup.optimizer),
           "the momentum is 0 in one group but not in another: use a very small one instead of 0");
     }
   }
@@ -66,14 +65,14 @@ std::vector<std::size_t> assign_groups(const std::vector<std::string>& names, co
       if (group_of[i] != 0) {
         throw UsageError(fmt::format("parameter '{}' is matched by two groups of {}: '{}' and '{}'", names[i],
                                      setup.optimizer, setup.groups[group_of[i]].pattern, pattern),
-                         "make the patterns exclude each other");
+                         "make the patterns mutually exclusive");
       }
       group_of[i] = g;
     }
     if (!found) {
       throw UsageError(
           fmt::format("{}'s group '{}' matches none of {} parameters", setup.optimizer, pattern, names.size()),
-          names.empty() ? "there are none" : fmt::format("one of the names is '{}'", names.front()));
+          names.empty() ? "the optimizer has no parameters" : fmt::format("one of the names is '{}'", names.front()));
     }
   }
   return group_of;

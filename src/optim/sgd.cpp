@@ -18,7 +18,7 @@ class SgdRule : public Rule {
     require_not_negative({kName, "momentum", momentum_});
     require_option(dampening_ >= 0 && dampening_ <= 1, {kName, "dampening", dampening_}, "in [0, 1]");
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) {
-      throw UsageError("SGD with nesterov but without momentum, or with dampening",
+      throw UsageError("SGD with nesterov requires a momentum and zero dampening",
                        "set momentum above 0 and dampening to 0");
     }
   }

@@ -81,7 +81,7 @@ int replicas_of(const std::vector<c10::Device>& devices, const DataParallelOptio
   const int count = devices.empty() ? std::max(options.replicas, 1) : static_cast<int>(devices.size());
   if (options.replicas == 0 || options.replicas == count) return count;
   throw UsageError(fmt::format("DataParallelOptions::replicas is {} with {} devices", options.replicas, count),
-                   "give as many devices as replicas, or omit one of the two");
+                   "pass as many devices as replicas, or omit one of the two");
 }
 
 int threads_of(int replicas, const DataParallelOptions& options) {

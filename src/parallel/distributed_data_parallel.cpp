@@ -41,7 +41,7 @@ std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse
   for (const std::string& name : options.sparse_parameters) {
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) {
-      throw UsageError(fmt::format("DdpOptions::sparse_parameters: no parameter '{}' is trained{}", name,
+      throw UsageError(fmt::format("DdpOptions::sparse_parameters: there is no trained parameter '{}'{}", name,
                                    text::did_you_mean(name, names)));
     }
     sparse[static_cast<std::size_t>(at - names.begin())] = true;

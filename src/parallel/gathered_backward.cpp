@@ -43,7 +43,7 @@ at::Tensor tree(const std::vector<at::Tensor>& parts, int lo, int hi) {
 void require_unchanged(const std::string& name, const at::Tensor& parameter, std::int64_t version) {
   if (parameter._version() == version) return;
   throw UsageError(fmt::format("parameter '{}' was changed between DataParallel's forward and backward", name),
-                   "step the optimizer after backward");
+                   "call the optimizer's step() after backward");
 }
 
 std::vector<at::Tensor> leaves_with_gradient(const std::vector<at::Tensor>& tensors) {
@@ -117,11 +117,12 @@ class GatheredBackward final : public torch::autograd::Node {
  private:
   void require_possible() const {
     if (at::GradMode::is_enabled()) {
-      throw UsageError("a second derivative through DataParallel", "backward without create_graph");
+      throw UsageError("second derivatives through DataParallel are not supported",
+                       "call backward() without create_graph");
     }
     if (graphs_.empty()) {
-      throw UsageError("a second backward through the same outputs of DataParallel",
-                       "backward with retain_graph for all but the last");
+      throw UsageError("cannot call backward() a second time through the same outputs of DataParallel",
+                       "call backward() with retain_graph for all but the last");
     }
     for (std::size_t i = 0; i < versions_.size(); ++i) {
       require_unchanged(inputs_.parameters[i].first, inputs_.parameters[i].second, versions_[i]);

@@ -65,17 +65,18 @@ JoinStatus Join::status_of(const std::vector<Message>& all) const {
     }
   }
   if (status.active > 0 && !without.empty() && options_.throw_on_early_termination) {
-    throw DataError(fmt::format("{} {} no more data, but {} other ranks do", ranks_text(without),
-                                without.size() == 1 ? "has" : "have", status.active),
-                    "give every rank the same number of batches, or leave JoinOptions::throw_on_early_termination off");
+    throw DataError(
+        fmt::format("{} {} no more data, but {} other ranks do", ranks_text(without),
+                    without.size() == 1 ? "has" : "have", status.active),
+        "use the same number of batches on every rank, or leave JoinOptions::throw_on_early_termination off");
   }
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const Message& first = all[static_cast<std::size_t>(status.first_active)];
     if (status.active == 0 || all[rank].joinable == kNoData) continue;
     if (all[rank].joinable != first.joinable || all[rank].action != first.action) {
       throw UsageError(
-          fmt::format("inside a Join rank {} is at a different collective from rank {}", rank, status.first_active),
-          "every rank that has data must make the same forwards, backwards and optimizer steps");
+          fmt::format("inside a Join, rank {} is at a different collective from rank {}", rank, status.first_active),
+          "every rank that has data must run the same forwards, backwards and optimizer steps");
     }
   }
   return status;

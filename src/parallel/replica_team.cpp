@@ -265,7 +265,7 @@ void ReplicaTeam::Impl::combine(ReduceOp op) {
   std::vector<at::Tensor> values;
   for (const auto& each : members_) {
     if (each->value.sizes() != members_.front()->value.sizes()) {
-      throw UsageError(fmt::format("the replicas {} and {} called a collective with different shapes", block.begin,
+      throw UsageError(fmt::format("replicas {} and {} called a collective with different shapes", block.begin,
                                    each->replica.index()));
     }
     values.push_back(each->value);
@@ -294,7 +294,7 @@ void Replica::all_reduce(const at::Tensor& tensor, ReduceOp op) {
     recording->append(static_cast<const char*>(plain.data_ptr()), plain.nbytes());
     return;
   }
-  if (replayed->size() < plain.nbytes()) throw InternalError("a replay asks for a collective that was not recorded");
+  if (replayed->size() < plain.nbytes()) throw InternalError("a replay requested a collective that was not recorded");
   const at::Tensor given = plain.clone();
   std::memcpy(given.data_ptr(), replayed->data(), given.nbytes());
   replayed->remove_prefix(given.nbytes());
@@ -327,7 +327,7 @@ Replica* find_replica() noexcept { return current; }
 Replica& this_replica() {
   if (current != nullptr) return *current;
   throw UsageError("this_replica() was called outside a training step",
-                   "the Trainer's steps and ReplicaTeam::run() have replicas");
+                   "call it in a step of the Trainer or in ReplicaTeam::run()");
 }
 
 }  // namespace lockstep

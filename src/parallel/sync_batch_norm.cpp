@@ -43,8 +43,8 @@ class ReplicaSync final : public nn::StatisticsSync {
   void require_one_per_rank(const Replica* replica) const {
     if (replica == nullptr || replica->count() == group_->world_size()) return;
     throw UsageError(
-        fmt::format("synced batch norm over {} replicas on {} GPUs", replica->count(), group_->world_size()),
-        "on GPUs start one rank per replica, or leave batch norm unsynced");
+        fmt::format("batch norm cannot be synced over {} replicas on {} GPUs", replica->count(), group_->world_size()),
+        "on GPUs, start one rank per replica, or do not sync batch norm");
   }
 
   ProcessGroup* group_;

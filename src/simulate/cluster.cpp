@@ -31,7 +31,7 @@ constexpr std::array kBackends = {
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why) {
   throw UsageError(fmt::format("the link '{}' {}", text, why),
-                   "give the rate and the one-way latency, as in 100Gb/5us, 25Gb/20us or 50Mb/10ms");
+                   "use a rate and a one-way latency, as in 100Gb/5us, 25Gb/20us or 50Mb/10ms");
 }
 
 /// Parses `part`, a number followed by a unit.
@@ -44,7 +44,7 @@ double quantity(std::string_view part, const std::array<Unit, Count>& units, std
   for (const Unit& known : units) {
     if (unit == known.name) return *number * known.factor;
   }
-  refuse(whole, fmt::format("has the unit '{}'", unit));
+  refuse(whole, fmt::format("has the unknown unit '{}'", unit));
 }
 
 std::string time_text(double seconds) {
@@ -59,8 +59,8 @@ Link parse_link(std::string_view text) {
   if (slash == std::string_view::npos) refuse(text, "has no '/'");
   const double bits = quantity(text.substr(0, slash), kRates, text);
   const double way = quantity(text.substr(slash + 1), kTimes, text);
-  if (bits <= 0) refuse(text, "carries nothing");
-  if (way < 0) refuse(text, "has a time below 0");
+  if (bits <= 0) refuse(text, "has no positive rate");
+  if (way < 0) refuse(text, "has a negative latency");
   return {.bytes_per_s = bits / 8 * kPayload, .latency_s = way};
 }
 
@@ -78,7 +78,7 @@ Backend parse_backend(std::string_view text) {
     if (text == name) return backend;
     known += (known.empty() ? "" : ", ") + std::string(name);
   }
-  throw UsageError(fmt::format("the backend is '{}'", text), fmt::format("one of {}", known));
+  throw UsageError(fmt::format("the backend '{}' is unknown", text), fmt::format("use one of {}", known));
 }
 
 std::string backend_text(Backend backend) {

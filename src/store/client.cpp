@@ -107,7 +107,7 @@ class Client final : public Store {
 
   Reply exchange(const std::string& frame, std::chrono::milliseconds waits = {}) {
     if (frame.size() > store::kMaxFrameBytes) {
-      throw UsageError(fmt::format("a store request of {} is larger than {}", text::bytes(frame.size()),
+      throw UsageError(fmt::format("a store request of {} exceeds the limit of {}", text::bytes(frame.size()),
                                    text::bytes(store::kMaxFrameBytes)));
     }
     // A wait of a year is long enough, and does not overflow the clock.

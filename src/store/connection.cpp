@@ -36,8 +36,8 @@ void guarded(Connection& client, Step&& step) {
 void drop(Connection& client, ServerState& state, const std::string& address) {
   if (state.dropped.add(SystemClock::instance().now())) {
     log::warn(
-        "the store closed a connection from {}: it does not read its replies fast enough, or the requests and replies "
-        "of all clients take more than {}",
+        "the store closed a connection from {}: the client does not read its replies fast enough, or the requests and "
+        "replies of all clients take more than {}",
         address.empty() ? "this process" : address, text::bytes(kMaxInFlightBytes));
   }
   client.give_up();

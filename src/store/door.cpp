@@ -24,8 +24,8 @@ constexpr auto kDoorLimit = std::chrono::seconds(10);
 // The pause between two connection attempts.
 constexpr auto kShortest = std::chrono::milliseconds(10);
 constexpr auto kLongest = std::chrono::milliseconds(200);
-constexpr const char* kEncrypted = " when it is asked to encrypt: does node 0 also have --tls-cert and --tls-key?";
-constexpr const char* kPlain = "it encrypts its connections: give --tls-cert or --tls-ca here as well";
+constexpr const char* kEncrypted = " when encryption is requested: does node 0 also have --tls-cert and --tls-key?";
+constexpr const char* kPlain = "it encrypts its connections: pass --tls-cert or --tls-ca here as well";
 
 /// The messages before a client is let in.
 struct Exchange {
@@ -48,7 +48,7 @@ struct Exchange {
   }
 
   [[nodiscard]] std::string problem() const {
-    if (status == Status::kFull) return "it has as many connections as its limit of open files (ulimit -n) allows";
+    if (status == Status::kFull) return "its limit of open files (ulimit -n) allows no more connections";
     if (outcome == Outcome::kLate) return "it accepts connections but sends nothing";
     if (outcome == Outcome::kGone) return "it accepts connections and closes them at once";
     return "it does not answer as a Lockstep store of this version";
@@ -58,26 +58,25 @@ struct Exchange {
 void require_trust(const Socket& socket, const StoreAddress& address) {
   const std::string distrust = socket.distrust();
   if (distrust.empty()) return;
-  throw UsageError(
-      fmt::format("the store at {}:{} presents a certificate that {} does not confirm ({})", address.host, address.port,
-                  address.trust, distrust),
-      "give every node the certificate of node 0, or of the authority that signed it (--tls-ca or LOCKSTEP_TLS_CA)");
+  throw UsageError(fmt::format("the certificate of the store at {}:{} could not be verified with {} ({})", address.host,
+                               address.port, address.trust, distrust),
+                   "on every node, set --tls-ca or LOCKSTEP_TLS_CA to the certificate of node 0, or of the authority "
+                   "that signed it");
 }
 
 // Returns a clause about the process that holds the port; empty if the port is not on this machine.
 std::string holder_words(const StoreAddress& address) {
   const std::string holder = is_loopback(address.host) ? port_holder(address.port) : "";
-  return holder.empty() ? "" : fmt::format(", which {} has", holder);
+  return holder.empty() ? "" : fmt::format(" (in use by {})", holder);
 }
 
 [[noreturn]] void throw_other_token(const StoreAddress& address, bool is_refused) {
-  throw UsageError(
-      fmt::format("the store at {}:{} {}", address.host, address.port,
-                  is_refused ? "refused this program's token"
-                             : "does not know this program's token: it belongs to another job"),
-      fmt::format("give every node the same token (--token-file or LOCKSTEP_TOKEN), and check that no other "
-                  "job uses this port{}",
-                  holder_words(address)));
+  throw UsageError(fmt::format("the store at {}:{} {}", address.host, address.port,
+                               is_refused ? "refused this program's token"
+                                          : "does not know this program's token: the store belongs to another job"),
+                   fmt::format("use the same token on every node (--token-file or LOCKSTEP_TOKEN), and check that no "
+                               "other job uses this port{}",
+                               holder_words(address)));
 }
 
 // Knocks (proves, still unencrypted, that this side knows the token), then encrypts. Returns the error; empty: none.

@@ -41,8 +41,8 @@ UniqueFd open_private(const fs::path& file) {
   }
   if (!S_ISREG(status.st_mode)) throw UsageError(fmt::format("the token file {} is not a regular file", file.string()));
   if (status.st_uid != ::geteuid()) {
-    throw UsageError(fmt::format("the token file {} belongs to user {}, but this is user {}", file.string(),
-                                 status.st_uid, ::geteuid()),
+    throw UsageError(fmt::format("the token file {} belongs to user {}, but this process runs as user {}",
+                                 file.string(), status.st_uid, ::geteuid()),
                      "its owner knows the secret: create your own file with lockstep run --new-token FILE");
   }
   if ((status.st_mode & 0077U) != 0) {
@@ -86,7 +86,7 @@ void require_secret(const std::string& token, const std::string& source) {
   }
   const auto is_printable = [](char c) { return c >= 0x20 && c < 0x7F; };
   if (!std::all_of(token.begin(), token.end(), is_printable)) {
-    throw UsageError(fmt::format("{} holds more than one line of printable ASCII characters", source), kMakeOne);
+    throw UsageError(fmt::format("{} must hold a single line of printable ASCII characters", source), kMakeOne);
   }
 }
 
@@ -102,7 +102,7 @@ void write_token_file(const fs::path& file) {
   const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == EEXIST) {
     throw UsageError(fmt::format("{} already exists", file.string()),
-                     "a run may use it: remove it yourself, or name another file");
+                     "a run may be using it: remove it yourself, or choose another file");
   }
   if (!fd.valid()) throw IoError(fmt::format("cannot create {} ({})", file.string(), error_words(errno)));
   const std::string line = make_token() + "\n";

@@ -55,8 +55,8 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
   const auto found =
       tcp::resolver(io).resolve(options.host, std::to_string(options.port), tcp::resolver::passive, problem);
   if (problem) {
-    throw UsageError(fmt::format("the store's host '{}' has no address ({})", options.host, problem.message()),
-                     "give a host name or address of this machine");
+    throw UsageError(fmt::format("the store's host '{}' cannot be resolved ({})", options.host, problem.message()),
+                     "use a host name or address of this machine");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   tcp::acceptor acceptor(io);
@@ -74,7 +74,7 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
   }
   if (problem) {
     throw UsageError(fmt::format("cannot listen on {}:{} ({})", options.host, options.port, problem.message()),
-                     "give an address of this machine and a port that you may use");
+                     "use an address of this machine and a port that you may listen on");
   }
   return acceptor;
 }

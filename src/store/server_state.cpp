@@ -79,8 +79,8 @@ void ServerState::note_turned_away(const std::string& address) {
 
 void ServerState::warn(std::size_t count, const std::string& address) const {
   log::warn(
-      "{} did not prove that {} the job's token, and {} refused (the last came from {}): other programs, or nodes with "
-      "another token{}",
+      "{} did not prove that {} the job's token, and {} refused (the last came from {}). Possible causes: other "
+      "programs, or nodes with another token{}",
       count == 1 ? "a connection to the store" : fmt::format("{} connections to the store", count),
       count == 1 ? "it knows" : "they know", count == 1 ? "was" : "were", address,
       tls ? " or no certificate to trust (--tls-ca)" : "");

@@ -43,7 +43,7 @@ TlsContext make_context(const SSL_METHOD* method) {
   ::ERR_clear_error();
   TlsContext context(::SSL_CTX_new(method), &::SSL_CTX_free);
   if (!context || ::SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) {
-    throw InternalError("OpenSSL does not offer TLS 1.3: " + problem());
+    throw InternalError("OpenSSL does not support TLS 1.3: " + problem());
   }
   ::SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   return context;
@@ -57,7 +57,7 @@ void require_small(const std::string& file) {
   if (problem || size <= kMostBytes) return;
   throw UsageError(
       fmt::format("{} has {}; the limit for a PEM file is {}", file, text::bytes(size), text::bytes(kMostBytes)),
-      "name the PEM file of a certificate or a key");
+      "pass the PEM file of a certificate or a key");
 }
 
 }  // namespace
@@ -65,8 +65,8 @@ void require_small(const std::string& file) {
 TlsContext server_tls(const std::string& certificate, const std::string& key) {
   if (key.empty()) {
     throw UsageError(
-        fmt::format("the certificate {} has no private key", certificate),
-        "name the PEM file of the key with --tls-key or LOCKSTEP_TLS_KEY on the machine that serves the store");
+        fmt::format("no private key is set for the certificate {}", certificate),
+        "on the machine that serves the store, set --tls-key or LOCKSTEP_TLS_KEY to the PEM file of the key");
   }
   require_small(certificate);
   require_small(key);
@@ -74,12 +74,12 @@ TlsContext server_tls(const std::string& certificate, const std::string& key) {
   ::SSL_CTX_set_num_tickets(context.get(), 0);  // clients do not resume sessions
   if (::SSL_CTX_use_certificate_chain_file(context.get(), certificate.c_str()) != 1) {
     throw UsageError(fmt::format("{} is not a certificate that the store can use ({})", certificate, problem()),
-                     "give a PEM file that begins with the certificate of this machine");
+                     "use a PEM file that begins with the certificate of this machine");
   }
   if (::SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) != 1 ||
       ::SSL_CTX_check_private_key(context.get()) != 1) {
     throw UsageError(fmt::format("{} is not the private key of the certificate {} ({})", key, certificate, problem()),
-                     "give the PEM file of the key, without a password");
+                     "use the PEM file of the key, without a password");
   }
   return context;
 }
@@ -89,7 +89,7 @@ TlsContext client_tls(const std::string& trust) {
   TlsContext context = make_context(::TLS_client_method());
   if (::SSL_CTX_load_verify_file(context.get(), trust.c_str()) != 1) {
     throw UsageError(fmt::format("{} holds no certificate to trust ({})", trust, problem()),
-                     "give a PEM file: the store's certificate, or that of the authority which signed it");
+                     "use a PEM file with the store's certificate, or with that of the authority that signed it");
   }
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   // Trusts the server's own certificate, without its issuer.

@@ -50,9 +50,9 @@ bool is_in(const ip::address& address, const std::string& network) {
 
 TrustedNetwork::TrustedNetwork(const std::string& text) : text_(network_text(text)) {
   if (text_.empty()) {
-    throw UsageError(fmt::format("'{}' is not a network that can be trusted", text),
-                     fmt::format("give an address and the number of bits that its machines share, at least {}: "
-                                 "192.168.1.0/24, or 127.0.0.0/8 for this machine only",
+    throw UsageError(fmt::format("'{}' is not a valid trusted network", text),
+                     fmt::format("use an address and a prefix length of at least {}, such as 192.168.1.0/24, or "
+                                 "127.0.0.0/8 for this machine only",
                                  kWidest));
   }
 }

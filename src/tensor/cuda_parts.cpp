@@ -27,12 +27,15 @@ const CudaParts*& make_believe_parts() {
   return parts;
 }
 
-void* native_stream(const c10::Stream& stream) { return require_cuda_parts("a stream has no handle").stream(stream); }
+void* native_stream(const c10::Stream& stream) {
+  return require_cuda_parts("the handle of a stream cannot be read").stream(stream);
+}
 
 std::string pci_address(int gpu) {
   std::string problem;
-  std::string address = require_cuda_parts(fmt::format("GPU {} has no address", gpu)).pci_address(gpu, problem);
-  if (!problem.empty()) throw ResourceError(fmt::format("GPU {} has no address on the PCI bus: {}", gpu, problem));
+  std::string address =
+      require_cuda_parts(fmt::format("the PCI address of GPU {} cannot be read", gpu)).pci_address(gpu, problem);
+  if (!problem.empty()) throw ResourceError(fmt::format("the PCI address of GPU {} cannot be read: {}", gpu, problem));
   return address;
 }
 

@@ -25,7 +25,9 @@ std::int64_t parse_peak_resident(std::string_view status) {
   return kibibytes * 1024;
 }
 
-void forget_memory(int gpu) { require_cuda_parts(fmt::format("GPU {} gets no memory back", gpu)).forget_memory(gpu); }
+void forget_memory(int gpu) {
+  require_cuda_parts(fmt::format("the cached memory of GPU {} cannot be freed", gpu)).forget_memory(gpu);
+}
 
 }  // namespace tensor
 
@@ -34,7 +36,8 @@ MemoryUse memory_use(const c10::Device& device) {
     const int gpu = device.index();
     return tensor::require_cuda_parts(fmt::format("the memory of GPU {} cannot be read", gpu)).memory_use(gpu);
   }
-  if (!device.is_cpu()) throw UsageError(fmt::format("the memory of device '{}'", device.str()), "use cpu or cuda");
+  if (!device.is_cpu())
+    throw UsageError(fmt::format("the memory of device '{}' cannot be read", device.str()), "use cpu or cuda");
   // getrusage() would include the memory of the program before exec().
   std::ifstream status("/proc/self/status");
   const std::string text{std::istreambuf_iterator<char>(status), {}};

@@ -33,7 +33,7 @@ FlatLayout flat_layout(const NamedTensors& items, at::ScalarType dtype) {
   FlatLayout layout;
   for (const auto& [name, value] : items) {
     if (value.scalar_type() != dtype) {
-      throw UsageError(fmt::format("'{}' is {} in a flat buffer of {}", name, c10::toString(value.scalar_type()),
+      throw UsageError(fmt::format("'{}' is {}, but its flat buffer holds {}", name, c10::toString(value.scalar_type()),
                                    c10::toString(dtype)));
     }
     FlatSlot slot{.name = name, .offset = layout.numel, .numel = value.numel(), .sizes = value.sizes().vec()};

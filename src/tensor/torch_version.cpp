@@ -21,8 +21,9 @@ namespace {
 
 void require_known(c10::DeviceType device) {
   if (device == c10::DeviceType::CPU || device == c10::DeviceType::CUDA) return;
-  throw UsageError(fmt::format("autocast on device '{}'", c10::DeviceTypeName(device, /*lower_case=*/true)),
-                   "use cpu or cuda");
+  throw UsageError(
+      fmt::format("autocast is not supported on device '{}'", c10::DeviceTypeName(device, /*lower_case=*/true)),
+      "use cpu or cuda");
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ Lines lines_of(const BannerInfo& info) {
       !info.model.empty());
   add("total batch", batch_text(info), info.batch_per_replica > 0);
   add("loader workers",
-      info.workers > 0 ? fmt::format("{} per replica", info.workers) : "none (the training thread loads)",
+      info.workers > 0 ? fmt::format("{} per replica", info.workers) : "none (the training thread loads the data)",
       info.workers >= 0);
   add("training samples", text::thousands(info.train_samples), info.train_samples > 0);
   add("test samples", text::thousands(info.test_samples), info.test_samples > 0);

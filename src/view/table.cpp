@@ -56,7 +56,7 @@ std::string Table::header() const {
 
 std::string Table::row(const std::vector<std::string>& cells) const {
   if (cells.size() != columns_.size()) {
-    throw UsageError(fmt::format("a row of {} cells in a table of {} columns", cells.size(), columns_.size()));
+    throw UsageError(fmt::format("a row has {} cells, but the table has {} columns", cells.size(), columns_.size()));
   }
   std::string line;
   bool is_first = true;

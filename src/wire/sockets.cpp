@@ -52,10 +52,10 @@ void set(int fd, int level, int option, int value) { (void)::setsockopt(fd, leve
 
 UniqueFd listen_at(const std::string& address) {
   const Found at = numeric(address, 0);
-  if (!at) throw IoError(fmt::format("{} is not an address to listen at", address));
+  if (!at) throw IoError(fmt::format("{} is not a valid listen address", address));
   UniqueFd fd = new_socket(at->ai_family);
   if (!fd.valid() || ::bind(fd.get(), at->ai_addr, at->ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
-    throw_cannot(fmt::format("listen at {} for the other ranks", address), errno);
+    throw_cannot(fmt::format("listen on {} for the other ranks", address), errno);
   }
   return fd;
 }

@@ -84,7 +84,7 @@ SSL_CTX* make_context() {
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
       ::SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256") != 1 ||
       SSL_CTX_set1_groups_list(context, "X25519:P-256") != 1) {
-    throw InternalError("OpenSSL does not offer TLS 1.3 with AES-128-GCM: " + problem());
+    throw InternalError("OpenSSL does not support TLS 1.3 with AES-128-GCM: " + problem());
   }
   ::SSL_CTX_set_psk_use_session_callback(context, offer_key);
   ::SSL_CTX_set_psk_find_session_callback(context, find_key);
@@ -122,7 +122,8 @@ class TlsStream final : public Stream {
       if (result <= 0) require_retry(result, "the TLS handshake failed");
       // The handshake succeeds only with the key, because certificates are not accepted. Check that it used the key.
       is_open_ = result > 0;
-      if (is_open_ && ::SSL_session_reused(connection_.get()) != 1) throw ConnectionLost("TLS without the job's key");
+      if (is_open_ && ::SSL_session_reused(connection_.get()) != 1)
+        throw ConnectionLost("the TLS connection does not use the job's key");
     }
     return flush() && is_open_;
   }

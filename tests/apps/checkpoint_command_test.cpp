@@ -286,7 +286,7 @@ TEST_F(ExportCommand, AsOriginIsAFileOfTheOriginsNamesThatIsTakenBack) {
   words.insert(words.end(), {"--init-from", "model.pkl"});
   const ProcessResult back = lockstep(words, home_.path());
   EXPECT_EQ(back.code, 0) << back.err;
-  EXPECT_THAT(back.err, AllOf(HasSubstr("25 entries named as in pytorch-captcha-recognition are 25 here"),
+  EXPECT_THAT(back.err, AllOf(HasSubstr("25 entries named as in pytorch-captcha-recognition became 25 entries"),
                               HasSubstr("25 of 25 entries of the model are loaded")));
 }
 
@@ -308,9 +308,7 @@ TEST_F(ExportCommand, SaysWhatIsWrong) {
   const std::vector<Fault> faults = {
       {{"run", "--to", "model.onnx", "--state", "ema"}, 64, "--state and --prefix apply to weights, but model.onnx"},
       {{"run", "--to", "demo.html", "--prefix", "a."}, 64, "--state and --prefix apply to weights, but demo.html"},
-      {{"run", "--to", "model.bin"},
-       64,
-       "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html"},
+      {{"run", "--to", "model.bin"}, 64, "use .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html"},
       {{"run", "--to", "model.pt", "--state", "ema"}, 64, "--state and --prefix apply to weights"},
       {{"run", "--to", "weights.pth", "--set", "threads=1"},
        64,

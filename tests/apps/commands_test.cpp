@@ -74,7 +74,7 @@ TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
                                           "max_steps=1"};
   const ProcessResult run = lockstep(words);
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("captcha:ultra is made for GPUs: on this CPU amp is bf16 instead of fp16"));
+  EXPECT_THAT(run.err, HasSubstr("captcha:ultra is intended for GPUs: on this CPU, amp is bf16 instead of fp16"));
   EXPECT_THAT(FileSystem::system().read(folder / "run/config.yml"), HasSubstr("amp: bf16"));
   std::vector<std::string> typed = words;
   typed.insert(typed.end(), {"amp=fp16", "--resume", "auto"});
@@ -386,7 +386,7 @@ TEST(Commands, RunStartsThePythonThatTheVariableNames) {
 TEST(Commands, ACommandOfABuildFolderSaysWhatInstallsTheCMakePackage) {
   const ProcessResult said = lockstep({"cmake-dir"});
   EXPECT_EQ(said.code, 69);
-  EXPECT_THAT(said.err, HasSubstr("there is no CMake package of Lockstep beside"));
+  EXPECT_THAT(said.err, HasSubstr("there is no Lockstep CMake package next to"));
 }
 
 TEST(Commands, RunExplainsItsExitCodesAndSpellings) {

@@ -45,7 +45,7 @@ TEST(InspectData, SaysOnceThatLabelsOfCaptchasDoNotFitAndWhatWould) {
   const std::vector<std::string> inspect = {"inspect", "data", "captcha", "--set", "data.train=set"};
   const ProcessResult good = lockstep(inspect, home.path());
   EXPECT_EQ(good.code, 0) << good.err;
-  EXPECT_THAT(good.out, Not(HasSubstr("do not fit")));
+  EXPECT_THAT(good.out, Not(HasSubstr("do not match the settings")));
   for (const std::string& name : FileSystem::system().list(home / "set")) {
     fs::rename(home / "set" / name, home / "set" / ("x" + name));
   }
@@ -53,8 +53,8 @@ TEST(InspectData, SaysOnceThatLabelsOfCaptchasDoNotFitAndWhatWould) {
   EXPECT_EQ(trained.code, 65);
   const ProcessResult bad = lockstep(inspect, home.path());
   EXPECT_EQ(bad.code, 0) << bad.err;
-  EXPECT_THAT(bad.out, AllOf(HasSubstr("set: 6 images, all readable"), HasSubstr("6 of 6 labels do not fit"),
-                             HasSubstr("6 images drawn into")));
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("set: 6 images, all readable"),
+                             HasSubstr("6 of 6 labels do not match the settings"), HasSubstr("6 images drawn into")));
   EXPECT_EQ(count_of(bad.out + bad.err, "has 5 characters, not 4"), 1U) << bad.out;
   const std::string hint = "--set data.length=5";
   EXPECT_THAT(bad.out, HasSubstr(hint));
@@ -96,8 +96,8 @@ TEST(InspectData, CountsPicturesThatLie) {
   const fs::path golden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden/part_444.jpg";
   std::ofstream(home / "set/a.JPG", std::ios::binary) << with_exif_orientation(FileSystem::system().read(golden), 6);
   const ProcessResult seen = lockstep({"inspect", "data", "set"}, home.path());
-  EXPECT_THAT(seen.out, AllOf(HasSubstr("1 images turned upright"), ::testing::ContainsRegex("width, pixels +75 ")));
-  EXPECT_THAT(seen.err, HasSubstr("set/a.JPG: it is rotated upright, as its EXIF orientation (6) says"));
+  EXPECT_THAT(seen.out, AllOf(HasSubstr("1 image turned upright"), ::testing::ContainsRegex("width, pixels +75 ")));
+  EXPECT_THAT(seen.err, HasSubstr("set/a.JPG: it is rotated upright according to its EXIF orientation (6)"));
 }
 
 TEST(PredictCaptcha, OfAnotherSizeSaysWhatItWouldTake) {

@@ -157,7 +157,7 @@ TEST(DetectionCommand, AClassWithoutABoxIsNamed) {
   words.insert(words.end(), {"max_steps=1", "batch_size=2", "stop_epoch=0"});
   const ProcessResult run = lockstep(words, home.path());
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("set: no box is of class 1 (squirrel): it will never be found"));
+  EXPECT_THAT(run.err, HasSubstr("set: no box has class 1 (squirrel): it will never be found"));
   const ProcessResult looked = lockstep({"predict", "detection", "--checkpoint", "run", "set/JPEGImages"}, home.path());
   EXPECT_EQ(looked.code, 0) << looked.err;
   EXPECT_EQ(std::ranges::count(looked.out, '\n'), 6) << "a folder means its pictures: " << looked.out;
@@ -290,7 +290,7 @@ TEST(DetectionFiles, WhatIsWrongInTheFileNamesFileAndLine) {
   std::ofstream(home / "other.yml") << "recipe: captcha\n";
   const ProcessResult other = lockstep({"train", "detection", "-c", "other.yml", "--run-dir", "run"}, home.path());
   EXPECT_EQ(other.code, 64);
-  EXPECT_THAT(other.err, HasSubstr("other.yml:1: the file is for the recipe captcha, but detection is named"));
+  EXPECT_THAT(other.err, HasSubstr("other.yml:1: the file is for the recipe captcha, but the command names detection"));
 }
 
 TEST(DetectionFiles, WeightsThatFitLessThanHalfAreRefusedUnlessTheyAreMeant) {

@@ -214,7 +214,7 @@ TEST_F(Explained, AReplayOnAnotherPlatformSaysSo) {
   train("here", "1", {"--set", "fused_layers=false"});
   for (const auto& step : fs::directory_iterator(*home_ / "here/checkpoints")) forge_libtorch(step.path());
   const json found = bisected("here");
-  EXPECT_THAT(found["b_platform"].get<std::string>(), HasSubstr("here was made with libtorch 0.9.9"));
+  EXPECT_THAT(found["b_platform"].get<std::string>(), HasSubstr("here ran with libtorch 0.9.9"));
   EXPECT_EQ(found["a_platform"], "");
 }
 

@@ -104,7 +104,8 @@ TEST_F(DoctorCommand, SaysThatARunGoesOnAndThatItsLauncherWasKilled) {
   EXPECT_THAT(doctor().out, ContainsRegex("^runs: 2 ranks on this host, steps? "));
   run.signal(SIGKILL);
   EXPECT_EQ(run.wait().code, 137);
-  EXPECT_THAT(doctor().out, HasSubstr("lost: it is not running here, and its launcher left no record of its end"));
+  EXPECT_THAT(doctor().out,
+              HasSubstr("lost: the run is not running on this host, and its launcher left no record of its end"));
 }
 
 TEST_F(DoctorCommand, SaysWhatATrainingRunCameTo) {
@@ -149,7 +150,7 @@ TEST_F(DoctorCommand, SaysWhatAProcessAndThoseBelowItDo) {
 TEST_F(DoctorCommand, NoSuchRunIs65) {
   const ProcessResult result = doctor({"nothing"});
   EXPECT_EQ(result.code, 65);
-  EXPECT_THAT(result.err, HasSubstr("nothing is not a folder\n  next  name a run folder"));
+  EXPECT_THAT(result.err, HasSubstr("nothing is not a folder\n  next  pass a run folder"));
 }
 
 TEST_F(DoctorCommand, ChecksTheMachineInLessThanTenSeconds) {

@@ -77,7 +77,7 @@ TEST(RunOnNodes, GivesItsWireOnToTheRanks) {
   const ProcessResult wrong = lockstep({"run", "--wire", "plian", "--", "printenv", "LOCKSTEP_WIRE"});
   EXPECT_EQ(wrong.code, 64);
   EXPECT_THAT(wrong.err,
-              HasSubstr("--wire is 'plian' (did you mean 'plain'?)\n  next  give one of auto, tls, plain, ucx"));
+              HasSubstr("--wire is 'plian' (did you mean 'plain'?)\n  next  use one of auto, tls, plain, ucx"));
 }
 
 TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
@@ -255,7 +255,7 @@ TEST_F(TrainOnSomeNodes, ARunThatBeganSmallGrowsByAnOption) {
   wide.insert(wide.end(), {"--set", "epochs=3", "--nproc-per-node", "2", "--resume", "auto"});
   const ProcessResult refused = lockstep(wide);
   EXPECT_EQ(refused.code, 64);
-  EXPECT_THAT(refused.err, HasSubstr("or give each one work: --set replicas=2 --allow-other-bits"));
+  EXPECT_THAT(refused.err, HasSubstr("or use one replica per process: --set replicas=2 --allow-other-bits"));
   wide.insert(wide.end(), {"--allow-other-bits", "--set", "replicas=2"});
   const ProcessResult grown = lockstep(wide);
   EXPECT_EQ(grown.code, 0) << grown.err;

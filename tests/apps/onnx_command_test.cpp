@@ -109,7 +109,7 @@ TEST_F(OnnxCommand, EvaluatesBloodCellsAsTheCheckpointDoes) {
   ASSERT_EQ(write("run", {"--postprocess"}).code, 0);
   const auto deployed = evaluate("detection", "run", {"--data", bccd.string(), "--onnx", "run.onnx"});
   EXPECT_EQ(deployed.code, 64);
-  EXPECT_THAT(deployed.err, AllOf(HasSubstr("run.onnx computes labels, boxes, scores of images, orig_target_sizes"),
+  EXPECT_THAT(deployed.err, AllOf(HasSubstr("run.onnx computes labels, boxes, scores from images, orig_target_sizes"),
                                   HasSubstr("without --postprocess")));
 }
 
@@ -126,8 +126,9 @@ TEST_F(OnnxCommand, EvaluatesNucleiInWindowsAsTheCheckpointDoes) {
   const auto whole =
       evaluate("segmentation", "run", data + set({"eval.scales=[1]", "eval.window=0"}) + Words{"--onnx", "run.onnx"});
   EXPECT_EQ(whole.code, 64);
-  EXPECT_THAT(whole.err, AllOf(HasSubstr("the exported network sees 64 x 64 pixels at once, but this evaluation 256"),
-                               HasSubstr("--set eval.window=N")));
+  EXPECT_THAT(whole.err,
+              AllOf(HasSubstr("the exported network takes windows of 64 x 64 pixels, but this evaluation uses 256"),
+                    HasSubstr("--set eval.window=N")));
 }
 
 }  // namespace onnx_command_test

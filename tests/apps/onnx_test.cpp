@@ -479,7 +479,7 @@ TEST(Onnx, AModelThatComputesSomethingElseIsFound) {
   const torch::NoGradGuard no_grad;
   layers->named_parameters()["conv2d.weight"].mul_(1.001);
   EXPECT_THAT(test::fault_of<DataError>([&] { (void)compare_onnx(*runtime, folder / "model.onnx", function); }),
-              HasSubstr("different results from the file than the network does: conv2d: differs by at most"));
+              HasSubstr("differ from the network's: conv2d: differs by at most"));
   write(folder / "torn.onnx", "no protobuf");
   EXPECT_THAT(test::fault_of<ResourceError>([&] { (void)compare_onnx(*runtime, folder / "torn.onnx", function); }),
               HasSubstr("the runtime cannot run the model"));
@@ -498,10 +498,11 @@ nn::NetworkFunction one(const std::function<torch::Tensor(const torch::Tensor&)>
 TEST(Onnx, AnOperatorWithoutARowIsNamedWithThePlaceInTheNetwork) {
   torch::nn::Sequential net(torch::nn::Linear(4, 4));
   net->eval();
-  EXPECT_THAT(
-      test::fault_of<UsageError>(
-          [&] { (void)nn::to_onnx(*net, one([&](const torch::Tensor& x) { return net->forward(x).digamma(); })); }),
-      AllOf(HasSubstr("the operator digamma, after 0."), HasSubstr("no row for it"), HasSubstr("--to model.pt")));
+  EXPECT_THAT(test::fault_of<UsageError>([&] {
+                (void)nn::to_onnx(*net, one([&](const torch::Tensor& x) { return net->forward(x).digamma(); }));
+              }),
+              AllOf(HasSubstr("the operator digamma, after 0."), HasSubstr("the exporter does not support it"),
+                    HasSubstr("--to model.pt")));
   EXPECT_THAT(test::fault_of<UsageError>(
                   [&] { (void)nn::to_onnx(*net, one([](const torch::Tensor& x) { return x; }), {.opset = 9}); }),
               HasSubstr("opset 9 is not supported"));
@@ -537,22 +538,22 @@ TEST(Onnx, LayersThatCannotBeWrittenSayWhyAndWhere) {
   };
   const auto picture = [](const torch::Tensor& x) { return x.view({-1, 1, 2, 2}).repeat({1, 2, 4, 4}); };
   const auto sequence = [](const torch::Tensor& x) { return x.unsqueeze(1).repeat({1, 5, 1}); };
-  refuses("rand", "no row", [&](const torch::Tensor& x) {
+  refuses("rand", "does not support it", [&](const torch::Tensor& x) {
     return FractionalMaxPool2d(FractionalMaxPool2dOptions(2).output_size(3))->forward(picture(x));
   });
   LSTM projected = frozen(LSTM(LSTMOptions(4, 3).proj_size(2)));
-  refuses("lstm", "it projects its state",
+  refuses("lstm", "it projects its hidden state",
           [&](const torch::Tensor& x) { return std::get<0>(projected(sequence(x).transpose(0, 1))).transpose(0, 1); });
   GRU dropping = frozen(GRU(GRUOptions(4, 3).num_layers(2).dropout(0.5)));
   dropping->train();
-  refuses("gru", "it drops values", [&](const torch::Tensor& x) { return std::get<0>(dropping(sequence(x))); });
-  refuses("dropout", "it drops values", [](const torch::Tensor& x) { return torch::dropout(x, 0.5, true); });
+  refuses("gru", "it applies dropout", [&](const torch::Tensor& x) { return std::get<0>(dropping(sequence(x))); });
+  refuses("dropout", "it applies dropout", [](const torch::Tensor& x) { return torch::dropout(x, 0.5, true); });
   refuses("rrelu", "it draws random numbers", [](const torch::Tensor& x) { return torch::rrelu(x, 0.1, 0.3, true); });
   BatchNorm2d of_batch = frozen(BatchNorm2d(BatchNorm2dOptions(2).track_running_stats(false)));
-  refuses("batch_norm", "statistics are those of the batch",
+  refuses("batch_norm", "it uses the statistics of the batch",
           [&](const torch::Tensor& x) { return of_batch(picture(x)); });
   refuses("index", "it indexes by a mask", [](const torch::Tensor& x) { return x.index({x > 0}).sum() + x; });
-  refuses("var", "taken over the batch", [](const torch::Tensor& x) { return x - x.var(0); });
+  refuses("var", "it reduces over the batch", [](const torch::Tensor& x) { return x - x.var(0); });
   refuses("sort", "it sorts the batch", [](const torch::Tensor& x) { return std::get<0>(x.sort(0)); });
   refuses("chunk", "it divides the batch", [](const torch::Tensor& x) { return x.repeat({2, 1}).chunk(2, 0)[1]; });
   EmbeddingBag padded = frozen(EmbeddingBag(EmbeddingBagOptions(9, 4).padding_idx(0)));
@@ -574,7 +575,7 @@ TEST(Onnx, ALayerThatWritesIntoItselfIsFoundByTheComparisonBeforeAFileIsMade) {
 TEST(Onnx, AParameterOfNoNetworkIsNamedAsWhatIsWrong) {
   torch::nn::Linear stranger(4, 4);
   EXPECT_THAT(refusal([&](const torch::Tensor& x) { return stranger(x); }),
-              AllOf(HasSubstr("a parameter that is not the model's"), HasSubstr("register_module")));
+              AllOf(HasSubstr("a parameter that does not belong to the model"), HasSubstr("register_module")));
 }
 
 TEST(Onnx, RowsHaveDifferentNames) {

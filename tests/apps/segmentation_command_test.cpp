@@ -285,7 +285,7 @@ TEST_F(WeakLabelsCommand, SaysWhatIsMissing) {
   const ProcessResult no_training =
       generate({"segmentation", "--out", "z", "--count", "2", "--seed", "1", "--val-share", "0.9"});
   EXPECT_EQ(no_training.code, 64);
-  EXPECT_THAT(no_training.err, HasSubstr("leaves none to train"));
+  EXPECT_THAT(no_training.err, HasSubstr("leaves none for training"));
   const ProcessResult both = generate({"distance-maps", "--scribbles", "x", "--pseudo-labels", "y", "--out", "z"});
   EXPECT_EQ(both.code, 64);
   EXPECT_THAT(both.err, HasSubstr("either"));

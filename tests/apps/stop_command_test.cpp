@@ -62,7 +62,7 @@ TEST_F(StopCommand, SigtermToTheLauncherSavesAndEndsWith143) {
   EXPECT_THAT(result.out, HasSubstr("--run-dir run --resume auto continues from there"));
   EXPECT_THAT(result.err, Not(HasSubstr("error")));
   EXPECT_THAT(result.err, Not(HasSubstr("restart")));
-  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGTERM: it saved)"));
+  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGTERM: the run saved)"));
   EXPECT_TRUE(has_checkpoint());
 }
 
@@ -72,7 +72,7 @@ TEST_F(StopCommand, Sigusr1ToTheLauncherReachesTheRanks) {
   EXPECT_THAT(result.out, HasSubstr("stopped by SIGUSR1"));
   EXPECT_THAT(result.err, Not(HasSubstr("error")));
   EXPECT_THAT(result.err, Not(HasSubstr("failed")));
-  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGUSR1: it saved)"));
+  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by SIGUSR1: the run saved)"));
   EXPECT_TRUE(has_checkpoint());
 }
 
@@ -112,7 +112,7 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   EXPECT_THAT(first.out, HasSubstr("stopped by --max-time"));
   EXPECT_THAT(first.err, HasSubstr("the ranks stopped on request"));
   EXPECT_THAT(first.err, Not(HasSubstr("failed")));
-  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by --max-time: it saved)"));
+  EXPECT_THAT(diagnosis(), HasSubstr(R"("state": "stopped", "text": "by --max-time: the run saved)"));
   const ProcessResult second = lockstep(words({"--max-time", "0.2s"}), folder_.path());
   EXPECT_EQ(second.code, 143) << second.err;
   EXPECT_THAT(second.out, HasSubstr("resumed from"));

@@ -82,7 +82,7 @@ def main() -> None:
         assert wrong <= about["clock_error_ns"]
         said = subprocess.run([binaries / "lockstep", "trace", "merge", "run"], cwd=folder, check=True,
                               stdout=subprocess.PIPE, text=True).stdout
-        assert "2 ranks (2 hosts, whose clocks are off by" in said, said
+        assert "2 ranks (2 hosts, clocks aligned to within" in said, said
         merged = json.loads((Path(folder) / "run/trace/merged.json").read_text())
     # No rank leaves an all_reduce before the other has entered: on one clock the two overlap.
     by_sequence = sorted(events_named(merged, "all_reduce bucket 0"), key=lambda event: event["args"]["sequence"])

@@ -450,10 +450,10 @@ TEST(SurveyReport, EndsWithRemarksAndCountsTurnedPictures) {
   Survey survey = blood();
   survey.turned = 4;
   survey.as_stored = 2;
-  const std::string text = survey_text("bccd", survey, {}, {"3 of 9 labels do not fit"});
+  const std::string text = survey_text("bccd", survey, {}, {"3 of 9 labels do not match the settings"});
   EXPECT_THAT(text, HasSubstr("4 images turned upright"));
   EXPECT_THAT(text, HasSubstr("2 images not turned"));
-  EXPECT_TRUE(text.ends_with("\n3 of 9 labels do not fit\n")) << text;
+  EXPECT_TRUE(text.ends_with("\n3 of 9 labels do not match the settings\n")) << text;
   const auto json = nlohmann::json::parse(survey_json("bccd", survey, {}, {"a remark"}));
   EXPECT_EQ(json["turned"], 4);
   EXPECT_EQ(json["remarks"][0], "a remark");

@@ -189,7 +189,7 @@ TEST(DeviceError, AKernelThatFailedMayBeAnEarlierOne) {
 
 TEST(DeviceError, WhereTheHostWaitedTheCallNamedIsTheOne) {
   EXPECT_EQ(device_error_hint(kAssert113, true),
-            "CUDA_LAUNCH_BLOCKING=1 is set: the call named is the one whose kernel failed");
+            "CUDA_LAUNCH_BLOCKING=1 is set: the error names the call whose kernel failed");
 }
 
 TEST(DeviceError, ErrorsOfTheCallItselfGetNoHint) {
@@ -226,7 +226,7 @@ TEST(DeviceError, EveryProgramThatEndsWithOneSaysTheHint) {
 TEST(DeviceError, TheStackIsShownWhereItNamesTheCall) {
   const std::string json = reported(kAssert113, "1");
   EXPECT_THAT(json, HasSubstr("backtrace"));
-  EXPECT_THAT(json, HasSubstr("the call named is the one"));
+  EXPECT_THAT(json, HasSubstr("the error names the call"));
 }
 
 TEST(DeviceError, OtherErrorsAreTheProgramsOwn) {

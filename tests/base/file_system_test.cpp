@@ -173,7 +173,7 @@ TEST(FileSystem, WhatIsNoRegularFileIsRefusedByNameAtOnce) {
   for (const auto& [name, kind] : special_files(folder, listener)) {
     const std::filesystem::path path = folder / name;
     const std::string refusal =
-        fmt::format("{} is {}, not a regular file\n  next  name a regular file", path.string(), kind);
+        fmt::format("{} is {}, not a regular file\n  next  pass a regular file", path.string(), kind);
     EXPECT_EQ(test::fault_of<DataError>([&] { (void)files.read(path); }), refusal);
     EXPECT_EQ(test::fault_of<DataError>([&] { (void)files.open(path); }), refusal);
     EXPECT_EQ(test::fault_of<DataError>([&] { (void)files.create(path); }), refusal);
@@ -189,7 +189,7 @@ TEST(FileSystem, APipeOfTheShellIsRefusedWithWhatToDo) {
   const std::string path = fmt::format("/dev/fd/{}", reader.get());
   EXPECT_EQ(
       test::fault_of<DataError>([&] { (void)FileSystem::system().read(path); }),
-      path + " is a pipe, not a regular file\n  next  write the command's output to a file first, and name that file");
+      path + " is a pipe, not a regular file\n  next  write the command's output to a file first, and pass that file");
 }
 
 TEST(FileSystem, ARegularFileIsOpenedToBlockAndLinksAreFollowed) {

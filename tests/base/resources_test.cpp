@@ -60,7 +60,7 @@ TEST(WordsOfLimit, OfThreadsNameTheLimitsThatAreKnown) {
   const ResourceLimits limits{.processes = 512, .group_tasks = 4915};
   const LimitWords words = words_of_limit(EAGAIN, limits);
   EXPECT_EQ(words.limit,
-            "processes and threads are allowed: 512 to this user (ulimit -u), 4,915 to this control group (pids.max)");
+            "limits on processes and threads: 512 for this user (ulimit -u), 4,915 for this control group (pids.max)");
   EXPECT_THAT(words.remedy, HasSubstr("ulimit -u"));
   EXPECT_THAT(words_of_limit(EAGAIN, {}).limit, HasSubstr("kernel.threads-max"));
 }

@@ -218,7 +218,7 @@ TEST_F(Diff, ShowsWhatStandsBesideTheStateButCountsTheStatesAlone) {
   EXPECT_THAT(names, ElementsAre("step", "replicas", "threads", "configuration", "c.yml", "d.yml"));
   EXPECT_THAT(
       to_text(found),
-      AllOf(StartsWith("equal: digest "), HasSubstr("beside the state: 6\n"), HasSubstr("  configuration  c0    c1\n"),
+      AllOf(StartsWith("equal: digest "), HasSubstr("outside the state: 6\n"), HasSubstr("  configuration  c0    c1\n"),
             HasSubstr("  c.yml          x\\nz  y\\nz\n"), HasSubstr("  d.yml          none  0 bytes\n")));
   EXPECT_THAT(diff_checkpoints(a, a).meta, IsEmpty());
 }

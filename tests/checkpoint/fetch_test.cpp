@@ -329,7 +329,7 @@ TEST(Fetch, RefusesACacheToWhichOthersMayWrite) {
   EXPECT_EQ(fetch(server.url("/a"), options_of(cache)), path);
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
   ASSERT_EQ(::chown(cache.c_str(), 65534, 65534), 0);
-  EXPECT_THAT(error(), AllOf(HasSubstr("belongs to user 65534"), HasSubstr("this is user 0")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("belongs to user 65534"), HasSubstr("runs as user 0")));
   ASSERT_EQ(::chown(cache.c_str(), 0, 0), 0);
   ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
   EXPECT_THAT(fault_of<DataError>([&] { (void)fetch(server.url("/a"), options_of(cache)); }),

@@ -81,7 +81,7 @@ TEST_F(Load, TakesAStepFolderARunItsCheckpointsAndAName) {
 TEST_F(Load, SaysWhatIsMissing) {
   const std::string run = run_.path().string();
   EXPECT_THAT(load_error(run + "/nowhere"), AllOf(HasSubstr(run + "/nowhere does not exist"), HasSubstr("RUN:NAME")));
-  EXPECT_THAT(load_error(""), HasSubstr("no checkpoint is named"));
+  EXPECT_THAT(load_error(""), HasSubstr("the name of the checkpoint is empty"));
   EXPECT_THAT(load_error(run + ":bset"), AllOf(HasSubstr("named 'bset'"), HasSubstr("did you mean 'best'?")));
   EXPECT_THAT(load_error(run + ":../x"), HasSubstr("named '../x'"));
   EXPECT_THAT(load_error(run + "/checkpoints/best"), HasSubstr("is a file; a checkpoint is a folder"));
@@ -225,7 +225,7 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   }
   for (const char* name : {"../x", "/etc/passwd", ".", "", "a/b"}) {
     const std::string files = fmt::format(R"("files": {{"{}": {{"bytes": 1, "xxh3_128": ""}}}},)", name);
-    EXPECT_THAT(sealed(R"("format_version": 1,)" + rest + files).error(), HasSubstr("names the file")) << name;
+    EXPECT_THAT(sealed(R"("format_version": 1,)" + rest + files).error(), HasSubstr("invalid file name")) << name;
   }
   const auto with_file = [&](const std::string& name) {
     return sealed(R"("format_version": 2,)" + rest +
@@ -235,7 +235,7 @@ TEST(Manifest, IsRefusedWhereItsSealFitsButItsFieldsDoNot) {
   EXPECT_THAT(with_file("model.part-1-of-2147483647.safetensors").error(), HasSubstr("no model.part-2-of-2147483647"));
   for (const char* name : {"model.part-0-of-2.safetensors", "model.part-3-of-2.safetensors", "model.part-x.safetensors",
                            "model.part-1-of-1.safetensors", "model.part-1-of-.safetensors"}) {
-    EXPECT_THAT(with_file(name).error(), HasSubstr("it names the file")) << name;
+    EXPECT_THAT(with_file(name).error(), HasSubstr("it has the invalid file name")) << name;
   }
   EXPECT_FALSE(sealed(std::string(100'000, '[')).ok());
   EXPECT_FALSE(checkpoint::manifest_from_json("").ok());
@@ -317,7 +317,7 @@ TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
     return verify_checkpoint(files(), step).problem();
   };
   EXPECT_THAT(verdict("config.yml", "x: &x {<<: *x}\n"),
-              HasSubstr("config.yml has the bytes that were written, but cannot be read: line 1, column 12: "));
+              HasSubstr("config.yml is unchanged since it was written, but cannot be read: line 1, column 12: "));
   EXPECT_THAT(verdict("config.yml", "seed: 1\nseed: 2\n"), HasSubstr("'seed' occurs twice"));
   EXPECT_THAT(verdict("other.yaml", "a: [1\n"), HasSubstr("line "));
   EXPECT_THAT(verdict("other.json", "{"), HasSubstr("not JSON"));

@@ -131,8 +131,9 @@ TEST_F(Mounted, ACheckpointLargerThanTheDiskLeavesItAsItWas) {
   commit(folder, 10, 1);
   const auto before = fs::space(disk.path()).available;
   const CheckpointStates large{{"model", {{"w", at::zeros({1'000'000})}}}};
-  EXPECT_THAT(io_error_of([&] { commit_checkpoint(files(), folder, {.step = 20}, large); }),
-              AllOf(HasSubstr("/model.safetensors"), HasSubstr("No space left on device (it needs 4.0 MB, ")));
+  EXPECT_THAT(
+      io_error_of([&] { commit_checkpoint(files(), folder, {.step = 20}, large); }),
+      AllOf(HasSubstr("/model.safetensors"), HasSubstr("No space left on device (the checkpoint needs 4.0 MB, ")));
   EXPECT_EQ(fs::space(disk.path()).available, before);
   EXPECT_TRUE(test::is_of(load_checkpoint(disk.path().string()), 1));
 }
@@ -142,8 +143,9 @@ TEST_F(Mounted, ADiskWithoutRoomForMoreFilesSaysHowManyItTakes) {
   const fs::path folder = disk / "checkpoints";
   commit(folder, 10, 1);
   const EntryFiller filler(disk / "filler", 2);
-  EXPECT_THAT(io_error_of([&] { commit(folder, 20, 2); }),
-              HasSubstr("No space left on device (it needs 5 files and folders, the disk has room for 2 more)"));
+  EXPECT_THAT(
+      io_error_of([&] { commit(folder, 20, 2); }),
+      HasSubstr("No space left on device (the checkpoint needs 5 files and folders, the disk has room for 2 more)"));
 }
 
 TEST_F(Mounted, AFullDiskLeavesANameAsItWas) {

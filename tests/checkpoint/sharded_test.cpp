@@ -160,7 +160,7 @@ TEST(Sharded, WhatCannotBeReadIsNotCalledWholeThoughItsHashesAreRight) {
   for (const std::string& slice : {deep, R"({"begin": )" + deep + R"(, "shape": [4]})", std::string("[]"),
                                    std::string(R"({"begin": 1, "shape": [4]})")}) {
     const VerifyReport report = verify_checkpoint(good(), step_with_slice(run.path(), slice));
-    EXPECT_THAT(report.problem(), HasSubstr("has the bytes that were written, but cannot be read"))
+    EXPECT_THAT(report.problem(), HasSubstr("is unchanged since it was written, but cannot be read"))
         << slice.substr(0, 30);
     EXPECT_FALSE(find_newest_valid(good(), run.path()).has_value());
   }

@@ -75,7 +75,7 @@ TEST(Weights, TheUsualNamesAreFoundBelowEachOther) {
   EXPECT_EQ(value_of(pick_weights({TorchDict{{"model", {TorchDict{{"state_dict", state(3)}}}}}}, "x.pth")), 3);
   const std::string fault = fault_of<DataError>([&] { (void)pick_weights(deep, "x.pth"); });
   EXPECT_THAT(fault, HasSubstr("x.pth: it holds no named tensors"));
-  EXPECT_THAT(fault, HasSubstr("name one as x.pth:STATE; it has checkpoint"));
+  EXPECT_THAT(fault, HasSubstr("select one as x.pth:STATE; available states: checkpoint"));
   EXPECT_THAT(fault_of<DataError>([&] { (void)pick_weights(deep, "x.pth", {"emma"}); }), HasSubstr("no state 'emma'"));
 }
 

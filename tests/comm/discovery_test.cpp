@@ -214,7 +214,7 @@ TEST(Slurm, NodesMayHaveDifferentNumbersOfTasks) {
 
 TEST(Slurm, AShellOfSrunPtyIsToldThatItIsOneTask) {
   const RankInfo info{.rank = 0, .world_size = 4, .source = "Slurm"};
-  EXPECT_THAT(comm::note_on_shell({{"SLURM_PTY_PORT", "4711"}}, info), HasSubstr("srun --pty is task 0 of Slurm's 4"));
+  EXPECT_THAT(comm::note_on_shell({{"SLURM_PTY_PORT", "4711"}}, info), HasSubstr("srun --pty shell is task 0 of 4"));
   EXPECT_EQ(comm::note_on_shell({}, info), "");
   EXPECT_EQ(comm::note_on_shell({{"SLURM_PTY_PORT", "4711"}}, RankInfo{}), "");
 }
@@ -310,7 +310,7 @@ TEST(BackendChoice, KnowsTcpByItsOldName) {
   EXPECT_EQ(comm::parse_backend("gloo"), BackendKind::kTcp);
   EXPECT_STREQ(comm::backend_name(BackendKind::kTcp), "tcp");
   EXPECT_THAT(message_of<UsageError>([] { (void)comm::parse_backend("glo"); }),
-              HasSubstr("it is one of auto, local, shm, tcp, nccl"));
+              HasSubstr("valid values are auto, local, shm, tcp, nccl"));
 }
 
 TEST(WireNames, AreReadAndWritten) {

@@ -361,7 +361,7 @@ EndedRanks loop_with(int world, Env env) {
 TEST(DoubleFailure, AnErrorOfNcclsOnOneRankIsNamedOnAllAtOnce) {
   const EndedRanks ended = loop_with(3, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=error"}});
   EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
-  EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
+  EXPECT_THAT(ended.ranks[1].log, HasSubstr("simulated error of the network"));
   expect_the_others_to_name_rank_1(ended);
 }
 
@@ -433,7 +433,7 @@ TEST(DoubleFailure, ARankThatDiesWhileTheGpusConnectIsNamedBeforeNcclsError) {
 TEST(DoubleFailure, AnErrorWhileTheGpusConnectIsNamedOnAll) {
   const EndedRanks ended = connect_with("error");
   EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
-  EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
+  EXPECT_THAT(ended.ranks[1].log, HasSubstr("simulated error of the network"));
   expect_the_others_to_name_rank_1(ended);
 }
 

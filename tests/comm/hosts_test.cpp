@@ -345,9 +345,9 @@ TEST(Launch, WithAnotherWireOnOneRankNamesBoth) {
       run_shell(fmt::format("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={1} LOCKSTEP_TOKEN=wires; "
                             "RANK=0 {0} & RANK=1 {0}; wait $!",
                             command, testing::free_port()));
-  EXPECT_THAT(output.text, HasSubstr("the wire of rank 0 on"));
-  EXPECT_THAT(output.text, HasSubstr("is plain, that of rank 1 on"));
-  EXPECT_THAT(output.text, HasSubstr("give every rank the same --wire"));
+  EXPECT_THAT(output.text, HasSubstr("rank 0 on"));
+  EXPECT_THAT(output.text, HasSubstr("uses the wire plain, but rank 1 on"));
+  EXPECT_THAT(output.text, HasSubstr("set the same --wire"));
 }
 
 /// Two ranks that know of each other only from the command line.

@@ -91,7 +91,7 @@ def captcha(trial):
 def refuses_other_sizes(trial):
     other = HERE.parents[1] / "docs/images/detection_found.png"
     answer = trial.browse((trial.folder / "demo.html").as_uri(), [other])[0]
-    expect(answer["answer"] is None and "reads 96 x 36" in answer["status"], f"an image of another size: {answer}")
+    expect(answer["answer"] is None and "takes 96 x 36" in answer["status"], f"an image of another size: {answer}")
 
 
 def has_nothing_of_this_machine(trial):

@@ -152,10 +152,9 @@ TEST(Decode, RefusesWhatClaimsMorePixelsThanTheLimitBeforeMemoryIsAskedFor) {
 
 TEST(Decode, GivesAPictureOutOfProportionToItsFileAQuarterOfTheLimit) {
   EXPECT_TRUE(data::checked_size(6000, 7000, 10).ok()) << "an empty mask of an aerial picture";
-  EXPECT_EQ(
-      data::checked_size(7000, 7000, 1000).error(),
-      "7000 x 7000 pixels from 1000 bytes are out of proportion: such a file may have at most 44739242, a quarter of "
-      "data.max_pixels");
+  EXPECT_EQ(data::checked_size(7000, 7000, 1000).error(),
+            "7000 x 7000 pixels are implausible for 1000 bytes: such a file may have at most 44739242, a quarter of "
+            "data.max_pixels");
   EXPECT_TRUE(data::checked_size(7000, 7000, 490'000).ok());
   EXPECT_TRUE(data::checked_size(13'000, 13'000, 20'000'000).ok());
   const PixelLimit limit(1'000'000'000);

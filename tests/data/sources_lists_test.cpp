@@ -348,7 +348,7 @@ TEST(Text, IsUtf8WhateverItsMarkSays) {
   EXPECT_EQ(converted_text(kDogInGbk, "GB2312").value(), kDog);
   EXPECT_EQ(converted_text(kCafeInLatin1, "ISO-8859-1").value(), kCafe);
   EXPECT_EQ(converted_text(kCafeInLatin1, "windows-1252").value(), kCafe);
-  EXPECT_EQ(converted_text("\xff", "GBK").error(), "byte 0 belongs to no character of GB18030");
+  EXPECT_EQ(converted_text("\xff", "GBK").error(), "byte 0 is not part of a valid GB18030 character");
   EXPECT_EQ(converted_text("a", "../x").error(), "the encoding '../x' is not supported");
 }
 

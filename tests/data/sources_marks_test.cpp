@@ -68,7 +68,8 @@ TEST(Polygon, TwoThatShareABorderShareNoPixelAndLeaveNoneOut) {
 
 TEST(Polygon, ThatIsNoneOrFarOutsideIsRefused) {
   Image mask{{4, 4}, 1, std::vector<std::uint8_t>(16)};
-  EXPECT_EQ(data::draw_polygon({1, 1, 2, 2}, mask).error(), "a polygon of 4 numbers");
+  EXPECT_EQ(data::draw_polygon({1, 1, 2, 2}, mask).error(),
+            "a polygon needs x and y of at least 3 corners, not 4 numbers");
   EXPECT_THAT(data::draw_polygon({1, 1, 2, 2, 1e9, 0}, mask).error(), HasSubstr("corner at"));
   EXPECT_THAT(data::draw_polygon({1, 1, 2, 2, std::nan(""), 0}, mask).error(), HasSubstr("corner at"));
   std::vector<double> long_way;
@@ -261,7 +262,7 @@ TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
               HasSubstr("c.xml does not exist"));
   EXPECT_EQ(VocImages(root_.path(), {.split = "all", .strict = false}).left_out(), 1);
   EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "val"}); }),
-              HasSubstr("the splits are all, train"));
+              HasSubstr("available splits: all, train"));
   EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "train", .class_names = {"cat"}}); }),
               AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
 }
@@ -287,7 +288,7 @@ TEST(VocImages, NeedNeitherListsNorTheNamesOfItsFolders) {
   EXPECT_EQ(set->describe(1), (root / "images/3.jpeg").string()) << "the name in the XML, without its folders";
   EXPECT_EQ(set->describe(2), (root / "images/two.JPG").string());
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_source({.path = root.path().string(), .split = "train"}); }),
-              AllOf(HasSubstr("has no lists of splits"), HasSubstr("data.val_fraction")));
+              AllOf(HasSubstr("contains no split lists"), HasSubstr("data.val_fraction")));
 }
 
 TEST(VocImages, MayLieBesideTheirXml) {

@@ -312,7 +312,7 @@ TEST(Idx, RefusesWhatTheFileCannotHoldBeforeAskingForMemory) {
   EXPECT_EQ(error(std::string("\0\0\x08\x02\0\0\0\x01", 8)), "byte 8: cut short in the header");
   EXPECT_THAT(error(idx(8, {0xffffffffU, 0xffffffffU}, "x")), HasSubstr("more than the file can hold"));
   EXPECT_THAT(error(gzipped(idx(8, {0x7fffffffU}, "x"))), HasSubstr("more than the file can hold"));
-  EXPECT_EQ(error(idx(8, {1, 1}, "xy")), "byte 13: more than the header states");
+  EXPECT_EQ(error(idx(8, {1, 1}, "xy")), "byte 13: more data than the header states");
   const std::string noise = "7h4kq9zv1x0w8e5rt2yu6i3op";
   const std::string whole = gzipped(idx(8, {25}, noise));
   EXPECT_THAT(error(whole.substr(0, whole.size() - 20)), HasSubstr("cut short"));
@@ -332,7 +332,7 @@ TEST(IdxImages, GivePicturesWithLabelsAndNameWhatDoesNotFit) {
   put(folder / "three", idx(8, {3}, "abc"));
   EXPECT_THAT(fault_of<DataError>([&] { IdxImages(paths.images, folder / "three"); }),
               AllOf(HasSubstr("3 labels"), HasSubstr("2 images")));
-  EXPECT_THAT(fault_of<DataError>([&] { IdxImages{folder / "three"}; }), HasSubstr("holds no images"));
+  EXPECT_THAT(fault_of<DataError>([&] { IdxImages{folder / "three"}; }), HasSubstr("contains no images"));
   EXPECT_THAT(fault_of<DataError>([&] { (void)find_idx(folder.path(), "none"); }), HasSubstr("none-images-idx3-ubyte"));
 }
 

@@ -339,7 +339,7 @@ TEST_F(Shards, WithManyClassesAreToldApartByTheFirstThatDiffers) {
   classes[700] = "b";
   put_shard(folder_ / "m/b.tar", classes);
   const std::string fault = fault_of<DataError>([&] { (void)open_source({.path = (folder_ / "m").string()}); });
-  EXPECT_THAT(fault, HasSubstr("1000 | 1000, the first that differs is class 700: a | b"));
+  EXPECT_THAT(fault, HasSubstr("1000 | 1000 classes, and the first that differs is class 700: a | b"));
 }
 
 TEST(Rle, IsReadFromNumbersAndTextAndWrittenBack) {
@@ -415,7 +415,7 @@ TEST(NameInside, RefusesWhatLeadsOutUnlessItMay) {
 // open(2) would cut the name there.
 TEST(NameInside, RefusesAZeroByte) {
   const std::string name("../x\0/../data/b.png", 19);
-  EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", name, "list.csv", true); }), HasSubstr("zero byte"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)name_inside("data", name, "list.csv", true); }), HasSubstr("null byte"));
 }
 
 TEST(NameInside, TakesTheRealNameOfAFolderThatWasNamedByALink) {

@@ -90,7 +90,7 @@ TEST(SectionVerdict, NamesARankThatIsLongerInASectionThanItMay) {
       "limit)");
   EXPECT_EQ(
       verdict->message,
-      "rank 1 hangs: it computes in forward of step 13 (71.0 s so far; limit 1:10; the longest before took 7.0 s)");
+      "rank 1 hangs: it computes in forward of step 13 (71.0 s so far; limit 1:10; the longest so far took 7.0 s)");
 }
 
 TEST(SectionVerdict, EveryEventInsideIsASignOfLife) {
@@ -163,7 +163,7 @@ TEST(Stall, KnowsThatTheLateRankIsAnotherNodes) {
 TEST(Stall, OfARankForWhichNobodyWaitsBeginsAtThreeTimesItsLongest) {
   EXPECT_FALSE(longest_stall(at_second(120, {rank_in("forward")})));
   EXPECT_EQ(longest_stall(at_second(122, {rank_in("forward")}))->text,
-            "rank 1: it computes in forward of step 13 (22.0 s so far; limit 1:10; the longest before took 7.0 s)");
+            "rank 1: it computes in forward of step 13 (22.0 s so far; limit 1:10; the longest so far took 7.0 s)");
 }
 
 TEST(SectionTimeouts, AreSecondsWithAPointInEveryLocale) {
@@ -228,7 +228,7 @@ TEST(Verdict, TellsWhatALateRankDoes) {
   EXPECT_THAT(text(late(1, 'D', "save")), HasSubstr("in uninterruptible sleep in save"));
   EXPECT_THAT(text(late(1, 'R', "forward")), HasSubstr("it computes in forward"));
   EXPECT_THAT(text(late(1, 'S', "forward")), HasSubstr("it sleeps in forward"));
-  EXPECT_THAT(text(late(1, 'S', "DataLoader::next")), HasSubstr("it waits for data"));
+  EXPECT_THAT(text(late(1, 'S', "DataLoader::next")), HasSubstr("it is waiting for data"));
   RankFacts swapped = late(1, 'S', "forward");
   swapped.process.swapped = 3U << 30U;
   swapped.process.resident = 1U << 20U;

@@ -223,7 +223,7 @@ def gpu_of_python(case):
     (site / "nvidia/cu13/include/crt/host_defines.h").unlink()  # `pip install torch` does not include it
     said, cache = configured()
     assert "LOCKSTEP_CUDA:BOOL=OFF" in cache, cache
-    assert "will not: crt/host_defines.h was not found." in re.sub(r"\s+", " ", said), said
+    assert "without CUDA: crt/host_defines.h was not found." in re.sub(r"\s+", " ", said), said
     assert "Then run cmake again with -U LOCKSTEP_CUDA" in re.sub(r"\s+", " ", said), said
     said, cache = configured("-D", "LOCKSTEP_CUDA=ON", ok=False)
     assert "LOCKSTEP_CUDA needs crt/host_defines.h." in re.sub(r"\s+", " ", said), said

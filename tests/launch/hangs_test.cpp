@@ -127,7 +127,7 @@ TEST(StackWords, SayWhyAThreadHasNoFramesAndThatTimeWasUp) {
   stacks.is_cut = true;
   EXPECT_THAT(words_of(stacks),
               ElementsAre("thread 10 train (main)", "  no frames: it cannot be interrupted in nfs_wait",
-                          "the time for more threads ran out"));
+                          "the remaining threads were not read: timed out"));
 }
 
 TEST(StackWords, OfAPythonProgramNameTheToolForItsFrames) {

@@ -268,7 +268,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnANetworkThatTheUserTrusts) {
   EXPECT_THAT(test::run_process(elsewhere).err,
               HasSubstr("--trust-network is 192.168.1.0/24, but the nodes meet at 10.0.0.1, which is outside it"));
   elsewhere.environment.back().second = make_token();
-  EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network is given together with a secret"));
+  EXPECT_THAT(test::run_process(elsewhere).err, HasSubstr("--trust-network and a secret are both set"));
 }
 
 TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
@@ -288,7 +288,7 @@ TEST_F(TwoNodes, MeetWithoutASecretOnThisMachineOrOnANetworkThatIsNamed) {
   const auto open = test::run_process(words("0", "10.0.0.1", {}));
   EXPECT_EQ(open.code, 64);
   EXPECT_THAT(open.err,
-              HasSubstr("--insecure-no-token, but the nodes meet at 10.0.0.1, which other machines can reach"));
+              HasSubstr("--insecure-no-token is set, but the nodes meet at 10.0.0.1, which other machines can reach"));
   EXPECT_THAT(open.err, HasSubstr("next  name the network that you trust: --trust-network 10.0.0.0/24"));
 }
 
@@ -512,7 +512,7 @@ TEST_F(SomeNodes, GoOnWithoutOneThatIsPreempted) {
   const auto of_a = a->wait();
   EXPECT_EQ(of_a.code, 0) << of_a.err;
   EXPECT_EQ(b->wait().code, 0);
-  EXPECT_THAT(of_a.err, HasSubstr("asked to leave (SIGTERM)"));
+  EXPECT_THAT(of_a.err, HasSubstr("received SIGTERM"));
 }
 
 TEST_F(SomeNodes, AllEndWhereOneIsInterrupted) {

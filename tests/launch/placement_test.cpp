@@ -439,7 +439,7 @@ TEST(ProcessCount, IsTheGpusOnlyWhereRanksComputeOnThem) {
     ADD_FAILURE() << "no error";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr(idle));
-    EXPECT_THAT(error.what(), HasSubstr("build it with a libtorch for CUDA; or give 'cpu', or 2 if"));
+    EXPECT_THAT(error.what(), HasSubstr("build it with a libtorch for CUDA; or use 'cpu', or 2 if"));
   }
 }
 

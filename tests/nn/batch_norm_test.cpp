@@ -262,7 +262,7 @@ TEST(SyncedBatchNorm, OneValuePerChannelInAllReplicasIsAnError) {
     norm->forward(at::zeros({1, 5}));
     ADD_FAILURE() << "accepted";
   } catch (const UsageError& error) {
-    EXPECT_EQ(error.message(), "synced batch norm got 1 values per channel from all 2 replicas together");
+    EXPECT_EQ(error.message(), "synced batch norm got only 1 value per channel from all 2 replicas");
   }
 }
 

@@ -391,7 +391,8 @@ TEST_F(TorchScript, RefusesWhatIsNoFunctionOfTensors) {
     const at::Tensor scores = net->forward(arguments[0]);
     return {arguments[0].size(0) > 4 ? scores * 2 : scores * 3, scores.argmax(2)};
   };
-  EXPECT_THAT(fault(function), HasSubstr("a different result \"scores\" from the network itself"));
+  EXPECT_THAT(fault(function),
+              HasSubstr("output \"scores\" of the traced network differs from that of the network itself"));
   function.run = [this](const std::vector<at::Tensor>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor scores = net->forward(arguments[0]);
     return {arguments[0].size(0) > 2 ? scores * 2 : scores + 2, scores.argmax(2)};

@@ -250,9 +250,10 @@ TEST(GradScaler, PassesTheClippingFactorOn) {
 
 TEST(GradScaler, RefusesCallsInAnotherOrder) {
   Loop loop;
-  EXPECT_THAT(message_of([&] { loop.scaler.unscale_(loop.optimizer); }), HasSubstr("unscale_ before scale()"));
-  EXPECT_THAT(message_of([&] { loop.scaler.step(loop.optimizer); }), HasSubstr("step before scale()"));
-  EXPECT_THAT(message_of([&] { loop.scaler.update(); }), HasSubstr("update before scale()"));
+  EXPECT_THAT(message_of([&] { loop.scaler.unscale_(loop.optimizer); }),
+              HasSubstr("unscale_ was called before scale()"));
+  EXPECT_THAT(message_of([&] { loop.scaler.step(loop.optimizer); }), HasSubstr("step was called before scale()"));
+  EXPECT_THAT(message_of([&] { loop.scaler.update(); }), HasSubstr("update was called before scale()"));
   loop.backward(1);
   EXPECT_THAT(message_of([&] { loop.scaler.update(); }), HasSubstr("before any gradient was checked"));
   loop.scaler.unscale_(loop.optimizer);

@@ -278,7 +278,7 @@ RANKS_TEST(Sparse, AWrongNameIsAnErrorThatKnowsTheRightOne, 1) {
     DistributedDataParallel model(Functional(), job, {.sparse_parameters = {"tabel"}});
     ADD_FAILURE() << "it was taken";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), AllOf(HasSubstr("no parameter 'tabel'"), HasSubstr("did you mean 'table'")));
+    EXPECT_THAT(error.message(), AllOf(HasSubstr("no trained parameter 'tabel'"), HasSubstr("did you mean 'table'")));
   }
 }
 

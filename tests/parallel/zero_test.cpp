@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(OneToFour, ZeroWorlds, ::testing::Values(1, 2, 3, 4));
 RANKS_TEST(Zero, ShardedGradientsNeedAWrappedModelAndEndWithTheOptimizer, 2) {
   torch::nn::Linear net(4, 3);
   EXPECT_EQ(error_of([&] { ZeroRedundancyOptimizer zero(*net, job, {}, {.shard_gradients = true}); }),
-            "ZeroOptions::shard_gradients without a DistributedDataParallel");
+            "ZeroOptions::shard_gradients needs a DistributedDataParallel");
   DistributedDataParallel model(net, job);
   const auto gradient = [&] {
     model.module().zero_grad();
@@ -262,7 +262,7 @@ RANKS_TEST(Zero, TrainsUnderDistributedDataParallel, 3) {
 RANKS_TEST(Zero, TheStateIsRankZerosAfterConsolidatingAndUntilTheNextStep, 2) {
   NamedTensors parameters = make_parameters();
   ZeroRedundancyOptimizer zero = sharded(parameters, job.group());
-  const char* expected = job.is_main() ? "the sharded optimizer's state was not consolidated since its last step"
+  const char* expected = job.is_main() ? "the sharded optimizer's state has not been consolidated since its last step"
                                        : "only rank 0 has the whole state of a sharded optimizer";
   EXPECT_EQ(error_of([&] { (void)zero.state_dict(); }), expected);
   zero.consolidate_state_dict();
@@ -315,7 +315,7 @@ RANKS_TEST(Zero, RefusesAnOptimizerThatNeedsWholeParameters, 2) {
               const ZeroRedundancyOptimizer zero(
                   parameters, job.group(), [](NamedTensors parts) { return std::make_unique<LAMB>(std::move(parts)); });
             }),
-            "ZeroRedundancyOptimizer around an optimizer that needs the norms of whole parameters");
+            "ZeroRedundancyOptimizer cannot wrap an optimizer that needs the norms of whole parameters");
 }
 
 RANKS_TEST(Zero, ShardsAnyElementwiseOptimizerWithItsBits, 2) {

@@ -48,7 +48,7 @@ TEST(OriginNames, AreTakenRowByRowAndGivenBack) {
                           {"same", at::ones({1})},
                           {"unknown", at::ones({1})}};
   StateDict weights = file;
-  EXPECT_THAT(table().take(weights, model()), ElementsAre("4 entries named as in the origin are 3 here"));
+  EXPECT_THAT(table().take(weights, model()), ElementsAre("4 entries named as in the origin became 3 entries"));
   EXPECT_THAT(names_of(weights), ElementsAre("classifier.bias", "encoder3.norms.2.weight", "encoder3.query_key.weight",
                                              "same", "unknown"));
   EXPECT_TRUE(std::get<at::Tensor>(weights.at("encoder3.query_key.weight")).slice(0, 2).equal(q + 10));

@@ -157,8 +157,8 @@ class Training {
     const Nanos time = plan.step_time + kernel()->dice().between(0, plan.step_time / 4);
     std::this_thread::sleep_for(std::chrono::nanoseconds(time));
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::exchange(self_.hangs_for, 0)));
-    if (self_.fails_with == static_cast<int>(ExitCode::kData)) throw DataError("a make-believe image is broken");
-    if (self_.fails_with == static_cast<int>(ExitCode::kIo)) throw IoError("a make-believe disk failed");
+    if (self_.fails_with == static_cast<int>(ExitCode::kData)) throw DataError("an image is broken");
+    if (self_.fails_with == static_cast<int>(ExitCode::kIo)) throw IoError("the disk failed");
   }
 
   // Sends the sum over all samples to all ranks. Returns true if the ranks leave after this step.

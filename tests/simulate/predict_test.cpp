@@ -355,10 +355,10 @@ TEST(ParseLink, TakesTheRateOfTheLineAndTheTimeOfOneWay) {
 
 TEST(ParseLink, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("100Gb"), HasSubstr("has no '/'"));
-  EXPECT_THAT(refusal("100GB/5us"), HasSubstr("has the unit 'GB'"));
+  EXPECT_THAT(refusal("100GB/5us"), HasSubstr("has the unknown unit 'GB'"));
   EXPECT_THAT(refusal("fast/5us"), HasSubstr("has no number in 'fast'"));
-  EXPECT_THAT(refusal("0Gb/5us"), HasSubstr("carries nothing"));
-  EXPECT_THAT(refusal("1Gb/-5us"), HasSubstr("below 0"));
+  EXPECT_THAT(refusal("0Gb/5us"), HasSubstr("has no positive rate"));
+  EXPECT_THAT(refusal("1Gb/-5us"), HasSubstr("has a negative latency"));
   EXPECT_THAT(refusal("nanGb/5us"), HasSubstr("has no number"));
 }
 

@@ -43,7 +43,9 @@ TEST(TrustedNetwork, HasAHostByEachOfItsAddresses) {
 TEST(TrustedNetwork, ThatIsNoneOrTooWideIsAnErrorThatShowsOne) {
   for (const char* text : {"", "192.168.1.1", "192.168.1.0/33", "192.168.1/24", "0.0.0.0/0", "0.0.0.0/7", "::/0",
                            "gpu/24", "192.168.1.0/24 "}) {
-    EXPECT_THAT(test::fault_of<UsageError>([&] { (void)TrustedNetwork(text); }), HasSubstr("is not a network")) << text;
+    EXPECT_THAT(test::fault_of<UsageError>([&] { (void)TrustedNetwork(text); }),
+                HasSubstr("is not a valid trusted network"))
+        << text;
   }
 }
 

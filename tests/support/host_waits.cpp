@@ -98,9 +98,7 @@ int HostWaits::calls(const std::string& name) {
 namespace lockstep::testing {
 
 c10::Device make_believe_gpu() { return c10::kCPU; }
-std::string why_no_make_believe_gpu() {
-  return "make-believe GPUs need the interfaces of a libtorch 1.13 without CUDA";
-}
+std::string why_no_make_believe_gpu() { return "simulated GPUs need the interfaces of a libtorch 1.13 without CUDA"; }
 HostWaits::HostWaits() = default;
 HostWaits::~HostWaits() = default;
 std::vector<std::string> HostWaits::found() { return {}; }

@@ -27,7 +27,7 @@ TEST(CudaParts, AreLoadedBeforeMainWhereADriverIs) {
   EXPECT_EQ(said(kFolder + "/driver"),
             "loaded\nmain\ngraph: true\nmemory: 101\nforgets GPU 1\nforgotten: true\nstream: 7\n"
             "address: 0000:3b:00.0\n"
-            "address of another: ResourceError: GPU 1 has no address on the PCI bus: invalid device ordinal\n"
+            "address of another: ResourceError: the PCI address of GPU 1 cannot be read: invalid device ordinal\n"
             "name: NVIDIA A100-PCIE-40GB\n");
 }
 

@@ -396,7 +396,7 @@ TEST(DoubleSteps, PowerSgdIsAnObstacle) {
         plan.ddp.hook = hooks::power_sgd(std::make_shared<PowerSgd>(PowerSgdOptions{.start_iter = 2}));
         Training training(job, plan);
         training.run();
-        EXPECT_EQ(training.fallback(), "the hosts take part in what PowerSGD keeps for the next one within the step");
+        EXPECT_EQ(training.fallback(), "the hosts take part in computing PowerSGD's state within the step");
       },
       ranks_on_gpus(2));
 }
@@ -481,7 +481,7 @@ TEST(DoubleStepFailure, AnErrorOfNcclsInAReplayIsNamedOnAllAtOnce) {
   const EndedRanks ended = loop_with(3, "error");
   EXPECT_EQ(ended.ranks[1].code, 69) << ended.ranks[1].log;
   EXPECT_THAT(ended.ranks[1].log, HasSubstr("step graph failed on the GPU"));
-  EXPECT_THAT(ended.ranks[1].log, HasSubstr("make-believe error of the network"));
+  EXPECT_THAT(ended.ranks[1].log, HasSubstr("simulated error of the network"));
   expect_the_others_to_name_rank_1(ended);
 }
 

@@ -302,7 +302,7 @@ TEST(NormWatch, TellsOfANormFarAboveTheMedianOnly) {
 }
 
 TEST(LargestGradient, IsNamedWithItsShareOfTheSquares) {
-  EXPECT_EQ(largest_gradient({{"a", with_gradient({1})}, {"b", with_gradient({3})}}), "b has 90 % of it");
+  EXPECT_EQ(largest_gradient({{"a", with_gradient({1})}, {"b", with_gradient({3})}}), "b accounts for 90 % of it");
 }
 
 struct LineNet : torch::nn::Module {

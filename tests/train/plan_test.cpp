@@ -192,7 +192,7 @@ TEST(RunState, RefusesByNameEachCountThatNoRunCanHave) {
 TEST(RunState, StandsNotBehindTheLastBatchOfItsEpoch) {
   const RunState run = run_state_of(full_state());
   EXPECT_NO_THROW(require_place(run, 4));
-  EXPECT_THAT(fault_of<DataError>([&] { require_place(run, 3); }), HasSubstr("batch is 4, and an epoch has 3 batches"));
+  EXPECT_THAT(fault_of<DataError>([&] { require_place(run, 3); }), HasSubstr("batch is 4, but an epoch has 3 batches"));
 }
 
 }  // namespace plan_test

@@ -537,8 +537,7 @@ TEST(InitFrom, TheWeightsOfOneWholePartAreMeant) {
   };
   ::testing::internal::CaptureStderr();
   start("part", part);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("it fills only the model's first, 48 of 146 elements"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("fills only the model's first, 48 of 146 elements"));
   EXPECT_TRUE(is_near(entry_of(folder / "part", "model"), at::ones({16, 2})));
   EXPECT_THAT(fault_of<DataError>([&] { start("gap", with_gap); }), HasSubstr("fit only 32 of the model's 146"));
   EXPECT_THAT(fault_of<DataError>([&] { start("rest", with_rest); }), HasSubstr("fit only 48 of the model's 146"));

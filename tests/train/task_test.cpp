@@ -215,7 +215,7 @@ TEST(TaskOfParts, ABatchWithOtherPartsIsAnErrorThatNamesThem) {
     train(alone(), folder / "run", task);
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("this one lacks error, size"));
+    EXPECT_THAT(error.message(), HasSubstr("this batch lacks error, size"));
   }
 }
 

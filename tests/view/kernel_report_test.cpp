@@ -265,7 +265,7 @@ TEST(KernelAdvice, NamesPlainLayersAndThePlainLayout) {
 TEST(KernelAdvice, NamesChannelsThatFillNoVector) {
   KernelRow odd = ours("bfloat16");
   odd.in = 60;
-  EXPECT_THAT(hints(report_of(odd, {.amp = "bf16"})), ElementsAre("give the network 64 and 128 channels there"));
+  EXPECT_THAT(hints(report_of(odd, {.amp = "bf16"})), ElementsAre("use 64 and 128 channels there"));
   odd.kernel = "Winograd 2x2";
   EXPECT_THAT(hints(report_of(odd, {.amp = "bf16"})), IsEmpty());
   const KernelRow linear{.layer = "linear, 8x101 to 64",
@@ -275,9 +275,9 @@ TEST(KernelAdvice, NamesChannelsThatFillNoVector) {
                          .kind = LayerKind::kProduct,
                          .in = 101,
                          .out = 64};
-  EXPECT_THAT(hints(report_of(linear, {.amp = "bf16"})), ElementsAre("give the network 102 and 64 features there"));
+  EXPECT_THAT(hints(report_of(linear, {.amp = "bf16"})), ElementsAre("use 102 and 64 features there"));
   const KernelRow norm{.layer = "batch norm, 4x12x8x8", .kernel = "ATen", .kind = LayerKind::kNorm, .in = 12};
-  EXPECT_THAT(hints(report_of(norm, {})), ElementsAre("give the network 16 channels there"));
+  EXPECT_THAT(hints(report_of(norm, {})), ElementsAre("use 16 channels there"));
 }
 
 TEST(KernelAdvice, NamesImagesThatLibtorchCopiesToMultiplyThem) {

@@ -266,7 +266,7 @@ TEST(MachineCheck, Gpus) {
   facts.gpus->gpus[0].used = 20 * kGB;
   expect_finding(facts, "GPUs", Health::kWarn, "GPU 0 has 20.0 GB of 24.0 GB in use");
   facts.gpus = GpuFacts{.devices = 1, .gpus = {empty}, .hidden_by = "CUDA_VISIBLE_DEVICES"};
-  expect_finding(facts, "GPUs", Health::kWarn, "CUDA_VISIBLE_DEVICES hides them");
+  expect_finding(facts, "GPUs", Health::kWarn, "CUDA_VISIBLE_DEVICES hides the GPUs");
 }
 
 TEST(MachineCheck, Disks) {

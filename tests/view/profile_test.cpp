@@ -212,7 +212,7 @@ TEST(MemoryPeak, LeavesOutWhatIsOlderThanTheProfile) {
 
 TEST(ProfileText, ShowsTheLargestTensors) {
   Profile profile = profile_of({call("linear", 0, 10), section("forward", 0, 10)});
-  EXPECT_THAT(profile_text(profile, {}), Not(HasSubstr("tensors made by")));
+  EXPECT_THAT(profile_text(profile, {}), Not(HasSubstr("tensors created by")));
   profile.memory = {taken(1, 3'000'000, 3), taken(2, 1'000'000, 30)};
   const std::string text = profile_text(profile, {});
   EXPECT_THAT(text, HasSubstr("took at most 4.0 MB"));

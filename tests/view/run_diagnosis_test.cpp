@@ -176,7 +176,7 @@ TEST(RunDiagnosis, AStoppedRunHasSaved) {
   facts.log->stopped_by = "SIGTERM";
   const RunDiagnosis diagnosis = diagnose(facts);
   EXPECT_EQ(diagnosis.state, RunState::kStopped);
-  EXPECT_EQ(diagnosis.text, "by SIGTERM: it saved after step 120 and left");
+  EXPECT_EQ(diagnosis.text, "by SIGTERM: the run saved after step 120 and exited");
   EXPECT_THAT(diagnosis.next, ElementsAre("lockstep train runs/a/config.yml --run-dir runs/a --resume auto"));
 }
 
@@ -186,7 +186,7 @@ TEST(RunDiagnosis, RanksThatLeftAsTheyWereToldHaveNotFailed) {
   facts.attempts[0].verdict->kind = FailureKind::kNone;
   facts.log->stopped_by = "--max-time";
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
-  EXPECT_EQ(diagnose(facts).text, "by --max-time: it saved after step 120 and left");
+  EXPECT_EQ(diagnose(facts).text, "by --max-time: the run saved after step 120 and exited");
   facts.log->stopped_by.clear();  // a user's own program, or ranks that were killed before they saved
   EXPECT_EQ(diagnose(facts).state, RunState::kStopped);
   EXPECT_EQ(diagnose(facts).text, "the ranks stopped on request, rank 1 on vm first (exit code 143)");

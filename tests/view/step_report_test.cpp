@@ -94,7 +94,7 @@ TEST(StepReport, NamesFewWorkersWhereTheyComputeAndCoresAreIdle) {
   EXPECT_EQ(finding.sentence,
             "waiting for data takes 61 % of the step: its 2 workers are always busy, and this run leaves 6.0 of 8 "
             "cores idle");
-  EXPECT_EQ(finding.advice, "workers=4 (it is 2), or pack the set once: lockstep pack");
+  EXPECT_EQ(finding.advice, "set workers=4 (it is 2), or pack the set once: lockstep pack");
 }
 
 TEST(StepReport, NamesTheCostOfLoadingWhereNoCoreIsIdle) {
@@ -266,7 +266,7 @@ TEST(StepReport, NamesTinyBucketsByTheRankThatWaitsLeast) {
   }
   const Finding finding = only(ranks, tiny);
   EXPECT_EQ(finding.cause, Cause::kTinyBuckets);
-  EXPECT_EQ(finding.advice, "bucket_cap_mb=25 (it is 1)");
+  EXPECT_EQ(finding.advice, "set bucket_cap_mb=25 (it is 1)");
   EXPECT_THAT(find_causes(ranks, kSettings), IsEmpty());  // they have the right size
   set(ranks[1], StepPart::kExposed, 0.5);                 // the others wait for this rank, not for the network
   EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());

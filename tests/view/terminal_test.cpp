@@ -202,7 +202,7 @@ TEST(Banner, CountsAccumulationAndSaysWhatIsUnusual) {
   const std::string text = banner(info);
   EXPECT_THAT(text, HasSubstr("\ndevice              rank 0  Intel"));
   EXPECT_THAT(text, HasSubstr("512 x 1 replica x 4 accumulated = 2,048\n"));
-  EXPECT_THAT(text, HasSubstr("loader workers      none (the training thread loads)\n"));
+  EXPECT_THAT(text, HasSubstr("loader workers      none (the training thread loads the data)\n"));
   EXPECT_THAT(text, HasSubstr("150, at most 2,000 steps\n"));
   EXPECT_THAT(text, HasSubstr("learning rate       0.0018, not scaled\n"));
   EXPECT_THAT(text, HasSubstr("characters          0-9A-Z, 4 per image\n"));

@@ -22,7 +22,7 @@ function guardOf(run) {
   const every = Number(setting(run, 'guard') ?? 0);
   if (!(every > 0)) return make('span', { class: 'faint' }, 'off');
   const proved = run.state.proved;
-  if (proved == null) return make('span', { class: 'faint' }, 'nothing verified yet, or not possible here');
+  if (proved == null) return make('span', { class: 'faint' }, 'nothing verified yet, or this run cannot be verified');
   return `every ${format.number(every)} steps; verified up to step ${format.number(proved)}`;
 }
 
@@ -48,7 +48,7 @@ function comparison(run, other) {
   if (!run.state?.digests || !other.state?.digests) return '–';
   const answer = compared(run, other);
   if (!answer) return '…';
-  if (answer.steps === 0) return make('span', { class: 'faint' }, 'no step in common');
+  if (answer.steps === 0) return make('span', { class: 'faint' }, 'no steps in common');
   if (answer.equal) return make('span', { class: 'good' }, `equal: ${format.number(answer.steps)} steps`);
   return make('span', { class: 'bad' }, `first differ at step ${format.number(answer.step)} (${answer.differs})`);
 }

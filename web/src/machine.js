@@ -48,7 +48,7 @@ function draw() {
   const rows = [
     row('processors', cpu, `${format.percent(cpu)} of ${machine.cores}`, history.cpu),
     row('memory', used / (machine.memory || 1), `${format.bytes(used)} of ${format.bytes(machine.memory)}`, history.memory),
-    row('of the ranks', resident / (machine.memory || 1), resident ? format.bytes(resident) : 'none running', history.ranks),
+    row('rank memory', resident / (machine.memory || 1), resident ? format.bytes(resident) : 'none running', history.ranks),
   ];
   for (const gpu of machine.gpus) {
     const share = (gpu.percent ?? 0) / 100;

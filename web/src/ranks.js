@@ -67,7 +67,7 @@ function draw() {
   show(
     byId('rank-table'),
     ranks.length === 0
-      ? empty('No rank has a flight ring here: a run on one process without a launcher has none.')
+      ? empty('No rank has a flight ring on this machine. A single process without a launcher writes none.')
       : table(`Ranks of attempt ${attempt}`, kColumns, ranks.map((rank) => row(run, rank))),
   );
 }

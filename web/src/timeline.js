@@ -135,7 +135,7 @@ async function ask() {
   try {
     data = await server.timeline(chosen().id, byId('span').value);
     canvas.setAttribute('aria-label', summary());
-    if (data.ranks.length === 0) byId('lane-tip').textContent = 'No rank of this run has a flight ring here.';
+    if (data.ranks.length === 0) byId('lane-tip').textContent = 'No rank of this run has a flight ring on this machine.';
     drawLegend();
     queue();
   } catch {

@@ -70,8 +70,8 @@ view::AllReduceFacts measure_all_reduce() {
                 kLimit);
   take_output(result.out, facts);
   if (result.code == -1) {
-    facts.skipped = fmt::format("{} ranks had not finished after {} s; the machine may be busy", facts.ranks,
-                                kLimit.count() / 1000);
+    facts.skipped =
+        fmt::format("{} ranks did not finish within {} s; the machine may be busy", facts.ranks, kLimit.count() / 1000);
   } else if (result.code != 0) {
     facts.problem = fmt::format("failed with exit code {}: {}", result.code, last_line(result.err));
   } else if (facts.small_us < 0 || facts.large_bytes_per_s < 0) {

@@ -44,7 +44,7 @@ void require_empty(FileSystem& files, const fs::path& folder) {
   if (!files.exists(folder)) return;
   if (files.list(folder).empty()) return;
   throw UsageError(fmt::format("{} exists and is not empty", folder.string()),
-                   "choose another one with --folder FOLDER");
+                   "choose another folder with --folder FOLDER");
 }
 
 void write_project(FileSystem& files, const fs::path& folder, const NewProject& project) {

@@ -106,7 +106,7 @@ void check_project(const NewProject& project) {
   static const std::vector<std::string> kTaken{"all",     "clean", "help",    "install", "lockstep", "package",
                                                "release", "test",  "rebuild", "data",    "train",    "torch"};
   if (std::find(kTaken.begin(), kTaken.end(), project.name) != kTaken.end()) {
-    throw UsageError(fmt::format("the name '{}' is taken by CMake or Lockstep", project.name),
+    throw UsageError(fmt::format("the name '{}' is reserved by CMake or Lockstep", project.name),
                      fmt::format("choose another name, such as my_{}", project.name));
   }
   const auto& known = project_kinds();

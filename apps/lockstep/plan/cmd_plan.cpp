@@ -39,8 +39,8 @@ cli::CommandText help() {
   return {.name = "lockstep plan",
           .description =
               "Predict how fast a run would be on other machines, from measured steps.\n\nThe steps come from a run's "
-              "flight rings, or are measured here with a recipe. Each rank's steps are simulated, collective by "
-              "collective, as the reducer orders them and the backend sends them. It prints the curve up to 1,024 "
+              "flight rings, or from running a recipe on this machine. Each rank's steps are simulated, collective by "
+              "collective, as the reducer orders them and the backend sends them. Prints the scaling curve up to 1,024 "
               "ranks, what limits a step, the best bucket size, and whether another backend, ZeRO-1 or a communication "
               "hook would pay off.",
           .examples = {"lockstep plan runs/digits --gpus 8 --nodes 16 --link 100Gb/5us",
@@ -68,13 +68,13 @@ void add_options(CLI::App& app, PlanOptions& options) {
       ->default_str("as in the run");
   app.add_option("--nodes", options.nodes, "machines")->check(cli::whole({1, 1024}))->type_name("N");
   app.add_option("--link", options.link,
-                 "of each machine: bandwidth and one-way latency, as in 100Gb/5us, or a file from lockstep doctor "
-                 "--json; required with several machines")
+                 "network link of each machine: bandwidth and one-way latency, such as 100Gb/5us, or a file from "
+                 "lockstep doctor --json; required for several machines")
       ->type_name("RATE/TIME|FILE");
-  app.add_option("--local-link", options.local_link, "between the ranks of a machine, for tcp and nccl")
+  app.add_option("--local-link", options.local_link, "link between the ranks of a machine, for tcp and nccl")
       ->type_name("RATE/TIME")
       ->default_str("unlimited");
-  app.add_option("--backend", options.backend, "how gradients travel")
+  app.add_option("--backend", options.backend, "backend that transfers the gradients")
       ->check(cli::one_of({"auto", "tcp", "shm", "shm+tcp", "nccl"}))
       ->transform(CLI::Validator(rename_gloo, ""))
       ->type_name("auto|tcp|shm|shm+tcp|nccl");
@@ -82,14 +82,14 @@ void add_options(CLI::App& app, PlanOptions& options) {
       ->check(cli::whole({1, 1 << 20}))
       ->type_name("N")
       ->default_str("as in the run");
-  cli::add_number(app, "--message-us", options.message_us, "processor time per message over a socket, in microseconds")
+  cli::add_number(app, "--message-us", options.message_us, "CPU time per message over a socket, in microseconds")
       ->type_name("X")
       ->default_str("measured here");
-  app.add_option("--batch", options.batch, "images per rank in a step; a recipe is measured with this many")
+  app.add_option("--batch", options.batch, "images per rank in a step, also when a recipe is measured")
       ->check(cli::whole({1, 1 << 30}))
       ->type_name("N")
       ->default_str("as in the run or the recipe");
-  app.add_flag("--even", options.is_even, "make all ranks equally fast instead of replaying the measured times");
+  app.add_flag("--even", options.is_even, "treat all ranks as equally fast instead of replaying the measured times");
   app.add_flag("--json", options.json, "print one JSON object");
 }
 
@@ -100,8 +100,9 @@ simulate::Cluster cluster_of(const PlanOptions& options, const simulate::Workloa
   if (!options.link.empty()) cluster.network = read_link(options.link);
   if (!options.local_link.empty()) cluster.local = simulate::parse_link(options.local_link);
   if (options.link.empty() && options.nodes > 1) {
-    throw UsageError("--nodes needs --link",
-                     "--link 100Gb/5us; lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor measures it");
+    throw UsageError(
+        "--nodes needs --link",
+        "add --link 100Gb/5us; to measure it: lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor");
   }
   return cluster;
 }
@@ -116,7 +117,7 @@ MeasuredRecipe measure_source(const PlanOptions& options) {
   }
   const int cores = std::max(count_cpus(), 2);
   const int ranks = options.gpus > 0 ? std::clamp(options.gpus, 2, cores) : 2;
-  log::note("measuring {} on {} ranks of this machine, and on one", options.source, ranks);
+  log::note("measuring {} on {} ranks of this machine, and on a single rank", options.source, ranks);
   return measure_recipe(options.source, ranks, options.batch);
 }
 

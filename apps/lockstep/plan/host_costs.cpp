@@ -86,8 +86,8 @@ MeasuredHost measure_host() {
 
 std::string host_text(const simulate::HostCosts& costs) {
   return fmt::format(
-      "this machine, measured: {:.0f} us per message, {:.2f} GB/s through sockets, {:.2f} GB/s all-reduce in memory, "
-      "{:.1f} GB/s copied",
+      "measured on this machine: {:.0f} us per message, {:.2f} GB/s through sockets, {:.2f} GB/s all-reduce in memory, "
+      "{:.1f} GB/s memory copies",
       costs.message_s * 1e6, costs.socket_bytes_per_s / 1e9, costs.reduce_bytes_per_s / 1e9,
       costs.copy_bytes_per_s / 1e9);
 }

@@ -38,15 +38,16 @@ simulate::Link link_of_doctor(std::string_view text) {
     const double rate = number_of(json, "gbit_per_s") * kGigabit;
     const double trip = number_of(json, "round_trip_us") * 1e-6;
     if (rate <= 0 || trip < 0) {
-      throw DataError("a link in the file was not measured", "measure it again: lockstep doctor shows what is wrong");
+      throw DataError("a link in the file was not measured",
+                      "measure the link again; lockstep doctor shows what is wrong");
     }
     link.bytes_per_s = links == 0 ? rate : std::min(link.bytes_per_s, rate);
     link.latency_s = std::max(link.latency_s, trip / 2);
     ++links;
   }
   if (links == 0) {
-    throw DataError("the file has no link",
-                    "lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor --json > FILE measures one");
+    throw DataError("the file contains no link",
+                    "to measure one: lockstep run --hosts A,B --nproc-per-node 1 -- lockstep doctor --json > FILE");
   }
   return link;
 }

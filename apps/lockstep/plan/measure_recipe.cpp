@@ -76,7 +76,7 @@ nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   if (result.code != 0 || !line.is_object()) {
     throw UsageError(fmt::format("'{}' is not a folder, and measuring it as a recipe failed with exit code {}:\n{}",
                                  request.recipe, result.code, text::for_people(result.err)),
-                     "give a run folder, or a recipe as lockstep bench step takes it");
+                     "pass a run folder, or a recipe that lockstep bench step accepts");
   }
   return line;
 }

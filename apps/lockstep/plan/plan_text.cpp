@@ -49,32 +49,30 @@ std::string bar(double share) {
   return text + kParts[eighths % 8];
 }
 
-std::string counted(std::int64_t count, const std::string& word) {
-  return fmt::format("{} {}{}", text::thousands(count), word, count == 1 ? "" : "s");
-}
-
 std::string source_text(const PlanSource& source, const Workload& workload) {
   const simulate::MeasuredStep& step = workload.steps.front();
   const auto buckets = simulate::bucket_bytes(step);
   std::string text =
       fmt::format("{}: {} of {} measured, {} ms each, {} ms of it computation\n", text::printable_line(source.name),
-                  counted(std::ssize(workload.steps), "step"), counted(workload.ranks, "rank"),
+                  text::counted(std::ssize(workload.steps), "step"), text::counted(workload.ranks, "rank"),
                   ms_text(workload.measured_s), ms_text(simulate::median_compute_s(workload)));
   if (source.alone_s > 0) text += fmt::format("one rank alone: {} ms per step\n", ms_text(source.alone_s));
   text += fmt::format("gradients: {} in {}", text::bytes(static_cast<std::uint64_t>(simulate::gradient_bytes(step))),
-                      counted(std::ssize(buckets), "bucket"));
+                      text::counted(std::ssize(buckets), "bucket"));
   const auto others =
       std::count_if(step.calls.begin(), step.calls.end(), [](const auto& call) { return call.bucket < 0; });
-  text += fmt::format(", and {} a step\n", counted(others, "other collective"));
+  text += fmt::format(", and {} a step\n", text::counted(others, "other collective"));
   if (workload.images <= 0)
-    text += "the number of images per rank in a step is unknown (--batch): rates are in steps of all ranks\n";
+    text +=
+        "the number of images per rank in a step is unknown (set --batch): rates are in steps/s, summed over all "
+        "ranks\n";
   return text;
 }
 
 std::string asked_text(const PlanSource& source, const Workload& workload, const Plan& plan) {
   const simulate::Cluster& cluster = plan.asked.cluster;
-  std::string text = fmt::format("{} with {}, {}", counted(cluster.machines, "machine"), counted(cluster.gpus, "rank"),
-                                 simulate::backend_text(cluster.chosen()));
+  std::string text = fmt::format("{} with {}, {}", text::counted(cluster.machines, "machine"),
+                                 text::counted(cluster.gpus, "rank"), simulate::backend_text(cluster.chosen()));
   if (cluster.machines > 1) text += ", link " + simulate::link_text(cluster.network);
   text += "\n";
   if (!source.measured.empty()) text += source.measured + "\n";
@@ -113,11 +111,11 @@ std::string advice_text(const Plan& plan) {
   for (const Alternative& one : plan.limits) {
     without += fmt::format("{}{} {}", without.empty() ? "" : ", ", one.name, ms_text(one.step_s));
   }
-  text += fmt::format(" (a step would take, without limits of {} ms)\n", without);
+  text += fmt::format(" (step time with one limit removed: {} ms)\n", without);
   if (plan.best_bucket_bytes > 0) {
     text += fmt::format("bucket size: {} MiB would be best (bucket_cap_mb)\n", plan.best_bucket_bytes >> 20);
   } else {
-    text += "bucket size: as good as any\n";
+    text += "bucket size: no better size found\n";
   }
   std::vector<std::vector<std::string>> rows;
   for (const auto* list : {&plan.buckets, &plan.alternatives}) {

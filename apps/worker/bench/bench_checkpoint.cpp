@@ -142,7 +142,7 @@ class Bench {
 
 int run_checkpoint_bench(const CheckpointBench& bench) {
   if (!FileSystem::system().list(bench.folder).empty()) {
-    throw UsageError(fmt::format("{} is not empty", bench.folder.string()), "give a folder that does not exist yet");
+    throw UsageError(fmt::format("{} is not empty", bench.folder.string()), "pass a folder that does not exist yet");
   }
   tensor::set_threads(1);
   keep_freed_memory();

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "lockstep/base/number.h"
+#include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
 #include "lockstep/observe/profiler.h"
 #include "lockstep/train/step_graph.h"
@@ -137,10 +138,10 @@ void report(const Job& job, const StepBench& bench, const TimedRecipe& timed, co
               bench.shapes ? shapes_json(timed.timer->parameters()) : "");
   } else {
     job.print(
-        "{} ({}, {} parameters), {} replica{} x {} images on {} rank{}, {}: {:.1f} ms per step, {:.1f} images/s, "
+        "{} ({}, {} parameters), {} x {} images on {}, {}: {:.1f} ms per step, {:.1f} images/s, "
         "collectives take {:.1f} % of the CPU seconds{}",
-        bench.recipe, timed.task->model_name(), timed.timer->parameter_count(), config.replicas,
-        config.replicas == 1 ? "" : "s", batch, job.world_size(), job.world_size() == 1 ? "" : "s",
+        bench.recipe, timed.task->model_name(), timed.timer->parameter_count(),
+        text::counted(config.replicas, "replica"), batch, text::counted(job.world_size(), "rank"),
         config.amp == "none" ? "float32" : config.amp, time.seconds * 1e3, images_per_s, time.collective_share * 100,
         time.waits ? fmt::format("; the host waits {} times per step", *time.waits) : "");
   }

@@ -198,12 +198,12 @@ int checkpoint(const Arguments& arguments) {
 int optimizer(const Arguments& arguments) {
   OptimizerBench bench;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep bench optimizer",
-                .description = "Measure the step of each optimizer on the parameters of the captcha network.\n\nSteps "
-                               "alternate with a kernel that only reads four such arrays and writes three "
-                               "(stream_4r3w).",
-                .examples = {"lockstep bench optimizer --optimizer adamw sgd_momentum --json"}});
+  cli::prepare(
+      app,
+      {.name = "lockstep bench optimizer",
+       .description = "Measure the step of each optimizer on the parameters of the captcha network.\n\nSteps alternate "
+                      "with a kernel that only reads four arrays of the same size and writes three (stream_4r3w).",
+       .examples = {"lockstep bench optimizer --optimizer adamw sgd_momentum --json"}});
   app.add_option("--optimizer", bench.optimizers, "the optimizers to measure")
       ->check(cli::one_of(optimizer_bench_names()))
       ->type_name(text::join(optimizer_bench_names(), "|"))
@@ -282,11 +282,12 @@ void add_step_options(CLI::App& app, StepArguments& given) {
   app.add_option("--repeats", bench.repeats, "number of measured steps")
       ->check(cli::whole({1, 1'000'000}))
       ->type_name("N");
-  app.add_option("--profile", bench.profile, "then profile this many steps, and print the tables")
+  app.add_option("--profile", bench.profile, "afterwards, profile this many steps and print the tables")
       ->check(cli::whole({0, 100'000}))
       ->type_name("N")
       ->default_str("none");
-  app.add_flag("!--inexact", given.exact, "sum gradients in any order; the bits then depend on the number of ranks");
+  app.add_flag("!--inexact", given.exact,
+               "sum gradients in any order; the last bits of the result then depend on the number of ranks");
   app.add_flag("!--no-channels-last", given.channels_last, "keep images and weights in libtorch's default layout");
   app.add_flag("!--plain-layers", given.fused_layers, "use libtorch's separate layers, as fused_layers=false does");
   app.add_option("--data-parallel", bench.data_parallel,
@@ -385,7 +386,7 @@ int loader_imagenet(const Arguments& arguments) {
 }
 
 int loader_noop(const Arguments& arguments) {
-  return loader_verb({"noop", "Measure what the loader itself costs, with samples of one number each.",
+  return loader_verb({"noop", "Measure the overhead of the loader itself, with samples of one number each.",
                       "lockstep bench loader noop --workers 2", bench_noop_loader},
                      arguments);
 }

@@ -99,7 +99,7 @@ int verify_any(const Arguments& arguments) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), path);
   cli::print(to_text(report));
   if (!report.ok()) {
-    throw_damaged(report.path, report.files, "use another checkpoint: a run folder means its newest valid one");
+    throw_damaged(report.path, report.files, "use another checkpoint; a run folder selects its newest valid one");
   }
   return 0;
 }
@@ -116,7 +116,7 @@ int diff_two(const Arguments& arguments) {
                      .tables = {{"Exit code",
                                  {{"0", "the checkpoints are equal"},
                                   {"1", "they differ"},
-                                  {"64 or more", "an error, with the same codes as for every verb"}}}}});
+                                  {"64 or more", "an error; the codes are the same for every verb"}}}}});
   app.add_option("A", a, kCheckpointHelp)->required();
   app.add_option("B", b, "the other checkpoint, named in the same way")->required();
   app.add_flag("--json", json, "print all differences as one JSON object");

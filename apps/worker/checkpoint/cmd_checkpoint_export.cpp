@@ -52,30 +52,30 @@ struct ExportArguments {
 
 bool parse(ExportArguments& given, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep checkpoint export",
-                .description =
-                    "Export what a checkpoint has learned for other programs; the extension of FILE selects the "
-                    "format.\n\n.pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads the .pth "
-                    "file.\n\n.pt: the network as TorchScript, for torch.jit.load(FILE), with the moving average, "
-                    "fused layers and any batch size.\n\n.onnx: the same network for ONNX Runtime, TensorRT and "
-                    "browsers. The live page of a run (lockstep dashboard) has a box for images if RUN/model.onnx is "
-                    "such a file; a detector's needs --postprocess.\n\n.html: a single page with that network, which "
-                    "runs it in the browser on any image you drop on it, without a server.\n\nWith --as-origin: a file "
-                    "as the recipe's original implementation writes and loads it, with its names.",
-                .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
-                             "lockstep checkpoint export runs/digits:best --to model.pkl --as-origin",
-                             "lockstep checkpoint export runs/scenes:best --to model.pt",
-                             "lockstep checkpoint export runs/scenes:best --to model.onnx",
-                             "lockstep checkpoint export runs/scenes:best --to demo.html",
-                             "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
+  cli::prepare(
+      app, {.name = "lockstep checkpoint export",
+            .description =
+                "Export the trained weights or the network of a checkpoint for other programs; the extension of FILE "
+                "selects the format.\n\n.pth and .safetensors: the weights. torch.load(FILE, weights_only=True) reads "
+                "the .pth file.\n\n.pt: the network as TorchScript, for torch.jit.load(FILE), with the moving average, "
+                "fused layers and any batch size.\n\n.onnx: the same network for ONNX Runtime, TensorRT and browsers. "
+                "The live page of a run (lockstep dashboard) has a box for images if RUN/model.onnx is such a file; "
+                "for a detector, export it with --postprocess.\n\n.html: a single page that runs the network in the "
+                "browser on any image you drop on the page, without a server.\n\nWith --as-origin: a file in the "
+                "format that the recipe's original implementation writes and loads, with the original names.",
+            .examples = {"lockstep checkpoint export runs/digits:best --to digits.safetensors",
+                         "lockstep checkpoint export runs/digits:best --to model.pkl --as-origin",
+                         "lockstep checkpoint export runs/scenes:best --to model.pt",
+                         "lockstep checkpoint export runs/scenes:best --to model.onnx",
+                         "lockstep checkpoint export runs/scenes:best --to demo.html",
+                         "lockstep checkpoint export runs/scenes:best --to small.pt --set image_size=160"}});
   app.add_option("PATH", given.where, kCheckpointOrFileHelp)->required();
   app.add_option("--to", given.to, "the file to write: .safetensors, .pth, .pt, .onnx or .html")
       ->required()
       ->type_name("FILE");
-  const auto* state = app.add_option("--state", given.weights.state,
-                                     "the state whose tensors to write; all writes every state, and only to .pth")
-                          ->type_name("model|ema|optimizer|all|NAME");
+  const auto* state =
+      app.add_option("--state", given.weights.state, "the state to write; all writes every state, to .pth only")
+          ->type_name("model|ema|optimizer|all|NAME");
   app.add_option("--prefix", given.weights.prefix, "prefix for the name of every weight, such as module.")
       ->type_name("NAME");
   app.add_flag("--postprocess", given.postprocess,
@@ -86,21 +86,21 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
   app.add_flag("--fp16", given.onnx.half,
                "for an .onnx or .html file: store weights in 16 bits; the network still computes in float32");
   app.add_option("--runtime", given.runtime,
-                 "for an .onnx or .html file: the Python or Node whose ONNX Runtime runs the file, to compare it with "
-                 "the network (default: python3 or node, the first that has ONNX Runtime)")
+                 "for an .onnx or .html file: the Python or Node executable whose ONNX Runtime runs the file for the "
+                 "comparison with the network (default: python3 or node, the first that has ONNX Runtime)")
       ->type_name("PROGRAM");
   app.add_option("--data", given.data,
-                 "for an .onnx or .html file: the data set whose images both are run on (default: data.test of the "
-                 "checkpoint, if it exists)")
+                 "for an .onnx or .html file: the data set whose images are used for the comparison (default: "
+                 "data.test of the checkpoint, if it exists)")
       ->type_name("PATH");
   app.add_flag("--no-check", given.no_check, "for an .onnx or .html file: skip the comparison");
   app.add_option("--set", given.sets,
                  "for a .pt, .onnx or .html file: change a setting that the checkpoint was trained with")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  app.add_flag(
-      "--as-origin", given.as_origin,
-      "write a .pth or .pkl file for the recipe's original implementation; --state model or ema writes only that one");
+  app.add_flag("--as-origin", given.as_origin,
+               "write a .pth or .pkl file for the recipe's original implementation; --state model or ema writes only "
+               "that state");
   if (!cli::parse(app, arguments)) return false;
   given.says_state = state->count() > 0;
   return true;
@@ -110,16 +110,17 @@ bool parse(ExportArguments& given, const Arguments& arguments) {
 void check_as_origin(const ExportArguments& given) {
   const std::string ending = fs::path(given.to).extension().string();
   if (ending != ".pth" && ending != ".pkl")
-    throw UsageError(fmt::format("{}: --as-origin writes a torch.save file", given.to), "end it with .pth or .pkl");
+    throw UsageError(fmt::format("{}: --as-origin writes a torch.save file", given.to),
+                     "use the extension .pth or .pkl");
   if (!given.sets.empty() || !given.weights.prefix.empty())
-    throw UsageError("--as-origin writes what was trained, under the names of the original implementation",
+    throw UsageError("--as-origin writes the trained state, under the names of the original implementation",
                      "leave out --set and --prefix");
   if (given.says_state && given.weights.state != "model" && given.weights.state != "ema")
     throw UsageError(fmt::format("--state is {}; with --as-origin it must be model or ema", given.weights.state));
   if (fs::is_regular_file(given.where))
     throw UsageError(
         fmt::format("{} holds only weights, but --as-origin needs the settings of a checkpoint", given.where),
-        "a checkpoint of `lockstep train`");
+        "use a checkpoint of `lockstep train`");
 }
 
 /// True if the extension is for a network: TorchScript, ONNX or a page.
@@ -133,23 +134,23 @@ void check(const ExportArguments& given) {
   if (becomes_network(given.to)) {
     if (given.says_weights()) {
       throw UsageError(fmt::format("--state and --prefix apply to weights, but {} will hold a network", given.to),
-                       "end it with .pth for the weights");
+                       "use the extension .pth to export the weights");
     }
     if (fs::is_regular_file(given.where)) {
       throw UsageError(
           fmt::format("{} holds only weights, but a network needs the settings of a checkpoint", given.where),
-          "a checkpoint of `lockstep train`, or end --to with .pth");
+          "use a checkpoint of `lockstep train`, or end --to with .pth");
     }
     return;
   }
   const std::string ending = fs::path(given.to).extension().string();
   if (ending != ".pth" && ending != ".safetensors") {
     throw UsageError(fmt::format("{}: the extension selects the format, and this one is unknown", given.to),
-                     "end it with .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html");
+                     "use .pth or .safetensors (weights), .pt (TorchScript), .onnx or .html");
   }
   if (!given.sets.empty()) {
     throw UsageError(fmt::format("--set changes a network, but {} holds weights", given.to),
-                     "end it with .pt, .onnx or .html");
+                     "use the extension .pt, .onnx or .html");
   }
 }
 
@@ -200,7 +201,7 @@ std::size_t write_onnx(const ExportArguments& given, const Trained& trained, con
   const nn::OnnxFile file = nn::to_onnx(*trained.model, function, options);
   if (is_page && !file.tensors.empty()) {
     throw UsageError(fmt::format("{}: a page can only hold a network smaller than 2 GiB", given.to),
-                     "end it with .onnx");
+                     "use the extension .onnx");
   }
   const apps::TemporaryFolder folder(fs::absolute(given.to).string());
   const fs::path made = fs::path(folder.path()) / name;
@@ -235,7 +236,7 @@ std::optional<nn::NetworkFunction> function_for(const ExportArguments& given, co
     function = trained.task->deployed_function(*trained.model);
   }
   if (!is_page || (function && !function->page.empty())) return function;
-  throw UsageError(fmt::format("a page cannot show what this network of {} predicts", trained.recipe),
+  throw UsageError(fmt::format("a page cannot show the predictions of this {} network", trained.recipe),
                    "end --to with .onnx or .pt");
 }
 

@@ -24,7 +24,7 @@ fs::path checkpoints_folder(const fs::path& where) {
   FileSystem& files = FileSystem::system();
   if (files.exists(where / "checkpoints" / ".")) return where / "checkpoints";
   if (has_step_folders(files, where)) return where;
-  throw DataError(fmt::format("{} holds no checkpoints", where.string()), "give a run folder");
+  throw DataError(fmt::format("{} holds no checkpoints", where.string()), "pass a run folder");
 }
 
 std::uint64_t folder_bytes(const fs::path& folder) {
@@ -54,9 +54,10 @@ int cmd_checkpoint_import(const Arguments& arguments) {
                                     "model, its moving average and plain values. Nothing in the file is executed.",
                      .examples = {"lockstep checkpoint import captcha.pth --to runs/start",
                                   "lockstep train captcha:digits --set data.train=data/train --init-from runs/start"}});
-  app.add_option("FILE", from, "a torch.save file, a .safetensors file, or the index of several")->required();
+  app.add_option("FILE", from, "a torch.save file, a .safetensors file, or the index of several .safetensors files")
+      ->required();
   app.add_option("--to", to, "the run folder to write")->required()->type_name("FOLDER");
-  app.add_option("--step", step, "the step to give the checkpoint")->check(cli::whole(kSteps))->type_name("N");
+  app.add_option("--step", step, "the step of the new checkpoint")->check(cli::whole(kSteps))->type_name("N");
   if (!cli::parse(app, arguments)) return 0;
   FileSystem& files = FileSystem::system();
   const ImportedStates imported = import_states(read_any_file(files, from), from);
@@ -71,7 +72,7 @@ int cmd_checkpoint_prune(const Arguments& arguments) {
   bool dry_run = false;
   CLI::App app;
   cli::prepare(app, {.name = "lockstep checkpoint prune",
-                     .description = "Remove old checkpoints of a run.\n\nNamed checkpoints (best) stay. Nothing is "
+                     .description = "Remove old checkpoints of a run.\n\nNamed checkpoints (best) are kept. Nothing is "
                                     "removed if the newest checkpoint fails verification.",
                      .examples = {"lockstep checkpoint prune runs/digits --keep-last 3 --keep-every 1000 --dry-run"}});
   app.add_option("RUN", where, "the run folder")->required();

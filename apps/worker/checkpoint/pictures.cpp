@@ -58,7 +58,7 @@ nn::NetworkFunction on_pictures(const Trained& trained, nn::NetworkFunction func
     rows = rows_of(trained, path);
   } catch (const Error& error) {
     if (!data.empty()) throw;
-    log::note("the file is compared on made-up inputs, because the images of {} cannot be used: {}", path,
+    log::note("the file is compared on synthetic inputs, because the images of {} cannot be used: {}", path,
               error.message());
   }
   if (!rows.defined()) return function;

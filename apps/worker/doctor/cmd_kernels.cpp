@@ -49,7 +49,7 @@ std::string settings_file(const std::string& what) {
   const Checkpoint checkpoint = load_checkpoint(what);
   if (checkpoint.text("config.yml")) return (checkpoint.path() / "config.yml").string();
   throw DataError(fmt::format("{} does not contain the settings it was trained with", checkpoint.path().string()),
-                  "only checkpoints of `lockstep train` have them");
+                  "only checkpoints of `lockstep train` contain settings");
 }
 
 /// The training data of a settings file if they still exist, because classes and sizes may come from them. Otherwise
@@ -109,9 +109,9 @@ cli::CommandText kernels_help() {
   return {.name = "lockstep doctor kernels",
           .description =
               "Show which kernels compute the layers of a network on this processor, and what is known to be "
-              "slow.\n\nIt runs a few training steps on data in memory, as `lockstep bench step` does, and lists the "
-              "layers by the time they lose against the measured peak of matrix products and memory. The lines below "
-              "the table say what to set.",
+              "slow.\n\nThe command runs a few training steps on data in memory, as `lockstep bench step` does, and "
+              "sorts the layers by the time they lose compared with the measured peak of matrix products and memory. "
+              "The lines below the table say which settings to change.",
           .examples = {"lockstep doctor kernels captcha:conv3 --amp bf16",
                        "lockstep doctor kernels runs/digits:best --batch 16 --json"}};
 }

@@ -43,18 +43,19 @@ struct BisectArguments {
 
 bool parse(BisectArguments& bisect, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep bisect",
-                .description = "Find where two runs that should be equal diverge: the first step whose digests differ, "
-                               "then, by replaying that step of both, the first layer and operator whose bits differ.",
-                .examples = {"lockstep bisect runs/monday runs/tuesday", "lockstep bisect runs/a runs/b --only-step"},
-                .notes = {"The runs may have used different machines and different numbers of processes. Exit code: 0 "
-                          "the runs are equal, 1 they differ, 64 and above an error."}});
+  cli::prepare(
+      app,
+      {.name = "lockstep bisect",
+       .description = "Find where two runs that should be equal diverge: first the step at which their digests differ, "
+                      "then, by replaying that step of both runs, the first layer and operator whose results differ.",
+       .examples = {"lockstep bisect runs/monday runs/tuesday", "lockstep bisect runs/a runs/b --only-step"},
+       .notes = {"The runs may have used different machines and different numbers of processes. Exit code: 0 "
+                 "the runs are equal, 1 they differ, 64 and above an error."}});
   app.add_option("A", bisect.a, "a run folder")->required()->type_name("A");
-  app.add_option("B", bisect.b, "the run folder to compare it with")->required()->type_name("B");
+  app.add_option("B", bisect.b, "the run folder to compare with A")->required()->type_name("B");
   app.add_option("--records", bisect.records,
-                 "compare these two records of the step, A's and B's, made by `lockstep explain --record` on the runs' "
-                 "machines, instead of replaying it here")
+                 "compare these two records of the step, A's and B's, written by `lockstep explain --record` on the "
+                 "runs' machines, instead of replaying the step here")
       ->expected(2)
       ->type_name("FILE");
   app.add_flag("--only-step", bisect.only_step, "compare only the digests, without a replay");
@@ -91,7 +92,7 @@ Side side_of(const std::string& run, const view::DigestRecord& own, const fs::pa
   side.repeats = has_digest(side.record, own);
   const std::string then = manifest ? checkpoint::platform_of(*manifest) : side.record.platform;
   if (then != side.record.platform) {
-    side.elsewhere = fmt::format("{} was made with {}, and replayed with {}", run, then, side.record.platform);
+    side.elsewhere = fmt::format("{} ran with {}, and was replayed with {}", run, then, side.record.platform);
   }
   return side;
 }
@@ -182,7 +183,7 @@ std::string place_text(const StepDifference& found) {
     case Part::kNone:
       return "no difference in the replays";
     case Part::kWeights:
-      return "the weights before the step, so the checkpoints before it differ already";
+      return "the weights before the step, so earlier checkpoints already differ";
     case Part::kSamples:
       if (found.a == found.b) return fmt::format("the content of {}", found.a);
       return fmt::format("the samples of replica {}: {} in A, {} in B", found.replica, found.a, found.b);
@@ -203,14 +204,14 @@ std::string place_text(const StepDifference& found) {
 /// Reports whether the replays reproduce their runs. If a replay does not reproduce its run's bits, the run was
 /// disturbed, or its files have changed since.
 std::string repeat_text(const Side& a, const Side& b) {
-  if (a.repeats && b.repeats) return "each matches the digests of its run: the difference is in what they compute";
+  if (a.repeats && b.repeats) return "each matches the digests of its run: the difference is in the computation";
   if (!a.repeats && !b.repeats) {
     return "neither matches the digests of its run: the machine, libtorch or the data differ from those of the runs";
   }
   const Side& off = a.repeats ? b : a;
   return fmt::format(
-      "{} does not repeat: the digests of its replay differ from the run's. A bit flipped in it, its data have changed "
-      "since, or this machine computes differently from the run's",
+      "{} was not reproduced: the digests of its replay differ from the run's. A bit flipped during the run, its data "
+      "have changed since, or this machine computes differently from the run's",
       off.run);
 }
 
@@ -243,7 +244,7 @@ void print_text(const BisectArguments& bisect, const view::DigestDifference& ste
              {{"index"}, {"sample", 0, view::Align::kLeft}, {"", 0, view::Align::kLeft}}, samples);
   Rows rows = changed_rows(found);
   for (auto& row : world_rows(bisect, step.a.step)) rows.push_back(std::move(row));
-  print_rows("what differs between the runs",
+  print_rows("differences between the runs",
              {{"", 0, view::Align::kLeft}, {"A", 0, view::Align::kLeft}, {"B", 0, view::Align::kLeft}}, rows);
 }
 
@@ -264,7 +265,7 @@ nlohmann::json to_json(const view::DigestDifference& step, const Side& a, const 
 }
 
 int say_equal(const BisectArguments& bisect, std::int64_t steps) {
-  if (steps == 0) throw DataError("the two runs have no step in common", "compare runs that started alike");
+  if (steps == 0) throw DataError("the two runs have no step in common", "compare runs that started the same way");
   if (bisect.json) {
     cli::print_json(nlohmann::json({{"equal", true}, {"steps", steps}}).dump() + "\n");
   } else {

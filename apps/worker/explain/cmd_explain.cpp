@@ -44,12 +44,12 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
   CLI::App app;
   cli::prepare(
       app, {.name = "lockstep explain",
-            .description = "Show what happened in one step of a run: replay it in one process, from the nearest "
-                           "checkpoint, and list its samples with the loss of each, and the gradients of the layers.",
+            .description = "Show what happened in one step of a run: replay the step in one process, from the nearest "
+                           "checkpoint, and list the loss of each sample and the gradient norm of each layer.",
             .examples = {"lockstep explain runs/digits --step 1200", "lockstep explain runs/digits --spike",
                          "lockstep explain runs/digits --step 1200 --pictures worst.png"},
-            .notes = {"The loss of a sample alone is that of a batch that holds it twice, in training mode with the "
-                      "weights before the step. The run's own files are not changed."}});
+            .notes = {"The column `loss alone` shows the loss of a batch that contains only the sample, twice, in "
+                      "training mode with the weights before the step. The run's own files are not changed."}});
   app.add_option("RUN", explain.request.run, "a run folder")->required()->type_name("RUN");
   app.add_option("--step", explain.step, "the step to explain")->check(cli::whole({1, INT64_MAX}))->type_name("N");
   app.add_flag("--spike", explain.spike, "list the largest jumps of the loss, and explain the largest");
@@ -108,7 +108,7 @@ std::string samples_table(const StepRecord& record, std::int64_t limit) {
                     shown.sample->name});
   }
   return fmt::format(
-      "samples: {}, largest loss alone first\n{}", text::thousands(std::ssize(all)),
+      "samples: {}, largest 'loss alone' first\n{}", text::thousands(std::ssize(all)),
       view::render_table({{"replica"}, {"loss alone"}, {"index"}, {"sample", 0, view::Align::kLeft}}, rows));
 }
 
@@ -188,7 +188,7 @@ std::string repeats(const Replay& replay, const std::string& run) {
   if (const auto own = own_digests(run, record.step)) {
     if (has_digest(record, *own)) return "yes: loss, gradients and weights match the run's digests";
   } else if (const auto logged = logged_loss(run, record.step)) {
-    if (*logged == record.loss) return "the loss does, to the last bit (the run kept no digests)";
+    if (*logged == record.loss) return "the loss matches to the last bit (the run kept no digests)";
   } else {
     return "unknown: the run kept no digests (digests) and logged no loss (log_every_steps) for this step";
   }
@@ -275,7 +275,8 @@ void print_json(const Replay& replay, const ExplainArguments& explain) {
 std::int64_t find_spike(const std::string& run, bool quiet) {
   const std::vector<Spike> spikes = largest_spikes(view::read_run_curves(run).steps["loss"], 5);
   if (spikes.empty())
-    throw DataError(fmt::format("the loss of {} has no jump: it never rises above that of the steps before", run));
+    throw DataError(
+        fmt::format("the loss of {} has no jump: it never rises above the loss of the preceding steps", run));
   Rows rows;
   for (const Spike& spike : spikes) {
     rows.push_back(

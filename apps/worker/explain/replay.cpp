@@ -52,11 +52,11 @@ class Patience {
     const double each = Seconds(now - begin_).count() / static_cast<double>(kMeasured);
     const double left = each * static_cast<double>(request_.step - step);
     if (left < kLongReplay) return;
-    throw UsageError(
-        fmt::format("the nearest checkpoint of {} is {}, so {} steps must be replayed, which takes about {}",
-                    request_.run, from_ == 0 ? "none" : fmt::format("step {}", text::thousands(from_)),
-                    text::thousands(request_.step - from_), text::duration(left)),
-        "--yes starts it anyway; a run keeps more checkpoints with checkpoint.every_steps and checkpoint.keep_last");
+    throw UsageError(fmt::format("nearest checkpoint of {}: {}; {} steps must be replayed, which takes about {}",
+                                 request_.run, from_ == 0 ? "none" : fmt::format("step {}", text::thousands(from_)),
+                                 text::thousands(request_.step - from_), text::duration(left)),
+                     "pass --yes to replay anyway; to keep more checkpoints in a run, set checkpoint.every_steps and "
+                     "checkpoint.keep_last");
   }
 
  private:
@@ -70,7 +70,7 @@ class Patience {
 void warn_of_another_platform(const fs::path& run) {
   const auto newest = find_newest_valid(FileSystem::system(), run / "checkpoints");
   const std::string difference = newest ? platform_difference(load_checkpoint(newest->string()).manifest()) : "";
-  if (!difference.empty()) log::warn("{} was {}: the replay's bits may differ", newest->string(), difference);
+  if (!difference.empty()) log::warn("{} was {}: the replay may not be bitwise equal", newest->string(), difference);
 }
 
 /// Keeps the metrics from the recorded step's event.
@@ -143,7 +143,7 @@ Replay replay_step(const ReplayRequest& request) {
       replay.failure = error.message();
     }
     if (!recorder->has_step()) {
-      throw DataError(fmt::format("the run of {} has no step {}", request.run, text::thousands(request.step)));
+      throw DataError(fmt::format("run {} has no step {}", request.run, text::thousands(request.step)));
     }
     replay.record = recorder->record();
     replay.norms = recorder->norms();

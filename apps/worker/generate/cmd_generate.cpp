@@ -22,7 +22,7 @@ int generate_captcha(const Arguments& arguments) {
   cli::prepare(app, {.name = "lockstep generate captcha",
                      .description = "Draw captcha images as LABEL_INDEX.png, half of them in each of two styles.",
                      .examples = {"lockstep generate captcha --out data/train --count 8000 --seed 1 --charset 0-9"}});
-  add_set_options(app, options, out, "the folder to write, which must hold no PNG files yet", kSeedHelp);
+  add_set_options(app, options, out, "the folder to write, which must not contain PNG files", kSeedHelp);
   app.add_option("--charset", charset, "the characters to use, as ranges and single characters")
       ->type_name("CHARACTERS");
   app.add_option("--length", options.length, "characters in an image")->check(cli::whole({1, 1000}))->type_name("N");
@@ -32,7 +32,7 @@ int generate_captcha(const Arguments& arguments) {
   app.add_option("--height", options.height, "the height of an image, in pixels")
       ->check(cli::whole({1, 16384}))
       ->type_name("N");
-  app.add_option("--style", style, "how to draw; mixed alternates between both styles")
+  app.add_option("--style", style, "drawing style; mixed alternates between the other two")
       ->type_name("mixed|simple|custom");
   if (!cli::parse(app, arguments)) return 0;
   options.out = out;
@@ -56,7 +56,7 @@ int generate_detection(const Arguments& arguments) {
        .description = "Draw scenes with shapes of 8 classes, as images/INDEX.png with a COCO file, annotations.json.",
        .examples = {"lockstep generate detection --out data/train --count 4000 --seed 1 --size 128-192",
                     "lockstep inspect data data/train"}});
-  add_set_options(app, options, out, "the folder to write, which must hold no data set yet", kSeedOfSetHelp);
+  add_set_options(app, options, out, "the folder to write, which must not contain a data set", kSeedOfSetHelp);
   app.add_option("--size", size, "side length in pixels, or a range such as 128-192")->type_name("N|MIN-MAX");
   app.add_option("--objects", objects, "many: 5 to 30, some of them small or half hidden; few: 1 to 3 large ones")
       ->type_name("many|few");

@@ -78,7 +78,7 @@ int generate_scribbles(const Arguments& arguments) {
   cli::prepare(app,
                {.name = "lockstep generate scribbles",
                 .description = "Draw a thin line along the middle of each region of full masks.\n\nAll other pixels "
-                               "are 255. In a folder named instances, each number is one object of class 1.",
+                               "are 255. In a folder named instances, each pixel value is one object of class 1.",
                 .examples = {"lockstep generate scribbles --masks data/set/masks --out data/set/scribbles --seed 1"}});
   app.add_option("--masks", masks, "a folder of PNGs whose pixels are class ids")->required()->type_name("FOLDER");
   app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
@@ -110,7 +110,7 @@ int generate_pseudo_labels(const Arguments& arguments) {
        .examples = {"lockstep generate pseudo-labels --images data/set/images --scribbles data/set/scribbles --out "
                     "data/set/pseudo_labels",
                     "lockstep generate pseudo-labels --method coarse --masks data/set/masks --out data/coarse"}});
-  app.add_option("--method", method, "how to guess")->type_name("watershed|coarse");
+  app.add_option("--method", method, "how to guess the labels")->type_name("watershed|coarse");
   app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
   app.add_option("--images", images, "the folder of the images")->type_name("FOLDER")->group("Watershed");
   app.add_option("--scribbles", scribbles, kScribblesHelp)->type_name("FOLDER")->group("Watershed");
@@ -164,7 +164,7 @@ int generate_distance_maps(const Arguments& arguments) {
       ->default_str("e for scribbles, e^6 for pseudo-labels");
   if (!cli::parse(app, arguments)) return 0;
   if (scribbles.empty() == pseudo_labels.empty()) {
-    throw UsageError("give either --scribbles or --pseudo-labels", "lockstep generate distance-maps --help");
+    throw UsageError("pass either --scribbles or --pseudo-labels", "lockstep generate distance-maps --help");
   }
   options.scribbles = !scribbles.empty();
   options.labels = options.scribbles ? scribbles : pseudo_labels;
@@ -188,7 +188,7 @@ int generate_weak_labels(const Arguments& arguments) {
                                "images/ with masks/ or instances/, or in such folders under train/ and val/.",
                 .examples = {"lockstep generate weak-labels --from data/nuclei --out data/nuclei-weak --seed 1"}});
   app.add_option("--from", from, "the data set with full masks")->required()->type_name("FOLDER");
-  app.add_option("--masks", options.masks, "the folder of its masks, if it does not have the usual name")
+  app.add_option("--masks", options.masks, "the folder of the masks, if its name is not the usual one")
       ->type_name("FOLDER");
   app.add_option("--out", out, kNewFolderHelp)->required()->type_name("FOLDER");
   app.add_option("--seed", options.weak.seed, kSeedHelp)->required()->type_name("N");

@@ -52,7 +52,7 @@ int sampler(const Arguments& arguments) {
   app.add_option("--epoch", epoch, "the epoch, from 0")->required()->check(cli::whole(kSamples))->type_name("N");
   app.add_flag("--no-shuffle", no_shuffle, "keep the samples in order");
   app.add_flag("--drop-last", drop_last, "drop the remainder instead of repeating the first samples");
-  app.add_option("--batch-size", batch_size, "print a list for each batch, as PyTorch's BatchSampler cuts them")
+  app.add_option("--batch-size", batch_size, "print one list per batch, split as by PyTorch's BatchSampler")
       ->check(cli::whole({1, 10'000'000}))
       ->type_name("N")
       ->default_str("one list for all");
@@ -89,18 +89,18 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
                                   "lockstep inspect config base --keys 'checkpoint.*'"}});
   app.add_option("RECIPE", words.what, std::string(kRecipeHelp) + "; base means the settings that all recipes share")
       ->required();
-  app.add_option("-c,--config", words.file, "a .yml file with settings, which then need not name its recipe")
+  app.add_option("-c,--config", words.file, "a .yml file with settings; the file need not name a recipe")
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   std::vector<std::string> updates;  // already converted to --set; here only for the help
-  app.add_option("-u,--update", updates, "settings, any number of them")->type_name("KEY=VALUE");
+  app.add_option("-u,--update", updates, "any number of settings")->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change on resume), @host "
                  "(may differ between hosts), @tune (`lockstep tune` tries them)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("KEYS");
-  app.add_flag("--own", words.own, "show only settings that the recipe adds, or whose value it changes");
+  app.add_flag("--own", words.own, "show only settings that the recipe adds or changes");
   app.add_flag("--json", words.json,
                "print one JSON object per line: key, value, origin, meaning, allowed, unit, resume, host, tune");
   app.add_flag("--markdown", words.markdown, "print a table for a guide: key, default, values, meaning");

@@ -78,7 +78,7 @@ Opened open(const std::string& word, InspectWords words) {
   const std::string& path = data.train;
   words.allow_outside = words.allow_outside || data.allow_outside;
   if (path.empty()) {
-    throw UsageError(fmt::format("{} names no training data", word), "add --set data.train=FOLDER");
+    throw UsageError(fmt::format("{} has no training data", word), "add --set data.train=FOLDER");
   }
   RecipePictures pictures = as_recipe_reads(open_path(path, words), opened.settings->config());
   opened.source = std::move(pictures.source);

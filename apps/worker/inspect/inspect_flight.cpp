@@ -118,8 +118,8 @@ std::vector<fs::path> find_rings(const fs::path& path) {
     if (!rings.empty()) return rings;
   }
   throw DataError(fmt::format("{} has no flight ring", path.string()),
-                  "give a run folder, or the folder that lockstep run names as logs; ranks started by another launcher "
-                  "have no ring");
+                  "pass a run folder, or the folder that lockstep run prints as logs; ranks started by another "
+                  "launcher have no ring");
 }
 
 std::string state_text(const std::vector<Snapshot>& ranks, std::int64_t now_ns) {
@@ -199,7 +199,7 @@ int inspect_flight(const Arguments& arguments) {
                 .description = "Show what each rank of a run did last, whether it is running, hanging or was killed.",
                 .examples = {"lockstep inspect flight runs/digits", "lockstep inspect flight runs/digits --last 200"}});
   app.add_option("RUN_DIR", path, "a run folder, a folder of logs, or a flight.ring file")->required();
-  app.add_option("--last", count, "how many events to print, of all ranks together")
+  app.add_option("--last", count, "number of events to print, across all ranks")
       ->check(cli::whole({1, 100'000'000}))
       ->type_name("N");
   app.add_flag("--json", json, "print one JSON object per event, each on its own line");

@@ -103,7 +103,7 @@ Rows machine_rows() {
           {"NCCL", nccl_text()},
           {"wire", wire_text()},
           {"host", host.data()},
-          {"processor", fmt::format("{}, {} usable core{}", cpu.name, cpu.cores, cpu.cores == 1 ? "" : "s")},
+          {"processor", fmt::format("{}, {}", cpu.name, text::counted(cpu.cores, "usable core"))},
           {"GPUs", gpus},
           {"GPUs for libtorch", fmt::format("{}", tensor::cuda_device_count())},
           {"--nproc-per-node", resolve_process_count("auto").reason}};
@@ -169,7 +169,7 @@ int inspect_env(const Arguments& arguments) {
   CLI::App app;
   cli::prepare(app, {.name = "lockstep inspect env",
                      .description = "Show what was detected on this machine, and every variable that a run reads.\n\nA "
-                                    "variable that is not set has the value '-'.",
+                                    "variable that is not set is shown as '-'.",
                      .examples = {"lockstep inspect env"}});
   if (!cli::parse(app, arguments)) return 0;
   print_pairs(machine_rows());

@@ -46,8 +46,8 @@ class CaptchaPictures final : public ImageSource {
       }
     }
     if (count == 0) return "";
-    return fmt::format("{} of {} labels do not fit; the first: {}", text::thousands(count), text::thousands(size()),
-                       first);
+    return fmt::format("{} of {} labels do not match the settings; the first: {}", text::thousands(count),
+                       text::thousands(size()), first);
   }
 
  private:
@@ -121,7 +121,7 @@ std::string remark_on_masks(const Survey& survey) {
   if (!(has_none && classes < 2) && !are_levels) return "";
   const std::string meaning = has_none ? ", and 255 means that a pixel has no class" : "";
   return fmt::format(
-      "the masks hold only the value{} {}{}\n  next  if these are classes, say so in training: --set "
+      "the masks contain only the value{} {}{}\n  next  if these are classes, map them for training: --set "
       "data.mask_values='{}'",
       values.size() == 1 ? "" : "s", fmt::join(values, ", "), meaning, numbered(values));
 }

@@ -110,18 +110,21 @@ std::string counted(const std::map<Key, std::int64_t>& counts) {
 
 std::string facts(const Survey& survey) {
   std::string lines = fmt::format("\nformats   {}\nchannels  {}\n", counted(survey.formats), counted(survey.channels));
-  const auto add = [&](std::int64_t count, const char* what) {
-    if (count > 0) lines += fmt::format("{} {}\n", text::thousands(count), what);
-  };
-  add(survey.captions, "captions");
-  add(survey.masks, "masks of objects");
-  add(survey.maps, "label maps");
-  add(survey.empty_boxes, "boxes without an area, which SanitizeBoxes drops");
-  add(survey.odd, "images with a fault that does not affect their pixels");
-  add(survey.turned, "images turned upright according to their EXIF orientation");
-  add(survey.as_stored,
-      "images not turned despite their EXIF orientation, because their annotations fit the stored size");
-  if (!survey.classes.empty()) add(survey.unlabelled, "images without a class");
+  const auto add = [&](const std::string& count, const char* what = "") { lines += count + what + "\n"; };
+  if (survey.captions > 0) add(text::counted(survey.captions, "caption"));
+  if (survey.masks > 0) add(text::counted(survey.masks, "object mask"));
+  if (survey.maps > 0) add(text::counted(survey.maps, "label map"));
+  if (survey.empty_boxes > 0) {
+    add(text::counted(survey.empty_boxes, "box", "boxes"), " without an area, removed by SanitizeBoxes");
+  }
+  if (survey.odd > 0) add(text::counted(survey.odd, "image"), " with a fault that does not affect its pixels");
+  if (survey.turned > 0) add(text::counted(survey.turned, "image"), " turned upright according to EXIF orientation");
+  if (survey.as_stored > 0) {
+    add(text::counted(survey.as_stored, "image"),
+        " not turned despite an EXIF orientation, because the annotations fit the stored size");
+  }
+  const bool has_classes = !survey.classes.empty();
+  if (has_classes && survey.unlabelled > 0) add(text::counted(survey.unlabelled, "image"), " without a class");
   return lines;
 }
 
@@ -155,7 +158,7 @@ std::string survey_text(const std::string& name, const Survey& survey, const std
   std::string end;
   for (const std::string& remark : remarks) end += "\n" + remark + "\n";
   const std::size_t bad = survey.unreadable.size();
-  return fmt::format("{}: {} image{}, {}\n", name, text::thousands(survey.pictures), survey.pictures == 1 ? "" : "s",
+  return fmt::format("{}: {}, {}\n", name, text::counted(survey.pictures, "image"),
                      bad == 0 ? "all readable" : fmt::format("{} unreadable", bad)) +
          size_table(survey) + facts(survey) + class_table("images", survey.classes, class_names) +
          class_table("objects", survey.objects, class_names) + pixel_table(survey, class_names) +

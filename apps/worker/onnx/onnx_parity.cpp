@@ -69,12 +69,11 @@ std::map<std::string, Difference> differences(const nn::NetworkFunction& functio
 std::string judged(const std::map<std::string, Difference>& worst, const std::string& runtime) {
   std::string text;
   for (const auto& [name, difference] : worst) {
-    const std::string line = fmt::format("{}: differs by at most {:.1e}, of values up to {:.3g}", name,
+    const std::string line = fmt::format("{}: differs by at most {:.1e}, for values up to {:.3g}", name,
                                          difference.largest, difference.value);
     if (!(difference.largest <= kTolerance * std::max(difference.value, kSmallest))) {
-      throw DataError(
-          fmt::format("{} computes different results from the file than the network does: {}", runtime, line),
-          "the file is not kept; --no-check writes it without a comparison");
+      throw DataError(fmt::format("the results of {} differ from the network's: {}", runtime, line),
+                      "the file is not written; pass --no-check to write it without a comparison");
     }
     text += line + "\n";
   }
@@ -111,8 +110,8 @@ std::string compare_onnx(const OnnxRuntime& runtime, const fs::path& model, cons
     }
     if (!speed.empty()) continue;
     (void)session.run(arguments);  // the first run has prepared the session
-    speed = fmt::format("{}: {:.2f} ms per image, compared with {:.2f} ms here\n", session.runtime(), session.last_ms(),
-                        own.ms);
+    speed = fmt::format("{}: {:.2f} ms per image, compared with {:.2f} ms in Lockstep\n", session.runtime(),
+                        session.last_ms(), own.ms);
   }
   return judged(worst, session.runtime()) + speed;
 }

@@ -37,14 +37,14 @@ std::string name_of(at::ScalarType type) {
   for (const Number& number : kNumbers) {
     if (number.type == type) return number.name;
   }
-  throw UsageError(fmt::format("arguments of {} are not supported here", c10::toString(type)));
+  throw UsageError(fmt::format("arguments of type {} are not supported", c10::toString(type)));
 }
 
 at::ScalarType type_of(const std::string& name) {
   for (const Number& number : kNumbers) {
     if (name == number.name) return number.type;
   }
-  throw DataError(fmt::format("the runtime returned a result of {}", name));
+  throw DataError(fmt::format("the runtime returned a result of the unsupported type {}", name));
 }
 
 std::vector<std::string> command_of(const std::string& program, bool probe) {
@@ -73,7 +73,7 @@ at::Tensor read_result(const fs::path& folder, const json& said) {
   const at::ScalarType type = type_of(said.at("type"));
   std::string bytes = FileSystem::system().read(folder / said.at("file").get<std::string>());
   const at::Tensor found = at::from_blob(bytes.data(), shape, at::TensorOptions(type)).clone();
-  if (found.nbytes() != bytes.size()) throw DataError("the size of the runtime's result is not what it says");
+  if (found.nbytes() != bytes.size()) throw DataError("the size of the runtime's result does not match its shape");
   return found;
 }
 

@@ -41,14 +41,14 @@ struct TuneArguments {
 
 bool parse(TuneArguments& tune, const Arguments& arguments) {
   CLI::App app;
-  cli::prepare(app, {.name = "lockstep tune",
-                     .description = fmt::format(
-                         "Time steps of a recipe with one setting changed at a time, and write the faster "
-                         "settings into a file.\n\nIt tries {}. `lockstep train` takes the file. Nothing is "
-                         "written if nothing is faster, or if Ctrl-C ends the search.",
-                         tuned_words(TrainConfig().rows())),
-                     .examples = {"lockstep tune captcha --nproc-per-node 2 --set data.train=data/train",
-                                  "lockstep train tuned.yml --nproc-per-node 2"}});
+  cli::prepare(
+      app, {.name = "lockstep tune",
+            .description = fmt::format("Time steps of a recipe with one setting changed at a time, and write the "
+                                       "faster settings to a file.\n\nThe search tries {}. Pass the file to `lockstep "
+                                       "train`. No file is written if nothing is faster, or if Ctrl-C ends the search.",
+                                       tuned_words(TrainConfig().rows())),
+            .examples = {"lockstep tune captcha --nproc-per-node 2 --set data.train=data/train",
+                         "lockstep train tuned.yml --nproc-per-node 2"}});
   app.add_option("RECIPE", tune.what, kRecipeHelp)->required();
   app.add_option("--set", tune.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
   app.add_option("--output", tune.output, "the file to write, which must not exist yet")->type_name("FILE");
@@ -210,7 +210,7 @@ int Tuner::run() {
                                           const TuneKey& key) { return has_same_buckets(best, candidate, key); }});
   if (!found.same.empty())
     job_.print("not timed, because gradients are reduced in the same way: {}", text::join(found.same));
-  if (!found.untried.empty()) job_.print("not tried, because the time was up: {}", text::join(found.untried));
+  if (!found.untried.empty()) job_.print("not tried, because the budget ran out: {}", text::join(found.untried));
   const TuneGain gained = found.best == start ? TuneGain{} : gain(start, found.best);
   if (gained.after >= gained.before) found.best = start;
   if (found.best == start) {
@@ -249,10 +249,10 @@ int cmd_tune(const Arguments& arguments) {
   TuneArguments tune;
   if (!parse(tune, arguments)) return 0;
   if (!tune.output.ends_with(".yml") && !tune.output.ends_with(".yaml")) {
-    throw UsageError(fmt::format("--output is '{}', not a .yml file", tune.output), "give a name such as tuned.yml");
+    throw UsageError(fmt::format("--output is '{}', not a .yml file", tune.output), "use a name such as tuned.yml");
   }
   if (FileSystem::system().exists(tune.output)) {
-    throw UsageError(fmt::format("{} already exists", tune.output), "remove it, or give another --output");
+    throw UsageError(fmt::format("{} already exists", tune.output), "remove the file, or pass another --output");
   }
   tune.join.keeps_notes = true;
   return with_job(tune.join, [&](Job& job) { return Tuner(job, tune).run(); });

@@ -26,6 +26,9 @@ namespace lockstep::text {
 /// Returns "19,072,400".
 [[nodiscard]] std::string thousands(std::int64_t value);
 
+/// Returns "1 rank", "2 ranks", "1,000 ranks": the count and its noun. By default the plural is the noun and an s.
+[[nodiscard]] std::string counted(std::int64_t count, std::string_view noun, std::string_view plural = {});
+
 /// Returns the candidate nearest to `word` by edit distance; "" if each differs in more than a third of its letters.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 

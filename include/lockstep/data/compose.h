@@ -46,10 +46,10 @@ using StepValue = std::conditional_t<step_needs<Step, T&&>() == StepNeeds::kUnkn
 /// Returns the result of `step`, or its argument if it returns nothing.
 template <class T, class Step>
 auto apply_step(const Step& step, T value, SampleContext& context) {
-  static_assert(step_needs<Step, StepValue<Step, T>>() != StepNeeds::kUnknown,
-                "a step of Compose cannot take the previous step's result. It must be callable, as const, with "
-                "AnnotatedImage (after ToTensor: Sample), by value or reference, and optionally SampleContext& or "
-                "SampleRandom& after it");
+  static_assert(
+      step_needs<Step, StepValue<Step, T>>() != StepNeeds::kUnknown,
+      "a Compose step cannot take the previous step's result. A step must be callable, as const, with AnnotatedImage "
+      "(after ToTensor: Sample), by value or reference, optionally followed by SampleContext& or SampleRandom&");
   using Result = decltype(call_step<StepValue<Step, T>>(step, std::declval<StepValue<Step, T>>(), context));
   if constexpr (std::is_void_v<Result>) {
     call_step<StepValue<Step, T>>(step, static_cast<StepValue<Step, T>>(value), context);

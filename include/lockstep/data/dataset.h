@@ -228,7 +228,7 @@ template <class F>
   if constexpr (std::invocable<F&, std::int64_t, SampleContext&>) {
     return std::make_shared<FunctionDataset>(size, std::move(function));
   } else {
-    static_assert(std::invocable<F&, std::int64_t>, "the callable takes (index) or (index, SampleContext&)");
+    static_assert(std::invocable<F&, std::int64_t>, "the callable must take (index) or (index, SampleContext&)");
     return std::make_shared<FunctionDataset>(
         size,
         [call = std::move(function)](std::int64_t index, SampleContext&) mutable -> Sample { return call(index); });

@@ -23,7 +23,7 @@ class ImageDataset final : public Dataset {
   Sample get(std::int64_t index, SampleContext& context) override {
     auto sample = detail::apply_step<AnnotatedImage>(transform_, source_->get(index), context);
     static_assert(std::is_same_v<decltype(sample), Sample>,
-                  "the transform of image_dataset() must end in a Sample: ToTensor produces one");
+                  "the transform of image_dataset() must return a Sample: ToTensor produces one");
     return sample;
   }
   [[nodiscard]] std::string describe(std::int64_t index) const override { return source_->describe(index); }

@@ -33,7 +33,7 @@ struct RankFacts {
 
 /// The advice if a rank's program ended without an error while other ranks were still calling collectives.
 inline constexpr const char* kLeftHint =
-    "every rank must call the same collectives; uneven data: Join, or the same number of batches on each rank";
+    "every rank must call the same collectives; for uneven data, use Join or the same number of batches on each rank";
 
 /// Returns the timeout of the ranks' collectives in nanoseconds; 0 if unknown.
 [[nodiscard]] std::int64_t timeout_of(const std::vector<RankFacts>& ranks);

@@ -29,7 +29,7 @@ std::string length_hint(const std::string& label, const Labels& labels) {
   if (has_sign) {
     fix = ": " + setting_words(fmt::format("data.label_end='{}'", label[length]));
   } else if (!label.empty()) {
-    fix = ": if all labels have another length, " + setting_words(fmt::format("data.length={}", label.size()));
+    fix = ": if all labels have a different length, " + setting_words(fmt::format("data.length={}", label.size()));
   }
   return fmt::format("a file's label is its name up to {} (data.label_end), {} characters long (data.length){}", end,
                      labels.length, fix);

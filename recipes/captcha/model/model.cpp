@@ -90,7 +90,7 @@ std::shared_ptr<CaptchaNet> make_model(const ModelOptions& options) {
   }
   if (options.type == "conv7") return std::make_shared<ConvNet>(conv7_features(), 128, options);
   if (options.type == "conv3") return std::make_shared<ConvNet>(conv3_features(), 64, options);
-  throw UsageError(fmt::format("model.type is '{}'; valid are conv7, conv3{}", options.type,
+  throw UsageError(fmt::format("model.type is '{}'; it must be conv7 or conv3{}", options.type,
                                text::did_you_mean(options.type, {"conv7", "conv3"})));
 }
 

@@ -33,7 +33,7 @@ void open_folder(const fs::path& folder) {
     if (fs::path(name).extension() == ".png") {
       throw UsageError(
           fmt::format("folder {} already holds images ({}): two sets would be mixed", folder.string(), name),
-          "give another folder, or remove it first");
+          "choose another folder, or remove this one first");
     }
   }
 }
@@ -58,7 +58,7 @@ void append_checked(std::string& charset, char letter, const std::string& ranges
   if (letter <= ' ' || letter > '~' || letter == '_' || letter == '/') {
     throw UsageError(fmt::format("charset {}: character code {} cannot be in a label", text::json_quote(ranges),
                                  static_cast<int>(static_cast<unsigned char>(letter))),
-                     "use printable ASCII except space, '/' and '_', which ends a label in a file name");
+                     "use printable ASCII except space, '/' and '_' ('_' ends the label in a file name)");
   }
   if (charset.find(letter) != std::string::npos) {
     throw UsageError(fmt::format("charset {}: '{}' occurs twice", text::json_quote(ranges), letter));

@@ -71,7 +71,7 @@ class TextTable {
     const std::size_t mark = number_mark(key);
     const bool has_tab = tab != std::string_view::npos;
     if (!has_tab || key.empty() || mark == 0) {
-      throw DataError(fmt::format("{}: line {} has no {}", name_, number, has_tab ? "file before its tab" : "tab"),
+      throw DataError(fmt::format("{}: line {} has no {}", name_, number, has_tab ? "file name before the tab" : "tab"),
                       kTextHint);
     }
     const std::string_view caption = line.substr(tab + 1);
@@ -245,7 +245,7 @@ class JsonTable {
     const auto at = from.is_object() ? from.find(key) : from.end();
     if (at == from.end() || !at->is_string()) {
       throw DataError(fmt::format("{}: caption {} of image {} has no \"{}\"", name_, number, shown(image.id), key),
-                      "object and keypoint files have no captions: give captions_*.json");
+                      "object and keypoint files have no captions: use captions_*.json");
     }
     image.captions.push_back(at->get<std::string>());
     require_short(image.captions.back(), fmt::format("{}: caption {} of image {}", name_, number, shown(image.id)));

@@ -37,7 +37,8 @@ void check_set(const SetOptions& options) {
       throw UsageError(fmt::format("{} is {}, must be {} .. {}", name, value, least, most));
     }
   };
-  if (options.path.empty()) throw UsageError("a caption set without a path", "a folder, a file, or scenes:COUNT");
+  if (options.path.empty())
+    throw UsageError("the path of the caption set is empty", "pass a folder, a file, or scenes:COUNT");
   require(options.max_words, "max_words", 1, kMostWords);
   require(options.captions_per_image, "captions_per_image", 1, 1000);
   require(options.height, "height", 1, kLargestSide);
@@ -75,7 +76,7 @@ bool is_there(const fs::path& path) {
   const bool found = fs::exists(path, fault);
   if (fault == std::errc::permission_denied) {
     throw IoError(fmt::format("cannot search for {}: {}", shown(path.string(), kShownPath), fault.message()),
-                  "give this user the right to enter the folder");
+                  "grant this user permission to enter the folder");
   }
   return found;
 }
@@ -96,7 +97,7 @@ fs::path find_caption_file(const fs::path& path) {
   if (!is_folder(path)) {
     if (is_there(path)) return path;
     throw DataError(fmt::format("{} is missing", shown(path.string(), kShownPath)),
-                    "a folder with captions.txt or captions.json");
+                    "pass a caption file, or a folder with captions.txt or captions.json");
   }
   for (const char* name : {"captions.txt", "captions.json"}) {
     if (is_there(path / name)) return path / name;
@@ -192,7 +193,7 @@ void find_files(std::vector<CaptionedImage>& images, const FileFolder& where, co
   if (missing == 0) return;
   throw DataError(fmt::format("{}: {} of {} ids have no {}: {}", set, missing, images.size(),
                               where.features ? "features" : "image", first),
-                  "put the files there, name their folder, or give a list of the ids to use");
+                  "add the files, set the folder that contains them, or pass a list of the ids to use");
 }
 
 std::vector<CaptionedImage> list_files(const SetOptions& options) {

@@ -97,9 +97,10 @@ class CaptionReader {
     if (unknown_++ == 0) example_ = shown(word);
     if (const auto unknown = vocabulary_.find(word)) return *unknown;
     if (!training_) return vocabulary_.size();
-    throw DataError(fmt::format("{}: a caption of {} has the word '{}', which is not among the {} in the vocabulary",
-                                options_.path, shown(image), shown(word), vocabulary_.size() - 1),
-                    fmt::format("add it to the vocabulary, or add a last line {} for all such words", kUnknownWord));
+    throw DataError(
+        fmt::format("{}: a caption of {} has the word '{}', which is not among the {} in the vocabulary", options_.path,
+                    shown(image), shown(word), vocabulary_.size() - 1),
+        fmt::format("add the word to the vocabulary, or add a last line {} for all such words", kUnknownWord));
   }
 
   const SetOptions& options_;
@@ -179,7 +180,8 @@ class CaptionDataset::Impl {
 
   [[nodiscard]] Image picture(std::int64_t index) const {
     if (!options_.features.empty()) {
-      throw DataError(fmt::format("{} has features, not images", options_.path), "pages need a set of images");
+      throw DataError(fmt::format("{} has features, not images", options_.path),
+                      "pages can only be drawn from a data set of images");
     }
     const auto place = static_cast<std::size_t>(index);
     return shelf_ ? shelf_->paint(number_of_scene(captions(index)->id)) : read_image(files_.at(place), ColorMode::kRgb);
@@ -193,7 +195,7 @@ class CaptionDataset::Impl {
     FeatureRows rows = read_features(file, options_.max_features);
     if (width_ == 0 || rows.width == width_) return rows;
     throw DataError(fmt::format("features {}: array 'feat' is {} wide, must be {}", file, rows.width, width_),
-                    options_.feature_width > 0 ? "feature_width sets how wide they must be"
+                    options_.feature_width > 0 ? "feature_width sets the expected width"
                                                : fmt::format("{} has {}", files_.front(), width_));
   }
 

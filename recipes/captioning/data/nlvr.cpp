@@ -38,8 +38,7 @@ std::string nlvr_field(const json& line, const char* key, bool needed, const std
   const auto at = line.find(key);
   if (at != line.end() && at->is_string()) return at->get<std::string>();
   if (at == line.end() && !needed) return "";
-  throw DataError(fmt::format("{} has no \"{}\" that is a string", where, key),
-                  "NLVR's files have one object per line");
+  throw DataError(fmt::format("{} has no string \"{}\"", where, key), "NLVR's files have one object per line");
 }
 
 Judgement parse_judgement(std::string_view text, const std::string& where) {

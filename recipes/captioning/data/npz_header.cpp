@@ -109,7 +109,7 @@ std::string read_dictionary(std::string_view text, NpyHeader& header) {
   std::set<std::string_view> keys;
   while (!words.take("}")) {
     const auto key = words.text();
-    if (!key || !words.take(":")) return fmt::format("its header has no field here: {}", words.next());
+    if (!key || !words.take(":")) return fmt::format("expected a field in its header at: {}", words.next());
     if (!keys.insert(*key).second) return fmt::format("it has '{}' twice", shown(*key));
     if (std::string problem = read_entry(*key, words, header); !problem.empty()) return problem;
     if (words.take(",")) continue;
@@ -135,14 +135,14 @@ Result<NpyHeader> parse_npy_header(std::string_view bytes) {
   if (!bytes.starts_with(kNpyMagic) || bytes.size() < kVersionAt + 2)
     return Failure{"it does not begin like an .npy file"};
   const int version = static_cast<unsigned char>(bytes[kVersionAt]);
-  if (version < 1 || version > 3) return Failure{fmt::format("it has format {}; it must be 1 to 3", version)};
+  if (version < 1 || version > 3) return Failure{fmt::format("its format version is {}; it must be 1 to 3", version)};
   const std::size_t length_size = version == 1 ? 2 : 4;
   const std::size_t start = kVersionAt + 2 + length_size;
   if (bytes.size() < start) return Failure{"it ends inside its header"};
   const std::size_t length = little_number(bytes.substr(kVersionAt + 2, length_size));
   if (length > kNpyMostHeader) return Failure{fmt::format("its header claims {} bytes", length)};
   if (length > bytes.size() - start) {
-    return Failure{fmt::format("its header has {} of {} bytes", bytes.size() - start, length)};
+    return Failure{fmt::format("its header is truncated to {} of {} bytes", bytes.size() - start, length)};
   }
   NpyHeader header;
   header.size = start + length;

@@ -126,10 +126,10 @@ std::string entry_problem(const ZipEntryInfo& entry, std::string_view name, std:
     return fmt::format("{} is compressed with method {}; it must be 0 (stored) or 8 (deflate)", name, entry.method);
   }
   if (entry.size == kZipIn64Bits || entry.packed == kZipIn64Bits || entry.local == kZipIn64Bits) {
-    return fmt::format("{} has 4 GiB or more", name);
+    return fmt::format("{} is 4 GiB or larger", name);
   }
   if (entry.method == 0 && entry.packed != entry.size) {
-    return fmt::format("{} is not compressed, but has {} of {} bytes", name, entry.packed, entry.size);
+    return fmt::format("{} is not compressed, but has {} bytes instead of {}", name, entry.packed, entry.size);
   }
   if (entry.size > most) return fmt::format("{} has {} bytes, more than the maximum of {}", name, entry.size, most);
   if (entry.size / kDeflateMostFold > entry.packed) {

@@ -104,8 +104,9 @@ Ids Vocabulary::ids_of(const std::vector<std::string>& words) const {
   for (const std::string& word : words) {
     const auto id = find(word);
     if (!id) {
-      throw DataError(fmt::format("the word '{}' is not among the {} in the vocabulary", shown(word), size() - 1),
-                      fmt::format("add it to the vocabulary, or add a last line {} for all such words", kUnknownWord));
+      throw DataError(
+          fmt::format("the word '{}' is not among the {} in the vocabulary", shown(word), size() - 1),
+          fmt::format("add the word to the vocabulary, or add a last line {} for all such words", kUnknownWord));
     }
     ids.push_back(*id);
   }
@@ -130,8 +131,8 @@ std::string Vocabulary::difference(const Vocabulary& other) const {
     return id < words.size() ? "'" + words[id] + "'" : std::string("none");
   };
   const std::string counts =
-      size() == other.size() ? "" : fmt::format("{} words against {}: ", size() - 1, other.size() - 1);
-  return fmt::format("{}word {} is {} against {}", counts, id, word(words_), word(other.words_));
+      size() == other.size() ? "" : fmt::format("{} words instead of {}: ", size() - 1, other.size() - 1);
+  return fmt::format("{}word {} is {} instead of {}", counts, id, word(words_), word(other.words_));
 }
 
 }  // namespace lockstep::captioning

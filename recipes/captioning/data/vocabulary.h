@@ -46,7 +46,7 @@ class Vocabulary {
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
   /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
-  /// How this differs from `other`: "12 words against 14", "word 7 is 'cat' against 'dog'"; "" if they are equal.
+  /// How this differs from `other`: "word 7 is 'cat' instead of 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;
 
  private:

@@ -187,7 +187,7 @@ double CiderD::penalty(std::int64_t difference) const noexcept {
 }
 
 CiderD::Reference CiderD::prepare(const std::vector<Ids>& references) const {
-  if (references.empty()) throw UsageError("CIDEr of an image without a reference");
+  if (references.empty()) throw UsageError("cannot compute CIDEr of an image without a reference");
   auto prepared = std::make_shared<Prepared>();
   for (const Ids& ids : references) {
     check_ids(ids.data(), static_cast<std::int64_t>(ids.size()));

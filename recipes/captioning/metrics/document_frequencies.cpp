@@ -66,7 +66,7 @@ std::uint64_t DocumentFrequencies::source_of(const std::vector<std::vector<Ids>>
 }
 
 DocumentFrequencies DocumentFrequencies::of(const std::vector<std::vector<Ids>>& references_by_image) {
-  if (references_by_image.empty()) throw UsageError("document frequencies of no images");
+  if (references_by_image.empty()) throw UsageError("cannot count document frequencies without images");
   const bool wide = largest_id(references_by_image) > kLargestShortId;
   NgramTable table(wide);
   std::vector<NgramKey> keys;
@@ -111,13 +111,14 @@ DocumentFrequencies DocumentFrequencies::from_file(const fs::path& path) {
     throw fail("it is truncated or was changed: its checksum is wrong");
   const std::uint64_t id_bytes = u64_at(view, 8);
   const std::uint64_t images = u64_at(view, 16);
-  if (id_bytes != 2 && id_bytes != 4) throw fail(fmt::format("ids of {} bytes; they must be 2 or 4", id_bytes));
-  if (images < 1 || images > 0xFFFFFFFF) throw fail(fmt::format("frequencies of {} images", images));
+  if (id_bytes != 2 && id_bytes != 4) throw fail(fmt::format("its ids have {} bytes; they must have 2 or 4", id_bytes));
+  if (images < 1 || images > 0xFFFFFFFF)
+    throw fail(fmt::format("its number of images is {}, which is out of range", images));
   try {
     NgramTable table =
         NgramTable::from_bytes(view.substr(kHeader, end - kHeader), id_bytes == 4, static_cast<std::uint32_t>(images));
     if (static_cast<std::uint64_t>(table.size()) != u64_at(view, 24)) {
-      throw fail(fmt::format("{} n-grams, but its header says {}", table.size(), u64_at(view, 24)));
+      throw fail(fmt::format("it contains {} n-grams, but its header says {}", table.size(), u64_at(view, 24)));
     }
     return {static_cast<std::int64_t>(images), u64_at(view, 32), std::move(table)};
   } catch (const DataError& error) {

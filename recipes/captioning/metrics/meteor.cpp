@@ -192,7 +192,7 @@ MeteorCounts align_words(const Ids& hypothesis, const Ids& reference) {
 }
 
 MeteorCounts meteor_counts(const Ids& hypothesis, const std::vector<Ids>& references) {
-  if (references.empty()) throw UsageError("METEOR of a caption without a reference");
+  if (references.empty()) throw UsageError("cannot compute METEOR of a caption without a reference");
   MeteorCounts best = align_words(hypothesis, references.front());
   for (std::size_t r = 1; r < references.size(); ++r) {
     const MeteorCounts one = align_words(hypothesis, references[r]);

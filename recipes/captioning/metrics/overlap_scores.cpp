@@ -39,7 +39,7 @@ std::int64_t closest_length(std::int64_t length, const std::vector<Ids>& referen
 }  // namespace
 
 void Bleu::add(const Ids& hypothesis, const std::vector<Ids>& references) {
-  if (references.empty()) throw UsageError("BLEU of a caption without a reference");
+  if (references.empty()) throw UsageError("cannot compute BLEU of a caption without a reference");
   for (std::size_t n = 1; n <= kLongestNgram; ++n) {
     NgramCounts most;
     for (const Ids& reference : references) {
@@ -88,7 +88,7 @@ std::size_t longest_common(const Ids& one, const Ids& other) {
 }  // namespace
 
 double rouge_l(const Ids& hypothesis, const std::vector<Ids>& references) {
-  if (references.empty()) throw UsageError("ROUGE-L of a caption without a reference");
+  if (references.empty()) throw UsageError("cannot compute ROUGE-L of a caption without a reference");
   double precision = 0;
   double recall = 0;
   for (const Ids& reference : references) {

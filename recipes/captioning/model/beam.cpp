@@ -21,8 +21,8 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 void check_options(const BeamOptions& options) {
   if (options.beam < 1 || options.max_words < 1) {
-    throw UsageError(
-        fmt::format("beam search with beam {} for {} words; both must be at least 1", options.beam, options.max_words));
+    throw UsageError(fmt::format("beam search with beam size {} and {} words; both must be at least 1", options.beam,
+                                 options.max_words));
   }
 }
 

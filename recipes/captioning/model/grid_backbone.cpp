@@ -27,9 +27,10 @@ class SmallBackbone final : public GridBackbone {
   explicit SmallBackbone(const BackboneOptions& options) {
     const std::int64_t stride = options.output_stride;
     if (stride != 4 && stride != 8 && stride != 16 && stride != 32) {
-      throw UsageError(fmt::format("there is no small backbone with output stride {}", stride), "take 4, 8, 16 or 32");
+      throw UsageError(fmt::format("there is no small backbone with output stride {}", stride), "use 4, 8, 16 or 32");
     }
-    if (options.width < 1) throw UsageError(fmt::format("the backbone's width is {} channels", options.width));
+    if (options.width < 1)
+      throw UsageError(fmt::format("the backbone's width is {} channels; it must be at least 1", options.width));
     channels_ = 3;
     std::int64_t out = options.width;
     for (std::int64_t reached = 2; reached <= stride; reached *= 2, out *= 2) add(out, 2);
@@ -135,7 +136,7 @@ Features FeatureEmbedding::forward(const at::Tensor& data, const std::vector<std
 Features FeatureEmbedding::of_pictures(const at::Tensor& pictures) {
   if (pictures.dim() != 4 || pictures.size(1) != 3) {
     throw UsageError(fmt::format("the backbone takes images [B, 3, H, W], but got {} dimensions", pictures.dim()),
-                     "features need no backbone: data.features");
+                     "to train on features, set data.features");
   }
   const at::Tensor grid = backbone_->forward(pictures);
   return {.tokens = grid.flatten(2).transpose(1, 2), .height = grid.size(2), .width = grid.size(3)};
@@ -145,7 +146,7 @@ Features FeatureEmbedding::of_rows(const at::Tensor& rows, const std::vector<std
   if (rows.dim() != 3) {
     throw UsageError(
         fmt::format("without a backbone, the network takes features [B, L, D], but got {} dimensions", rows.dim()),
-        "images need one: model.backbone=small or resnet");
+        "to train on images, set model.backbone=small or resnet");
   }
   if (rows.size(2) != options_.feature_width) {
     throw UsageError(

@@ -38,7 +38,7 @@ void check_sizes(const ModelOptions& options) {
   at_least(options.grid_height, 0, "the grid's height");
   at_least(options.grid_width, 0, "the grid's width");
   at_least(options.x_linear.word_dim, 0, "the width of the word embedding");
-  at_least(options.x_linear.middle_dim, 0, "the width in the middle of attention");
+  at_least(options.x_linear.middle_dim, 0, "the inner width of attention");
   if (options.dim % options.heads != 0 || options.dim % 2 != 0) {
     throw UsageError(
         fmt::format("dim is {} and there are {} heads; dim must be even and a multiple of the number of heads",

@@ -53,7 +53,7 @@ class EndOfAll {
 /// Appends words until every caption has ended: `choose(log-probabilities, index of the word)` returns int64 [N].
 template <class Choose>
 at::Tensor say(Speaker& speaker, std::int64_t max_words, const Choose& choose) {
-  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; they must have at least 1", max_words));
+  if (max_words < 1) throw UsageError(fmt::format("captions must have at least 1 word, not {}", max_words));
   const at::TensorOptions ids = speaker.device.dtype(at::kLong);
   const at::Tensor words = at::zeros({speaker.rows, max_words + 1}, ids);
   at::Tensor now = at::zeros({speaker.rows}, ids);
@@ -91,7 +91,7 @@ at::Tensor greedy(Captioner& model, const Memory& memory, std::int64_t max_words
 
 Said greedy_in_all_steps(Captioner& model, const Memory& memory, std::int64_t max_words) {
   const NoGrad no_grad;
-  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; they must have at least 1", max_words));
+  if (max_words < 1) throw UsageError(fmt::format("captions must have at least 1 word, not {}", max_words));
   DecoderState state = model.start(memory);
   at::Tensor now = at::zeros({memory.rows()}, memory.tokens.options().dtype(at::kLong));
   at::Tensor ended = at::zeros({memory.rows()}, now.options().dtype(at::kBool));
@@ -110,7 +110,7 @@ Said greedy_in_all_steps(Captioner& model, const Memory& memory, std::int64_t ma
 
 at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
   const NoGrad no_grad;
-  if (max_words < 1) throw UsageError(fmt::format("captions of {} words; they must have at least 1", max_words));
+  if (max_words < 1) throw UsageError(fmt::format("captions must have at least 1 word, not {}", max_words));
   const at::Tensor uniform = at::rand({speaker.rows, max_words}, speaker.device.dtype(at::kDouble)).mul_(kBelowOne);
   return say(speaker, max_words, [&](const at::Tensor& log_probs, std::int64_t i) {
     // Takes the word whose part of 0 .. 1 contains the random number.

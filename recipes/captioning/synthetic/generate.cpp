@@ -53,7 +53,7 @@ CaptionFormat parse_caption_format(const std::string& name) {
   if (name == "text") return CaptionFormat::kText;
   if (name == "coco") return CaptionFormat::kCoco;
   throw UsageError(fmt::format("unknown caption format '{}'{}", name, text::did_you_mean(name, {"text", "coco"})),
-                   "text or coco");
+                   "use text or coco");
 }
 
 void generate_captioned_scenes(const GenerateOptions& options, const common::IndexProgress& progress) {

@@ -150,7 +150,7 @@ void warn_of_missing_classes(const Survey& survey, const std::vector<std::string
     words.resize(kMost);
     words.emplace_back("...");
   }
-  log::warn("{}: no box is of {} {}: {} will never be found", path, count == 1 ? "class" : "the classes",
+  log::warn("{}: no box has {} {}: {} will never be found", path, count == 1 ? "class" : "one of the classes",
             text::join(words), count == 1 ? "it" : "they");
 }
 
@@ -169,14 +169,15 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
   const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*whole);
   const std::shared_ptr<const ImageSource> source = part_of(whole, options);
   if (classes == 0) {
-    throw UsageError(fmt::format("{} names no classes", options.source.path), "set how many there are: num_classes=N");
+    throw UsageError(fmt::format("{} names no classes", options.source.path),
+                     "set the number of classes: num_classes=N");
   }
   Survey survey(*source, classes);
   survey.run();
   const std::string first = survey.empty() > 0 ? fmt::format("; the first such box: {}", survey.first()) : "";
   if (training && survey.empty() + survey.crowds() > 0) {
-    log::note("{}: {} boxes without area in the image and {} crowds are excluded from training{}", options.source.path,
-              survey.empty(), survey.crowds(), first);
+    log::note("{}: {} without area in the image and {} are excluded from training{}", options.source.path,
+              text::counted(survey.empty(), "box", "boxes"), text::counted(survey.crowds(), "crowd"), first);
   } else if (survey.empty() > 0) {
     log::note("{}: {} boxes have no area in the image and count as never found{}", options.source.path, survey.empty(),
               first);
@@ -260,7 +261,8 @@ DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptio
 }
 
 DetectionSet open_test_set(const DatasetOptions& options) {
-  if (options.side <= 0) throw UsageError(fmt::format("an image with a side of {} pixels", options.side));
+  if (options.side <= 0)
+    throw UsageError(fmt::format("the image size is {} pixels; it must be at least 1", options.side));
   DetectionSet set = open_checked(options, false);
   set.dataset = std::make_shared<TestSet>(set.source, options.side);
   return set;

@@ -146,7 +146,7 @@ Batch test_batch(std::vector<Sample>& samples) {
 Collate collate_of(const AugmentOptions& options) {
   check(options);
   return [options](std::vector<Sample> samples, const BatchContext& context) {
-    if (samples.empty()) throw InternalError("a batch without samples");
+    if (samples.empty()) throw InternalError("the batch has no samples");
     const bool training = std::any_cast<Unsized>(&samples.front().extra) != nullptr;
     return training ? training_batch(samples, batch_side(options, context), options.min_box) : test_batch(samples);
   };

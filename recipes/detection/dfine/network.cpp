@@ -24,8 +24,8 @@ void check_pictures(const at::Tensor& images_BCHW, const Options& options) {
     positions += (height / stride) * (width / stride);
   }
   if (positions < options.queries) {
-    throw UsageError(fmt::format("images of {} x {} pixels have {} positions for {} queries", width, height, positions,
-                                 options.queries));
+    throw UsageError(fmt::format("images of {} x {} pixels have only {} positions for {} queries", width, height,
+                                 positions, options.queries));
   }
 }
 

@@ -84,8 +84,8 @@ std::int64_t Options::smallest_side() const {
 void check(const Options& options) {
   (void)backbone_shape(options.backbone);
   if (options.levels < 1 || options.levels > 3 || std::ssize(options.points) != options.levels) {
-    throw UsageError(fmt::format("there are {} scales and points for {}; both must be the same, 1 to 3", options.levels,
-                                 options.points.size()));
+    throw UsageError(fmt::format("there are {} scales, but points for {}; both numbers must be the same, 1 to 3",
+                                 options.levels, options.points.size()));
   }
   require_multiple("encoder", options.encoder_hidden, options.encoder_heads);
   require_multiple("decoder", options.hidden, options.heads);
@@ -93,13 +93,14 @@ void check(const Options& options) {
     throw UsageError(fmt::format("reg_max is {}; it must be even and at least 4", options.reg_max));
   }
   if (options.classes < 1 || options.queries < 1 || options.layers < 1) {
-    throw UsageError(fmt::format("there must be classes, queries and decoder layers, not {}, {} and {}",
+    throw UsageError(fmt::format("there must be at least one class, query and decoder layer, not {}, {} and {}",
                                  options.classes, options.queries, options.layers));
   }
   if (options.last_layer() < 0 || options.last_layer() >= options.layers) {
     throw UsageError(fmt::format("eval_idx is {}, but there are {} decoder layers", options.eval_idx, options.layers));
   }
-  if (options.denoising < 0) throw UsageError(fmt::format("denoising is {}; 0 means none", options.denoising));
+  if (options.denoising < 0)
+    throw UsageError(fmt::format("denoising is {}; it must be at least 0 (none)", options.denoising));
 }
 
 }  // namespace lockstep::detection::dfine

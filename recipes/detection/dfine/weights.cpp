@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_words.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::detection::dfine {
 namespace {
@@ -79,7 +80,7 @@ void require_same_bins(const StateDict& weights, const StateDict& model) {
     const auto b = ours->item<double>();
     if (std::abs(a - b) < 1e-6) continue;
     throw DataError(
-        fmt::format("{} is {} in the weights but {} in the settings: boxes would mean something else", name, a, b),
+        fmt::format("{} is {} in the weights but {} in the settings: boxes would be decoded differently", name, a, b),
         setting_words(fmt::format("dfine.{}={}", name + sizeof("decoder.") - 1, a)));
   }
 }
@@ -98,7 +99,7 @@ std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& mod
   std::vector<std::string> done;
   if (is_backbone(weights)) {
     rename_backbone(weights);
-    done.emplace_back("the weights are for a backbone");
+    done.emplace_back("the weights are those of a backbone");
   }
   const StateDict state = to_state_dict(model);
   require_same_bins(weights, state);
@@ -106,7 +107,7 @@ std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& mod
   const at::Tensor* embedding = tensor_of(weights, kEmbedding);
   const at::Tensor* my_embedding = tensor_of(state, kEmbedding);
   if (embedding != nullptr && my_embedding != nullptr && embedding->sizes() != my_embedding->sizes()) {
-    done.push_back(fmt::format("the denoising embedding is for {} classes and starts fresh for {}",
+    done.push_back(fmt::format("the denoising embedding is for {} classes and is reinitialized for {}",
                                embedding->size(0) - 1, my_embedding->size(0) - 1));
     weights.erase(kEmbedding);
   }
@@ -120,7 +121,8 @@ std::vector<std::string> fit_weights(StateDict& weights, const NamedTensors& mod
     ++turned;
   }
   if (turned > 0)
-    done.push_back(fmt::format("{} score head entries were converted from one set's classes to the other's", turned));
+    done.push_back(fmt::format("{} of score heads converted from one data set's classes to the other's",
+                               text::counted(turned, "entry", "entries")));
   return done;
 }
 

@@ -26,7 +26,7 @@ class ByteReader {
   template <class T>
   [[nodiscard]] T take(std::size_t size = sizeof(T)) {
     if constexpr (std::is_same_v<T, bool>) return take<unsigned char>() != 0;
-    if (bytes_.size() < size) throw InternalError("the bytes of an evaluation's results end too early");
+    if (bytes_.size() < size) throw InternalError("the results of an evaluation are truncated");
     T value{};
     std::memcpy(&value, bytes_.data(), size);
     bytes_.remove_prefix(size);

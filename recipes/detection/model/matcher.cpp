@@ -104,7 +104,7 @@ at::Tensor costs_of(const at::Tensor& logits, const at::Tensor& boxes, const Pad
       if (!bad_logits && !bad_boxes) continue;
       throw DataError(fmt::format("the network's {} {} are not finite, first in image {} of the batch",
                                   names[static_cast<std::size_t>(set)], bad_logits ? "logits" : "boxes", image),
-                      "a lower learning rate may help, or check the batch");
+                      "try a lower learning rate, or check the batch");
     }
   }
   throw DataError("a matching cost is not finite although all predictions are", "look for boxes with NaN coordinates");

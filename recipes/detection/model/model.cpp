@@ -30,12 +30,12 @@ void check(const ModelOptions& options) {
     throw UsageError(fmt::format("reg_max is {}; it must be even and at least 4", options.reg_max));
   }
   if (options.classes < 1 || options.queries < 1 || options.decoder_layers < 1) {
-    throw UsageError(fmt::format("there must be classes, queries and decoder layers, not {}, {} and {}",
+    throw UsageError(fmt::format("there must be at least one class, query and decoder layer, not {}, {} and {}",
                                  options.classes, options.queries, options.decoder_layers));
   }
   if (options.denoising == 1 || options.denoising < 0) {
-    throw UsageError(
-        fmt::format("denoising is {}; 0 means none, and 2 means one object with its negative box", options.denoising));
+    throw UsageError(fmt::format(
+        "denoising is {}; it must be 0 (none) or at least 2 (one object with its negative box)", options.denoising));
   }
 }
 
@@ -69,8 +69,8 @@ Outputs Detector::forward(const at::Tensor& images_BCHW, const Targets* targets)
   // For each position of the coarsest scale, the finest scale has 16 and the middle one 4.
   const std::int64_t positions = 21 * (height / stride) * (width / stride);
   if (positions < options_.queries) {
-    throw UsageError(fmt::format("images of {} x {} pixels have {} positions for {} queries", width, height, positions,
-                                 options_.queries));
+    throw UsageError(fmt::format("images of {} x {} pixels have only {} positions for {} queries", width, height,
+                                 positions, options_.queries));
   }
   const std::vector<at::Tensor> scales = parts_->encoder->forward(parts_->backbone->forward(images_BCHW));
   if (targets == nullptr || !is_training() || options_.denoising == 0) return parts_->decoder->forward(scales, nullptr);

@@ -29,8 +29,9 @@ void open_folder(const fs::path& folder) {
   std::error_code fault;
   for (const char* name : {"annotations.json", "images"}) {
     if (!fs::exists(folder / name, fault)) continue;
-    throw UsageError(fmt::format("folder {} already holds a set ({}): the two would mix", folder.string(), name),
-                     "give another folder, or remove it first");
+    throw UsageError(
+        fmt::format("folder {} already contains a data set ({}): the two would be mixed", folder.string(), name),
+        "choose another folder, or remove this one first");
   }
   FileSystem::system().make_folder(folder / "images");
 }

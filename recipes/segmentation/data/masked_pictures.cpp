@@ -113,8 +113,8 @@ std::vector<std::string> MaskedPictures::survey(std::int64_t most) {
   seen_.all = survey_step_ == 1;
   std::vector<std::string> notes;
   if (unlabelled.count > 0) {
-    notes.push_back(fmt::format("{} maps of the {} images checked have no labelled pixel, the first: {}",
-                                unlabelled.count, looked_at, unlabelled.first));
+    notes.push_back(fmt::format("{} without any labelled pixel among the {} images checked, the first: {}",
+                                text::counted(unlabelled.count, "map"), looked_at, unlabelled.first));
   }
   if (deep.count > 0) {
     notes.push_back(fmt::format(

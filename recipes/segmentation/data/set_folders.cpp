@@ -150,8 +150,8 @@ Odd twins_of(const NameList& names, const NamedFiles& files) {
   if (count == 0) return {};
   return {
       .what = fmt::format("folder {} has two files for {} names, the first: {}", files.folder.string(), count, first),
-      .hint = "an image and its maps are found by name: rename or remove one of the two",
-      .instead = "the first of each two is used"};
+      .hint = "images and maps are matched by file name: rename or remove one of the two",
+      .instead = "the first of each pair is used"};
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ fs::path folder_of(const fs::path& root, Role role, const std::string& given) {
   if (!given.empty()) {
     const fs::path folder = root / given;  // an absolute path replaces the root
     if (is_folder(folder)) return folder;
-    throw DataError(fmt::format("folder {} of the {} is missing", folder.string(), role_name(role)));
+    throw DataError(fmt::format("folder {} for the {} is missing", folder.string(), role_name(role)));
   }
   for (const std::string& name : known(role).folders) {
     if (is_folder(root / name)) return root / name;
@@ -170,7 +170,7 @@ fs::path folder_of(const fs::path& root, Role role, const std::string& given) {
   throw DataError(
       fmt::format("{} has no {}: no folder {}", root.string(), role_name(role), fmt::join(known(role).folders, ", ")),
       role == Role::kPictures || role == Role::kMasks
-          ? "give a folder in the layout of VOC, or one with images/ and masks/"
+          ? "pass a folder in the VOC layout, or one with images/ and masks/"
           : "`lockstep generate weak-labels` creates scribbles, pseudo-labels and distance maps from full masks");
 }
 
@@ -246,7 +246,7 @@ FileList list_files(const fs::path& path, const FileListOptions& options) {
       fmt::format("{}: {} files of {} of {} images are missing, the first: {}", names.from, missing.count(),
                   names.names.size() - list.samples.size(), names.names.size(), missing.first());
   if (options.strict) throw DataError(what, "add the files, or set strict to false to continue without these images");
-  if (list.samples.empty()) throw DataError(what, "nothing is left of the set");
+  if (list.samples.empty()) throw DataError(what, "add the files: no image of the set is complete");
   list.notes.push_back(what + "; these images are skipped");
   return list;
 }

@@ -22,7 +22,7 @@ void Confusion::add(const std::uint8_t* truth, const std::uint8_t* predicted, st
   for (std::int64_t i = 0; i < count; ++i) {
     if (truth[i] == kUnlabelled) continue;
     if (truth[i] >= classes_) {
-      throw DataError(fmt::format("a mask has class {}, but there are {} (0 .. {}; {} is unlabelled)", truth[i],
+      throw DataError(fmt::format("a mask has class {}, but there are {} classes (0 .. {}; {} is unlabelled)", truth[i],
                                   classes_, classes_ - 1, kUnlabelled),
                       "set num_classes, or fix the mask");
     }

@@ -49,8 +49,8 @@ Pyramid::Pyramid(const ASPPOptions& options) {
 
 at::Tensor Pyramid::forward(const at::Tensor& x) {
   if (is_training() && x.size(0) < 2 && !pooled_->is_synced()) {
-    throw UsageError(fmt::format("the pyramid's mean over an image goes through batch norm, and a batch of {} has one "
-                                 "value per channel: it has no variance",
+    throw UsageError(fmt::format("batch norm after the pyramid's image pooling needs more than one value per channel, "
+                                 "but a batch of {} has only one",
                                  x.size(0)),
                      "set batch_size to at least 2, drop_last if the last batch has only one image, or sync_batchnorm "
                      "with several replicas");

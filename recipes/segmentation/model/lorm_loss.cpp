@@ -308,7 +308,8 @@ class LormFunction : public torch::autograd::Function<LormFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
     if (at::GradMode::is_enabled()) {
-      throw UsageError("a second derivative through LoRM's loss", "backward without create_graph");
+      throw UsageError("second derivatives through LoRM's loss are not supported",
+                       "call backward() without create_graph");
     }
     variable_list grads = context->get_saved_variables();
     const at::Tensor factor = incoming[0] / grads[kMeanOver];

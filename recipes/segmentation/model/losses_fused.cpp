@@ -123,7 +123,8 @@ class FusedLosses : public torch::autograd::Function<FusedLosses> {
 
   static variable_list backward(AutogradContext* context, const variable_list& incoming) {
     if (at::GradMode::is_enabled()) {
-      throw UsageError("a second derivative through the segmentation losses", "backward without create_graph");
+      throw UsageError("second derivatives through the segmentation losses are not supported",
+                       "call backward() without create_graph");
     }
     const variable_list kept = context->get_saved_variables();
     const at::Tensor slopes = incoming[0].to(at::kFloat).contiguous();

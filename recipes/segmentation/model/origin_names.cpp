@@ -102,7 +102,8 @@ std::vector<std::string> take_origin_names(StateDict& weights, const NamedTensor
 
 StateDict give_origin_names(const StateDict& model, const ModelOptions& options) {
   require_there(options.backbone.output_stride == 8, fmt::format("stride {}", options.backbone.output_stride));
-  require_there(options.backbone.stride_in_1x1, "the stride of a bottleneck in its 3x3 (model.stride_in_1x1)");
+  require_there(options.backbone.stride_in_1x1,
+                "the stride in the 3x3 convolution of a bottleneck (model.stride_in_1x1)");
   require_there(options.rates.empty(), "custom dilations (model.rates)");
   require_there(!has_decoder(options.type) || options.backbone.layers >= 50,
                 fmt::format("a decoder on ResNet-{}", options.backbone.layers));

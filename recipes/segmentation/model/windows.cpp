@@ -77,7 +77,7 @@ std::int64_t scaled(std::int64_t side, double factor) {
 }  // namespace
 
 std::vector<std::int64_t> window_starts(std::int64_t length, std::int64_t window, double overlap) {
-  if (window <= 0) throw UsageError(fmt::format("a window of {} pixels; it must be positive", window));
+  if (window <= 0) throw UsageError(fmt::format("the window is {} pixels; it must be positive", window));
   if (!(overlap >= 0 && overlap < 1)) {
     throw UsageError(fmt::format("windows overlap by {} of their size; it must be 0 or more, and below 1", overlap));
   }
@@ -99,13 +99,13 @@ at::Tensor class_shares(const at::Tensor& picture, const LogitsOf& logits, const
                           : static_cast<double>(options.base_size) / static_cast<double>(std::max(height, width));
   at::Tensor sum;
   for (const double scale : options.scales) {
-    if (!(scale > 0)) throw UsageError(fmt::format("an image at scale {}", scale), "scales must be above 0");
+    if (!(scale > 0)) throw UsageError(fmt::format("the image scale is {}", scale), "scales must be above 0");
     const double factor = base * scale;
     const at::Tensor view = resized(whole, scaled(height, factor), scaled(width, factor));
     const at::Tensor shares = resized(through_windows(view, logits, options), height, width);
     sum = sum.defined() ? sum + shares : shares;
   }
-  if (!sum.defined()) throw UsageError("no scale to evaluate images at", "eval.scales=[1]");
+  if (!sum.defined()) throw UsageError("there is no scale to evaluate images at", "set eval.scales=[1]");
   return (sum / static_cast<double>(options.scales.size())).squeeze(0);
 }
 

@@ -17,7 +17,7 @@ constexpr std::uint64_t kCoarseStream = 0x636f617273650000;
 PseudoMethod parse_pseudo_method(const std::string& name) {
   if (name == "watershed") return PseudoMethod::kWatershed;
   if (name == "coarse") return PseudoMethod::kCoarse;
-  throw UsageError(fmt::format("there is no pseudo-label method '{}'", name), "watershed or coarse");
+  throw UsageError(fmt::format("there is no pseudo-label method '{}'", name), "use watershed or coarse");
 }
 
 SampleRandom scribble_random(std::uint64_t seed, std::int64_t index) {

@@ -25,9 +25,9 @@ void check_generate(const GenerateOptions& options) {
         fmt::format("generate segmentation: val-share is {}, must be 0 or more, below 1", options.val_share));
   }
   if (pictures_of_val(options) >= options.count) {
-    throw UsageError(fmt::format("generate segmentation: val-share {} of {} images leaves none to train",
+    throw UsageError(fmt::format("generate segmentation: val-share {} of {} images leaves none for training",
                                  options.val_share, options.count),
-                     "draw more images, or give a smaller share");
+                     "generate more images, or use a smaller share");
   }
   if (options.size.least < kSides.least || options.size.most > kSides.most || options.size.most < options.size.least) {
     throw UsageError(fmt::format("generate segmentation: sides of {} .. {} pixels, must be within {} .. {}",

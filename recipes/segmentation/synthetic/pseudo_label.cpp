@@ -231,13 +231,13 @@ class SmoothField {
 
 void check_coarse_options(const CoarseOptions& options) {
   if (options.cell < 1 || options.cell > 256) {
-    throw UsageError(fmt::format("a cell is {} pixels, must be 1 .. 256", options.cell));
+    throw UsageError(fmt::format("the cell size is {} pixels, must be 1 .. 256", options.cell));
   }
   if (!(options.shift >= 0 && options.shift <= 2)) {
-    throw UsageError(fmt::format("borders move by {} cells, must be 0 .. 2", options.shift));
+    throw UsageError(fmt::format("the border shift is {} cells, must be 0 .. 2", options.shift));
   }
   if (!(options.least_share >= 0 && options.least_share <= 1)) {
-    throw UsageError(fmt::format("a class needs {} of a cell, must be 0 .. 1", options.least_share));
+    throw UsageError(fmt::format("the least share of a class in a cell is {}, must be 0 .. 1", options.least_share));
   }
 }
 

@@ -178,7 +178,7 @@ Image classes_of(const NumberMap& numbers, Numbers meaning) {
   classes.pixels.reserve(numbers.values.size());
   for (const std::uint16_t value : numbers.values) {
     if (meaning == Numbers::kClasses && value > 255) {
-      throw DataError(fmt::format("class {} in a mask; classes are 0 .. 254, 255 is unlabelled", value));
+      throw DataError(fmt::format("a mask has class {}; classes are 0 .. 254, 255 is unlabelled", value));
     }
     classes.pixels.push_back(static_cast<std::uint8_t>(meaning == Numbers::kClasses ? value : value != 0));
   }

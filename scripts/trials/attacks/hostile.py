@@ -114,7 +114,7 @@ def a_squatter_gets_no_secret_and_is_named(bench):
     tries = [(silent, {}, 76, "says nothing"), (garbage, {}, 76, "does not answer as a Lockstep store"),
              (endless, {}, 76, "does not answer as a Lockstep store"), (impostor, {}, 64, "does not know this program's token"),
              (silent, secure, 76, "says nothing"), (garbage, secure, 76, "does not answer as a Lockstep store"),
-             (impostor, secure, 76, "when it is asked to encrypt"), (encrypting(other), secure, 64, "does not confirm")]
+             (impostor, secure, 76, "encryption is requested"), (encrypting(other), secure, 64, "not be verified")]
     for serve, variables, code, words in tries:
         squatter = Squatter(serve)
         ended, said, took = node_at(bench, squatter, token, **variables)
@@ -155,10 +155,10 @@ def who_relays_to_the_store_gets_no_encrypted_word(bench):
     with node(bench, 0, port, token, "sh", "-c", "echo $RANK", LOCKSTEP_TLS_KEY=key, **secure) as first:
         with node(bench, 1, squatter.port, token, "sh", "-c", "echo $RANK", **secure) as second:
             code, said = end_of(second, 30)
-            assert code == 0, f"a mere relay does no harm: {said}"
+            assert code == 0, f"a mere relay made a node fail: {said}"
         assert end_of(first, 30)[0] == 0
     squatter.listener.close()
-    assert token.encode() not in squatter.heard and b"lockstep/nodes" not in squatter.heard, "it read the store's traffic"
+    assert token.encode() not in squatter.heard and b"lockstep/nodes" not in squatter.heard, "the relay saw plain text"
 
 
 # ---- a node that holds the token ----
@@ -219,7 +219,7 @@ def who_holds_the_token_speaks_for_no_other_node(bench):
         for words in (b"closed\nn1", b"silent\n" + b"0" * 32, b'{"event": "left", "signal": 15, "node": {"id": "%s"}}' % (b"0" * 32)):
             assert said_to(port, token, 12, string(b"lockstep/nodes/events/"), string(words))[0] == 0
         time.sleep(0.5)
-        assert all(each.poll() is None for each in nodes), "a lie ended a node"
+        assert all(each.poll() is None for each in nodes), "a forged message ended a node"
         (pathlib.Path(bench.folder) / "go").touch()
         for each in nodes:
             code, said = end_of(each, 30)
@@ -271,7 +271,7 @@ def floods_of_the_store_are_bounded(bench):
             claim.sendall(struct.pack("<I", 64 * MIB) + b"\2")
         time.sleep(0.5)
         grown = resident(nodes[0].pid) - held
-        assert grown < 200, f"a hundred claims of 64 MiB took {grown:.0f} MB"
+        assert grown < 200, f"a hundred announced messages of 64 MiB took {grown:.0f} MB"
         with member(port, token) as connection:
             reply = ask(connection, 7, number(10 ** 15), struct.pack("<I", 10_000_000) + b"\0" * 40_000_000)
             assert reply and reply[0] == 4, f"a wait for ten million keys: {reply}"
@@ -296,7 +296,7 @@ def a_second_node_of_one_rank_is_refused_by_name(bench):
         with node(bench, 1, port, token, "true") as again:
             code, said = end_of(again, 40)
         assert code == 64 and "two agents have --node-rank 1" in said, f"it ended with {code}: {said}"
-        assert all(each.poll() is None for each in nodes), "it ended a node of the run"
+        assert all(each.poll() is None for each in nodes), "the second node ended a node of the run"
         (pathlib.Path(bench.folder) / "go").touch()
         for each in nodes:
             assert end_of(each, 30)[0] == 0

@@ -172,7 +172,7 @@ def several_nodes_need_a_secret(bench):
     done = bench.run(["lockstep", "run", "--nnodes", "2", "--rdzv-id", "job-7", "--master-port", str(free_port()),
                       "true"], timeout=30, env={"LOCKSTEP_TOKEN": "", "LOCKSTEP_TIMEOUT": "5"})
     assert done.returncode == 64, f"it ended with {done.returncode}: the job's name opened its store"
-    assert "--token-file" in done.stderr, "it does not say how to give a secret"
+    assert "--token-file" in done.stderr, "the error does not say how to pass a secret"
 
 
 def guessed_secrets_open_nothing(bench):
@@ -184,7 +184,7 @@ def guessed_secrets_open_nothing(bench):
             with connect(port) as stranger:  # the token in the clear, as in version 1
                 stranger.sendall(frame(1, string(b"lockstep-store/1"), string(guess)))
                 reply = answer(stranger)
-                assert reply is None or reply[0] != 0, "version 1 was let in"
+                assert reply is None or reply[0] != 0, "a client of version 1 was accepted"
             with connect(port) as stranger:
                 stranger.sendall(frame(2, string(b"lockstep/failure/first"), string(b"{}")))
                 assert answer(stranger) is None, "a request before the handshake was answered"
@@ -243,7 +243,7 @@ def poisoned_words_steer_no_terminal(bench):
             for process in (first, second):
                 code, said = end_of(process, 40)
                 assert code != 0, "a failure with code 0 was treated as success"
-                assert not any(c in said for c in (ESCAPE, "\x07", "\x9b", "\r")), f"raw on the terminal: {said!r}"
+                assert not any(c in said for c in (ESCAPE, "\x07", "\x9b", "\r")), f"an escape was printed: {said!r}"
                 assert "s3cret" not in said and "tok3n" not in said, said
 
 
@@ -418,7 +418,7 @@ def a_rendezvous_file_is_never_open_to_others(bench):
     finally:
         done.set()
         looker.join()
-    assert not seen, f"others could read it: {seen[:3]}"
+    assert not seen, f"other users could read the rendezvous file: {seen[:3]}"
 
 
 def a_planted_rendezvous_file_is_not_followed(bench):
@@ -465,7 +465,7 @@ def logs_of_ranks_are_their_users_alone(bench):
         assert end_of(job, 30)[0] == 3
     rank = pathlib.Path(bench.folder) / "logs/attempt_0/rank-0"
     for path in (rank, rank / "stdout.log", rank / "stderr.log"):
-        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, f"others can read {path}"
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, f"other users can read {path}"
 
 
 TRIALS = [

@@ -32,7 +32,7 @@ def address_of(output):
         found = re.search(rb"http://127.0.0.1:(\d+)/[?#]token=(\w+)", line)
         if found:
             return int(found[1]), found[2].decode()
-    raise AssertionError("it did not print its address")
+    raise AssertionError("no address was printed")
 
 
 def make_run(bench):

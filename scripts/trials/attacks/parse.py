@@ -193,7 +193,7 @@ def poisoned_texts_of_a_checkpoint_are_not_called_whole(bench):
         step = bench.folder / "step-00000001"
         write(step / "config.yml", content)
         write_manifest(step, {}, {"config.yml": len(content.encode())})
-        require_refused(sealed(bench, step), what, "config.yml has the bytes that were written, but cannot be read")
+        require_refused(sealed(bench, step), what, "config.yml is unchanged since it was written, but cannot be read")
 
 
 # Downloads

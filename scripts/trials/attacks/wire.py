@@ -127,7 +127,7 @@ def end(process):
 def who_sits_between_hosts_reads_nothing(bench):
     man, codes, said = between(bench, "tls")
     assert codes == [0, 0], f"{codes}: {said}"
-    assert not man.has_seen(PATTERN[:24]), "he has read the planted tensor"
+    assert not man.has_seen(PATTERN[:24]), "the man in the middle has read the planted tensor"
     changed_nothing(bench, bench.folder / "run-0", 0, said[0])
     bench.folder.joinpath("run-0").rename(bench.folder / "encrypted")
     man, codes, said = between(bench, "plain")  # even with the caller's port: the exception in docs/design/security.md
@@ -136,10 +136,10 @@ def who_sits_between_hosts_reads_nothing(bench):
 
 def who_relays_between_plain_ends_is_found(bench):
     man, codes, said = between(bench, "plain", same_ports=False, patience="4")
-    assert not man.has_seen(PATTERN[:24]), "he has read the planted tensor"
+    assert not man.has_seen(PATTERN[:24]), "the man in the middle has read the planted tensor"
     assert codes == [76, 76], f"{codes}: {said}"
     changed_nothing(bench, bench.folder / "run-0", codes[0], said[0])
-    assert any("a program relays" in text for text in said), f"it does not say why: {said}"
+    assert any("a program relays" in text for text in said), f"the output does not say why: {said}"
 
 
 def flipped_bits_are_noticed(bench):
@@ -163,7 +163,7 @@ def hurt(bench, change, may_go_on, what):
         assert may_go_on or codes[node] == 75, f"{what}: node {node} ended with {codes[node]}: {said[node]}"
         changed_nothing(bench, bench.folder / "run-0", codes[node], said[node])
     words = "".join(said)
-    assert codes == [0, 0] or "the connection with rank" in words, f"{what}: it does not say what happened: {words[-2000:]}"
+    assert codes == [0, 0] or "the connection with rank" in words, f"{what}: the cause is not printed: {words[-2000:]}"
     print(f"  {what}: ended with {codes[0]}")
     for node in range(2):
         runs.fresh(bench.folder / f"run-{node}")

@@ -40,16 +40,16 @@ void require_own_folder(const fs::path& folder) {
   if (!S_ISDIR(status.st_mode))
     throw IoError(fmt::format("cannot use {}: it is not a folder", folder.string()), kOtherCache);
   if (!is_trusted(status.st_uid)) {
-    throw UsageError(fmt::format("the folder of fetched files {} belongs to user {}, but this is user {}: whoever owns "
-                                 "it may put other files there",
+    throw UsageError(fmt::format("the folder of fetched files {} belongs to user {}, but this process runs as user {}: "
+                                 "the owner could replace the files",
                                  folder.string(), status.st_uid, ::geteuid()),
                      fmt::format("chown -R {} {}, {}", ::geteuid(), folder.string(), kOtherCache));
   }
   if (others_may_write(status)) {
-    throw UsageError(fmt::format("others may write to the folder of fetched files {} (mode {:04o}), and may put other "
-                                 "files there",
-                                 folder.string(), status.st_mode & 07777U),
-                     fmt::format("check what it holds and run chmod -R go-w {}, {}", folder.string(), kOtherCache));
+    throw UsageError(
+        fmt::format("others may write to the folder of fetched files {} (mode {:04o}) and could replace the files",
+                    folder.string(), status.st_mode & 07777U),
+        fmt::format("check its contents and run chmod -R go-w {}, {}", folder.string(), kOtherCache));
   }
 }
 
@@ -63,13 +63,14 @@ void make_own_folder(const fs::path& folder) {
 
 void require_own_file(const fs::path& path, const struct stat& status) {
   if (S_ISLNK(status.st_mode)) {
-    throw DataError(fmt::format("{} is a symbolic link, which a fetched file never is", path.string()), kRemoveIt);
+    throw DataError(fmt::format("{} is a symbolic link, but fetched files are regular files", path.string()),
+                    kRemoveIt);
   }
   if (!S_ISREG(status.st_mode)) throw DataError(fmt::format("{} is not a regular file", path.string()), kRemoveIt);
   if (!is_trusted(status.st_uid)) {
-    throw DataError(
-        fmt::format("{} belongs to user {}, but this is user {}", path.string(), status.st_uid, ::geteuid()),
-        kRemoveIt);
+    throw DataError(fmt::format("{} belongs to user {}, but this process runs as user {}", path.string(), status.st_uid,
+                                ::geteuid()),
+                    kRemoveIt);
   }
 }
 

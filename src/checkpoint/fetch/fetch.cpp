@@ -35,7 +35,7 @@ constexpr auto kLockLook = std::chrono::milliseconds(100);
   throw TimeoutError(
       fmt::format("another process holds {} and has fetched nothing for {}", lock.string(),
                   text::duration(waited.count())),
-      "kill that process (fuser names it); one that survives SIGKILL is waiting for a disk or a device (dmesg)");
+      "kill that process (fuser shows it); if it survives SIGKILL, it is waiting for a disk or a device (see dmesg)");
 }
 
 /// The lock held by the fetching process. The kernel releases it when that process ends, even if it is killed.
@@ -78,10 +78,11 @@ bool has_stalled(const TransferEnd& end) { return end.kind != TransferEnd::Kind:
   const std::string outcome = has_stalled(end) ? fmt::format("{} {} ended like this", tries, word)
                                                : fmt::format("{} {} brought no more data", tries, word);
   const std::string message = fmt::format("cannot fetch {}: {}; {}", url.text, end.cause, outcome);
-  const std::string rest = bytes > 0 ? fmt::format("; then try again: it resumes after {}", text::bytes(bytes)) : "";
+  const std::string rest =
+      bytes > 0 ? fmt::format("; then try again: the download resumes after {}", text::bytes(bytes)) : "";
   const bool is_slow = end.kind == TransferEnd::Kind::kSlow;
   const std::string hint =
-      is_slow ? fmt::format("{}=BYTES sets another limit in bytes per second (0: none){}", kMinSpeed, rest)
+      is_slow ? fmt::format("set {}=BYTES to change the limit in bytes per second (0: none){}", kMinSpeed, rest)
               : "check the network and the address" + rest;
   if (has_stalled(end)) throw TimeoutError(message, hint);
   throw IoError(message, hint);
@@ -124,7 +125,7 @@ void check_hash(const FetchUrl& url, PartialFile& part) {
   part.remove();
   throw DataError(fmt::format("{} does not have the expected content\n  SHA-256 expected  {}\n  SHA-256 here      {}",
                               url.text, url.sha256, found),
-                  "the file was removed: check the address and the hash with whoever publishes it");
+                  "the file was removed: check the address, and check the hash with the publisher");
 }
 
 /// Returns true if the content is in the cache. Checks its hash on every use, not only after the transfer.
@@ -137,7 +138,8 @@ bool is_cached(const FetchUrl& url, const fs::path& path) {
 FetchOptions with_speed(FetchOptions options) {
   if (options.min_speed) return options;
   const std::int64_t speed = env::get_int(kMinSpeed).value_or(kDefaultMinSpeed);
-  if (speed < 0) throw UsageError(fmt::format("{} is {}", kMinSpeed, speed), "bytes per second, 0 for no limit");
+  if (speed < 0)
+    throw UsageError(fmt::format("{} is {}", kMinSpeed, speed), "set the limit in bytes per second, or 0 for no limit");
   options.min_speed = static_cast<std::uint64_t>(speed);
   return options;
 }
@@ -163,7 +165,7 @@ fs::path fetch(const std::string& url, const FetchOptions& given) {
   const FetchLock lock(path, path.string() + ".part", options);
   if (is_cached(parsed, path)) return path;  // another process has fetched it while this one waited
   if (has_cache_file(path)) {
-    log::warn("{} has changed since it was fetched (its SHA-256 differs): it is fetched again", path.string());
+    log::warn("{} has changed since it was fetched (its SHA-256 differs): fetching it again", path.string());
     FileSystem::system().remove(path);
   }
   PartialFile part(path);

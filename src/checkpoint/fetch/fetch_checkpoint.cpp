@@ -49,8 +49,8 @@ void require_no_hash(const std::string& url, const FetchOptions& options) {
   const FetchUrl parsed = parse_fetch_url(url, options.sha256);
   if (parsed.sha256.empty()) return;
   throw UsageError(
-      fmt::format("a SHA-256 describes one file, but {} names a checkpoint, which has several", parsed.text),
-      "leave it out: the files are compared with the manifest; fetch over https:// to verify their origin");
+      fmt::format("a SHA-256 can verify only one file, but {} is a checkpoint, which has several", parsed.text),
+      "omit the SHA-256: the files are compared with the manifest; fetch over https:// to verify their origin");
 }
 
 /// Creates a hard link to the fetched file where the disk supports it, otherwise a copy.
@@ -72,7 +72,7 @@ void require_file(const fs::path& path, const FileDigest& expected, const std::s
   if (problem.empty()) return;
   remove_quietly(files, path);
   throw DataError(fmt::format("the data from {} {}", url, problem),
-                  "the file was removed: try again, or use another one");
+                  "the file was removed: try again, or use another checkpoint");
 }
 
 /// A folder that is removed on destruction unless it was renamed.
@@ -90,7 +90,7 @@ struct FetchedFolder {
 void require_whole(const fs::path& folder, const std::string& url) {
   const VerifyReport report = verify_checkpoint(FileSystem::system(), folder);
   if (report.ok()) return;
-  throw DataError(fmt::format("the data from {} is not a whole checkpoint: {}", url, report.problem()),
+  throw DataError(fmt::format("the data from {} is not a complete checkpoint: {}", url, report.problem()),
                   fmt::format("remove {} and try again, or use another checkpoint", folder.parent_path().string()));
 }
 
@@ -103,7 +103,7 @@ fs::path fetch_checkpoint(const std::string& url, const FetchOptions& options) {
   if (!manifest) {
     remove_quietly(FileSystem::system(), manifest_file);
     throw DataError(fmt::format("{} is not a manifest: {}", shown(url, kManifestName), manifest.error()),
-                    "a URL names a step folder: .../checkpoints/step-00001200");
+                    "pass the URL of a step folder: .../checkpoints/step-00001200");
   }
   // The target is next to the manifest, whose folder in the cache belongs to this URL.
   const fs::path target = manifest_file.parent_path() / step_name(manifest->meta.step);

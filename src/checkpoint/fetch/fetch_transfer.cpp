@@ -59,8 +59,8 @@ bool is_worth_another_try(long status) { return status == 408 || status == 425 |
 
 std::string hint_for(long status) {
   if (status == 401 || status == 403 || status == 407)
-    return "give https://USER:PASSWORD@HOST/..., or fetch it by hand and give its path";
-  return "check the address in a browser, or fetch the file by hand and give its path";
+    return "use https://USER:PASSWORD@HOST/..., or download the file by hand and pass its path";
+  return "check the address in a browser, or download the file by hand and pass its path";
 }
 
 template <class T>
@@ -143,7 +143,7 @@ Transfer::Transfer(const FetchUrl& url, const FetchOptions& options, PartialFile
     : url_(url), options_(options), part_(part) {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (started == CURLE_OK) curl_.reset(curl_easy_init());
-  if (!curl_) throw ResourceError("libcurl does not start");
+  if (!curl_) throw ResourceError("libcurl could not be initialized");
   set(curl_.get(), CURLOPT_URL, url.address.c_str());
   set(curl_.get(), CURLOPT_USERAGENT, fmt::format("lockstep/{}", kVersion).c_str());
   set(curl_.get(), CURLOPT_NOSIGNAL, 1L);  // libcurl's timeouts must not use SIGALRM, which belongs to the program
@@ -228,7 +228,7 @@ void Transfer::check_size(std::uint64_t size) const {
   part_.remove();
   throw DataError(fmt::format("{} has {} or more, but the limit is {}", url_.text, text::bytes(size),
                               text::bytes(options_.max_bytes)),
-                  "check the address, or fetch the file by hand and give its path");
+                  "check the address, or download the file by hand and pass its path");
 }
 
 void Transfer::begin_body() {
@@ -317,7 +317,7 @@ TransferEnd Transfer::end_of_failure(CURLcode code) const {
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
       throw DataError(fmt::format("{}: {}", url_.text, cause),
-                      fmt::format("at most {} redirects are followed, and only to {}; give the final address",
+                      fmt::format("at most {} redirects are followed, and only to {}; use the final address",
                                   options_.max_redirects, url_.is_secure() ? "https://" : "http:// and https://"));
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:

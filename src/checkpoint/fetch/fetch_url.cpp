@@ -44,7 +44,7 @@ std::string checked_sha256(const std::string& text) {
   const bool is_hex = std::all_of(hash.begin(), hash.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
   if (hash.empty() || (hash.size() == 64 && is_hex)) return hash;
   throw UsageError(fmt::format("'{}' is not a SHA-256", text),
-                   "it has 64 hexadecimal digits: sha256sum FILE prints it");
+                   "a SHA-256 has 64 hexadecimal digits: sha256sum FILE prints it");
 }
 
 std::string wanted_sha256(const std::string& fragment, const std::string& given) {
@@ -54,7 +54,8 @@ std::string wanted_sha256(const std::string& fragment, const std::string& given)
   const std::string in_url = checked_sha256(fragment.substr(kKey.size()));
   if (in_url.empty()) throw UsageError("there is no SHA-256 after '#sha256='", "sha256sum FILE prints it");
   if (option.empty() || option == in_url) return in_url;
-  throw UsageError(fmt::format("the URL has SHA-256 {}, the option {}", in_url, option), "give one of them");
+  throw UsageError(fmt::format("the URL has SHA-256 {}, but the option has {}", in_url, option),
+                   "use only one of them");
 }
 
 std::string name_of(const std::string& path) {
@@ -73,13 +74,13 @@ std::string name_of(const std::string& path) {
 
 FetchUrl parse_fetch_url(const std::string& url, const std::string& sha256) {
   const ParsedUrl parsed(curl_url());
-  if (!parsed) throw ResourceError("no memory to read a URL");
+  if (!parsed) throw ResourceError("not enough memory to parse a URL");
   const CURLUcode code = curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), CURLU_NON_SUPPORT_SCHEME);
   const std::string scheme = url_part(parsed, CURLUPART_SCHEME);
   if (code != CURLUE_OK || (scheme != "http" && scheme != "https")) {
     throw DataError(code == CURLUE_OK ? fmt::format("files cannot be fetched over {}", scheme)
                                       : fmt::format("this is not a URL: {}", curl_url_strerror(code)),
-                    "give an http:// or https:// URL, or fetch the file by hand and give its path");
+                    "pass an http:// or https:// URL, or download the file by hand and pass its path");
   }
   FetchUrl read{.sha256 = wanted_sha256(url_part(parsed, CURLUPART_FRAGMENT), sha256),
                 .name = name_of(url_part(parsed, CURLUPART_PATH, CURLU_URLDECODE))};

@@ -22,7 +22,7 @@ void name_checkpoint(FileSystem& files, const fs::path& folder, const std::strin
   }
   const std::string step = step_folder.filename().string();
   if (const auto parsed = parse_step_name(step); !parsed || parsed->bad != 0) {
-    throw UsageError(fmt::format("'{}' cannot name {}: it is not a step folder", name, step_folder.string()));
+    throw UsageError(fmt::format("'{}' cannot name {}, which is not a step folder", name, step_folder.string()));
   }
   const std::string manifest = files.read(folder / step / kManifestName, kMaxManifestBytes);
   write_file_atomically(files, folder / name, fmt::format("{} {}\n", step, digest_of(manifest).xxh3_128));
@@ -41,11 +41,11 @@ fs::path find_named_checkpoint(FileSystem& files, const fs::path& folder, const 
   if (!is_plain_word(name) || !files.exists(folder / name)) {
     throw DataError(
         fmt::format("{} has no checkpoint named '{}'{}", folder.string(), name, text::did_you_mean(name, names)),
-        names.empty() ? "it has no named checkpoint; give the run folder for its newest"
+        names.empty() ? "it has no named checkpoint; pass the run folder to use the newest one"
                       : "it has " + text::join(names));
   }
   auto found = follow_name(files, folder, name);
-  if (!found) throw DataError(found.error(), "give the run folder for its newest valid checkpoint");
+  if (!found) throw DataError(found.error(), "pass the run folder to use its newest valid checkpoint");
   return std::move(*found);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 std::string type_name(const at::Tensor& tensor) {
   const auto type = element_type_of(tensor.scalar_type());
-  if (!type) throw InternalError("a checkpoint holds a type that no file of its kind has");
+  if (!type) throw InternalError("a tensor of a checkpoint has a dtype that checkpoint files cannot hold");
   return std::string(row_of(*type).dtype);
 }
 

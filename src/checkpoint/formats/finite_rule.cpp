@@ -50,8 +50,7 @@ void NotFiniteWords::add(std::string_view state, const std::string& entry, const
 
 std::string NotFiniteWords::text() const {
   if (others_ <= 0) return first_;
-  return fmt::format("{}, nor {} {} other tensor{}", first_, others_ == 1 ? "is" : "are", others_,
-                     others_ == 1 ? "" : "s");
+  return fmt::format("{}, nor {} {}", first_, others_ == 1 ? "is" : "are", text::counted(others_, "other tensor"));
 }
 
 }  // namespace lockstep::checkpoint

@@ -98,7 +98,8 @@ Manifest fields_of(const nlohmann::json& json) {
 std::string missing_part(const Manifest& manifest) {
   for (const auto& [name, digest] : manifest.files) {
     const auto file = parse_state_file_name(name);
-    if (!file && name.ends_with(".safetensors")) return fmt::format("it names the file {}", text::json_quote(name));
+    if (!file && name.ends_with(".safetensors"))
+      return fmt::format("it has the invalid file name {}", text::json_quote(name));
     if (!file) continue;
     const int last = file->part == 1 ? file->parts : 1;  // part 1 requires all parts, every other part requires part 1
     for (int part = 1; part <= last; ++part) {
@@ -171,7 +172,8 @@ Result<Manifest> manifest_from_json(std::string_view text) {
     }
     Manifest manifest = fields_of(json);
     for (const auto& [name, digest] : manifest.files) {
-      if (!is_plain_file_name(name)) return Failure{fmt::format("it names the file {}", text::json_quote(name))};
+      if (!is_plain_file_name(name))
+        return Failure{fmt::format("it has the invalid file name {}", text::json_quote(name))};
     }
     if (const std::string why = missing_part(manifest); !why.empty()) return Failure{why};
     if (const std::string why = manifest_problem(manifest); !why.empty()) return Failure{why};

@@ -197,10 +197,11 @@ std::optional<DType> find_dtype(std::string_view name) {
 
 Result<TensorEntry> check_entry(const RawTensor& raw) {
   const auto dtype = find_dtype(raw.dtype);
-  if (!dtype) return Failure{fmt::format("tensor '{}' has the dtype '{}'", raw.name, raw.dtype)};
+  if (!dtype) return Failure{fmt::format("tensor '{}' has the unknown dtype '{}'", raw.name, raw.dtype)};
   TensorEntry entry{raw.name, *dtype, {}, raw.offsets.at(0), raw.offsets.at(1)};
   for (const std::uint64_t size : raw.shape) {
-    if (size > std::uint64_t{INT64_MAX}) return Failure{fmt::format("tensor '{}' has a size of {}", raw.name, size)};
+    if (size > std::uint64_t{INT64_MAX})
+      return Failure{fmt::format("tensor '{}' has a size of {}, which is too large", raw.name, size)};
     entry.shape.push_back(static_cast<std::int64_t>(size));
   }
   const auto bytes = tensor_bytes(*dtype, entry.shape);
@@ -339,7 +340,8 @@ Result<std::string> layout_safetensors(std::vector<TensorEntry>& tensors,
   if (!json) return json;
   const std::uint64_t used = kLengthBytes + json->size();
   json->append((kAlignment - used % kAlignment) % kAlignment, ' ');
-  if (json->size() > kMaxHeaderBytes) return Failure{fmt::format("{} tensors need too long a header", tensors.size())};
+  if (json->size() > kMaxHeaderBytes)
+    return Failure{fmt::format("the header for {} tensors would be too long", tensors.size())};
   std::string header;
   append_little_endian(header, json->size(), kLengthBytes);
   return header + *json;

@@ -28,8 +28,9 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
-constexpr const char* kWays = "give a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
-constexpr const char* kTakeAnotherHint = "use another one: the run folder by itself means its newest valid checkpoint";
+constexpr const char* kWays = "use a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
+constexpr const char* kTakeAnotherHint =
+    "use another checkpoint: the run folder by itself selects the newest valid one";
 
 /// Returns true for a folder: a missing path and a file have no entry ".".
 bool is_folder(FileSystem& files, const fs::path& path) { return files.exists(path / "."); }
@@ -81,8 +82,8 @@ VerifyReport newest_of(FileSystem& files, const fs::path& run, KeptFiles* kept) 
   const VerifyReport& first = newest.torn.front();
   throw DataError(fmt::format("no checkpoint in {} passes verification ({} checked); the first: {}", folder.string(),
                               newest.torn.size(), first.problem()),
-                  fmt::format("lockstep checkpoint verify {} shows all of its faults; put a whole copy in its place, "
-                              "or start again in another folder",
+                  fmt::format("run lockstep checkpoint verify {} to see all of its faults; replace it with an intact "
+                              "copy, or start again in another folder",
                               first.path.string()));
 }
 
@@ -93,7 +94,7 @@ struct Found {
 };
 
 Found find(const std::string& source, FileSystem& files, KeptFiles* kept = nullptr) {
-  if (source.empty()) throw DataError("no checkpoint is named", kWays);
+  if (source.empty()) throw DataError("the name of the checkpoint is empty", kWays);
   fs::path path = fs::path(source).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/" is "runs/a"
   if (is_folder(files, path)) {

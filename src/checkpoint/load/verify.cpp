@@ -31,7 +31,7 @@ std::string VerifyReport::problem() const {
 
 namespace {
 
-constexpr std::string_view kUnreadable = "has the bytes that were written, but cannot be read: {}";
+constexpr std::string_view kUnreadable = "is unchanged since it was written, but cannot be read: {}";
 
 /// Returns what is wrong with one file of a checkpoint: its bytes have changed, or its text cannot be read.
 std::string check_file(FileSystem& files, const fs::path& path, const FileDigest& expected, KeptFiles* kept) {

@@ -86,12 +86,12 @@ void verify_zip(FileSystem& files, FileReport& report) {
 
 void verify_safetensors(FileSystem& files, FileReport& report) {
   add_itself(report, refusal_of(report, [&] { return outline_of(*files.open(report.path), report.path.string()); }));
-  report.proof = "its header fits its bytes; the format has no checksum";
+  report.proof = "its header matches its size; the format has no checksum";
 }
 
 void verify_index(FileSystem& files, FileReport& report) {
   add_itself(report, refusal_of(report, [&] { return read_weight_file(files, report.path); }));
-  report.proof = "each name is in its file, whose header fits its bytes; the format has no checksum";
+  report.proof = "each name is in its file, and each header matches the size of its file; the format has no checksum";
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ FileReport verify_file(FileSystem& files, const fs::path& path) {
   } else {
     throw DataError(fmt::format("{} is neither a zip file (.pth, .npz), a .safetensors file nor an index of such files",
                                 path.string()),
-                    "a checkpoint is a folder: give a step folder, a run folder or RUN:NAME");
+                    "a checkpoint is a folder: use a step folder, a run folder or RUN:NAME");
   }
   return report;
 }

@@ -127,7 +127,7 @@ std::string to_text(const CheckpointDiff& diff, std::size_t limit) {
                                                 text::thousands(diff.entries));
   text += fmt::format("a  {}\nb  {}\n", diff.path_a.string(), diff.path_b.string());
   const Row sides{"", "a", "b"};
-  text += section("beside the state", sides, rows_of(diff.meta), limit);
+  text += section("outside the state", sides, rows_of(diff.meta), limit);
   text += section("only in a", {}, rows_of(diff.only_in_a), limit);
   text += section("only in b", {}, rows_of(diff.only_in_b), limit);
   text += section("of a different type or shape", sides, rows_of(diff.types), limit);

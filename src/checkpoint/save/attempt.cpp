@@ -42,17 +42,18 @@ Need need_of(const Content& content) {
   return need;
 }
 
-/// Returns " (it needs 10.4 MB, 5.2 MB are free)"; "" if the disk has enough space or does not report it.
+/// Returns " (the checkpoint needs 10.4 MB, 5.2 MB are free)"; "" if the disk has enough space or does not report it.
 std::string missing_room(const std::filesystem::path& folder, const Need& need) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) return "";
   const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
   if (free < need.bytes) {
-    return fmt::format(" (it needs {}, {} are free)", text::bytes(need.bytes), text::bytes(free));
+    return fmt::format(" (the checkpoint needs {}, {} are free)", text::bytes(need.bytes), text::bytes(free));
   }
   // Some file systems have no limit on the number of files and report 0 of 0.
   if (disk.f_files == 0 || disk.f_favail >= need.entries) return "";
-  return fmt::format(" (it needs {} files and folders, the disk has room for {} more)", need.entries, disk.f_favail);
+  return fmt::format(" (the checkpoint needs {} files and folders, the disk has room for {} more)", need.entries,
+                     disk.f_favail);
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ void check_names(const std::map<std::string, StatePart>& parts, const Checkpoint
 }  // namespace
 
 std::unique_ptr<Staging> open_staging(FileSystem& files, const SaveTarget& target, const Content& content) {
-  if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint of step {}", target.meta.step));
+  if (target.meta.step < 0) throw UsageError(fmt::format("a checkpoint cannot have step {}", target.meta.step));
   check_names(content.parts, content.texts);
   // Needed only for the first save: after that the folder's own name is durable.
   if (!has_step_folders(files, target.folder)) make_folder_durably(files, target.folder);

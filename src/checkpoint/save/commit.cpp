@@ -38,7 +38,7 @@ fs::path checkpoint::commit_alone(FileSystem& files, const SaveTarget& target, c
         const FailureRecord why = not_saved(record_of(error), target, content);
         throw SyncError(why.message, why.hint);
       }
-      log::warn("{}: all of it is written again, to new files", error.message());
+      log::warn("{}: writing the whole checkpoint again, to new files", error.message());
     } catch (const NotFiniteError& error) {
       const FailureRecord why = refused(files, record_of(error), target);
       throw NotFiniteError(why.message, why.hint);

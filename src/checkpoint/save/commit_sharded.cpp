@@ -66,9 +66,9 @@ SaveReport save_report_from_bytes(const std::string& bytes) {
     for (const auto& [name, digest] : json.at("files").items()) report.files[name] = {digest.at(0), digest.at(1)};
     return report;
   } catch (const JsonError& error) {
-    throw InternalError(fmt::format("a rank's report on a save is {}", error.message()));
+    throw InternalError(fmt::format("a rank's report on a save is invalid: {}", error.message()));
   } catch (const nlohmann::json::exception& error) {
-    throw InternalError(fmt::format("a rank's report on a save is {}", error.what()));
+    throw InternalError(fmt::format("a rank's report on a save is invalid: {}", error.what()));
   }
 }
 
@@ -100,7 +100,7 @@ class ShardedSave {
       const SaveReport report = try_once();
       if (!report.failed()) return report.folder;
       if (!is_tried_again(report)) throw_report(report);
-      if (is_main()) log::warn("{}: all of it is written again, to new files", report.failure->message);
+      if (is_main()) log::warn("{}: writing the whole checkpoint again, to new files", report.failure->message);
     }
   }
 

@@ -38,7 +38,7 @@ bool is_leftover(const std::string& name, bool of_all_hosts) {
 void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
   try {
     files.rename(from, to);
-    log::note("{} is restored: a process ended while it was rewriting it", to.string());
+    log::note("{} was restored: a process ended while rewriting it", to.string());
   } catch (const Error& error) {
     log::warn("{} could not be restored and is still there as {}: {}", to.string(), from.string(), error.message());
   }

@@ -57,7 +57,7 @@ class StorePeers final : public CheckpointPeers {
   std::string wait_for(const std::string& key) {
     constexpr std::chrono::milliseconds kShort{200};
     for (auto left = options_.timeout;; left -= kShort) {
-      if (abandoned_) throw PeerError("a checkpoint is abandoned: the run is ending");
+      if (abandoned_) throw PeerError("a checkpoint was abandoned: the run is ending");
       try {
         return store_.get(key, std::min(left, kShort));
       } catch (const TimeoutError&) {

@@ -77,8 +77,8 @@ std::map<std::string, FileDigest> write_content(FileSystem& files, const fs::pat
   }
   for (const auto& [file, text] : content.texts) {
     if (const std::string why = text_problem(file, text); !why.empty()) {
-      throw UsageError(fmt::format("the text {} of a checkpoint could not be read again: {}", file, why),
-                       "give it content that fits its extension, or another extension, such as .txt");
+      throw UsageError(fmt::format("the text {} of a checkpoint could not be read back: {}", file, why),
+                       "write content that fits the extension, or use another extension, such as .txt");
     }
     digests[file] = write_text_file(files, folder / file, text);
   }
@@ -94,8 +94,8 @@ Staging::~Staging() { remove_quietly(files_, path_); }
 
 fs::path Staging::place(const Manifest& manifest, bool& placed) {
   if (const std::string why = manifest_problem(manifest); !why.empty()) {
-    throw UsageError(fmt::format("a checkpoint with this manifest could not be read again: {}", why),
-                     "give commit_checkpoint() the values that the run really has");
+    throw UsageError(fmt::format("a checkpoint with this manifest could not be read back: {}", why),
+                     "pass the actual values of the run to commit_checkpoint()");
   }
   (void)write_text_file(files_, path_ / kManifestName, manifest_to_json(manifest));
   files_.sync_folder(path_);

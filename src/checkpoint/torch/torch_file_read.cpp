@@ -32,12 +32,12 @@ constexpr std::uint64_t kInflateSlack = 256U << 20U;
 constexpr std::uint64_t kInflateRatio =
     64;  // limit on the ratio of unpacked to packed bytes; weights compress to half their size at best
 constexpr std::uint64_t kShareRatio = 16;  // limit on how often each byte of a storage may occur in tensors
-constexpr const char* kDamaged = "get the file again: it is damaged, or was made to look harmless";
+constexpr const char* kDamaged = "get the file again: it is damaged, or was crafted to look harmless";
 constexpr const char* kResave =
     "in Python, if you trust the file: torch.save(torch.load(FILE, map_location='cpu'), NEW)";
 constexpr const char* kStateDictsOnly =
-    "a file of state dicts and plain values can be read; in Python, if you trust the file: "
-    "torch.save(torch.load(FILE, map_location='cpu')['model'], NEW), with the key of its state dict";
+    "only state dicts and plain values can be read; in Python, if you trust the file: torch.save(torch.load(FILE, "
+    "map_location='cpu')['model'], NEW), with the key of its state dict";
 
 DataError file_error(const std::string& file, const std::string& fault, const char* hint) {
   return DataError(fmt::format("{}: {}", file, fault), hint);
@@ -46,9 +46,9 @@ DataError file_error(const std::string& file, const std::string& fault, const ch
 void refuse_other_formats(std::string_view head, const std::string& file) {
   if (is_zip(head)) return;
   if (head.starts_with("\x80\x02\x8a\x0a"))
-    throw file_error(file, "written in torch.save's format before 1.6", kResave);
+    throw file_error(file, "written in the torch.save format used before PyTorch 1.6", kResave);
   throw file_error(file, "not a torch file: it does not begin like a zip file",
-                   "give a torch.save or .safetensors file");
+                   "pass a torch.save or .safetensors file");
 }
 
 /// An open file, with its members by their path below the common folder.
@@ -86,7 +86,7 @@ void TorchArchive::open() {
     if (root) throw error("it has two data.pkl files", kResave);
     root = member.name.substr(0, slash + 1);
   }
-  if (!root) throw error("a zip file without data.pkl is not a torch file", "give a torch.save or .safetensors file");
+  if (!root) throw error("a zip file without data.pkl is not a torch file", "pass a torch.save or .safetensors file");
   for (ZipMember& member : *members) {
     if (!member.name.starts_with(*root)) continue;
     std::string name = member.name.substr(root->size());
@@ -153,8 +153,9 @@ void TorchTree::require_bounded() {
     seen += bytes;
   }
   if (seen <= kShareRatio * stored + static_cast<double>(kInflateSlack)) return;
-  throw archive_.error(fmt::format("its tensors would take {:.3g} bytes and its storages have {:.3g}", seen, stored),
-                       "copy its tensors with .clone() in Python, if you trust the file, and save them again");
+  throw archive_.error(
+      fmt::format("its tensors would take {:.3g} bytes, but its storages have only {:.3g}", seen, stored),
+      "if you trust the file, copy its tensors with .clone() in Python and save them again");
 }
 
 const at::Tensor& TorchTree::storage(std::size_t place, ElementType type) {
@@ -167,7 +168,7 @@ const at::Tensor& TorchTree::storage(std::size_t place, ElementType type) {
   if (member->bytes / element != described.elements || member->bytes % element != 0) {
     throw archive_.error(fmt::format("storage '{}' has {} bytes, which do not match its {} elements", described.key,
                                      member->bytes, described.elements),
-                         "get the file again: it is damaged, or was made to look harmless");
+                         "get the file again: it is damaged, or was crafted to look harmless");
   }
   FileBytes bytes = archive_.read(*member);
   if (type == ElementType::kBool) {

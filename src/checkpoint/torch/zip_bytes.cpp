@@ -57,7 +57,7 @@ constexpr const char* kDamagedStream = "its packed bytes are damaged";
 std::string check_size(const ZipMember& member, std::uint64_t found, bool complete) {
   if (complete && found == member.bytes) return "";
   if (found <= member.bytes) return kDamagedStream;
-  return fmt::format("it unpacks to more than the {} bytes that the zip file says", member.bytes);
+  return fmt::format("it unpacks to more than the {} bytes that the zip file declares", member.bytes);
 }
 
 }  // namespace

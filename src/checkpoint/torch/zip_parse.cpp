@@ -47,7 +47,7 @@ Result<ZipDirectory> read_end64(std::string_view file, std::uint64_t end, const 
     return zip_failure("its 64-bit end record is not where it should be");
   }
   if (number_at(file, at + 16, 4) != 0 || number_at(file, at + 20, 4) != 0 || number_at(file, locator + 4, 4) != 0) {
-    return zip_failure("one part of several");
+    return zip_failure("it is one part of a multi-part archive");
   }
   ZipDirectory large{number_at(file, at + 48, 8), number_at(file, at + 40, 8), number_at(file, at + 32, 8), at};
   const auto agrees = [](std::uint64_t narrow, std::uint64_t wide, std::uint64_t full) {
@@ -65,7 +65,7 @@ Result<ZipDirectory> find_directory(std::string_view file) {
   if (!end) return zip_failure("it has no end record: it is cut short");
   if (number_at(file, *end + 4, 2) != 0 || number_at(file, *end + 6, 2) != 0 ||
       number_at(file, *end + 8, 2) != number_at(file, *end + 10, 2)) {
-    return zip_failure("one part of several");
+    return zip_failure("it is one part of a multi-part archive");
   }
   ZipDirectory directory{number_at(file, *end + 16, 4), number_at(file, *end + 12, 4), number_at(file, *end + 10, 2),
                          *end};
@@ -139,7 +139,7 @@ Result<ZipEntry> read_entry(std::string_view directory) {
   member.header = number_at(directory, 42, 4);
   member.deflated = entry.method == kZipDeflated;
   if (!is_safe_name(member.name)) {
-    return zip_failure(fmt::format("a member has the name {}", text::json_quote(member.name)));
+    return zip_failure(fmt::format("a member has the invalid name {}", text::json_quote(member.name)));
   }
   if (!widen(directory.substr(kZipEntryBytes + name, extra), {&member.bytes, &member.stored, &member.header})) {
     return zip_failure(fmt::format("'{}' lacks its 64-bit sizes", member.name));
@@ -223,7 +223,7 @@ Result<std::vector<ZipMember>> parse_zip(std::string_view file) {
     rest.remove_prefix(entry->length);
     members.push_back(std::move(entry->member));
   }
-  if (!rest.empty()) return zip_failure("its directory holds more than its members");
+  if (!rest.empty()) return zip_failure("its directory has extra bytes after its members");
   if (const std::string problem = check_members(members); !problem.empty()) return zip_failure(problem);
   return members;
 }

@@ -25,7 +25,7 @@ ExportFormat format_of(const fs::path& to) {
   if (ending == ".safetensors") return ExportFormat::kSafetensors;
   if (ending == ".pth" || ending == ".pt") return ExportFormat::kTorch;
   throw UsageError(fmt::format("{}: the extension selects the format, and this one is unknown", to.string()),
-                   "end it with .safetensors, .pth or .pt");
+                   "use the extension .safetensors, .pth or .pt");
 }
 
 /// Returns only the tensors, because model.load_state_dict() does not accept other values.
@@ -90,7 +90,7 @@ std::int64_t export_weights(const std::string& source, const fs::path& to, const
   const ExportFormat format = format_of(to);
   if (options.state == "all") {
     if (format == ExportFormat::kSafetensors) {
-      throw UsageError("a .safetensors file holds one state", "name one with --state, or write a .pth file");
+      throw UsageError("a .safetensors file holds one state", "select one with --state, or write a .pth file");
     }
     return export_torch_file(to, all_states(source, options.prefix, files), files);
   }

@@ -61,7 +61,7 @@ void import_entry(const std::string& key, const TorchValue& value, const std::st
 
 TorchValue read_any_file(FileSystem& files, const std::filesystem::path& path) {
   if (!is_weight_file(files, path)) {
-    throw DataError(fmt::format("{} is not a file", path.string()), "give a .pth, .pt or .safetensors file");
+    throw DataError(fmt::format("{} is not a file", path.string()), "pass a .pth, .pt or .safetensors file");
   }
   return read_weight_file(files, path);
 }

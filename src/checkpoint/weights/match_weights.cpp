@@ -57,7 +57,7 @@ DataError nothing_matches(const WeightsMatch& match, const Weights& weights) {
   }
   return DataError(fmt::format("{}: none of its {} tensors fits the model{}{}", weights.origin, weights.tensors.size(),
                                words.empty() ? "" : ": ", text::join(words)),
-                   "is it from another model? lockstep checkpoint inspect FILE lists what it holds");
+                   "is the file from another model? lockstep checkpoint inspect FILE lists its contents");
 }
 
 }  // namespace

@@ -26,8 +26,7 @@ using WeightMap = std::map<std::string, std::string>;
 /// Reads {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}.
 WeightMap read_index(FileSystem& files, const fs::path& path) {
   const auto refuse = [&path](const std::string& why) {
-    return DataError(fmt::format("{}: {}", path.string(), why),
-                     "it should be the index of a sharded safetensors model");
+    return DataError(fmt::format("{}: {}", path.string(), why), "pass the index of a sharded safetensors model");
   };
   const auto json = read_json_file(files, path, {.bytes = kMostIndexBytes, .values = kMostIndexBytes / 16});
   if (!json.is_object()) throw refuse("not a JSON object");

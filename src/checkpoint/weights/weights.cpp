@@ -90,8 +90,9 @@ std::vector<std::string> states_in(const TorchValue& value) {
 
 DataError no_weights(const std::string& file, const std::string& fault, const TorchValue& value) {
   const auto names = states_in(value);
-  return DataError(fmt::format("{}: {}", file, fault),
-                   names.empty() ? "" : fmt::format("name one as {}:STATE; it has {}", file, text::join(names)));
+  return DataError(
+      fmt::format("{}: {}", file, fault),
+      names.empty() ? "" : fmt::format("select one as {}:STATE; available states: {}", file, text::join(names)));
 }
 
 Weights weights_of_checkpoint(const Checkpoint& checkpoint, const std::string& from) {

@@ -39,7 +39,7 @@ std::string objection(const UniqueFd& fd) {
   if (::fstat(fd.get(), &status) != 0) return error_words(errno);
   if (!S_ISREG(status.st_mode)) return "it is not a regular file";
   if (status.st_uid != ::geteuid()) {
-    return fmt::format("it belongs to user {}, but this is user {}", status.st_uid, ::geteuid());
+    return fmt::format("it belongs to user {}, but this process runs as user {}", status.st_uid, ::geteuid());
   }
   if ((status.st_mode & 0077U) != 0) {
     return fmt::format("its mode is {:04o}: others may read or change it; rank 0 creates it with 0600",

@@ -103,8 +103,8 @@ std::string tasks_of_node(const std::string& list, std::int64_t node) {
 std::string note_on_shell(const Environment& environment, const RankInfo& info) {
   if (info.source != "Slurm" || info.world_size == 1 || !environment.contains("SLURM_PTY_PORT")) return "";
   return fmt::format(
-      "this shell of srun --pty is task {} of Slurm's {}, so this process is one rank and waits for the others: leave "
-      "the shell and type srun -n {} before the command, or type env -u SLURM_STEP_ID before it for a launcher here",
+      "this srun --pty shell is task {} of {} in Slurm, so this process is one rank and waits for the others: leave "
+      "the shell and put srun -n {} before the command, or put env -u SLURM_STEP_ID before it to start a launcher here",
       info.rank, info.world_size, info.world_size);
 }
 

@@ -46,12 +46,13 @@ void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb) {
 int check_rows(const at::Tensor& tensor, const ReduceOptions& options, Place place, const char* verb) {
   if (options.replicas == 0) return 1;
   if (options.replicas < place.world) {
-    throw UsageError(fmt::format("{} over {} replicas in a world of {}", verb, options.replicas, place.world));
+    throw UsageError(fmt::format("{} over {} replicas in a world of {}: every rank needs at least one replica", verb,
+                                 options.replicas, place.world));
   }
   const ReplicaSpan block = replicas_of_rank(place.rank, place.world, options.replicas);
   const auto rows = options.exact ? static_cast<int>(whole_subtrees(block, options.replicas).size()) : 1;
   if (tensor.dim() == 0 || tensor.size(0) != rows) {
-    throw UsageError(fmt::format("{} over {} replicas was given {} rows on rank {} of {}, which has {}", verb,
+    throw UsageError(fmt::format("{} over {} replicas was given {} rows on rank {} of {}, which needs {}", verb,
                                  options.replicas, tensor.dim() == 0 ? 0 : tensor.size(0), place.rank, place.world,
                                  rows));
   }
@@ -77,7 +78,7 @@ void check_partner(const at::Tensor& tensor, const at::Tensor& other, std::int64
 
 void check_root(int root, int world, const char* verb) {
   if (root >= 0 && root < world) return;
-  throw UsageError(fmt::format("{} with rank {} as root in a world of {}", verb, root, world));
+  throw UsageError(fmt::format("{}: rank {} cannot be the root in a world of {}", verb, root, world));
 }
 
 void check_peer(int peer, Place place, const char* verb) {

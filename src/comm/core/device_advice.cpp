@@ -37,10 +37,10 @@ const std::vector<Row>& table() {
       {{"are using the same GPU"}, kSameGpu},  // since 2.30
       {{"shared memory segment"},
        {"/dev/shm is too small: NCCL keeps several MB there for each pair of GPUs",
-        "docker run --shm-size=1g (Kubernetes: an emptyDir with medium Memory on /dev/shm), or NCCL_SHM_DISABLE=1, "
-        "which is slower"}},
+        "use docker run --shm-size=1g (Kubernetes: an emptyDir with medium Memory on /dev/shm), or set "
+        "NCCL_SHM_DISABLE=1, which is slower"}},
       {{"posix_fallocate failed"},
-       {"/dev/shm is full", "free it or make it larger (docker run --shm-size=1g), or NCCL_SHM_DISABLE=1"}},
+       {"/dev/shm is full", "free space there, make it larger (docker run --shm-size=1g), or set NCCL_SHM_DISABLE=1"}},
       {{"essage truncated"},
        {"NCCL differs between the ranks: different versions or NCCL_ settings, rarely different calls",
         "make libnccl.so.2 and all NCCL_ variables the same on every host; `lockstep inspect env` shows them"}},
@@ -61,13 +61,14 @@ const std::vector<Row>& table() {
       {{"peer mapping resources exhausted"}, kPeerAccess},
       {{"o socket interface found"},
        {"no network interface matches NCCL_SOCKET_IFNAME, or the container has none",
-        "NCCL_SOCKET_IFNAME=<interface>, as `ip -br addr` names it (a ^ before it excludes one)"}},
+        "set NCCL_SOCKET_IFNAME=<interface> to a name that `ip -br addr` shows (a ^ before it excludes one)"}},
       {{"Address family not supported"},
-       {"the container has no network", "start it with the host's network (docker run --network host)"}},
+       {"the container has no network", "start the container with the host's network (docker run --network host)"}},
       {{"Connect to"},
        {"a rank could not be reached at the address that NCCL chose: the interface is virtual or the wrong one, or a "
         "firewall blocks it",
-        "NCCL_SOCKET_IFNAME=<interface> on every host, one that all can reach; open the ports between the hosts"}},
+        "set NCCL_SOCKET_IFNAME=<interface> on every host to an interface that all hosts can reach; open the ports "
+        "between the hosts"}},
       {{"onnection closed by remote peer"}, kLostConnection},
       {{"remote process exited"}, kLostConnection},
       {{"out of memory"},
@@ -95,8 +96,8 @@ std::optional<NcclAdvice> nccl_advice(std::string_view log) {
 
 NcclAdvice nccl_hang_advice() {
   return {
-      "every rank has called it, but the GPUs do not finish: perhaps they cannot reach each other's memory (IOMMU, "
-      "ACS)",
+      "every rank has called the collective, but the GPUs do not finish it: perhaps they cannot reach each other's "
+      "memory (IOMMU, ACS)",
       kPeerAccess.remedy};
 }
 

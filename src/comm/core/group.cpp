@@ -131,7 +131,7 @@ class Group final : public OwnedGroup {
     check_partner(input, output, input.numel(), "all_to_all");
     check_divisible(input, world_size(), "all_to_all");
     if (input.is_alias_of(output)) {
-      throw UsageError("all_to_all was given the same memory as input and output", "give it a separate output tensor");
+      throw UsageError("all_to_all was given the same memory as input and output", "pass a separate output tensor");
     }
     return submit(describe(Kind::kAllToAll, input), input, output);
   }
@@ -303,9 +303,8 @@ class Group final : public OwnedGroup {
       const auto* other_counts = all[static_cast<std::size_t>(other)].data_ptr<std::int64_t>();
       if (other_counts[size] != row) {
         throw UsageError(
-            fmt::format("rows of {} elements on rank {}, of {} on rank {}: only the first dimension may "
-                        "differ",
-                        row, rank(), other_counts[size], other));
+            fmt::format("rows have {} elements on rank {}, but {} on rank {}: only the first dimension may differ", row,
+                        rank(), other_counts[size], other));
       }
       counts.insert(counts.end(), other_counts, other_counts + size);
     }

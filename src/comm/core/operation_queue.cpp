@@ -62,7 +62,7 @@ void OperationQueue::submit(const std::shared_ptr<QueuedOperation>& operation) {
   operation->collective_.call.sequence = ++sequence_;
   operation->queue_ = shared_from_this();
   if (closed_ && !failure_)
-    failure_ = std::make_exception_ptr(UsageError("a collective was called after the job was left"));
+    failure_ = std::make_exception_ptr(UsageError("a collective was called after this rank left the job"));
   if (failure_) {
     operation->error_ = failure_;
     operation->done_.store(true, std::memory_order_release);

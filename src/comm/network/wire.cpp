@@ -16,7 +16,7 @@ Wire parse_wire(std::string_view text) {
     if (text == wire_name(wire)) return wire;
     names.emplace_back(wire_name(wire));
   }
-  throw UsageError(fmt::format("there is no wire '{}'{}: it is one of {}", text,
+  throw UsageError(fmt::format("there is no wire '{}'{}: valid values are {}", text,
                                text::did_you_mean(std::string(text), names), text::join(names)));
 }
 

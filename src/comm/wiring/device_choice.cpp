@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::comm {
 namespace {
@@ -22,7 +23,7 @@ c10::Device gpu(int index) { return {c10::kCUDA, static_cast<c10::DeviceIndex>(i
 
 std::string count_text(const DeviceRequest& request) {
   if (!request.obstacle.problem.empty()) return request.obstacle.problem;
-  std::string text = fmt::format("this host has {} GPU{}", request.gpus, request.gpus == 1 ? "" : "s");
+  std::string text = "this host has " + text::counted(request.gpus, "GPU");
   if (!request.visible.empty()) text += fmt::format(" (CUDA_VISIBLE_DEVICES={})", request.visible);
   return text;
 }
@@ -45,22 +46,20 @@ c10::Device choose_device(const DeviceRequest& request) {
   if (!device.has_index()) return gpu_of_rank(request);
   if (device.index() < request.gpus) return device;
   throw ResourceError(fmt::format("there is no device {}: {}", device.str(), count_text(request)),
-                      "GPUs are counted from 0 among those of CUDA_VISIBLE_DEVICES; or use --device cpu");
+                      "GPUs are numbered from 0 among those in CUDA_VISIBLE_DEVICES; or use --device cpu");
 }
 
 std::string idle_gpus_warning(const DeviceRequest& request) {
   if (request.wanted != "auto" || request.gpus > 0 || request.devices == 0) return "";
-  const std::string gpus = fmt::format("{} GPU{}", request.devices, request.devices == 1 ? "" : "s");
+  const std::string gpus = text::counted(request.devices, "GPU");
   if (!request.obstacle.problem.empty()) {
     return fmt::format(
-        "this host has {}, but {}: it computes on the CPU (if this is intended, say so with --device cpu; otherwise "
-        "{})",
-        gpus, request.obstacle.problem, request.obstacle.remedy);
+        "this host has {}, but {}: computing on the CPU (if this is intended, set --device cpu; otherwise {})", gpus,
+        request.obstacle.problem, request.obstacle.remedy);
   }
   return fmt::format(
-      "this host has {}, but CUDA finds none of them: it computes on the CPU (if this is intended, say so with "
-      "--device cpu; otherwise compare the driver's version in nvidia-smi with CUDA's; start a container with --gpus "
-      "all)",
+      "this host has {}, but CUDA finds none of them: computing on the CPU (if this is intended, set --device cpu; "
+      "otherwise compare the driver's version in nvidia-smi with CUDA's; start a container with --gpus all)",
       gpus);
 }
 

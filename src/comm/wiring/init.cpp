@@ -170,7 +170,7 @@ std::shared_ptr<Store> connect_through_file(Job::State& state) {
     std::this_thread::sleep_for(kFilePoll);
   }
   throw TimeoutError(
-      fmt::format("init timed out after {:.1f} s: the file {} did not lead to a store: {}",
+      fmt::format("init timed out after {:.1f} s: no store was reached through the file {}: {}",
                   std::chrono::duration<double>(state.timeout).count(), state.plan.file.string(), problem),
       fmt::format("start rank 0 with the same file, on a file system that all hosts share; {} sets the limit",
                   env::timeout_variable()));
@@ -356,9 +356,9 @@ void require_equal(const std::vector<std::string>& first, const std::vector<std:
                      "start the same program with the same settings on every rank");
   }
   if (lines[6] != first[6]) {
-    throw UsageError(fmt::format("the wire of rank 0 on {} is {}, that of rank {} on {} is {}", first[1], first[6],
-                                 rank, lines[1], lines[6]),
-                     "give every rank the same --wire, or the same LOCKSTEP_WIRE");
+    throw UsageError(fmt::format("rank 0 on {} uses the wire {}, but rank {} on {} uses {}", first[1], first[6], rank,
+                                 lines[1], lines[6]),
+                     "set the same --wire, or the same LOCKSTEP_WIRE, on every rank");
   }
 }
 
@@ -399,7 +399,7 @@ void rethrow_if_peer_failed(const comm::MeetingWatch& watch, const std::exceptio
   const std::string host = record->host.empty() ? "" : " on " + record->host;
   const char* outcome = record->kind == FailureKind::kDied ? "died" : "failed";
   throw PeerError(fmt::format("rank {}{} {}: {}", record->rank, host, outcome, words_of(*record)),
-                  "its output shows the cause");
+                  "see the output of that rank for the cause");
 }
 
 void join_group(Job::State& state, BackendKind wanted) {
@@ -428,7 +428,7 @@ void remember(const std::shared_ptr<Job::State>& state) {
   if (state->plan.info.world_size == 1) return;
   const std::lock_guard lock(current_mutex);
   if (!current.expired()) {
-    throw UsageError("init() was called twice in this process", "keep the first Job and copy it: a copy is cheap");
+    throw UsageError("init() was called twice in this process", "keep the first Job and copy it: copies are cheap");
   }
   current = state;
 }

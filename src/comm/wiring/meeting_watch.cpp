@@ -12,8 +12,10 @@ namespace {
 constexpr auto kWatchNoLimit = std::chrono::hours(24 * 365);
 
 FailureRecord record_of_death(int rank, const std::string& host) {
-  return {
-      .kind = FailureKind::kDied, .message = "its process ended while the ranks connected", .rank = rank, .host = host};
+  return {.kind = FailureKind::kDied,
+          .message = "its process ended while the ranks were connecting",
+          .rank = rank,
+          .host = host};
 }
 
 // Reads a last will, which the store prefixes with "closed" or "silent" and a newline.

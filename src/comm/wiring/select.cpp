@@ -66,7 +66,7 @@ BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& h
   if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl does not choose the backend for host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has no other rank"};
   if (wanted == BackendKind::kLocal) {
-    throw UsageError(fmt::format("the backend local is for one rank, but this job has {}", world));
+    throw UsageError(fmt::format("the backend local supports only one rank, but this job has {}", world));
   }
   const auto stranger =
       std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.id != hosts[0].id; });
@@ -100,11 +100,11 @@ ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::s
     ++ranks;
   }
   return ResourceError(
-      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need one GPU each but see only {} GPU{}", one,
-                  other, host.name, ranks, gpus.size(), gpus.size() == 1 ? "" : "s"),
-      fmt::format("start {} rank{} there (--nproc-per-node {}), or give each rank its own GPU (srun "
+      fmt::format("ranks {} and {} on {} have the same GPU: {} ranks need one GPU each but see only {}", one, other,
+                  host.name, ranks, text::counted(std::ssize(gpus), "GPU")),
+      fmt::format("start {} there (--nproc-per-node {}), or give each rank its own GPU (srun "
                   "--gpus-per-task=1); or use --device cpu; LOCKSTEP_SHARE_GPUS=1 lets ranks share a GPU, for tests",
-                  gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size()));
+                  text::counted(std::ssize(gpus), "rank"), gpus.size()));
 }
 
 /// Returns the reason why NCCL cannot connect these two ranks; empty: it can.
@@ -123,9 +123,8 @@ UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
                         "use --device cuda on every rank, or --backend auto");
     }
     if (host.nccl.empty()) {
-      return UsageError(
-          fmt::format("rank {} on {} cannot use NCCL: {}", rank, host.name, host.nccl_problem),
-          "install libnccl2 (or pip's nvidia-nccl), or name its file: LOCKSTEP_NCCL=/path/to/libnccl.so.2");
+      return UsageError(fmt::format("rank {} on {} cannot use NCCL: {}", rank, host.name, host.nccl_problem),
+                        "install libnccl2 (or pip's nvidia-nccl), or set LOCKSTEP_NCCL=/path/to/libnccl.so.2");
     }
     if (host.nccl != hosts[0].nccl) {
       return UsageError(
@@ -194,7 +193,7 @@ BackendKind parse_backend(const std::string& text) {
     if (text == backend_name(kind)) return kind;
     names.emplace_back(backend_name(kind));
   }
-  throw UsageError(fmt::format("there is no backend '{}'{}: it is one of {}", text, text::did_you_mean(text, names),
+  throw UsageError(fmt::format("there is no backend '{}'{}: valid values are {}", text, text::did_you_mean(text, names),
                                text::join(names)));
 }
 

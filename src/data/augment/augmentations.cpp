@@ -33,8 +33,8 @@ class Reader {
     const auto found = settings_.find(name);
     if (found == settings_.end()) return;
     if (found->second.size() != sizeof...(members)) {
-      throw UsageError(fmt::format("{} of augmentation {} takes {} value{}, not {}", name, step_, sizeof...(members),
-                                   sizeof...(members) == 1 ? "" : "s", found->second.size()));
+      throw UsageError(fmt::format("{} of augmentation {} takes {}, not {}", name, step_,
+                                   text::counted(sizeof...(members), "value"), found->second.size()));
     }
     const double* value = found->second.data();
     (set(members, *value++), ...);

@@ -58,14 +58,14 @@ void draw(Sample& sample, SampleRandom& random, double alpha, double p) {
 Drawn drawn_for(const std::vector<Sample>& samples, const char* who) {
   const Drawn* drawn = std::any_cast<Drawn>(&samples.front().extra);
   if (drawn == nullptr) {
-    throw UsageError(fmt::format("{} found no drawn numbers in its samples", who),
+    throw UsageError(fmt::format("{} found no random parameters in its samples", who),
                      fmt::format("make the same {} the last step of the data set's transform", who));
   }
   return *drawn;
 }
 
 at::Tensor one_hot(const at::Tensor& labels, std::int64_t classes) {
-  if (classes <= 0) throw UsageError(fmt::format("mixing needs the number of classes, not {}", classes));
+  if (classes <= 0) throw UsageError(fmt::format("mixing needs at least 1 class, not {}", classes));
   if (!labels.defined() || labels.scalar_type() != c10::ScalarType::Long || labels.dim() != 1) {
     throw UsageError("mixing needs int64 classes as targets", "let ToTensor produce them: ClassTarget{}");
   }
@@ -89,7 +89,7 @@ at::Tensor stacked(const std::vector<Sample>& samples, at::Tensor Sample::*membe
   for (const Sample& sample : samples) {
     const at::Tensor& part = sample.*member;
     const bool fits = part.defined() && part.sizes() == (samples.front().*member).sizes();
-    if (!fits) throw DataError(fmt::format("{} of a batch's samples differs in shape and cannot be mixed", name));
+    if (!fits) throw DataError(fmt::format("the {} tensors of a batch differ in shape and cannot be mixed", name));
     parts.push_back(part);
   }
   return at::stack(parts);

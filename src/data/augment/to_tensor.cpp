@@ -47,7 +47,7 @@ Sample Normalize::operator()(Sample sample) const {
 void ClassTarget::operator()(const AnnotatedImage& image, const SampleContext& context, Sample& sample) const {
   if (!image.label) {
     throw DataError(fmt::format("{} has no class", name_of(image)),
-                    "use a source with classes, or give ToTensor a different target");
+                    "use a source with classes, or pass a different target to ToTensor");
   }
   sample.target = context.empty_target({}, c10::ScalarType::Long);
   *sample.target.data_ptr<std::int64_t>() = *image.label;

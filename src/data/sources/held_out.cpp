@@ -16,7 +16,7 @@ namespace lockstep {
 
 HeldOut hold_out(const ImageSource& source, double fraction, std::uint64_t seed) {
   if (!(fraction > 0 && fraction < 1)) {
-    throw UsageError(fmt::format("the part held out is {}; it must be above 0 and below 1", fraction));
+    throw UsageError(fmt::format("the held-out fraction is {}; it must be above 0 and below 1", fraction));
   }
   const std::int64_t count = source.size();
   if (count < 2) throw DataError(fmt::format("a set of {} images cannot be split in two", count));

@@ -85,7 +85,7 @@ SourceKind kind_of_folder(const fs::path& folder) {
   }
   if (const std::vector<std::string> splits = split_folders(folder.string()); !splits.empty()) {
     throw DataError(fmt::format("{} holds splits: {}", folder.string(), text::join(splits)),
-                    fmt::format("name one of them: {}", (folder / splits.front()).string()));
+                    fmt::format("choose one of them: {}", (folder / splits.front()).string()));
   }
   for (const std::string& name : data::folders_in(folder)) {
     if (!data::files_below(folder / name, kPictures).empty()) return SourceKind::kClasses;
@@ -134,7 +134,7 @@ SourceKind parse_source_kind(std::string_view name) {
     if (name == known) return kind;
   }
   throw UsageError(fmt::format("there is no source type '{}'{}", name, text::did_you_mean(name, names())),
-                   fmt::format("the types are {}", text::join(names())));
+                   fmt::format("available types: {}", text::join(names())));
 }
 
 std::vector<std::string> split_folders(const std::string& path) {

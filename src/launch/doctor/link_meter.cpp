@@ -155,13 +155,13 @@ view::LinkSpeed measure_link(wire::Circle& circle, int peer, milliseconds patien
   const char* failure = "cannot connect";
   try {
     dialogue.begin(patience);
-    failure = "the connection broke";
+    failure = "the connection was lost";
     const double round_trip_us = median_ping(dialogue);
     const double there = rate_there(dialogue);
     return {.round_trip_us = round_trip_us, .bytes_per_s = std::min(there, rate_back(dialogue))};
   } catch (const std::runtime_error& problem) {
     const std::string why = problem.what();
-    throw IoError(fmt::format("{}: {}", failure, why.empty() ? "the other host sends nothing" : why));
+    throw IoError(fmt::format("{}: {}", failure, why.empty() ? "the other host sent nothing" : why));
   }
 }
 

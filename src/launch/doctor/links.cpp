@@ -56,8 +56,9 @@ Meeting meet_at_store() {
   int port = 0;
   if (colon != std::string::npos) std::from_chars(address.data() + colon + 1, address.data() + address.size(), port);
   if (!rank || !world || port <= 0 || port > 65535 || *rank < 0 || *rank >= *world) {
-    throw UsageError("lockstep doctor measures between hosts only under lockstep run",
-                     "lockstep run --nnodes 2 ... -- lockstep doctor; on its own it checks this machine");
+    throw UsageError(
+        "lockstep doctor measures between hosts only under lockstep run",
+        "use lockstep run --nnodes 2 ... -- lockstep doctor; lockstep doctor alone checks only this machine");
   }
   Meeting meeting{.store_host = address.substr(0, colon),
                   .patience = env::collective_timeout(),

@@ -47,7 +47,7 @@ std::vector<std::string> stacks_of(int pid) {
     return {"no stacks: ptrace is not permitted here; use root, or a container with --cap-add=SYS_PTRACE"};
   }
   if (stacks.refusal != 0) return {"no stacks: " + std::generic_category().message(stacks.refusal)};
-  return stacks.threads.empty() ? std::vector<std::string>{"no stacks: the time to read them ran out"}
+  return stacks.threads.empty() ? std::vector<std::string>{"no stacks: reading them timed out"}
                                 : launch::words_of(stacks);
 }
 

@@ -144,7 +144,7 @@ void require_run(const view::RunFacts& run, const fs::path& path) {
   if (run.has_settings || !run.attempts.empty() || is_there(path / view::kRunLog) || is_there(path / "checkpoints"))
     return;
   throw DataError(fmt::format("{} is not a run folder: it has neither config.yml nor attempt_0", path.string()),
-                  "name a run folder, or the folder that lockstep run prints as logs");
+                  "pass a run folder, or the folder that lockstep run prints as logs");
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ void require_run(const view::RunFacts& run, const fs::path& path) {
 view::RunFacts read_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a log folder");
+    throw DataError(fmt::format("{} is not a folder", path), "pass a run folder (runs/NAME) or a log folder");
   }
   const fs::path folder = path;
   view::RunFacts run{.path = path, .has_settings = is_there(folder / "config.yml")};

@@ -61,7 +61,7 @@ std::vector<std::string> stacks_of(const LateProcess& late, const StackSources& 
   const ProcessStacks outside = sources.outside(late.pid);
   if (is_forbidden(outside.refusal)) return from_inside(late, sources);
   if (outside.refusal != 0) return {"none: " + std::generic_category().message(outside.refusal)};
-  if (outside.threads.empty()) return {"none: the time to read them ran out"};
+  if (outside.threads.empty()) return {"none: reading them timed out"};
   return words_of(outside);
 }
 

@@ -179,7 +179,7 @@ std::vector<std::string> words_of(const ProcessStacks& stacks, const StackLimits
     }
     lines.insert(lines.end(), next.begin(), next.end());
   }
-  if (stacks.is_cut) lines.emplace_back("the time for more threads ran out");
+  if (stacks.is_cut) lines.emplace_back("the remaining threads were not read: timed out");
   if (stacks.program.starts_with("python")) {
     lines.push_back(fmt::format("python frames: py-spy dump --pid {} (while it hangs)", stacks.pid));
   }

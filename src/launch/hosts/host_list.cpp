@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kHostForms = "give HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
+constexpr const char* kHostForms = "use HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
 
 // Returns false for a name that ssh would read as an option, or that a shell would split into words.
 bool is_name(std::string_view name) {
@@ -64,7 +64,7 @@ void require_distinct(const std::vector<HostEntry>& hosts) {
     for (std::size_t j = 0; j < i; ++j) {
       if (address_of(hosts[i]) != address_of(hosts[j])) continue;
       throw UsageError(fmt::format("host {} is listed twice", address_of(hosts[i])),
-                       fmt::format("one launcher starts all ranks on a host: {}:8", hosts[i].name));
+                       fmt::format("list each host once, with its number of ranks: {}:8", hosts[i].name));
     }
   }
 }
@@ -120,11 +120,11 @@ std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
       if (is_good) host->slots = *count;
     }
     if (!is_good)
-      throw UsageError(fmt::format("{}:{} is '{}'", file.string(), number, line), "give HOST or HOST slots=N");
+      throw UsageError(fmt::format("{}:{} is '{}'", file.string(), number, line), "write HOST or HOST slots=N");
     hosts.push_back(*host);
   }
   if (hosts.empty())
-    throw DataError(fmt::format("the hostfile {} has no host", file.string()), "it must have one host per line");
+    throw DataError(fmt::format("the hostfile {} lists no hosts", file.string()), "it must have one host per line");
   require_distinct(hosts);
   return hosts;
 }

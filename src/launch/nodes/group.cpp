@@ -42,8 +42,6 @@ std::vector<std::string> all_ids(const GroupState& state) {
   return ids;
 }
 
-std::string counted(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
-
 std::string shown_size(int min_nodes, int max_nodes) {
   return min_nodes == max_nodes ? std::to_string(max_nodes) : fmt::format("{}:{}", min_nodes, max_nodes);
 }
@@ -159,14 +157,14 @@ std::optional<Decision> refuse_other_sizes(const GroupState& state, const GroupO
                   fmt::format("{} was started with --nnodes {}, but node 0 with {}", name,
                               shown_size(node.info.min_nodes, node.info.max_nodes),
                               shown_size(options.min_nodes, options.max_nodes)),
-                  "give every node the same --nnodes");
+                  "pass the same --nnodes on every node");
   }
   return std::nullopt;
 }
 
 Decision refuse_twice(const GroupNode& node) {
   return refuse(node, fmt::format("two agents have --node-rank {}", node.info.wish),
-                "give every node its own rank from 0 to nnodes - 1");
+                "use a different --node-rank on every node, from 0 to nnodes - 1");
 }
 
 // Rejects nodes beyond a limit: waiting nodes cost memory, and a process with the token could join over and over.
@@ -206,7 +204,7 @@ std::optional<Decision> refuse_excluded(const GroupState& state) {
     for (const ExcludedNode& excluded : state.excluded) {
       if (node->info.id != excluded.id && node->info.host != excluded.host) continue;
       Decision refusal = refuse(*node, fmt::format("{} is excluded: {}", node->info.host, excluded.why),
-                                "test its memory and processor; a new job will accept it again");
+                                "test the memory and processor of that node; a new job will accept it again");
       refusal.cause->type = "CorruptionError";
       return refusal;
     }
@@ -256,7 +254,7 @@ Decision decide_idle(TimePoint now, const GroupState& state, const GroupOptions&
   if (is_enough && (is_full || goes_on || now >= last_call)) {
     const Nodes members = members_of_next_round(state, options);
     return {.kind = Decision::Kind::kStart,
-            .reason = counted(static_cast<int>(members.size()), "node"),
+            .reason = text::counted(static_cast<int>(members.size()), "node"),
             .ids = ids_of(members),
             .max_world_size = most_ranks(members, options),
             .min_world_size = fewest_ranks(members, options)};
@@ -403,7 +401,7 @@ std::optional<Decision> conclude_signal(const GroupState& state, const GroupOpti
   }
   if (number == 0) return std::nullopt;
   if (options.is_range() && number == SIGTERM && !ends_all) {
-    return again(state, "a node was asked to leave (SIGTERM); the others continue", std::nullopt, false);
+    return again(state, "a node received SIGTERM and leaves; the others continue", std::nullopt, false);
   }
   return end_by_signal(state, number);
 }
@@ -429,8 +427,8 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
   if (by_request && has_idle_ranks(state, options)) {
     return again(state,
                  fmt::format("the run has {} for {}: nodes without work wait as spares",
-                             counted(static_cast<int>(*state.replicas), "replica"),
-                             counted(ranks_of(nodes_of_round(state)), "rank")),
+                             text::counted(static_cast<int>(*state.replicas), "replica"),
+                             text::counted(ranks_of(nodes_of_round(state)), "rank")),
                  std::nullopt, false);
   }
   if (by_request && state.stops_for_joiners) return again(state, "a node joins", std::nullopt, false);
@@ -443,7 +441,7 @@ Decision conclude(const GroupState& state, const GroupOptions& options) {
 // Returns the decision to stop a round whose ranks are still running; none if the round continues.
 std::optional<Decision> stop_of(const GroupState& state) {
   if (state.lost) return stop(state, state.lost->message, *state.lost);
-  if (state.left_by_signal != 0) return stop(state, "a node was asked to leave", std::nullopt);
+  if (state.left_by_signal != 0) return stop(state, "a node received a signal to stop", std::nullopt);
   for (const GroupNode& node : state.nodes) {
     const bool has_failed = node.phase == Phase::kEnded && !node.end.is_success;
     if (has_failed && !node.end.is_consequence && !node.end.left_by_request) {

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -40,10 +42,6 @@ void add_fitting(Nodes& members, const Nodes& waiting, const GroupState& state, 
 bool is_enough(const Nodes& members, const GroupOptions& options) {
   return std::ssize(members) >= options.min_nodes &&
          std::any_of(members.begin(), members.end(), [](auto* node) { return node->is_serving; });
-}
-
-std::string counted(std::int64_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -122,7 +120,7 @@ bool has_idle_ranks(const GroupState& state, const GroupOptions& options) {
 std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options) {
   const Nodes members = nodes_of_round(state);
   const Nodes joiners = joiners_of(state, options);
-  const std::string nodes = counted(std::ssize(members), "node");
+  const std::string nodes = text::counted(std::ssize(members), "node");
   if (std::find(joiners.begin(), joiners.end(), &node) != joiners.end()) {
     return fmt::format("the job runs on {}: this node joins it {}", nodes,
                        options.take_in == TakeIn::kAtOnce ? "now" : "at the next checkpoint");
@@ -133,9 +131,9 @@ std::string held_text(const GroupNode& node, const GroupState& state, const Grou
         nodes, options.min_nodes, options.max_nodes);
   }
   return fmt::format(
-      "the run has {} on {}, and each rank needs one: this node is a spare and will replace one that is lost; more "
-      "replicas (--set replicas=N --allow-other-bits, when the job is restarted) give it work",
-      counted(state.replicas.value_or(0), "replica"), counted(ranks_of(members), "rank"));
+      "the run has {} on {}, and each rank needs one: this node is a spare and will replace one that is lost; to use "
+      "it, restart the job with more replicas (--set replicas=N --allow-other-bits)",
+      text::counted(state.replicas.value_or(0), "replica"), text::counted(ranks_of(members), "rank"));
 }
 
 std::string missing_text(const GroupState& state, const GroupOptions& options) {
@@ -143,8 +141,8 @@ std::string missing_text(const GroupState& state, const GroupOptions& options) {
   const auto here = static_cast<int>(waiting.size());
   if (options.is_range()) {
     return fmt::format("{} more (of {} to {} nodes, {} {} here)",
-                       counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes, options.max_nodes,
-                       here, here == 1 ? "is" : "are");
+                       text::counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes,
+                       options.max_nodes, here, here == 1 ? "is" : "are");
   }
   std::vector<int> missing;
   for (int rank = 0; rank < options.max_nodes; ++rank) {

@@ -86,7 +86,7 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std
     if (is_over && is_own) {
       throw ResourceError(
           fmt::format("the launcher's own store did not answer for {}", text::duration(Seconds(limit).count())),
-          "check that memory is left; ulimit -v shows the limit here");
+          "check that this machine has free memory; ulimit -v shows the limit");
     }
     if (is_over || is_asked_to_end()) {
       throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,

@@ -86,7 +86,7 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw IoError(
           fmt::format("cannot create a folder for the ranks' logs in {} ({})", parent.string(), error_words(errno)),
-          "set TMPDIR, or give --log-dir");
+          "set TMPDIR, or pass --log-dir");
     }
     TemporaryLogs logs{pattern, open_folder(pattern)};
     const int error = logs.lock.valid() ? 0 : errno;
@@ -95,7 +95,7 @@ TemporaryLogs make_temporary_logs(const fs::path& parent) {
     const bool is_held_by_another = logs.lock.valid() && !lock(logs.lock.get()) && errno == EWOULDBLOCK;
     if (logs.lock.valid() && !is_held_by_another && is_still_there(logs.folder, logs.lock.get())) return logs;
     if (tries == kTries) {
-      throw IoError(fmt::format("{} was removed while it was being created", pattern), "set TMPDIR, or give --log-dir");
+      throw IoError(fmt::format("{} was removed while it was being created", pattern), "set TMPDIR, or pass --log-dir");
     }
   }
 }

@@ -266,7 +266,7 @@ std::vector<fs::path> rings_of(const fs::path& path) {
     }
   }
   throw DataError(fmt::format("{} has no flight ring", path.string()),
-                  "give the folder of a run started by lockstep run or lockstep train --nproc-per-node, or its logs");
+                  "pass the folder of a run started by lockstep run or lockstep train --nproc-per-node, or its logs");
 }
 
 double setting(const ConfigTree& tree, const std::string& key, double missing) {
@@ -331,7 +331,7 @@ simulate::Workload workload_of(const std::vector<flight::Snapshot>& ranks) {
 simulate::Workload read_measured_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{} is not a folder", path), "name a run folder (runs/NAME) or a log folder");
+    throw DataError(fmt::format("{} is not a folder", path), "pass a run folder (runs/NAME) or a log folder");
   }
   std::vector<flight::Snapshot> rings;
   for (const fs::path& file : rings_of(path)) rings.push_back(flight::read_ring_file(file));

@@ -125,8 +125,8 @@ at::Tensor run_kernel(ConvKernel kernel, const at::Tensor& input, const ConvWeig
 
 void refuse_second_derivative() {
   if (!at::GradMode::is_enabled()) return;
-  throw UsageError("a second derivative through a kernel of lockstep::nn::Conv2d",
-                   "backward without create_graph, or leave the layers as they are (fused_layers=false)");
+  throw UsageError("second derivatives through kernels of lockstep::nn::Conv2d are not supported",
+                   "call backward() without create_graph, or leave the layers as they are (fused_layers=false)");
 }
 
 Conv2dImpl::Conv2dImpl(const torch::nn::Conv2dOptions& conv_options) : Conv2dImpl(*torch::nn::Conv2d(conv_options)) {}

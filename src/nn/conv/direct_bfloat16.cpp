@@ -54,7 +54,7 @@ namespace lockstep::nn {
 namespace {
 
 void check_direct() {
-  if (!winograd_has_bfloat16()) throw InternalError("this processor has no bfloat16 products");
+  if (!winograd_has_bfloat16()) throw InternalError("this processor has no bfloat16 instructions");
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ namespace lockstep::nn {
 namespace {
 
 void check() {
-  if (!winograd_has_bfloat16()) throw InternalError("this processor has no bfloat16 products");
+  if (!winograd_has_bfloat16()) throw InternalError("this processor has no bfloat16 instructions");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses between libtorch's batch norm and the synced batch norm.
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/base/text.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm_update_stats.h>
@@ -79,9 +80,9 @@ void require_two_values(const at::Tensor& total, double own, int replicas) {
   if (!total.is_cpu() && own >= 2) return;
   const auto values = total.item<double>();
   if (values >= 2) return;
-  throw UsageError(
-      fmt::format("synced batch norm got {} values per channel from all {} replicas together", values, replicas),
-      "a variance needs at least 2: use larger batches");
+  throw UsageError(fmt::format("synced batch norm got only {} per channel from all {} replicas",
+                               text::counted(std::llround(values), "value"), replicas),
+                   "a variance needs at least 2: use larger batches");
 }
 
 Combined combine(const Statistics& local, double count, StatisticsSync& sync) {
@@ -188,8 +189,8 @@ class SyncedBatchNorm : public torch::autograd::Function<SyncedBatchNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     if (at::GradMode::is_enabled()) {
-      throw UsageError("a second derivative through synced batch norm",
-                       "backward without create_graph, or leave this layer's statistics unsynced");
+      throw UsageError("second derivatives through synced batch norm are not supported",
+                       "call backward() without create_graph, or leave this layer's statistics unsynced");
     }
     const variable_list kept = context->get_saved_variables();
     const Saved saved{.input = kept[0],

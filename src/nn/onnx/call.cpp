@@ -88,7 +88,7 @@ const std::string& OnnxValues::tensor(const Value* value) {
   const auto constant = onnx_constant(value);
   if (constant && constant->isTensor()) return store(value, constant->toTensor());
   if (constant && constant->isInt()) return tensors_[value] = model_.store_integers({constant->toInt()});
-  throw InternalError(fmt::format("the graph's value %{} is unknown to ONNX", value->debugName()));
+  throw InternalError(fmt::format("the graph's value %{} has no ONNX equivalent", value->debugName()));
 }
 
 std::vector<std::string> OnnxValues::list(const Value* value) {

@@ -146,7 +146,7 @@ void rrelu(OnnxCall& call, const char* /*op*/) {
 
 /// dropout(x, p, train) and its variants.
 void dropout(OnnxCall& call, const char* /*op*/) {
-  if (call.flag(2) && call.number(1) != 0) call.refuse("it drops values as in training");
+  if (call.flag(2) && call.number(1) != 0) call.refuse("it applies dropout as in training");
   call.give(call.in(0));
 }
 

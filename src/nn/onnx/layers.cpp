@@ -39,7 +39,7 @@ std::int64_t kept(const OnnxCall& call, std::size_t i) { return !call.none(i) &&
 /// batch_norm(x, weight, bias, mean, variance, training, momentum, eps, ...), and instance_norm likewise.
 void batch_norm(OnnxCall& call, const char* op) {
   const bool is_instance = std::string_view(op) == "InstanceNormalization" && call.flag(5);
-  if (call.flag(5) && !is_instance) call.refuse("its statistics are those of the batch");
+  if (call.flag(5) && !is_instance) call.refuse("it uses the statistics of the batch");
   std::vector<std::string> inputs = {call.in(0), or_filled(call, 1, 1), or_filled(call, 2, 0)};
   if (!is_instance) inputs.insert(inputs.end(), {call.in(3), call.in(4)});
   call.give(call.add(is_instance ? op : "BatchNormalization", inputs, {{"epsilon", call.number(7)}}));
@@ -153,7 +153,7 @@ namespace {
 std::string norm_of(OnnxCall& call, const std::string& x, double order, const OnnxAttributes& over) {
   if (order == 1) return call.add("ReduceL1", {x}, over);
   if (order == 2) return call.add("ReduceL2", {x}, over);
-  if (order == 0) call.refuse("its order is 0");
+  if (order == 0) call.refuse("the order of the norm is 0");
   const std::string size = call.add("Abs", {x});
   if (std::isinf(order)) return call.add(order > 0 ? "ReduceMax" : "ReduceMin", {size}, over);
   const auto power = [&](const std::string& name, double exponent) {
@@ -232,7 +232,7 @@ void variance(OnnxCall& call, const char* op) {
   const std::vector<std::int64_t> axes = reduced(call, has_dims ? 1 : call.count());
   double count = 1;
   for (const std::int64_t axis : axes) {
-    if (axis == 0) call.refuse("it is taken over the batch");
+    if (axis == 0) call.refuse("it reduces over the batch");
     count *= static_cast<double>(call.sizes(0).at(static_cast<std::size_t>(axis)));
   }
   const double less = call.none(at) ? 1 : call.number(at);

@@ -113,7 +113,7 @@ void run_row(OnnxCall& call) {
   if (name.ends_with("_")) name.pop_back();  // the traced graph has no operators that change their arguments
   const auto* const entry =
       std::find_if(kTable.begin(), kTable.end(), [&](const Entry& each) { return each.name == name; });
-  if (entry == kTable.end()) call.refuse("there is no row for it in the table of operators");
+  if (entry == kTable.end()) call.refuse("the exporter does not support it");
   entry->row(call, entry->op);
 }
 

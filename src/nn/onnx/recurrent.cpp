@@ -19,15 +19,15 @@ struct Layout {
 };
 
 Layout layout_of(const OnnxCall& call) {
-  if (call.list_size(2) == 0) call.refuse("it reads a packed sequence");
+  if (call.list_size(2) == 0) call.refuse("its input is a packed sequence");
   const Layout layout{.has_biases = call.flag(3),
                       .layers = call.integer(4),
                       .directions = call.flag(7) ? 2 : 1,
                       .hidden = call.result_sizes(1).back(),
                       .batch_first = call.flag(8)};
-  if (call.flag(6) && call.number(5) != 0) call.refuse("it drops values as in training");
+  if (call.flag(6) && call.number(5) != 0) call.refuse("it applies dropout as in training");
   if (call.list_size(2) != layout.weights() * static_cast<std::size_t>(layout.layers * layout.directions))
-    call.refuse("it projects its state");
+    call.refuse("it projects its hidden state (proj_size)");
   return layout;
 }
 

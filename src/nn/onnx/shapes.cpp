@@ -227,7 +227,7 @@ void give_circle(OnnxCall& call) {
   std::string name = call.in(0);
   for (std::size_t i = 0; 2 * i < pads.size(); ++i) {
     const std::int64_t axis = call.rank(0) - 1 - static_cast<std::int64_t>(i);
-    if (pads[2 * i] < 0 || pads[2 * i + 1] < 0) call.refuse("it crops circularly");
+    if (pads[2 * i] < 0 || pads[2 * i + 1] < 0) call.refuse("its circular padding is negative");
     std::vector<std::string> parts;
     if (pads[2 * i] > 0) parts.push_back(sliced(call, name, {.begin = -pads[2 * i]}, axis));
     parts.push_back(name);

@@ -178,7 +178,7 @@ void resize(OnnxCall& call, const std::string& mode, const OnnxAttributes& attri
 /// _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, ...).
 void convolution(OnnxCall& call, const char* /*op*/) {
   const std::size_t dims = spatial(call);
-  if (call.rank(1) != call.rank(0)) call.refuse("its input has no batch");
+  if (call.rank(1) != call.rank(0)) call.refuse("its input has no batch dimension");
   OnnxAttributes attributes = {{"strides", all_of(call.integers(3), dims)},
                                {"pads", twice(call.integers(4), dims)},
                                {"dilations", all_of(call.integers(5), dims)},
@@ -216,7 +216,7 @@ void max_pool(OnnxCall& call, const char* /*op*/) {
   std::string x = call.in(0);
   Sizes pads = pool.all_pads();
   if (pool.reaches_far()) {  // ONNX requires padding smaller than a window
-    if (results > 1) call.refuse("its last window is beyond the end, and its positions are used");
+    if (results > 1) call.refuse("its last window is beyond the end, and its indices are used");
     const std::string least = call.constant(-std::numeric_limits<double>::infinity(), call.result_type());
     x = call.add("Pad", {x, call.integers_of(with_channels(pads)), least});
     pads.assign(pads.size(), 0);
@@ -271,7 +271,7 @@ void adaptive_max_pool(OnnxCall& call, const char* /*op*/) {
     call.give(made[0]);
     return call.give(in_channel(call, made[1]), 1);
   }
-  if (call.used(1)) call.refuse("its windows have different sizes, and their positions are requested");
+  if (call.used(1)) call.refuse("its windows have different sizes, and their indices are requested");
   std::string name = call.in(0);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto axis = static_cast<std::int64_t>(i) + 2;

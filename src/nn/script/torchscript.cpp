@@ -55,9 +55,9 @@ void check_results(const NetworkFunction& function, const std::vector<at::Tensor
       continue;
     }
     throw UsageError(
-        fmt::format("the traced network gives a different result \"{}\" from the network itself for other arguments",
+        fmt::format("output \"{}\" of the traced network differs from that of the network itself for other arguments",
                     function.outputs[i]),
-        "its forward may read tensor values, which a tracer records as constants");
+        "forward() may read tensor values, which a tracer records as constants");
   }
 }
 
@@ -95,7 +95,7 @@ std::string described(const std::vector<std::string>& names, const std::vector<a
 Tracing::Tracing(torch::nn::Module& model)
     // libtorch writes the numbers in the code with streams, which follow the process's locale: "0,5", "1.024".
     : before_(std::locale::global(std::locale(std::locale(), new std::numpunct<char>))) {
-  if (model.is_training()) throw UsageError("a network in training mode is not a function", "model.eval()");
+  if (model.is_training()) throw UsageError("a network in training mode cannot be traced", "call model.eval()");
   // A tracer does not accept tensors that require a gradient.
   for (const at::Tensor& parameter : model.parameters()) {
     if (!parameter.requires_grad()) continue;

@@ -46,8 +46,8 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
     return state->graph;
   } catch (const std::runtime_error& error) {  // for parameters that are not the model's
     if (std::string_view(error.what()).find("requires grad as a constant") == std::string_view::npos) throw;
-    throw UsageError("the function uses a parameter that is not the model's",
-                     "register_module() or register_parameter() in the model, or detach() it");
+    throw UsageError("the function uses a parameter that does not belong to the model",
+                     "register it in the model (register_module() or register_parameter()), or detach() it");
   }
 }
 

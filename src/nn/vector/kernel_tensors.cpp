@@ -52,8 +52,8 @@ c10::optional<at::ScalarType> product_type(const at::Tensor& input) {
 
 void refuse_second_derivative(const char* layer) {
   if (!at::GradMode::is_enabled()) return;
-  throw UsageError(fmt::format("a second derivative through {}", layer),
-                   "backward without create_graph, or use libtorch's own layer (fused_layers=false)");
+  throw UsageError(fmt::format("second derivatives through {} are not supported", layer),
+                   "call backward() without create_graph, or use libtorch's own layer (fused_layers=false)");
 }
 
 DropoutBits make_dropout_bits(std::int64_t numel) {

@@ -160,7 +160,7 @@ HookStage PowerSgd::run(GradBucket& bucket) {
     std::erase_if(errors_,
                   [this](const auto& one) { return one.first.first < block_.begin || one.first.first >= block_.end; });
   }
-  note_on_host(bucket.group(), "what PowerSGD keeps for the next one");
+  note_on_host(bucket.group(), "computing PowerSGD's state");
   const auto step = std::make_shared<Step>(bucket);
   if (options_.loss_scale) step->loss_scale = options_.loss_scale();
   for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {

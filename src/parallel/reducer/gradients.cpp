@@ -28,8 +28,8 @@ simulate::PlanLimits limits_of(const DdpOptions& options) {
 void require_dense(const std::string& name, const at::Tensor& grad) {
   if (!grad.defined() || !grad.is_sparse()) return;
   throw UsageError(fmt::format("the gradient of '{}' is sparse, which was not declared at construction", name),
-                   fmt::format("DdpOptions::sparse_parameters = {{\"{}\"}}; those of torch::nn::Embedding with "
-                               "sparse(true) are found automatically",
+                   fmt::format("set DdpOptions::sparse_parameters = {{\"{}\"}}; the parameters of torch::nn::Embedding "
+                               "with sparse(true) are found automatically",
                                name));
 }
 

@@ -17,7 +17,7 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
   const int world = group.world_size();
   const int replicas = options.replicas == 0 ? world : options.replicas;
   if (replicas < world) {
-    throw UsageError(fmt::format("DdpOptions::replicas is {} in a world of {}", replicas, world),
+    throw UsageError(fmt::format("DdpOptions::replicas is {}, but the world size is {}", replicas, world),
                      fmt::format("start at most {} ranks", replicas));
   }
   // One replica per rank needs rows only to let the backend add in any order.
@@ -118,7 +118,7 @@ void Reducer::set_join(std::optional<JoinHandle> handle) {
   if (handle && layout_.has_rows() && layout_.replicas != layout_.world) {
     throw UsageError(
         fmt::format("Join needs one replica on each rank: there are {} on {}", layout_.replicas, layout_.world),
-        "with DdpOptions::replicas give every replica the same number of batches");
+        "with DdpOptions::replicas, every replica needs the same number of batches");
   }
   join_ = handle;
 }

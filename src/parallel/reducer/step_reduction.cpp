@@ -92,7 +92,7 @@ void StepReduction::shadow(int divisor) {
 
 void StepReduction::shard(bool on) {
   if (on && layout_.hook) {
-    throw UsageError("sharded gradients with a communication hook", "omit one of the two");
+    throw UsageError("sharded gradients cannot be combined with a communication hook", "omit one of the two");
   }
   gradients_.shard(on);
   sharded_ = on;
@@ -101,7 +101,8 @@ void StepReduction::shard(bool on) {
 
 double StepReduction::norm() const {
   if (sharded_) {
-    throw UsageError("the norm of gradients of which each rank has only its part", "use the optimizer's grad_norm()");
+    throw UsageError("cannot compute the norm of sharded gradients: each rank has only its part",
+                     "use the optimizer's grad_norm()");
   }
   return reduced_ ? gradients_.norm() : grad_norm(gradients_.parameters().items);
 }

@@ -39,8 +39,9 @@ class ZeroRedundancyOptimizer::Impl {
     }
     local_ = make(parts_);
     if (!local_->elementwise()) {
-      throw UsageError("ZeroRedundancyOptimizer around an optimizer that needs the norms of whole parameters",
-                       "LAMB and LARS are not sharded: use them on their own, or another optimizer here");
+      throw UsageError(
+          "ZeroRedundancyOptimizer cannot wrap an optimizer that needs the norms of whole parameters",
+          "LAMB and LARS cannot be sharded: use them without ZeroRedundancyOptimizer, or choose another optimizer");
     }
     if (reducer_) reducer_->shard_gradients(true);
   }
@@ -110,8 +111,9 @@ std::vector<std::vector<std::size_t>> ZeroRedundancyOptimizer::Impl::buckets_of_
       const auto& [name, value] = reducer_->step().gradients().parameters().items[reduced];
       const auto found = index_of.find(value.unsafeGetTensorImpl());
       if (found == index_of.end()) {
-        throw UsageError(fmt::format("the optimizer does not have the model's parameter '{}'", name),
-                         "ZeroOptions::shard_gradients needs all parameters that the model trains");
+        throw UsageError(
+            fmt::format("the optimizer does not have the model's parameter '{}'", name),
+            "with ZeroOptions::shard_gradients, pass all trainable parameters of the model to the optimizer");
       }
       members.push_back(found->second);
     }
@@ -199,7 +201,7 @@ void ZeroRedundancyOptimizer::Impl::gather_kind(const std::string& kind, const N
 
 StateDict ZeroRedundancyOptimizer::Impl::state_dict() const {
   if (whole_) return *whole_;
-  throw UsageError(group_->rank() == 0 ? "the sharded optimizer's state was not consolidated since its last step"
+  throw UsageError(group_->rank() == 0 ? "the sharded optimizer's state has not been consolidated since its last step"
                                        : "only rank 0 has the whole state of a sharded optimizer",
                    "call consolidate_state_dict() on every rank, then state_dict() on rank 0");
 }
@@ -251,8 +253,8 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(NamedTensors parameters, Proces
     : impl_(std::make_unique<Impl>(std::move(parameters), group, make, std::move(reducer))) {}
 
 void ZeroRedundancyOptimizer::throw_no_reducer() {
-  throw UsageError("ZeroOptions::shard_gradients without a DistributedDataParallel",
-                   "pass the wrapped model, or leave the gradients whole");
+  throw UsageError("ZeroOptions::shard_gradients needs a DistributedDataParallel",
+                   "pass the wrapped model, or do not shard the gradients");
 }
 
 ZeroRedundancyOptimizer::~ZeroRedundancyOptimizer() = default;

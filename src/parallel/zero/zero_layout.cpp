@@ -47,8 +47,8 @@ ZeroLayout::ZeroLayout(const NamedTensors& parameters, std::vector<std::vector<s
   const at::NoGradGuard no_grad;
   for (const auto& [name, value] : parameters) {
     if (value.is_non_overlapping_and_dense()) continue;
-    throw UsageError(fmt::format("parameter '{}' is not dense in memory, which ZeRO needs", name),
-                     "make it contiguous before the optimizer takes it");
+    throw UsageError(fmt::format("parameter '{}' is not dense in memory, but ZeRO needs dense parameters", name),
+                     "make the parameter contiguous before passing it to the optimizer");
   }
   for (std::vector<std::size_t>& members : groups) {
     NamedTensors items;

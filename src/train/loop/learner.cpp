@@ -59,7 +59,7 @@ void Learner::build_average(const Start& start) {
   if (start.run.stages.stage == 2) average_->set_decay(start.run.stages.decay);
   const StateDict average = share_state_of(job_, start.checkpoint, "ema");
   if (!average.empty()) return average_->load_state_dict(average);
-  if (job_.is_main()) log::note("the checkpoint holds no moving average: it starts from the model's weights");
+  if (job_.is_main()) log::note("the checkpoint holds no moving average: averaging starts from the model's weights");
 }
 
 bool Learner::update(double lr) {

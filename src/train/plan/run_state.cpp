@@ -14,12 +14,12 @@
 namespace lockstep::train {
 
 std::string or_only_weights(std::string_view first) {
-  return fmt::format("{}, or take only its weights: {} instead of {}", first, option_words("init-from"),
+  return fmt::format("{}, or load only the weights: {} instead of {}", first, option_words("init-from"),
                      option_words("resume"));
 }
 
 std::string only_own_runs() {
-  return fmt::format("only checkpoints of the Trainer can be resumed; {} takes the weights of any",
+  return fmt::format("only the Trainer's checkpoints can be resumed; {} loads the weights of any checkpoint",
                      option_words("init-from"));
 }
 
@@ -126,7 +126,7 @@ RunState run_state_of(const StateDict& state) {
 
 void require_place(const RunState& run, std::int64_t batches_per_epoch) {
   if (run.batch <= batches_per_epoch) return;
-  throw DataError(fmt::format("the checkpoint's state 'run' says batch is {}, and an epoch has {} batches", run.batch,
+  throw DataError(fmt::format("the checkpoint's state 'run' says batch is {}, but an epoch has {} batches", run.batch,
                               batches_per_epoch),
                   or_only_weights("use another checkpoint"));
 }

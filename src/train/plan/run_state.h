@@ -55,7 +55,7 @@ void require_place(const RunState& run, std::int64_t batches_per_epoch);
 /// Among equal evaluations, the last one wins, because the model has trained for longer.
 [[nodiscard]] bool replaces_best(const RunState& run, const Metric& metric, std::optional<double> loss);
 
-/// Returns a hint: "FIRST, or take only its weights: --init-from instead of --resume".
+/// Returns a hint: "FIRST, or load only the weights: --init-from instead of --resume".
 [[nodiscard]] std::string or_only_weights(std::string_view first);
 
 /// Returns a hint about a checkpoint of another program.

@@ -19,7 +19,7 @@ constexpr WholeRange kCounts{0, 1'000'000'000'000'000};
 
 [[noreturn]] void refuse() {
   throw UsageError(fmt::format("{} is not a list of {{epoch: E, batch: B, samples: [I, ...]}}", kKey),
-                   "data.skip_samples takes a file with the names of samples");
+                   "to skip samples by name, set data.skip_samples to a file that lists them");
 }
 
 template <class T>

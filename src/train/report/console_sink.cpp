@@ -216,7 +216,7 @@ void ConsoleSink::print_complete(const RunEnd& event) {
   print(view::next_commands(
       {{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, run, data), "metrics for a folder"},
        {fmt::format("lockstep predict {} --checkpoint {} FILE...", options_.recipe, run),
-        "what the model predicts for files"}}));
+        "the model's predictions for files"}}));
 }
 
 }  // namespace lockstep::train

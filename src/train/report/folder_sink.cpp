@@ -131,7 +131,7 @@ std::vector<std::filesystem::path> draw_pictures(const std::filesystem::path& fo
     FileSystem::system().make_folder(pictures);
     return tally->draw(pictures);
   } catch (const std::exception& error) {
-    log::warn("no images of the evaluation: {}", error.what());
+    log::warn("the evaluation's images could not be drawn: {}", error.what());
     return {};
   }
 }

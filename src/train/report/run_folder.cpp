@@ -187,7 +187,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
   if (!experiment_ && FileSystem::system().exists(path_ / settings_file(true))) {
     throw UsageError(
         fmt::format("{} is an experiment's folder: its config.yml does not belong to a run", path_.string()),
-        fmt::format("--folder {}, or another {}", path_.string(), option_words("run-dir")));
+        fmt::format("use --folder {}, or choose another {}", path_.string(), option_words("run-dir")));
   }
   if (!options.resume && holds_a_run(path_, experiment_)) {
     throw UsageError(fmt::format("{} holds an earlier run", path_.string()),
@@ -246,7 +246,7 @@ void RunFolder::drop_log_after(std::int64_t step) {
   const view::KeptLog kept = view::keep_log_up_to(before, step);
   if (kept.text == before) return;
   if (kept.damaged > 0) {
-    log::note("{}: {} {} incomplete JSON, because a process was killed while writing: dropped",
+    log::note("{}: {} {} dropped as incomplete JSON, because a process was killed while writing",
               (path_ / view::kRunLog).string(), kept.damaged, kept.damaged == 1 ? "line is" : "lines are");
   }
   write(view::kRunLog, kept.text);

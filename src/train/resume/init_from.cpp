@@ -17,7 +17,7 @@ void require_one_start(const TrainerOptions& options) {
   if (options.init_from.empty() || options.resume == "none" || options.resume == "auto") return;
   throw UsageError(fmt::format("the run cannot both resume from {} and start from the weights of {}", options.resume,
                                options.init_from.string()),
-                   fmt::format("leave out use one of {} and {}", option_words("resume"), option_words("init-from")));
+                   fmt::format("use only one of {} and {}", option_words("resume"), option_words("init-from")));
 }
 
 }  // namespace lockstep::train
@@ -41,7 +41,7 @@ std::string part_filled_by(const WeightsMatch& match) {
 }
 
 std::string if_meant() {
-  return "if they are the right ones, start from them with " + option_words("init-from-partial");
+  return "if these are the right weights, start from them with " + option_words("init-from-partial");
 }
 
 /// Some weights of a different model may fit by chance, and a run that starts from them looks normal. So the weights
@@ -56,8 +56,8 @@ void require_half(const NamedTensors& model, const Weights& weights, const Weigh
   if (match.loaded.empty() || 2 * fitting >= all) return;  // copy_weights() reports its own error if none match
   const std::string part = part_filled_by(match);
   if (!part.empty()) {
-    return log::note("{}: it fills only the model's {}, {} of {} elements", weights.origin, part,
-                     text::thousands(fitting), text::thousands(all));
+    return log::note("{} fills only the model's {}, {} of {} elements", weights.origin, part, text::thousands(fitting),
+                     text::thousands(all));
   }
   throw DataError(fmt::format("the weights from {} fit only {} of the model's {} elements ({:.1f} %)\n{}",
                               weights.origin, text::thousands(fitting), text::thousands(all),

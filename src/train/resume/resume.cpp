@@ -39,7 +39,7 @@ Division divide_again(const Division& before, std::int64_t replicas) {
     throw UsageError(
         fmt::format("the run's batches of {} samples ({} x {} replicas) cannot be divided into {} replicas", samples,
                     before.batch_size, before.replicas, replicas),
-        fmt::format("these divide them evenly: {}; to start a run with other batches, use {}",
+        fmt::format("numbers of replicas that divide the batches evenly: {}; to start a run with other batches, use {}",
                     fmt::join(divisors(samples), ", "), option_words("init-from")));
   }
   return {.replicas = replicas, .batch_size = samples / replicas};
@@ -85,7 +85,7 @@ Checkpoint open_finite(const std::string& source, bool require_finite) {
   if (!good) {
     throw DataError(
         fmt::format("{}: {}, and there is no good checkpoint before it", checkpoint.path().string(), faults),
-        "start again in another folder; checkpoint.require_finite=false resumes from it anyway");
+        "start again in another folder; checkpoint.require_finite=false resumes from this checkpoint anyway");
   }
   const bool is_newest = fs::is_directory(source) && !fs::equivalent(source, checkpoint.path());
   if (is_newest) {
@@ -95,8 +95,9 @@ Checkpoint open_finite(const std::string& source, bool require_finite) {
   }
   throw DataError(
       fmt::format("{}: {}", checkpoint.path().string(), faults),
-      fmt::format("checkpoint.require_finite=false resumes from it anyway; the newest good one before it: {}",
-                  option_words("resume", good->string())));
+      fmt::format(
+          "checkpoint.require_finite=false resumes from this checkpoint anyway; the newest good one before it: {}",
+          option_words("resume", good->string())));
 }
 
 std::int64_t whole_number_at(const ConfigTree& tree, const std::string& key) {

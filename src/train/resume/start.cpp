@@ -81,9 +81,9 @@ void require_work_for_all(const Job& job, std::int64_t replicas, bool resumed) {
   const auto least = env::get_int("LOCKSTEP_MIN_WORLD_SIZE");
   if (least && *least <= replicas) throw TooManyRanks();
   const std::string processes = counted(replicas, "process", "processes");
-  throw UsageError(fmt::format("{} on {}: each needs one", counted(replicas, "replica", "replicas"),
+  throw UsageError(fmt::format("{} on {}: each process needs a replica", counted(replicas, "replica", "replicas"),
                                counted(job.world_size(), "process", "processes")),
-                   fmt::format("start at most {} (--nproc-per-node), or give each one work: {}{}", processes,
+                   fmt::format("start at most {} (--nproc-per-node), or use one replica per process: {}{}", processes,
                                setting_words(fmt::format("replicas={}", job.world_size())),
                                resumed ? " " + option_words("allow-other-bits") : ""));
 }
@@ -96,7 +96,7 @@ Division take_division(const Checkpoint& checkpoint, std::int64_t begun, bool ma
   const bool changes = config.replicas != saved.replicas;
   if (changes && !may_change) {
     throw UsageError(fmt::format("replicas is {}, but the checkpoint has {}", config.replicas, saved.replicas),
-                     fmt::format("omit it, because the result depends on it; {} redivides the run's batches",
+                     fmt::format("omit replicas, because the result depends on it; {} redivides the run's batches",
                                  option_words("allow-other-bits")));
   }
   if (!changes && begun == saved.replicas) {
@@ -166,9 +166,10 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
   if (step == 0 || is_past || !config.has_second_stage()) return;
   const fs::path base = step_folder_of(checkpoint.path().parent_path(), step);
   if (!FileSystem::system().exists(base)) {
-    throw UsageError(fmt::format("the second stage needs the first stage's best, {}, but it is not next to {}",
-                                 base.filename().string(), checkpoint.path().string()),
-                     "resume from the run's own folder, or take only the weights: " + option_words("init-from"));
+    throw UsageError(
+        fmt::format("the second stage needs the first stage's best checkpoint, {}, which is not next to {}",
+                    base.filename().string(), checkpoint.path().string()),
+        "resume from the run's own folder, or load only the weights: " + option_words("init-from"));
   }
   copy_checkpoint(FileSystem::system(), base, folder, "best_stg1");
   if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));

@@ -83,7 +83,7 @@ class Renaming {
         renamed_.begin(), renamed_.begin() + static_cast<std::ptrdiff_t>(std::min(kMostRenamed, renamed_.size())));
     if (renamed.size() < renamed_.size()) {
       renamed.push_back(
-          fmt::format("and {} more; config.yml of the run has all of them", renamed_.size() - renamed.size()));
+          fmt::format("and {} more; the run's config.yml lists all of them", renamed_.size() - renamed.size()));
     }
     if (!renamed.empty()) notes.push_back("settings under other names: " + text::join(renamed));
   }

@@ -61,7 +61,7 @@ ParameterGroup group_of(const ConfigMap& map, std::size_t index) {
   }
   if (group.pattern.empty()) {
     throw UsageError(fmt::format("{} has no params", name),
-                     "give a regular expression over the parameters' names, such as params: bias$");
+                     "set params to a regular expression over parameter names, such as params: bias$");
   }
   return group;
 }

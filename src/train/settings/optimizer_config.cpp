@@ -25,7 +25,7 @@ std::vector<std::string> type_names() {
 
 void OptimizerConfig::describe(ConfigFields& fields) {
   const std::vector<std::string> flag = {"auto", "true", "false"};
-  fields.add("optimizer.type", &type, "the optimizer; its own keys are auto unless set", type_names());
+  fields.add("optimizer.type", &type, "the optimizer; keys specific to it are auto unless set", type_names());
   fields.add("optimizer.lr", &lr, "learning rate after warm-up").in({.least = 0, .above = true});
   fields.add("optimizer.weight_decay", &weight_decay, "weight decay; decoupled in adamw, lamb and lion")
       .in({.least = 0});

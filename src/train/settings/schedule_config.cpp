@@ -35,7 +35,8 @@ void ScheduleConfig::describe(ConfigFields& fields) {
   fields.add("schedule.final_div_factor", &final_div_factor, "one_cycle: final rate = initial rate / this")
       .in({.least = 0, .above = true});
   fields.add("schedule.anneal_strategy", &anneal_strategy, "one_cycle: cosine or linear annealing", {"cos", "linear"});
-  fields.add("schedule.three_phase", &three_phase, "one_cycle: down as fast as up, then to the final rate");
+  fields.add("schedule.three_phase", &three_phase,
+             "one_cycle: the rate falls as fast as it rose, then anneals to the final rate");
   fields.add("schedule.model_size", &model_size, "noam: optimizer.lr is divided by its square root").in({1, 1e9});
   fields.add("schedule.flat_epochs", &flat_epochs, "flat_cosine: the epoch at which the cosine begins")
       .in({0, 1e8}, "epochs");

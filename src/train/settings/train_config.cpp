@@ -30,7 +30,7 @@ void require_base(const TrainConfig& config) {
     throw UsageError(
         fmt::format("stop_epoch is {}, but the first evaluation comes after {} epochs (eval_every_epochs{})", stop,
                     first, config.eval_from_epoch > 0 ? ", eval_from_epoch" : ""),
-        "an evaluation within the first stage: " + setting_words("eval_every_epochs=1") + " " +
+        "evaluate within the first stage: " + setting_words("eval_every_epochs=1") + " " +
             setting_words("eval_from_epoch=0"));
   }
 }
@@ -63,8 +63,8 @@ void describe_data(ConfigFields& fields, TrainConfig::Data& data) {
       .at_resume(OnResume::kFree);
   fields
       .add("data.max_pixels", &data.max_pixels,
-           "images with more pixels are rejected, as are those with over a quarter as many whose size is out of "
-           "proportion to the file")
+           "maximum number of pixels per image; above a quarter of it, images out of proportion to their file size are "
+           "rejected too")
       .in({1, 1e10}, "pixels")
       .at_resume(OnResume::kFree);
 }
@@ -324,7 +324,7 @@ void TrainConfig::validate() const {
   optimizer.validate();
   schedule.validate();
   if (clip_norm > 0 && clip_value > 0) {
-    throw UsageError("clip_norm and clip_value are both set", "clip by one of them: " + setting_words("clip_value=0"));
+    throw UsageError("clip_norm and clip_value are both set", "use only one of them: " + setting_words("clip_value=0"));
   }
   if (schedule.type == "plateau" && !has_evaluations()) {
     throw UsageError("schedule.type is plateau, which needs evaluations", "set data.test and eval_every_epochs");

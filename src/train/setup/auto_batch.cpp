@@ -74,7 +74,7 @@ MeasureAnyDevice::~MeasureAnyDevice() { any_device = false; }
 void require_measurable(const TrainConfig& config, const c10::Device& device) {
   if (!config.batch_size.is_auto() || device.is_cuda() || any_device) return;
   throw UsageError("batch_size is auto, which measures GPU memory, but the device is the CPU",
-                   "give a number: " + setting_words("batch_size=64"));
+                   "use a number: " + setting_words("batch_size=64"));
 }
 
 std::int64_t find_batch_size(const Untried& run) {

@@ -42,8 +42,8 @@ void check(const DataLoaderOptions& options) {
                       : options.shard.count != 1 ? "a shard"
                                                  : nullptr;
   if (wrong != nullptr) {
-    throw UsageError(fmt::format("evaluate_sharded reads each sample once, but its options have {}", wrong),
-                     "omit it: the ranks divide the set in its own order");
+    throw UsageError(fmt::format("evaluate_sharded reads each sample once, but the options set {}", wrong),
+                     "omit it: the ranks divide the data set in its own order");
   }
   if (options.batch_size < 1) {
     throw UsageError(fmt::format("data loader: batch_size is {}, must be at least 1", options.batch_size));
@@ -86,7 +86,7 @@ std::vector<at::Tensor> rows_of(const DatasetHandle& dataset, DataLoaderOptions 
 
 double ShardedEvaluation::mean(std::size_t number) const {
   if (number >= sums.size()) {
-    throw UsageError(fmt::format("there is no number {} in an evaluation that counted {}", number, sums.size()));
+    throw UsageError(fmt::format("number {} is out of range: the evaluation summed {} numbers", number, sums.size()));
   }
   return sums[number] / static_cast<double>(samples);
 }

@@ -211,15 +211,15 @@ void Guard::blame(const std::vector<int>& ranks, const std::string& fault) const
     std::vector<std::string> places;
     for (const int rank : ranks) places.push_back(place(rank));
     throw Miscomputed(proved_, fmt::format("{}{} {}", prefix, text::join(places), fault),
-                      fmt::format("remove {} from the job and test its memory and processor; {}",
+                      fmt::format("remove {} from the job and test the memory and processor; {}",
                                   ranks.size() == 1 ? "that host" : "these hosts", go_on),
                       ranks.front());
   }
   std::string carrier = place(roles_.carrier);
-  throw Miscomputed(proved_,
-                    prefix + "ranks differ, but it is not known which one is faulty: it is " + place(roles_.checker) +
-                        " or " + carrier,
-                    "with three processes, the faulty one can be found; " + go_on);
+  throw Miscomputed(
+      proved_,
+      prefix + "ranks differ, and it is not known which one is faulty: " + place(roles_.checker) + " or " + carrier,
+      "with three processes, the faulty one can be found; " + go_on);
 }
 
 }  // namespace lockstep::train

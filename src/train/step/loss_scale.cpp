@@ -52,8 +52,9 @@ std::vector<at::Tensor> own_gradients(const Optimizer& optimizer) {
 
 void require_useful_scale(double scale, std::int64_t step) {
   if (scale >= kSmallestHalf) return;
-  throw DataError(fmt::format("gradients are not finite at any loss scale: it fell to {:.2g} at step {}", scale, step),
-                  "use a smaller optimizer.lr or a clip_norm, or check the samples and the loss");
+  throw DataError(
+      fmt::format("gradients are not finite at any loss scale: the scale fell to {:.2g} at step {}", scale, step),
+      "use a smaller optimizer.lr or a clip_norm, or check the samples and the loss");
 }
 
 }  // namespace lockstep::train

@@ -91,7 +91,7 @@ std::string largest_gradient(const NamedTensors& parameters) {
     most = squared;
     largest = name;
   }
-  return largest.empty() ? "" : fmt::format("{} has {:.0f} % of it", largest, 100 * most / sum);
+  return largest.empty() ? "" : fmt::format("{} accounts for {:.0f} % of it", largest, 100 * most / sum);
 }
 
 }  // namespace lockstep::train

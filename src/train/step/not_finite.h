@@ -71,7 +71,8 @@ class NormWatch {
   std::deque<double> norms_;
 };
 
-/// Returns the parameter with the largest gradient and its share of the squared norm: "fc.weight has 96 % of it".
+/// Returns the parameter with the largest gradient and its share of the squared norm: "fc.weight accounts for 96 % of
+/// it".
 [[nodiscard]] std::string largest_gradient(const NamedTensors& parameters);
 
 }  // namespace lockstep::train

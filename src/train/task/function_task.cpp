@@ -50,7 +50,7 @@ double mean(const at::Tensor& values, const std::string& name) {
 }  // namespace
 
 void train::throw_other_model(const char* wanted, const torch::nn::Module& model) {
-  throw UsageError(fmt::format("forward of the task takes a {}, but its model is a {}", wanted, model.name()),
+  throw UsageError(fmt::format("the task's forward takes a {}, but the task's model is a {}", wanted, model.name()),
                    "use the same class in both functions");
 }
 

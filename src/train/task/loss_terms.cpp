@@ -24,7 +24,7 @@ std::vector<std::string> missing(const std::vector<std::string>& present, const 
 }  // namespace
 
 at::Tensor total_loss(const std::vector<LossTerm>& terms) {
-  if (terms.empty()) throw UsageError("the task returns no loss", "loss_terms() must return at least one");
+  if (terms.empty()) throw UsageError("the task returns no loss", "loss_terms() must return at least one term");
   at::Tensor total = terms.front().value;
   for (std::size_t i = 1; i < terms.size(); ++i) total = total + terms[i].value;
   return total;
@@ -51,8 +51,8 @@ void require_same_names(const std::vector<std::string>& before, const std::vecto
   const std::vector<std::string> gone = missing(now, before);
   const std::vector<std::string> come = missing(before, now);
   std::string difference = "their order differs";
-  if (!gone.empty()) difference = fmt::format("this one lacks {}", text::join(gone));
-  if (!come.empty()) difference = fmt::format("this one also has {}", text::join(come));
+  if (!gone.empty()) difference = fmt::format("this batch lacks {}", text::join(gone));
+  if (!come.empty()) difference = fmt::format("this batch also has {}", text::join(come));
   throw UsageError(fmt::format("the parts of the loss differ from the first batch: {}", difference),
                    "loss_terms() must return the same names for every batch, with 0 for a part without a value");
 }

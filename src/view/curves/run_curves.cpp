@@ -178,7 +178,7 @@ RunCurves read_run_curves(const std::filesystem::path& folder) {
   if (!files.exists(path)) {
     throw DataError(files.exists(folder) ? fmt::format("{} is not a run folder: it has no log.jsonl", folder.string())
                                          : fmt::format("there is no folder {}", folder.string()),
-                    "give the folder of a run, as in lockstep plot runs/first");
+                    "pass the folder of a run, as in lockstep plot runs/first");
   }
   const auto file = files.open(path);
   std::size_t lines = 0;

@@ -43,7 +43,7 @@ std::optional<DigestChain> chain_to(const std::filesystem::path& path, const Dig
     DigestChain chain = DigestChain::load(path);
     chain.cut_after(begin.step);
     if (chain.begin().step <= begin.step && chain.fold_up_to(begin.step) == begin.fold) return chain;
-    why = fmt::format("{} does not lead to the checkpoint of step {}", path.string(), text::thousands(begin.step));
+    why = fmt::format("{} does not match the checkpoint of step {}", path.string(), text::thousands(begin.step));
   } catch (const DataError& error) {
     why = error.message();
   }
@@ -61,7 +61,7 @@ DigestWriter::DigestWriter(const std::filesystem::path& folder, const DigestBegi
   std::string why;
   const auto chain = chain_to(path_, begin, why);
   if (!chain) {
-    log::warn("{}: it is now {}, and a new one begins after that step", why, kOldDigestFile);
+    log::warn("{}: the file is now {}, and a new one begins after the checkpoint's step", why, kOldDigestFile);
     FileSystem::system().rename(path_, folder / kOldDigestFile);
     begin_anew(begin);
     return;

@@ -19,7 +19,7 @@ std::string rate(double bytes_per_s) { return text::bytes(static_cast<std::uint6
 std::string gpus_text(const GpuFacts& facts) {
   std::string value = fmt::format("{} x {}", facts.gpus.size(), facts.gpus.front().name);
   if (!facts.driver.empty()) value += ", driver " + facts.driver;
-  if (!facts.obstacle.problem.empty()) return value + ", not for Lockstep";
+  if (!facts.obstacle.problem.empty()) return value + ", not usable by Lockstep";
   if (!facts.nccl.problem.empty()) return value + ", no NCCL";
   return value + fmt::format(", NCCL {} ({})", facts.nccl.version, facts.nccl.path);
 }
@@ -54,7 +54,7 @@ void find_obstacles(Check& check, const GpuLinkFacts& facts) {
     if (pair.obstacle.empty()) continue;
     add_finding(
         check, Health::kWarn,
-        fmt::format("{} and {} cannot reach each other's memory ({}): NCCL goes through the host's, which is slower",
+        fmt::format("{} and {} cannot reach each other's memory ({}): NCCL goes through host memory, which is slower",
                     pair.one, pair.other, pair.obstacle));
   }
   if (!by_pcie && facts.cards.empty()) return;
@@ -91,7 +91,7 @@ Check check_gpus(const GpuFacts& facts) {
     if (facts.devices > 0) {
       add_finding(check, Health::kBad,
                   "the driver's library and its kernel module must both be installed, in the same version: run "
-                  "nvidia-smi; in a container --gpus all");
+                  "nvidia-smi to check; start a container with --gpus all");
       if (facts.obstacle.lack != cuda::Lack::kDriver) find_obstacle(check, facts);
     }
     return check;
@@ -99,7 +99,7 @@ Check check_gpus(const GpuFacts& facts) {
   check.value = gpus_text(facts);
   if (!facts.hidden_by.empty()) {
     check.value += ", hidden";
-    add_finding(check, Health::kWarn, fmt::format("{} hides them: ranks compute on the CPU", facts.hidden_by));
+    add_finding(check, Health::kWarn, fmt::format("{} hides the GPUs: ranks compute on the CPU", facts.hidden_by));
   }
   find_obstacle(check, facts);
   for (const GpuMemory& gpu : facts.gpus) {
@@ -142,10 +142,10 @@ Check check_all_reduce(const AllReduceFacts& facts) {
   if (!facts.problem.empty()) {
     check.value = facts.problem;
     add_finding(check, Health::kBad,
-                fmt::format("test it on its own: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
+                fmt::format("run it on its own: lockstep bench all-reduce --nproc-per-node {}", facts.ranks));
     return check;
   }
-  check.value = fmt::format("{} ranks by {}: 4 KiB in {:.0f} us, 4 MiB at {}", facts.ranks, facts.backend,
+  check.value = fmt::format("{} ranks over {}: 4 KiB in {:.0f} us, 4 MiB at {}", facts.ranks, facts.backend,
                             facts.small_us, rate(facts.large_bytes_per_s));
   if (facts.small_us > kSlowAllReduce) {
     add_finding(check, Health::kWarn,

@@ -55,10 +55,10 @@ std::vector<std::string> hints_of(const LinkFacts& facts) {
       continue;
     }
     if (link.round_trip_us > kLongTrip) {
-      hints.push_back(
-          fmt::format("{}: {} per round trip, and each large sum takes one and a half: check that they are in one "
-                      "place and not behind a VPN; accumulate_steps makes collectives less frequent",
-                      between(facts, link), trip_text(link.round_trip_us)));
+      hints.push_back(fmt::format(
+          "{}: {} per round trip, and each large all-reduce takes one and a half round trips: check that the hosts are "
+          "in one place and not behind a VPN; accumulate_steps makes collectives less frequent",
+          between(facts, link), trip_text(link.round_trip_us)));
     }
     if (link.bytes_per_s >= 0 && link.bytes_per_s < kGigabitBytes) {
       hints.push_back(fmt::format("{}: {}, below 1 Gbit/s: 100 MB of gradients take {:.1f} s", between(facts, link),

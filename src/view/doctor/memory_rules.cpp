@@ -16,8 +16,6 @@ std::string count_text(const std::optional<std::uint64_t>& count) {
   return count ? text::thousands(static_cast<std::int64_t>(*count)) : "unlimited";
 }
 
-std::string cores_text(int cores) { return fmt::format("{} core{}", cores, cores == 1 ? "" : "s"); }
-
 /// Returns the number of tasks that the control group still allows.
 std::uint64_t tasks_left(const LimitFacts& facts) {
   if (!facts.tasks) return kUnlimited;
@@ -27,7 +25,7 @@ std::uint64_t tasks_left(const LimitFacts& facts) {
 }  // namespace
 
 Check check_cores(const CoreFacts& facts) {
-  Check check{.name = "cores", .value = fmt::format("{} ({})", cores_text(facts.usable), facts.name)};
+  Check check{.name = "cores", .value = fmt::format("{} ({})", text::counted(facts.usable, "core"), facts.name)};
   if (facts.usable < facts.online) check.value += fmt::format(", of {} by affinity", facts.online);
   if (!facts.quota) return check;
   check.value += fmt::format(", quota {:.2g}", *facts.quota);
@@ -36,8 +34,8 @@ Check check_cores(const CoreFacts& facts) {
   add_finding(
       check, Health::kWarn,
       fmt::format("the control group allows {:.2g} of the {} that programs see, and throttles their threads: start at "
-                  "most {} of them (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
-                  *facts.quota, cores_text(facts.usable), std::max(1, static_cast<int>(*facts.quota))));
+                  "most {} threads (--nproc-per-node, OMP_NUM_THREADS), or raise the quota (--cpus of a container)",
+                  *facts.quota, text::counted(facts.usable, "core"), std::max(1, static_cast<int>(*facts.quota))));
   return check;
 }
 
@@ -54,15 +52,16 @@ Check check_memory(const MemoryFacts& facts) {
     add_finding(check, Health::kWarn, "only a few batches fit: end other programs, or raise the container's memory");
   }
   if (facts.address_space && *facts.address_space < 8 * kGiga) {
-    add_finding(check, Health::kWarn,
-                fmt::format("ulimit -v allows {} of address space, of which libraries reserve several "
-                            "times what they use: raise it",
-                            text::bytes(*facts.address_space)));
+    add_finding(
+        check, Health::kWarn,
+        fmt::format(
+            "ulimit -v allows {} of address space, but libraries reserve several times what they use: raise the limit",
+            text::bytes(*facts.address_space)));
   }
   if (facts.overcommit == 2) {
     add_finding(check, Health::kWarn,
                 "vm.overcommit_memory is 2: memory that is only reserved counts as used, and CUDA and libtorch reserve "
-                "a lot: sysctl vm.overcommit_memory=0");
+                "a lot: run sysctl vm.overcommit_memory=0");
   }
   return check;
 }
@@ -112,14 +111,14 @@ Check check_limits(const LimitFacts& facts) {
   const std::uint64_t tasks = std::min(facts.processes.value_or(kUnlimited), tasks_left(facts));
   if (tasks < 1000) {
     add_finding(check, tasks < 100 ? Health::kBad : Health::kWarn,
-                fmt::format("{} processes and threads are left, and a rank has about 50: ulimit -u, TasksMax= of a "
-                            "service, --pids-limit of a container",
+                fmt::format("{} processes and threads are left, and a rank has about 50: raise ulimit -u, TasksMax= of "
+                            "a service, or --pids-limit of a container",
                             tasks));
   }
   if (facts.has_infiniband && facts.locked && *facts.locked < 64 * kGiga) {
-    add_finding(
-        check, Health::kWarn,
-        "InfiniBand registers memory, which must be locked: ulimit -l unlimited, LimitMEMLOCK=infinity of a service");
+    add_finding(check, Health::kWarn,
+                "InfiniBand registers memory, which must be locked: set ulimit -l unlimited, or LimitMEMLOCK=infinity "
+                "of a service");
   }
   return check;
 }

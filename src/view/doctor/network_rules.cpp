@@ -58,13 +58,13 @@ Check check_ports(const PortFacts& facts) {
                 "Lockstep finds a free one");
   }
   if (facts.ephemeral_low <= facts.default_port && facts.default_port <= facts.ephemeral_high) {
-    add_finding(check, Health::kWarn,
-                "any connection may take the default port for a while: sysctl "
-                "net.ipv4.ip_local_port_range='32768 60999'");
+    add_finding(
+        check, Health::kWarn,
+        "any connection may take the default port for a while: run sysctl net.ipv4.ip_local_port_range='32768 60999'");
   }
   if (facts.ephemeral_high - facts.ephemeral_low < 1000) {
     add_finding(check, Health::kWarn,
-                "ranks need a port for each connection: sysctl net.ipv4.ip_local_port_range='32768 60999'");
+                "ranks need a port for each connection: run sysctl net.ipv4.ip_local_port_range='32768 60999'");
   }
   return check;
 }
@@ -72,8 +72,8 @@ Check check_ports(const PortFacts& facts) {
 Check check_host_name(const NetworkFacts& facts) {
   Check check{.name = "host name"};
   constexpr const char* kRemedy =
-      "put this host's address before its name into /etc/hosts, or give other programs the "
-      "address (--master-addr); Lockstep's ranks do not need the name";
+      "put this host's address before its name in /etc/hosts, or pass other programs the address (--master-addr); "
+      "Lockstep's ranks do not need the name";
   if (!facts.has_answer) {
     check.value = fmt::format("{}, no answer from the resolver", facts.host_name);
     add_finding(check, Health::kWarn, "every program that looks up a name waits: check /etc/resolv.conf");
@@ -140,13 +140,13 @@ Check check_clock(const ClockFacts& facts) {
   }
   if (facts.source == "hpet" || facts.source == "acpi_pm" || facts.reading_ns > kSlowReading) {
     add_finding(check, Health::kWarn,
-                "every timer of a step reads the clock: clocksource=tsc on the kernel's command line, unless dmesg "
-                "says that it is unstable");
+                "every timer of a step reads the clock: set clocksource=tsc on the kernel's command line, unless dmesg "
+                "says that the TSC is unstable");
   }
   if (facts.is_synchronised && !*facts.is_synchronised) {
     add_finding(check, Health::kWarn,
                 "the times in the logs of several hosts do not match: start chrony or systemd-timesyncd; a virtual "
-                "machine may have its host's clock");
+                "machine may use its host's clock");
   }
   return check;
 }

@@ -20,10 +20,6 @@ constexpr std::int64_t kLongWait = 3'000'000'000;
 
 double seconds(std::int64_t ns) { return static_cast<double>(std::max<std::int64_t>(ns, 0)) * 1e-9; }
 
-std::string counted(std::int64_t count, const char* thing) {
-  return fmt::format("{} {}{}", text::thousands(count), thing, count == 1 ? "" : "s");
-}
-
 const AttemptFacts* newest(const RunFacts& facts) { return facts.attempts.empty() ? nullptr : &facts.attempts.back(); }
 
 /// Returns "rank 1 ... (exit code 137)", or just the text if it already has the code.
@@ -47,7 +43,7 @@ std::vector<std::string> earlier_of(const RunFacts& facts) {
   std::vector<std::string> lines;
   const std::size_t count = facts.attempts.empty() ? 0 : facts.attempts.size() - 1;
   const std::size_t first = count > kShownAttempts ? count - kShownAttempts : 0;
-  if (first > 0) lines.push_back(fmt::format("{} before", counted(static_cast<std::int64_t>(first), "attempt")));
+  if (first > 0) lines.push_back(fmt::format("{} before", text::counted(static_cast<std::int64_t>(first), "attempt")));
   for (std::size_t i = first; i < count; ++i) {
     lines.push_back(fmt::format("attempt {}: {}", facts.attempts[i].number, end_of(facts.attempts[i])));
   }
@@ -187,7 +183,7 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
   diagnosis.state = RunState::kRuns;
   const AttemptFacts& attempt = facts.attempts.back();
   diagnosis.text =
-      fmt::format("{} on this host{}{}", counted(attempt.ranks, "rank"), steps_of(facts), last_sign_of(facts));
+      fmt::format("{} on this host{}{}", text::counted(attempt.ranks, "rank"), steps_of(facts), last_sign_of(facts));
   if (!records(facts))
     diagnosis.details.emplace_back(
         "the ranks have recorded nothing: they are starting, or the program does not use Lockstep");
@@ -261,7 +257,7 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   }
   if (count < attempt.errors.size()) {
     diagnosis.details.push_back(fmt::format(
-        "and {} of other ranks", counted(static_cast<std::int64_t>(attempt.errors.size() - count), "error")));
+        "and {} of other ranks", text::counted(static_cast<std::int64_t>(attempt.errors.size() - count), "error")));
   }
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   add_last_lines(attempt, diagnosis);
@@ -275,7 +271,7 @@ RunDiagnosis diagnose_finished(const RunFacts& facts) {
   const RunSummary& summary = *facts.summary;
   std::vector<std::string> metrics;
   for (const auto& [name, value] : summary.metrics) metrics.push_back(fmt::format("{} {:.4g}", name, value));
-  diagnosis.text = fmt::format("{} in {}{}{}", counted(summary.steps, "step"), text::duration(summary.seconds),
+  diagnosis.text = fmt::format("{} in {}{}{}", text::counted(summary.steps, "step"), text::duration(summary.seconds),
                                metrics.empty() ? "" : "; ", text::join(metrics));
   if (facts.log && facts.log->loss) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   if (!facts.checkpoint.empty()) {
@@ -300,8 +296,8 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   RunDiagnosis diagnosis;
   if (facts.log && !facts.log->stopped_by.empty()) {
     diagnosis.state = RunState::kStopped;
-    diagnosis.text =
-        fmt::format("by {}: it saved after step {} and left", facts.log->stopped_by, text::thousands(facts.log->step));
+    diagnosis.text = fmt::format("by {}: the run saved after step {} and exited", facts.log->stopped_by,
+                                 text::thousands(facts.log->step));
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
@@ -314,22 +310,23 @@ RunDiagnosis diagnose_ended(const RunFacts& facts) {
   }
   const bool has_begun = facts.log || attempt != nullptr || !facts.checkpoint.empty();
   if (!has_begun) {
-    diagnosis.text = "it has not started: it has no steps and no rank logs";
+    diagnosis.text = "the run has not started: there are no steps and no rank logs";
     offer_resume(facts, diagnosis);
     return diagnosis;
   }
   if (!facts.launcher_is_gone && !facts.has_settings && attempt != nullptr) {
     diagnosis.state = RunState::kEnded;
-    diagnosis.text =
-        fmt::format("{} of this host ended, and none failed; the cause is not known", counted(attempt->ranks, "rank"));
+    diagnosis.text = fmt::format("{} of this host ended, and none failed; the cause is not known",
+                                 text::counted(attempt->ranks, "rank"));
     return diagnosis;
   }
   diagnosis.state = RunState::kLost;
   diagnosis.text =
       facts.launcher_is_gone
-          ? "it is not running here, and its launcher left no record of its end: it was killed, the host went down, or "
-            "it is running on another host"
-          : "it is not running here, and there is no record of its end: the process was killed, or the host went down";
+          ? "the run is not running on this host, and its launcher left no record of its end: the launcher was killed, "
+            "the host went down, or the run is running on another host"
+          : "the run is not running on this host, and there is no record of its end: the process was killed, or the "
+            "host went down";
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   offer_resume(facts, diagnosis);
   return diagnosis;

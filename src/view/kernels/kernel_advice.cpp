@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "lockstep/base/number.h"
+#include "lockstep/base/text.h"
 #include "lockstep/view/kernel_report.h"
 
 namespace lockstep::view {
@@ -75,7 +76,7 @@ Advice unused_bfloat16(const KernelReport& report) {
       "amp",
       fmt::format("products take {} of the step in float32, and bfloat16 products reach {:.1f} times their speed here",
                   percent_text(products), machine.bfloat16_flops_per_s / machine.float32_flops_per_s),
-      "--set amp=bf16 (it changes bits: docs/guide/mixed_precision.md)");
+      "--set amp=bf16 (changes the bits of the result: docs/guide/mixed_precision.md)");
 }
 
 /// Returns the setting that makes Lockstep's own kernel compute a convolution.
@@ -103,7 +104,7 @@ Advice plain_layers(const KernelReport& report) {
   const double part = share(report, [](const KernelRow& row) { return row.maker != KernelMaker::kLockstep; });
   return advice("layers",
                 fmt::format("fused_layers is false: libtorch's own layers take {} of the step", percent_text(part)),
-                "--set fused_layers=true (it changes bits)");
+                "--set fused_layers=true (changes the bits of the result)");
 }
 
 Advice plain_layout(const KernelReport& report) {
@@ -111,7 +112,7 @@ Advice plain_layout(const KernelReport& report) {
   if (report.settings.channels_last || share(report, is_convolution) <= 0) return std::nullopt;
   return advice("layout",
                 "channels_last is false: Lockstep's kernels for convolutions and norms need channels-last images",
-                "--set channels_last=true (it changes bits)");
+                "--set channels_last=true (changes the bits of the result)");
 }
 
 /// The smallest share of a step for which changing a network is worth it.
@@ -131,7 +132,7 @@ Advice channels_for_winograd(const KernelReport& report) {
                 fmt::format("3x3 convolutions whose channels are not a multiple of 16 take {} of the step, such as {} "
                             "to {}: the Winograd kernel needs multiples",
                             percent_text(part), first->in, first->out),
-                fmt::format("give the network {} and {} channels there", (first->in + kVector - 1) / kVector * kVector,
+                fmt::format("use {} and {} channels there", (first->in + kVector - 1) / kVector * kVector,
                             (first->out + kVector - 1) / kVector * kVector));
 }
 
@@ -148,7 +149,7 @@ Advice channels_for_norm(const KernelReport& report) {
                 fmt::format("batch norms whose channels are not a multiple of 8 take {} of the step, such as {}: the "
                             "fused kernel needs multiples",
                             percent_text(part), first->in),
-                fmt::format("give the network {} channels there", (first->in + kVector - 1) / kVector * kVector));
+                fmt::format("use {} channels there", (first->in + kVector - 1) / kVector * kVector));
 }
 
 Advice odd_features(const KernelReport& report) {
@@ -164,7 +165,7 @@ Advice odd_features(const KernelReport& report) {
       fmt::format("linear layers with an odd number of features take {} of the step in bfloat16, such as {} to {}: "
                   "Lockstep's kernel processes two at a time",
                   percent_text(part), first->in, first->out),
-      fmt::format("give the network {} and {} features there", first->in + first->in % 2, first->out + first->out % 2));
+      fmt::format("use {} and {} features there", first->in + first->in % 2, first->out + first->out % 2));
 }
 
 Advice small_batch(const KernelReport& report) {
@@ -172,9 +173,8 @@ Advice small_batch(const KernelReport& report) {
   if (report.settings.batch <= 0 || report.settings.batch >= threads) return std::nullopt;
   return advice(
       "batch",
-      fmt::format(
-          "{} threads have {} image{}: norms, depthwise and one-channel convolutions give each thread whole images",
-          threads, report.settings.batch, report.settings.batch == 1 ? "" : "s"),
+      fmt::format("{} threads share {}: norms, depthwise and one-channel convolutions give each thread whole images",
+                  threads, text::counted(report.settings.batch, "image")),
       fmt::format("--set batch_size={} or more, or --set threads={}", threads, report.settings.batch));
 }
 
@@ -190,7 +190,7 @@ Advice unrolled_images(const KernelReport& report) {
   const double part = share(report, [](const KernelRow& row) { return row.kernel == "im2col"; });
   if (part < kNoticed || !report.settings.fused_layers) return std::nullopt;
   return advice("layers",
-                fmt::format("libtorch copies the images of convolutions to multiply them (im2col), {} of the step",
+                fmt::format("convolutions that libtorch computes from copied images (im2col) take {} of the step",
                             percent_text(part)),
                 "if the network is your own, use lockstep::nn::Conv2d for these layers");
 }

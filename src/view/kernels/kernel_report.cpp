@@ -88,9 +88,9 @@ std::string precision(const std::string& amp) { return amp == "none" ? "float32"
 
 std::string head_text(const KernelReport& report) {
   const KernelMachine& machine = report.machine;
-  std::string text = fmt::format("{}, batch {}, {}, {} thread{} of {}: {} ms a step\n", report.settings.network,
-                                 report.settings.batch, precision(report.settings.amp), machine.threads,
-                                 machine.threads == 1 ? "" : "s", machine.processor, ms(report.step_ns));
+  std::string text = fmt::format("{}, batch {}, {}, {} of {}: {} ms a step\n", report.settings.network,
+                                 report.settings.batch, precision(report.settings.amp),
+                                 text::counted(machine.threads, "thread"), machine.processor, ms(report.step_ns));
   text += fmt::format("measured peak: {:.0f} GFLOP/s in float32", machine.float32_flops_per_s / 1e9);
   if (machine.bfloat16_flops_per_s > 0) {
     text += fmt::format(", {:.0f} in bfloat16", machine.bfloat16_flops_per_s / 1e9);
@@ -115,8 +115,8 @@ std::string rest_text(const KernelReport& report, const std::vector<const Kernel
 
 constexpr const char* kLegend =
     "\nWinograd, direct, depthwise, one channel and fused are Lockstep's kernels, the\nothers libtorch's. peak: the "
-    "time that the products would take at the measured\npeak, or the bytes at memory speed, relative to the layer's; "
-    "Winograd\nmultiplies less than it counts, and caches are faster than memory. lost: ms\nabove that time.\n";
+    "time of the products at the measured peak, or of\nthe bytes at memory speed, as a share of the layer's time; "
+    "Winograd needs\nfewer products than are counted, and caches are faster than memory. lost: ms\nabove that time.\n";
 
 std::string maker_word(KernelMaker maker) {
   switch (maker) {
@@ -183,7 +183,7 @@ std::string kernels_text(const KernelReport& report, int width, bool color, std:
     rows.push_back(cells_of(row));
   }
   std::string text = head_text(report) + table_text(std::move(rows), width) + rest_text(report, shown) + kLegend + "\n";
-  if (report.advice.empty()) return text + "nothing here is known to be slow for its settings\n";
+  if (report.advice.empty()) return text + "no layer is known to be slow with these settings\n";
   return text + checks_text(report.advice, width, color);
 }
 

@@ -207,7 +207,7 @@ std::string memory_text(const Profile& profile) {
   return fmt::format("\nmemory: the steps' tensors took at most {}{}, not counting older ones\n\n",
                      text::bytes(static_cast<std::uint64_t>(peak.bytes)),
                      peak.section.empty() ? "" : ", in " + peak.section) +
-         render_table({{"tensors made by", 24, Align::kLeft},
+         render_table({{"tensors created by", 24, Align::kLeft},
                        {"layer", 12, Align::kLeft},
                        {"tensors", 7},
                        {"memory", 9},
@@ -222,7 +222,7 @@ std::string flops_text(const Profile& profile, const MachineRates& rates) {
   const double rate = flops / std::max(seconds_of(profile), 1e-9);
   std::string line = fmt::format("{:.3f} GFLOP a step, {:.2f} GFLOP/s", flops / 1e9 / steps, rate / 1e9);
   if (rates.flops_per_s > 0) {
-    line += fmt::format(", {:.1f} % of the {:.2f} GFLOP/s of products of {} matrices (lockstep bench peak)",
+    line += fmt::format(", {:.1f} % of the {:.2f} GFLOP/s of {} matrix products (lockstep bench peak)",
                         100 * rate / rates.flops_per_s, rates.flops_per_s / 1e9, rates.flops_type);
   }
   return line + "\n";
@@ -232,8 +232,8 @@ std::string flops_text(const Profile& profile, const MachineRates& rates) {
 
 std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows) {
   const Words words(profile);
-  std::string out = fmt::format("profile of {} step{} on rank {} of {}; times are those of an average step\n\n",
-                                profile.steps, profile.steps == 1 ? "" : "s", profile.rank, profile.world_size);
+  std::string out = fmt::format("profile of {} step{} on rank {} of {}; times are averages per step\n\n", profile.steps,
+                                profile.steps == 1 ? "" : "s", profile.rank, profile.world_size);
   out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
          layers_text(profile, words, most_rows) + memory_text(profile) + device_text(profile, rates, most_rows) + "\n";
   if (rates.copied_bytes_per_s > 0) {

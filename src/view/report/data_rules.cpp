@@ -69,8 +69,8 @@ std::optional<Finding> find_slow_disk(const Ranks& ranks, const ReportSettings& 
                               rank.workers.count == 1 || rank.workers.count == 0 ? "is" : "are",
                               percent(blocked_share(rank)), rate_words(rank)),
       .advice =
-          "a faster disk or a copy on a local one; lockstep pack turns it into a few large reads; more workers overlap "
-          "them"};
+          "use a faster disk, or copy the data to a local one; lockstep pack turns many reads into a few large ones; "
+          "more workers overlap their reads"};
 }
 
 std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings& settings) {
@@ -84,7 +84,7 @@ std::optional<Finding> find_few_workers(const Ranks& ranks, const ReportSettings
                               "of {:.0f} cores idle",
                               percent(data_share(rank)),
                               workers_words(rank) + (rank.workers.count > 1 ? " are" : " is"), spare, rank.cores),
-      .advice = fmt::format("{} (it is {}), or pack the set once: lockstep pack", more_workers(settings.workers),
+      .advice = fmt::format("set {} (it is {}), or pack the set once: lockstep pack", more_workers(settings.workers),
                             settings.workers)};
 }
 
@@ -94,7 +94,7 @@ std::optional<Finding> find_costly_loading(const Ranks& ranks, const ReportSetti
   if (has_spare(spare_cores(ranks, rank), rank.cores)) return std::nullopt;
   return Finding{.cause = Cause::kCostlyLoading,
                  .sentence = fmt::format("waiting for data takes {:.0f} % of the step, and the run uses all of the "
-                                         "{:.0f} cores: its samples cost more than these cores can give",
+                                         "{:.0f} cores: loading the samples needs more CPU time than these cores have",
                                          percent(data_share(rank)), rank.cores),
                  .advice = "pack the set once (lockstep pack), or use a host with more cores for each rank"};
 }

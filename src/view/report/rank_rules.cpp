@@ -107,7 +107,7 @@ std::optional<Finding> find_tiny_buckets(const Ranks& ranks, const ReportSetting
                                          "gradients are sent in {} buckets of {} each",
                                          percent(least->share(StepPart::kExposed)), least->buckets,
                                          text::bytes(static_cast<std::uint64_t>(mean))),
-                 .advice = fmt::format("bucket_cap_mb={} (it is {})", kDefaultBucketMb, settings.bucket_cap_mb)};
+                 .advice = fmt::format("set bucket_cap_mb={} (it is {})", kDefaultBucketMb, settings.bucket_cap_mb)};
 }
 
 std::optional<Finding> find_little_memory(const Ranks& ranks, const ReportSettings& settings) {
@@ -130,8 +130,9 @@ std::optional<Finding> find_little_memory(const Ranks& ranks, const ReportSettin
                               text::bytes(unsigned_of(rank.host_free)), text::bytes(unsigned_of(rank.host_memory)),
                               rank.host, count == 1 ? "the rank has taken" : fmt::format("{} ranks have taken", count),
                               text::bytes(unsigned_of(held))),
-      .advice = fmt::format("batch_size={} with twice the accumulate_steps, a lower prefetch_factor, or a larger limit",
-                            std::max<std::int64_t>(settings.batch_size / 2, 1))};
+      .advice = fmt::format(
+          "use batch_size={} with twice the accumulate_steps, a lower prefetch_factor, or a larger memory limit",
+          std::max<std::int64_t>(settings.batch_size / 2, 1))};
 }
 
 }  // namespace lockstep::view

@@ -84,7 +84,8 @@ TEST_F(BadCaptions, AnEmptyCaptionIsNamedByItsLineOrItsImage) {
 TEST_F(BadCaptions, IdsWithoutFeaturesOrPicturesAreCountedAndTheFirstIsNamed) {
   put("captions.txt", "1.jpg\ta\n2.jpg\ta\n3.jpg\ta\n");
   put_features("att/1.npz", "f4.npz");
-  const std::string hint = "\n  next  put the files there, name their folder, or give a list of the ids to use";
+  const std::string hint =
+      "\n  next  add the files, set the folder that contains them, or pass a list of the ids to use";
   EXPECT_EQ(fault(feature_set()), at("captions.txt") + ": 2 of 3 ids have no features: the first is 2, expected at " +
                                       at("att/2.npz") + hint);
   fs::create_directories(folder_ / "images");
@@ -134,8 +135,8 @@ TEST_F(BadCaptions, AFeatureOfAnotherWidthIsNamed) {
   SetOptions options = feature_set();
   options.feature_width = 2048;
   EXPECT_EQ(fault_of_sample(options), "features " + at("att/1.npz") +
-                                          ": array 'feat' is 4 wide, must be 2048\n  next  feature_width sets how wide "
-                                          "they must be");
+                                          ": array 'feat' is 4 wide, must be 2048\n  next  feature_width sets the "
+                                          "expected width");
 }
 
 TEST_F(BadCaptions, AFeatureOfAnotherWidthThanTheFirstIsNamed) {
@@ -172,8 +173,8 @@ TEST_F(BadCaptions, AnAbsurdHeaderOfFeaturesIsNamedByFileAndField) {
 
 TEST_F(BadCaptions, LinesThatAreNoneAreNamed) {
   EXPECT_EQ(fault_of_text("image,caption\n"), at("captions.txt") + ": line 1 has no tab" + kLineHint);
-  EXPECT_EQ(fault_of_text("\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
-  EXPECT_EQ(fault_of_text("#1\ta dog\n"), at("captions.txt") + ": line 1 has no file before its tab" + kLineHint);
+  EXPECT_EQ(fault_of_text("\ta dog\n"), at("captions.txt") + ": line 1 has no file name before the tab" + kLineHint);
+  EXPECT_EQ(fault_of_text("#1\ta dog\n"), at("captions.txt") + ": line 1 has no file name before the tab" + kLineHint);
   EXPECT_EQ(fault_of_text("a.png#0\ta\na.png#0\tb\n"),
             at("captions.txt") + ": line 2 has a second caption called a.png#0");
   EXPECT_EQ(fault_of_text("x/a.png\ta\ny/a.png\tb\n"),
@@ -273,7 +274,7 @@ TEST_F(BadCaptions, EntriesOfJsonThatLackSomethingAreNamed) {
   EXPECT_EQ(fault_of_json(image + R"([{"image_id": 1, "bbox": [1, 2, 3, 4]}]})"),
             file +
                 ": caption 1 of image 1 has no \"caption\"\n  next  object and keypoint files have no captions: "
-                "give captions_*.json");
+                "use captions_*.json");
   EXPECT_EQ(fault_of_json(image + "5}"), file + ": \"annotations\" is not a list");
 }
 
@@ -300,9 +301,8 @@ TEST_F(BadCaptions, LinesOfNlvrThatLackSomethingAreNamed) {
   };
   EXPECT_EQ(fault_of_second("{"),
             at("dev.json") + ": line 2 is not a JSON object\n  next  NLVR's files have one per line");
-  EXPECT_EQ(
-      fault_of_second(R"({"label": "true", "identifier": "1-0"})"),
-      at("dev.json") + ": line 2 has no \"sentence\" that is a string\n  next  NLVR's files have one object per line");
+  EXPECT_EQ(fault_of_second(R"({"label": "true", "identifier": "1-0"})"),
+            at("dev.json") + ": line 2 has no string \"sentence\"\n  next  NLVR's files have one object per line");
   EXPECT_EQ(fault_of_second(R"({"sentence": "A", "label": "yes", "identifier": "1-0"})"),
             at("dev.json") + ": line 2 has the label 'yes', must be true or false");
   EXPECT_EQ(fault_of_second(R"({"sentence": "A", "label": "true", "identifier": "x"})"),
@@ -335,7 +335,8 @@ TEST_F(BadCaptions, OptionsOutOfRangeAreRefused) {
   const auto usage = [](const SetOptions& options) {
     return fault_of<UsageError>([&] { (void)read_captions(options); });
   };
-  EXPECT_EQ(usage({.path = ""}), "a caption set without a path\n  next  a folder, a file, or scenes:COUNT");
+  EXPECT_EQ(usage({.path = ""}),
+            "the path of the caption set is empty\n  next  pass a folder, a file, or scenes:COUNT");
   EXPECT_EQ(usage({.path = "scenes:2", .max_words = 0}), "max_words is 0, must be 1 .. 1000");
   EXPECT_EQ(usage({.path = "scenes:2", .captions_per_image = 0}), "captions_per_image is 0, must be 1 .. 1000");
   EXPECT_EQ(usage({.path = "scenes:2", .max_features = 0}), "max_features is 0, must be at least 1, or -1 for all");

@@ -309,10 +309,10 @@ TEST(CaptioningFrequencies, WithAnAbsurdHeaderOrTableAreRefused) {
     write_bytes(path, signed_again(bad));
     return fault_of_file(path);
   };
-  EXPECT_THAT(fault(8, std::string("\x03", 1)), HasSubstr("ids of 3 bytes"));
+  EXPECT_THAT(fault(8, std::string("\x03", 1)), HasSubstr("its ids have 3 bytes"));
   EXPECT_THAT(fault(8, std::string("\x04", 1)), HasSubstr("not a multiple of 20"));
-  EXPECT_THAT(fault(16, std::string("\0", 1)), HasSubstr("frequencies of 0 images"));
-  EXPECT_THAT(fault(16, std::string(8, '\xFF')), HasSubstr("frequencies of 18446744073709551615 images"));
+  EXPECT_THAT(fault(16, std::string("\0", 1)), HasSubstr("number of images is 0,"));
+  EXPECT_THAT(fault(16, std::string(8, '\xFF')), HasSubstr("number of images is 18446744073709551615,"));
   EXPECT_THAT(fault(16, std::string("\x01", 1)), HasSubstr("is in 2 images, but there are 1"));
   EXPECT_THAT(fault(24, std::string("\x07", 1)), HasSubstr("8 n-grams, but its header says 7"));
   EXPECT_THAT(fault(40, std::string(1, '\xFF')), HasSubstr("n-gram 1 is out of order"));

@@ -163,7 +163,7 @@ TEST(CaptionRows, OfUnknownWordsAreUnkOrNoWordAtAll) {
   EXPECT_THAT(without->captions(1).references.front(), ElementsAre(4, 3, 2, 1, 5, 5, 0));
   EXPECT_EQ(fault_of<DataError>([&] { (void)CaptionDataset::open(options, two_images(), words("a\nb\nc\nd"), true); }),
             "scenes:2:1: a caption of 000001 has the word 'e', which is not among the 4 in the vocabulary\n  next  add "
-            "it to the vocabulary, or add a last line UNK for all such words");
+            "the word to the vocabulary, or add a last line UNK for all such words");
 }
 
 TEST(CaptionDataset, OfScenesHasNormalisedPicturesAndWhatIsSaidAboutThem) {
@@ -486,12 +486,11 @@ TEST(Vocabulary, CountsIdsFromOneAndEndsSentencesWithZero) {
 
 TEST(Vocabulary, NamesAWordThatItDoesNotHave) {
   const Vocabulary vocabulary = Vocabulary::from_text("dog\ncat\n", "words.txt");
-  EXPECT_EQ(
-      fault_of<DataError>([&] {
-        (void)vocabulary.ids_of({"dog", "cow"});
-      }),
-      "the word 'cow' is not among the 2 in the vocabulary\n  next  add it to the vocabulary, or add a last line UNK "
-      "for all such words");
+  EXPECT_EQ(fault_of<DataError>([&] {
+              (void)vocabulary.ids_of({"dog", "cow"});
+            }),
+            "the word 'cow' is not among the 2 in the vocabulary\n  next  add the word to the vocabulary, or add a "
+            "last line UNK for all such words");
 }
 
 TEST(Vocabulary, ReadsWhatItWritesAndFilesOfOtherSystems) {
@@ -510,9 +509,9 @@ TEST(Vocabulary, ReadsWhatItWritesAndFilesOfOtherSystems) {
 TEST(Vocabulary, SaysHowAnotherDiffers) {
   const Vocabulary one = Vocabulary::from_text("dog\ncat\n", "");
   EXPECT_EQ(one.difference(one), "");
-  EXPECT_EQ(one.difference(Vocabulary::from_text("dog\ncow\n", "")), "word 2 is 'cat' against 'cow'");
+  EXPECT_EQ(one.difference(Vocabulary::from_text("dog\ncow\n", "")), "word 2 is 'cat' instead of 'cow'");
   EXPECT_EQ(one.difference(Vocabulary::from_text("dog\ncat\ncow\n", "")),
-            "2 words against 3: word 3 is none against 'cow'");
+            "2 words instead of 3: word 3 is none instead of 'cow'");
 }
 
 TEST(Vocabulary, RefusesFilesThatAreNone) {

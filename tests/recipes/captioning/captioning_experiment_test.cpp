@@ -343,7 +343,8 @@ TEST_F(Experiment, WhatChangesTheResultIsSaidFirstAndEachKeyOnALineOfItsOwn) {
                           place + ":8: MODEL.BILINEAR.DECODE_DROPOUT is 0.2, which changes the result: here it is "
                                   "that of MODEL.BILINEAR.ENCODE_DROPOUT, 0.5",
                           HasSubstr(":11: DATA_LOADER.INPUT_SEQ_PATH is a pickle, which is not read"),
-                          "note: without effect here: LOGGER_NAME", "note: without effect here: INFERENCE.EVAL"));
+                          "note: this setting has no effect here: LOGGER_NAME",
+                          "note: this setting has no effect here: INFERENCE.EVAL"));
 }
 
 TEST_F(Experiment, FilesOfPicturesMeanPicturesAndNotFeatures) {
@@ -360,7 +361,8 @@ TEST_F(Experiment, FilesOfPicturesMeanPicturesAndNotFeatures) {
   EXPECT_EQ(config.backbone, "resnet");
   EXPECT_EQ(config.sets.height, 384);
   EXPECT_EQ(config.model.backbone.output_stride, 32) << "12 x 12 cells, as Swin has";
-  EXPECT_THAT(said_of(with("pictures.json")), ElementsAre(HasSubstr("a ResNet-50 is trained with the rest instead")));
+  EXPECT_THAT(said_of(with("pictures.json")),
+              ElementsAre(HasSubstr("a ResNet-50 is trained with the rest of the model instead")));
   std::ofstream(folder_ / "features.json") << R"({"9": "9.npz"})";
   EXPECT_EQ(read(with("features.json")).sets.features, pictures.string());
   EXPECT_EQ(read(with("none.txt")).sets.features, pictures.string()) << "an empty folder";
@@ -503,7 +505,7 @@ TEST_F(CaptioningPage, OfOnePictureIsThePictureWithItsCaptionBelow) {
 }
 
 TEST_F(CaptioningPage, RefusesWhatCannotBeDrawn) {
-  EXPECT_THAT(test::fault_of<UsageError>([] { (void)caption_page({}); }), HasSubstr("without images"));
+  EXPECT_THAT(test::fault_of<UsageError>([] { (void)caption_page({}); }), HasSubstr("needs at least one image"));
   const CaptionedPicture good{
       .picture = plain_picture({4, 4}, {0, 0, 0}), .caption = "a", .reference = {}, .cider_d = {}};
   EXPECT_THROW((void)caption_page({good}, {.columns = 0}), UsageError);

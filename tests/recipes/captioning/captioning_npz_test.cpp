@@ -179,10 +179,10 @@ TEST(Npz, RefusesHeadersThatAreNone) {
   const std::string good = npy(header_of("<f4", "(1, 1)"), bytes_of<float>({1}));
   std::string bad = good;
   bad[6] = 9;
-  EXPECT_EQ(parse_features(Zip{bad}.bytes()).error(), "array 'feat': it has format 9; it must be 1 to 3");
+  EXPECT_EQ(parse_features(Zip{bad}.bytes()).error(), "array 'feat': its format version is 9; it must be 1 to 3");
   bad = good;
   bad[9] = 0x7f;
-  EXPECT_THAT(parse_features(Zip{bad}.bytes()).error(), HasSubstr("its header has 64 of 32572 bytes"));
+  EXPECT_THAT(parse_features(Zip{bad}.bytes()).error(), HasSubstr("its header is truncated to 64 of 32572 bytes"));
   EXPECT_EQ(parse_features(Zip{"not numpy"}.bytes()).error(), "array 'feat': it does not begin like an .npy file");
   const std::string huge = std::string("\x93NUMPY\x02\x00", 8) + little(0xffffffff, 4);
   EXPECT_EQ(parse_features(Zip{huge}.bytes()).error(), "array 'feat': its header claims 4294967295 bytes");
@@ -210,8 +210,8 @@ TEST(Npz, RefusesZipFilesThatLie) {
   EXPECT_EQ(fault({.content = good, .flags = 1}), "feat.npy is encrypted");
   EXPECT_THAT(fault({.content = good, .crc_off_by = 1}), StartsWith("the bytes of feat.npy have CRC-32 "));
   EXPECT_EQ(fault({.content = good, .size = 100}),
-            fmt::format("feat.npy is not compressed, but has {} of 100 bytes", good.size()));
-  EXPECT_EQ(fault({.content = good, .size = 0xffffffff}), "feat.npy has 4 GiB or more");
+            fmt::format("feat.npy is not compressed, but has {} bytes instead of 100", good.size()));
+  EXPECT_EQ(fault({.content = good, .size = 0xffffffff}), "feat.npy is 4 GiB or larger");
   EXPECT_EQ(fault({.content = good, .deflate = true, .size = 4'000'000'000}),
             "feat.npy has 4000000000 bytes, more than the maximum of 134348800");
   EXPECT_THAT(fault({.content = good, .deflate = true, .size = 100'000'000}), HasSubstr("more than deflate can"));

@@ -400,7 +400,7 @@ TEST(CaptioningSearch, RefusesCaptionsWithoutWordsAndBeamsWithoutPlaces) {
     (void)beam_search(speaker, {.beam = 0});
     FAIL() << "a beam of 0";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("beam 0 for 16 words"));
+    EXPECT_THAT(error.what(), HasSubstr("beam size 0 and 16 words"));
   }
 }
 

@@ -337,8 +337,8 @@ TEST(CaptioningTask, OtherWordsThanTheCheckpointsAreAnErrorThatNamesThem) {
     other.check_model_state(checkpoint.state("model"));
     FAIL() << "no error";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("the vocabulary is not the checkpoint's"));
-    EXPECT_THAT(error.message(), HasSubstr("word 1 is 'zebra' against"));
+    EXPECT_THAT(error.message(), HasSubstr("the vocabulary differs from the checkpoint's"));
+    EXPECT_THAT(error.message(), HasSubstr("word 1 is 'zebra' instead of"));
   }
 }
 

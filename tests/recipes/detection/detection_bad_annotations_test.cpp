@@ -117,7 +117,7 @@ TEST_F(BadCoco, ABoxOutsideOfAPictureWhoseSizeIsNotStatedIsLeftOut) {
 TEST_F(BadCoco, ABoxWithoutAreaIsLeftOutAndNamed) {
   write_one(R"("category_id": 7, "bbox": [5, 6, 0, 9])");
   const Opened opened = training(true);
-  EXPECT_THAT(opened.note, AllOf(HasSubstr("1 boxes without area"), HasSubstr("object 0 of"), HasSubstr("b.png")));
+  EXPECT_THAT(opened.note, AllOf(HasSubstr("1 box without area"), HasSubstr("object 0 of"), HasSubstr("b.png")));
   EXPECT_EQ(objects(opened, 1), 0U);
 }
 
@@ -134,7 +134,7 @@ TEST_F(BadCoco, WrongBoxesAndAreasNameTheAnnotation) {
     write_one(R"("category_id": 7, )" + box);
     EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr("annotations[1]: "), HasSubstr(words))) << box;
     const Opened opened = training(false);
-    EXPECT_THAT(opened.note, AllOf(HasSubstr(file().string()), HasSubstr("1 bad annotations skipped"),
+    EXPECT_THAT(opened.note, AllOf(HasSubstr(file().string()), HasSubstr("1 bad annotation skipped"),
                                    HasSubstr("annotations[1]: "), HasSubstr(words)));
     EXPECT_EQ(objects(opened, 0), 1U);
     EXPECT_EQ(objects(opened, 1), 0U);

@@ -217,7 +217,7 @@ TEST(DetectionTask, ASetThatNumbersTheModelsClassesOtherwiseIsRefused) {
     (void)swapped.make_dataset("scenes:2:1");
     FAIL() << "no error";
   } catch (const DataError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("circle is class 1 there and 0 here"));
+    EXPECT_THAT(error.message(), HasSubstr("circle is class 1 in the model and 0 in the data"));
   }
   config.class_names = {"a", "b", "c", "d", "e", "f", "g", "h"};
   DetectionTask renamed(config);

@@ -109,7 +109,8 @@ TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
               AllOf(HasSubstr("4 files of 4 of 4"), HasSubstr("pseudo-labels of"), HasSubstr("pseudo_labels/a.png")));
   wanted.strict = false;
-  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }), HasSubstr("nothing is left"));
+  EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
+              HasSubstr("no image of the set is complete"));
 }
 
 TEST_F(BadSets, AMaskOfAnotherSizeNamesBothFilesAndSizes) {
@@ -159,7 +160,7 @@ TEST_F(BadSets, APictureOf16BitsIsUsedAndNoted) {
 
 TEST_F(BadSets, AMapWithoutAnyLabelIsNoted) {
   common::write_set_picture(gray_map(kUnlabelled), mask("c"));
-  EXPECT_THAT(notes(), AllOf(HasSubstr("1 maps of the 4"), HasSubstr(mask("c").string())));
+  EXPECT_THAT(notes(), AllOf(HasSubstr("1 map without any labelled pixel among the 4"), HasSubstr(mask("c").string())));
 }
 
 /// Masks from drawing programs: 255 means no class, so such a dataset would have nothing to train on.
@@ -242,7 +243,7 @@ TEST_F(LargeSets, SayOnceWhatOpeningDidNotMeet) {
 TEST_F(LargeSets, SayNothingAgainThatOpeningSaid) {
   common::write_set_picture(gray_map(kUnlabelled), mask("c"));
   const auto set = pictures();
-  EXPECT_THAT(set->survey(2), ElementsAre(HasSubstr("1 maps of the 2")));
+  EXPECT_THAT(set->survey(2), ElementsAre(HasSubstr("1 map without any labelled pixel among the 2")));
   EXPECT_EQ(said_by(*set), "");
 }
 

@@ -85,7 +85,7 @@ TEST(GeneratedSets, HaveAtLeastOnePictureToTrain) {
   const test::TempDir folder;
   GenerateOptions options = small_set(folder / "set", 2);
   options.val_share = 0.9;
-  EXPECT_THAT(fault_of<UsageError>([&] { (void)generate_set(options); }), HasSubstr("leaves none to train"));
+  EXPECT_THAT(fault_of<UsageError>([&] { (void)generate_set(options); }), HasSubstr("leaves none for training"));
   EXPECT_FALSE(fs::exists(folder / "set"));
 }
 

@@ -128,7 +128,7 @@ struct Hooks final : at::CUDAHooksInterface {
   [[nodiscard]] bool hasPrimaryContext(int64_t /*device*/) const override { return true; }
   [[nodiscard]] int64_t current_device() const override { return current_gpu().index(); }
   [[nodiscard]] int getNumGPUs() const override { return gpu_count(); }
-  [[nodiscard]] std::string showConfig() const override { return "make-believe GPUs"; }
+  [[nodiscard]] std::string showConfig() const override { return "simulated GPUs"; }
   [[nodiscard]] bool isPinnedPtr(void* data) const override { return is_pinned(data); }
   [[nodiscard]] at::Device getDeviceFromPtr(void* /*data*/) const override { return current_gpu(); }
   [[nodiscard]] const at::Generator& getDefaultCUDAGenerator(c10::DeviceIndex /*of*/) const override {

@@ -70,7 +70,7 @@ Ledger::Block* Ledger::block_of(const void* address) {
 }
 
 void Ledger::report(const std::string& what) {
-  std::fprintf(stderr, "make-believe GPU: %s\n", what.c_str());
+  std::fprintf(stderr, "simulated GPU: %s\n", what.c_str());
   races_.push_back(what);
 }
 

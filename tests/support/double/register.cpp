@@ -20,7 +20,7 @@ MemoryUse memory_of(int /*gpu*/) { return {.peak = make_believe::Ledger::instanc
 
 void forget_memory(int /*gpu*/) { make_believe::Ledger::instance().restart_peak(); }
 
-std::string name_of(int /*gpu*/) { return "make-believe GPU"; }
+std::string name_of(int /*gpu*/) { return "simulated GPU"; }
 
 std::string address_of(int gpu, std::string& /*problem*/) { return std::to_string(gpu); }
 

@@ -8,7 +8,7 @@ function fitted(network, picture) {
   const seen = channels === 1 ? gray(picture) : picture;
   if (seen.width === width && seen.height === height) return planesOf(seen);
   if (network.page.picture === 'as_is') {
-    throw new Error(`the image is ${seen.width} x ${seen.height} pixels, but this network reads ${width} x ${height}: resize it`);
+    throw new Error(`the image is ${seen.width} x ${seen.height} pixels, but this network takes ${width} x ${height}: resize the image`);
   }
   return planesOf(resample(seen, width, height));
 }

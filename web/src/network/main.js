@@ -54,7 +54,7 @@ function present(network, picture, result) {
 }
 
 async function ask(network, file) {
-  say(`Looking at ${file.name || 'the picture'}`, 'busy');
+  say(`Processing ${file.name || 'the picture'}`, 'busy');
   await painted();
   try {
     const picture = await decode(file);
@@ -98,7 +98,7 @@ function describe({ recipe, checkpoint, shape, names, page }) {
   byId('least-value').textContent = Number(byId('least').value).toFixed(2);
   document.title = `${recipe}: Lockstep`;
   const size = `${shape.width} x ${shape.height} pixels, ${shape.channels === 1 ? 'gray' : 'in colour'}`;
-  const seen = page.picture === 'as_is' ? `reads images of ${size}` : `sees ${size}; images are scaled as in training`;
+  const seen = page.picture === 'as_is' ? `takes images of ${size}` : `takes ${size}; images are scaled as in training`;
   show(byId('about'), make('span', {}, `The network ${seen}. It knows ${names.length} ${page.answer === 'words' ? 'words' : 'classes'}.`),
     make('span', {}, `From ${checkpoint}.`));
 }

@@ -46,7 +46,7 @@ export async function openNetwork(model, runtime) {
   const texts = textsOf(model);
   const network = JSON.parse(texts['network.json'] ?? '{}');
   if (!texts['page.json']) {
-    throw new Error('this file does not say how images become arguments. Export a detector with --postprocess.');
+    throw new Error('this file does not describe how to turn images into inputs. Export a detector with --postprocess.');
   }
   ort.env.logLevel = 'error';
   ort.env.wasm.numThreads = 1;

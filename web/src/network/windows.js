@@ -62,7 +62,7 @@ export async function sharesOf(network, picture) {
   for (const scale of scales) {
     const size = [picture.width, picture.height].map((side) => Math.max(Math.round(side * by * scale), 1));
     const fits = size[0] >= width && size[1] >= height && !(whole && (size[0] > width || size[1] > height));
-    if (!fits) note = `The file's network sees ${width} x ${height} pixels at once; predict processes this image differently.`;
+    if (!fits) note = `This network takes ${width} x ${height} pixels at once; lockstep predict processes this image differently.`;
     const view = stretched(picture, Math.max(size[0], width), Math.max(size[1], height));
     const shares = stretched(await throughWindows(network, view), picture.width, picture.height);
     for (let at = 0; at < sum.values.length; ++at) sum.values[at] += shares.values[at] / scales.length;

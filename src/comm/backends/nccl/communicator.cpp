@@ -105,7 +105,7 @@ nccl::UniqueId NcclCommunicator::meet_for_id(const World& world, const CheckOfHo
     return id;
   }
   const std::string bytes = get_checked(*world.store, key, timeout_, check);
-  if (bytes.size() != sizeof(id.internal)) throw InternalError("the NCCL id in the store has a wrong length");
+  if (bytes.size() != sizeof(id.internal)) throw InternalError("the NCCL id in the store has the wrong length");
   std::memcpy(id.internal, bytes.data(), bytes.size());
   return id;
 }

@@ -41,7 +41,7 @@ void InheritedSockets::keep_back() const noexcept {
       if (others_.count(fd) == 0) (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
     }
   } catch (const std::exception& problem) {
-    log::debug("ucx: its sockets stay open in programs that this process starts: {}", problem.what());
+    log::debug("ucx: UCX sockets stay open in programs that this process starts: {}", problem.what());
   }
 }
 

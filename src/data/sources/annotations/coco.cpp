@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // COCO as a source.
 #include "lockstep/data/sources/coco.h"
+#include "lockstep/base/text.h"
 
 #include <fmt/format.h>
 
@@ -36,13 +37,15 @@ CocoImages::CocoImages(const fs::path& annotations, const CocoOptions& options)
   if (missing > 0 && (options.strict || parsed->images.empty())) {
     throw DataError(fmt::format("{} of the {} images of {} are missing; the first: {}", missing,
                                 missing + parsed->images.size(), path_.string(), first_missing),
-                    "give the folder of the images, or set strict to false to skip them");
+                    "pass the folder that contains the images, or set strict to false to skip missing images");
   }
   if (parsed->images.empty()) throw DataError(fmt::format("{} lists no images", path_.string()));
   left_out_ = parsed->left_out + static_cast<std::int64_t>(missing);
   if (left_out_ > 0) {
-    log::note("{}: {} missing images and {} bad annotations skipped; the first: {}", path_.string(), missing,
-              parsed->left_out, parsed->left_out > 0 ? parsed->first_left_out : first_missing);
+    log::note("{}: {} and {} skipped; the first: {}", path_.string(),
+              text::counted(static_cast<std::int64_t>(missing), "missing image"),
+              text::counted(parsed->left_out, "bad annotation"),
+              parsed->left_out > 0 ? parsed->first_left_out : first_missing);
   }
   coco_ = std::make_shared<const data::Coco>(std::move(parsed).value());
 }
@@ -75,7 +78,7 @@ AnnotatedImage CocoImages::get(std::int64_t index) const {
                                 path_.string(), image.size.width, image.size.height));
   }
   if (image.outlines.size() * static_cast<std::uint64_t>(size.width * size.height) > data::kMaxMaskBytes) {
-    throw DataError(fmt::format("{}: the {} objects of image {} have masks of more than 1 GiB", path_.string(),
+    throw DataError(fmt::format("{}: the masks of the {} objects of image {} exceed 1 GiB", path_.string(),
                                 image.outlines.size(), image.id));
   }
   for (std::size_t i = 0; i < image.outlines.size(); ++i) {

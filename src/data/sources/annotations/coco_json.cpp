@@ -74,7 +74,7 @@ std::string read_points(const json& from, Object& object) {
   const auto at = from.find("keypoints");
   if (at == from.end()) return "";
   const auto points = numbers(*at);
-  if (!points || points->size() % 3 != 0) return "\"keypoints\" that are not x, y, v each";
+  if (!points || points->size() % 3 != 0) return "\"keypoints\" that are not triples (x, y, v)";
   if (const auto far = std::ranges::find_if_not(*points, is_coordinate); far != points->end()) {
     return fmt::format("a keypoint with the number {}", *far);
   }

@@ -19,7 +19,7 @@ ImageList::ImageList(const fs::path& list, const fs::path& images, bool allow_ou
   Result<data::ParsedList> parsed =
       data::lower_case(list.extension().string()) == ".csv" ? data::parse_csv_list(text) : data::parse_json_list(text);
   if (!parsed) throw DataError(fmt::format("cannot read the list {}: {}", list.string(), parsed.error()));
-  if (parsed->entries.empty()) throw DataError(fmt::format("the list {} names no image", list.string()));
+  if (parsed->entries.empty()) throw DataError(fmt::format("the list {} contains no images", list.string()));
   data::note_numbered_classes(list.string(), parsed->classes);
   for (data::ListEntry& entry : parsed->entries) entry.path = name_inside(folder_, entry.path, list, allow_outside);
   list_ = std::make_shared<const data::ParsedList>(std::move(parsed).value());

@@ -129,7 +129,8 @@ class ListBuilder {
         continue;
       }
       if (label >= kMaxListLabel)
-        return fmt::format("label {}; where an entry has several labels, at most {}", label, kMaxListLabel - 1);
+        return fmt::format("label {} is too large: with several labels per entry, at most {}", label,
+                           kMaxListLabel - 1);
       has_labels_ = true;
       list_.label_count = std::max(list_.label_count, label + 1);
       entry.labels.push_back(label);

@@ -47,7 +47,8 @@ LabelMap classes_of(const data::NumberMap& numbers, bool foreground, const fs::p
   LabelMap map{Image{numbers.size, 1, {}}};
   map.image.pixels.reserve(numbers.values.size());
   for (const std::uint16_t value : numbers.values) {
-    if (!foreground && value > 255) throw bad_mask(mask, fmt::format("class {}; a map holds 0 .. 255", value));
+    if (!foreground && value > 255)
+      throw bad_mask(mask, fmt::format("class {} is out of range; a map holds 0 .. 255", value));
     map.image.pixels.push_back(foreground ? static_cast<std::uint8_t>(value != 0) : static_cast<std::uint8_t>(value));
   }
   return map;

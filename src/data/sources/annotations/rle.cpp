@@ -133,7 +133,7 @@ Result<RunLengths> runs_from_text(std::string_view text) {
     }
     if (runs.size() > 2) value += runs[runs.size() - 2];
     if (value < 0 || value > std::numeric_limits<std::uint32_t>::max()) {
-      return Failure{fmt::format("run {} of a mask is {}", runs.size(), value)};
+      return Failure{fmt::format("run {} of a mask is invalid: {}", runs.size(), value)};
     }
     runs.push_back(static_cast<std::uint32_t>(value));
   }
@@ -142,7 +142,7 @@ Result<RunLengths> runs_from_text(std::string_view text) {
 
 Result<bool> draw_polygon(const std::vector<double>& corners, Image& mask) {
   if (corners.size() < 6 || corners.size() % 2 != 0)
-    return Failure{fmt::format("a polygon of {} numbers", corners.size())};
+    return Failure{fmt::format("a polygon needs x and y of at least 3 corners, not {} numbers", corners.size())};
   std::vector<FinePoint> points;
   for (std::size_t i = 0; i < corners.size(); i += 2) {
     // Also false for NaN.

@@ -55,8 +55,9 @@ std::vector<std::string> names_of_files(const VocFolders& folders) {
 
 DataError no_lists(const fs::path& root, const std::string& split) {
   return DataError(
-      fmt::format("{} has no lists of splits (ImageSets/Main), but the split '{}' was requested", root.string(), split),
-      "omit the split: all XML files are used, and data.val_fraction=0.1 holds out a part for the test");
+      fmt::format("{} contains no split lists (ImageSets/Main), but the split '{}' was requested", root.string(),
+                  split),
+      "omit the split: all XML files are used, and data.val_fraction=0.1 holds out a part of them as the test set");
 }
 
 std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& folders, const VocOptions& options) {
@@ -70,7 +71,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
     for (const std::string& name : FileSystem::system().list(path.parent_path()))
       splits.push_back(fs::path(name).stem().string());
     throw DataError(fmt::format("{} does not exist", path.string()),
-                    splits.empty() ? "" : fmt::format("the splits are {}", text::join(splits)));
+                    splits.empty() ? "" : fmt::format("available splits: {}", text::join(splits)));
   }
   const auto inside = [&](const std::string& name) {
     return name_inside(folders.pictures, name, path, options.allow_outside);
@@ -79,7 +80,7 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
     return !file_of_name(folders.annotations, inside(name), {".xml"}).empty();
   };
   std::vector<std::string> names = without_flags(read_names(path), exists);
-  if (names.empty()) throw DataError(fmt::format("{} names no image", path.string()));
+  if (names.empty()) throw DataError(fmt::format("{} lists no images", path.string()));
   for (std::string& name : names) name = inside(name);
   return names;
 }
@@ -136,7 +137,7 @@ class VocReader {
                 set_.first_left_out);
     }
     if (options_.drop_empty_boxes && set_.empty_boxes > 0) {
-      log::note("{}: {} boxes without area skipped", root_.string(), set_.empty_boxes);
+      log::note("{}: {} without area skipped", root_.string(), text::counted(set_.empty_boxes, "box", "boxes"));
     }
     return std::move(set_);
   }
@@ -166,8 +167,8 @@ class VocReader {
     for (const VocObject& from : picture.objects) {
       const auto label = labels_.find(from.name);
       if (label == labels_.end()) {
-        throw DataError(fmt::format("{} marks a '{}', which is not one of the {} classes: {}", path.string(), from.name,
-                                    labels_.size(), some_of(set_.classes)));
+        throw DataError(fmt::format("{} contains an object '{}', which is not one of the {} classes: {}", path.string(),
+                                    from.name, labels_.size(), some_of(set_.classes)));
       }
       const bool no_area = from.box.width() <= 0 || from.box.height() <= 0;
       empty += no_area ? 1 : 0;

@@ -101,7 +101,8 @@ namespace {
 constexpr std::size_t kMaxShards = 1'000'000;
 
 UsageError bad_brace(const std::string& pattern, const std::string& why) {
-  return UsageError(fmt::format("the pattern '{}' {}", pattern, why), "such as train-{000000..000012}.tar");
+  return UsageError(fmt::format("the pattern '{}' {}", pattern, why),
+                    "use a pattern such as train-{000000..000012}.tar");
 }
 
 // Returns the numbers of "000..012", as wide as the longer end; none if it is not a range.
@@ -163,7 +164,7 @@ namespace {
 
 std::vector<std::string> local_shards(const std::string& pattern) {
   if (pattern.starts_with("pipe:")) {
-    throw UsageError(fmt::format("'{}' is a command: its samples come only in its own order", pattern),
+    throw UsageError(fmt::format("'{}' is a command: its samples can only be read in order", pattern),
                      "read it with TarStream and allow_commands = true");
   }
   return expand_braces(pattern);

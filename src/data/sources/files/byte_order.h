@@ -12,7 +12,8 @@
 
 namespace lockstep::data {
 
-static_assert(std::endian::native == std::endian::little, "the packed format is little-endian, and so is the code");
+static_assert(std::endian::native == std::endian::little,
+              "the packed format is little-endian, and this code requires a little-endian machine");
 
 class ByteWriter {
  public:

@@ -82,7 +82,7 @@ void note_numbered_classes(const std::string& where, const std::vector<std::stri
   if (!std::ranges::all_of(classes, is_number)) return;
   for (std::size_t label = 0; label < classes.size(); ++label) {
     if (classes[label] == std::to_string(label)) continue;
-    return log::note("{}: its classes are named by numbers and sorted as text, as in torchvision: '{}' is class {}",
+    return log::note("{}: the class names are numbers, which are sorted as text, as in torchvision: '{}' is class {}",
                      where, classes[label], label);
   }
 }

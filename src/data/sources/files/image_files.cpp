@@ -39,7 +39,7 @@ ClassFolders::ClassFolders(const fs::path& root, const ClassFoldersOptions& opti
   data::require_folder(root);
   classes_ = data::folders_in(root);
   if (classes_.empty()) {
-    throw DataError(fmt::format("{} contains no folder", root.string()), "every class is a folder of images in it");
+    throw DataError(fmt::format("{} contains no folder", root.string()), "create one folder of images per class");
   }
   std::vector<std::string> empty;
   for (std::size_t label = 0; label < classes_.size(); ++label) {

@@ -33,7 +33,7 @@ bool is_in(const fs::path& file, const fs::path& folder) {
 std::string name_inside(const fs::path& folder, const std::string& name, const fs::path& from, bool allow_outside) {
   // The system reads a name up to its first zero byte, so it would open a file other than the checked one.
   if (name.find('\0') != std::string::npos) {
-    throw DataError(fmt::format("{} names a file with a zero byte: '{}'", from.string(), name));
+    throw DataError(fmt::format("{} contains a file name with a null byte: '{}'", from.string(), name));
   }
   const fs::path path = name;
   if (allow_outside || (name.find("..") == std::string::npos && !path.is_absolute())) return name;
@@ -42,8 +42,8 @@ std::string name_inside(const fs::path& folder, const std::string& name, const f
   if (plain.is_absolute() ? is_in(plain, folder) : *plain.begin() != "..") return plain.string();
   throw DataError(fmt::format("{} names '{}', which lies outside of {}", from.string(), name,
                               folder.empty() ? "its folder" : folder.string()),
-                  fmt::format("give the folder that contains all the files, or let the data name any of your files: {} "
-                              "(pack, inspect data: --allow-outside)",
+                  fmt::format("pass the folder that contains all the files, or allow the data to name any of your "
+                              "files: {} (pack, inspect data: --allow-outside)",
                               setting_words("data.allow_outside=true")));
 }
 

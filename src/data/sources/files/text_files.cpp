@@ -139,7 +139,7 @@ Result<std::string> run_iconv(std::string_view bytes, const std::string& encodin
   if (!converter.is_open()) return Failure{fmt::format("this system's iconv cannot convert {}", encoding)};
   std::string text;
   const std::size_t done = converter.run(bytes, text);
-  if (done < bytes.size()) return Failure{fmt::format("byte {} belongs to no character of {}", done, encoding)};
+  if (done < bytes.size()) return Failure{fmt::format("byte {} is not part of a valid {} character", done, encoding)};
   return text;
 }
 
@@ -202,7 +202,7 @@ std::string read_text(const fs::path& file) {
   Result<std::string> text = utf8_text(bytes);
   if (text) return std::move(text).value();
   throw DataError(fmt::format("cannot read {}: {}", file.string(), text.error()),
-                  "convert the file, for example with iconv -f latin1 -t utf8 (a Chinese one with -f gb18030)");
+                  "convert the file, for example with iconv -f latin1 -t utf8 (-f gb18030 for Chinese text)");
 }
 
 std::vector<std::string> read_names(const fs::path& file) {

@@ -84,16 +84,16 @@ double IdxFile::at(std::int64_t index) const {
 IdxImages::IdxImages(const fs::path& images, const fs::path& labels)
     : name_(images.string()), images_(IdxFile::read(images)) {
   if (!are_images(images_)) {
-    throw DataError(fmt::format("{} holds no images: those are bytes, N x H x W or N x H x W x 3", name_));
+    throw DataError(fmt::format("{} contains no images: images must be bytes, N x H x W or N x H x W x 3", name_));
   }
   if (labels.empty()) return;
   const IdxFile file = IdxFile::read(labels);
   const bool whole = file.type != IdxType::kFloat32 && file.type != IdxType::kFloat64;
   if (file.shape.size() != 1 || !whole)
-    throw DataError(fmt::format("{} holds no labels: those are N whole numbers", labels.string()));
+    throw DataError(fmt::format("{} contains no labels: labels must be N whole numbers", labels.string()));
   if (file.shape[0] != images_.shape[0]) {
-    throw DataError(
-        fmt::format("{} holds {} labels, but {} {} images", labels.string(), file.shape[0], name_, images_.shape[0]));
+    throw DataError(fmt::format("{} contains {} labels, but {} contains {} images", labels.string(), file.shape[0],
+                                name_, images_.shape[0]));
   }
   for (std::int64_t i = 0; i < file.shape[0]; ++i) labels_.push_back(static_cast<std::int64_t>(file.at(i)));
 }
@@ -133,7 +133,7 @@ IdxPaths find_idx(const fs::path& images, const std::string& split) {
     if (FileSystem::system().exists(file)) return with_labels(file);
   }
   throw DataError(fmt::format("{} holds no {}-images-idx3-ubyte, plain or gzipped", images.string(), split),
-                  "give the start of the file names as the split, such as train or t10k");
+                  "pass the prefix of the file names as the split, such as train or t10k");
 }
 
 }  // namespace lockstep

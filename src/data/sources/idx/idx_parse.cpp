@@ -118,7 +118,7 @@ Result<IdxFile> parse_idx(std::string_view file) {
   if (got != idx.bytes.size())
     return Failure{fmt::format("byte {}: cut short; {} bytes should follow the header", head + got, size)};
   if (char extra = 0; bytes.read(&extra, 1) != 0)
-    return Failure{fmt::format("byte {}: more than the header states", head + got)};
+    return Failure{fmt::format("byte {}: more data than the header states", head + got)};
   to_machine_order(idx.bytes, idx_bytes(idx.type));
   return idx;
 }

@@ -18,7 +18,7 @@ std::string entry_fault(const PackedEntry& entry, std::uint64_t index_at) {
   if (entry.pixel_bytes > index_at - entry.offset || entry.marks_bytes > index_at - entry.offset - entry.pixel_bytes) {
     return "reaches outside";
   }
-  if (entry.encoded > 1) return fmt::format("is of kind {}", entry.encoded);
+  if (entry.encoded > 1) return fmt::format("is of unknown kind {}", entry.encoded);
   const bool sides = entry.width >= 1 && entry.height >= 1 && entry.width <= kMaxSide && entry.height <= kMaxSide &&
                      std::int64_t{entry.width} * entry.height <= max_pixels();
   const bool channels = entry.encoded == 1 || entry.channels == 1 || entry.channels == 3;
@@ -27,7 +27,7 @@ std::string entry_fault(const PackedEntry& entry, std::uint64_t index_at) {
   }
   if (entry.encoded == 1) return "";
   const std::uint64_t expected = std::uint64_t{entry.width} * entry.height * entry.channels;
-  return entry.pixel_bytes == expected ? "" : fmt::format("has {} bytes for {}", entry.pixel_bytes, expected);
+  return entry.pixel_bytes == expected ? "" : fmt::format("has {} bytes instead of {}", entry.pixel_bytes, expected);
 }
 
 struct Footer {
@@ -40,7 +40,7 @@ struct Footer {
 Result<Footer> read_footer(std::string_view file, PackedCheck check) {
   const std::uint64_t at = file.size() - kPackedFooterBytes;
   const std::string_view bytes = file.substr(at);
-  if (!bytes.ends_with(kPackedEnd)) return Failure{fmt::format("byte {}: the file does not end as it should", at)};
+  if (!bytes.ends_with(kPackedEnd)) return Failure{fmt::format("byte {}: the end marker is missing", at)};
   ByteReader reader(bytes);
   Footer footer;
   footer.count = reader.get<std::uint64_t>();

@@ -158,7 +158,7 @@ void Communicator::abort() {
 }
 
 const char* Communicator::last_error() const {
-  return result_ == nccl::kRemoteError ? "make-believe error of the network" : "";
+  return result_ == nccl::kRemoteError ? "simulated error of the network" : "";
 }
 
 /// Obeys the test's order. Returns false if the call must not be executed.

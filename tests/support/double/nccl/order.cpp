@@ -39,7 +39,7 @@ const Order& order() {
 }
 
 void end_for(const std::string& rule) {
-  std::fprintf(stderr, "make-believe NCCL: %s\n", rule.c_str());
+  std::fprintf(stderr, "simulated NCCL: %s\n", rule.c_str());
   std::fflush(stderr);
   std::abort();
 }
