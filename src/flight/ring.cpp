@@ -27,10 +27,14 @@ void copy_text(char* target, std::size_t size, std::string_view text) noexcept {
   target[count] = '\0';
 }
 
-LaneSlot& lane_of(Ring& ring, int group) noexcept {
-  const auto index = static_cast<std::size_t>(std::max(group, 0));
-  return ring.lanes[std::min(index, kLanes - 1)];
+// Returns the index of the group's lane. Groups with high numbers share the last lane of the host or of the GPU.
+int host_lane(int group) noexcept { return std::clamp(group, 0, kDeviceLanes - 1); }
+
+int device_lane(int group) noexcept {
+  return kDeviceLanes + std::clamp(group, 0, static_cast<int>(kLanes) - kDeviceLanes - 1);
 }
+
+LaneSlot& lane_at(Ring& ring, int index) noexcept { return ring.lanes[static_cast<std::size_t>(index)]; }
 
 }  // namespace
 
@@ -114,24 +118,24 @@ void set_lane(LaneSlot& lane, const Writer::Call& call, std::int64_t now, std::u
 
 void Writer::begin(const Call& call) noexcept {
   const std::int64_t now = now_ns();
-  set_lane(lane_of(ring_, call.group), call, now,
+  set_lane(lane_at(ring_, host_lane(call.group)), call, now,
            pack({EventType::kCollectiveBegin, id_of(call.name), call.group, call.bucket, call.buckets}));
   push(EventType::kCollectiveBegin, call, now);
 }
 
 void Writer::end(const Call& call) noexcept {
-  if (!call.has_failed) lane_of(ring_, call.group).finished.store(call.sequence, memory_order_relaxed);
+  if (!call.has_failed) lane_at(ring_, host_lane(call.group)).finished.store(call.sequence, memory_order_relaxed);
   push(call.has_failed ? EventType::kCollectiveFailed : EventType::kCollectiveEnd, call, now_ns());
 }
 
 void Writer::begin_on_device(const Call& call) noexcept {
-  const int group = kDeviceLanes + call.group;
-  set_lane(lane_of(ring_, group), call, now_ns(),
-           pack({EventType::kCollectiveBegin, id_of(call.name), group, call.bucket, call.buckets}));
+  const int lane = device_lane(call.group);
+  set_lane(lane_at(ring_, lane), call, now_ns(),
+           pack({EventType::kCollectiveBegin, id_of(call.name), lane, call.bucket, call.buckets}));
 }
 
 void Writer::end_on_device(const Call& call) noexcept {
-  lane_of(ring_, kDeviceLanes + call.group).finished.store(call.sequence, memory_order_relaxed);
+  lane_at(ring_, device_lane(call.group)).finished.store(call.sequence, memory_order_relaxed);
 }
 
 void Writer::note_section(EventType type, std::string_view name) noexcept { push(type, {.name = name}, now_ns()); }

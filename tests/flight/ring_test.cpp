@@ -113,6 +113,19 @@ TEST_F(RingTest, KnowsTheCollectiveThatRunsAndTheSectionsInsideEachOther) {
   EXPECT_EQ(found.sections[0].name, kForward);
 }
 
+TEST_F(RingTest, KeepsGroupsWithHighNumbersApartFromCollectivesOnTheGpu) {
+  for (const int group : {kDeviceLanes + 1, kDeviceLanes + 40}) {
+    writer().begin_on_device({.name = kReduce, .sequence = 7, .bytes = 100, .group = 1});
+    writer().begin({.name = "barrier", .sequence = 90, .group = group});
+    const Snapshot found = read();
+    ASSERT_EQ(found.lanes.size(), 2U) << group;
+    EXPECT_EQ(found.lanes[0].name, "barrier");
+    EXPECT_EQ(found.lanes[0].group, kDeviceLanes - 1) << "groups with high numbers share a lane";
+    EXPECT_EQ(found.lanes[1].name, kReduce);
+    EXPECT_EQ(found.lanes[1].started, 7U);
+  }
+}
+
 TEST_F(RingTest, KnowsTheCollectiveOfTheGpuBesideThatOfTheHosts) {
   writer().begin({.name = kReduce, .sequence = 7, .bytes = 100, .group = 1});
   writer().end({.name = kReduce, .sequence = 7, .group = 1});

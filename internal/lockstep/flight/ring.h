@@ -14,9 +14,8 @@
 namespace lockstep::flight {
 
 inline constexpr std::size_t kEvents = 4096;  ///< number of events in the ring, a power of two
-inline constexpr std::size_t kLanes = 16;  ///< number of groups with their own state; later groups share the last lane
-inline constexpr int kDeviceLanes =
-    8;  ///< first of the lanes for collectives on the GPU: lane kDeviceLanes + g is group g's
+inline constexpr std::size_t kLanes = 32;     ///< number of lanes: half for the host, half for the GPU
+inline constexpr int kDeviceLanes = 16;       ///< first lane of the GPU: that of group g is kDeviceLanes + g
 inline constexpr std::size_t kNames = 128;  ///< number of names of operations and sections; later names become "other"
 inline constexpr std::size_t kDepth = 8;    ///< number of nested sections; deeper sections are only recorded as events
 
