@@ -448,7 +448,8 @@ TEST_F(ChooseRun, ACheckpointOutsideOfARunFolderBeginsANewRun) {
 }
 
 TEST_F(ChooseRun, AMissingPathIsInputThatIsNotThere) {
-  EXPECT_THAT(error_of("nowhere"), HasSubstr("DataError: --resume nowhere: there is no such checkpoint\n  next  give"));
+  EXPECT_THAT(error_of("nowhere"),
+              HasSubstr("DataError: --resume nowhere: there is no such checkpoint\n  next  use auto"));
   EXPECT_THAT(error_of("nowhere:best"), HasSubstr("DataError: --resume nowhere:best: there is no such checkpoint"));
   EXPECT_THAT(error_of("atuo"), HasSubstr("there is no such checkpoint (did you mean 'auto'?)"));
   std::ofstream(root_ / "file") << "";

@@ -430,7 +430,7 @@ TEST(SurveyReport, ShowsSizesClassesAndWhatCannotBeRead) {
   EXPECT_THAT(text, ContainsRegex("box width, pixels +10 +20 +30\n"));
   EXPECT_THAT(text, ContainsRegex("RBC +30 +75.0 % +█████"));
   EXPECT_THAT(text, ContainsRegex("WBC +10 +25.0 % +████████\n"));
-  EXPECT_THAT(text, HasSubstr("1 boxes without an area"));
+  EXPECT_THAT(text, HasSubstr("1 box without an area"));
   EXPECT_THAT(text, HasSubstr("  cannot read image torn.jpg: truncated JPEG (9 bytes)\n"));
   EXPECT_THAT(text, Not(HasSubstr("without a class")));
 }

@@ -314,7 +314,7 @@ TEST_F(BadCaptions, LinesOfNlvrThatLackSomethingAreNamed) {
 
 TEST_F(BadCaptions, ASetThatIsNotThereOrIsNoneIsNamed) {
   EXPECT_EQ(fault({.path = at("nowhere")}),
-            at("nowhere") + " is missing\n  next  a folder with captions.txt or captions.json");
+            at("nowhere") + " is missing\n  next  pass a caption file, or a folder with captions.txt or captions.json");
   EXPECT_EQ(fault(set()), folder_.path().string() +
                               " has neither captions.txt nor captions.json, nor an NLVR file\n  next  name the file");
   const std::string nlvr = R"({"sentence": "A", "label": "true", "identifier": "1-0"})";

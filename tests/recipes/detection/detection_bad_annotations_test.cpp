@@ -182,7 +182,7 @@ TEST_F(BadCoco, AMissingPictureIsNamed) {
   fs::remove(folder_ / "b.png");
   EXPECT_THAT(fault(), AllOf(HasSubstr(file().string()), HasSubstr((folder_ / "b.png").string())));
   const Opened opened = training(false);
-  EXPECT_THAT(opened.note, AllOf(HasSubstr("1 missing images"), HasSubstr((folder_ / "b.png").string())));
+  EXPECT_THAT(opened.note, AllOf(HasSubstr("1 missing image and"), HasSubstr((folder_ / "b.png").string())));
   EXPECT_EQ(opened.set.dataset->size(), 1);
 }
 
