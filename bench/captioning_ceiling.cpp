@@ -17,8 +17,8 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr int kPeople = 1000;  // captions drawn per scene, five at a time
-constexpr int kJudges = 300;   // how many of the people a caption's agreement is measured against
+constexpr int kPeople = 1000;  // captions drawn per scene, in groups of five
+constexpr int kJudges = 300;   // a caption's agreement is measured against the captions of this many people
 constexpr std::uint64_t kOtherPeople = 1000003;
 
 class Words {

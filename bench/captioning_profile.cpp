@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of a training step of the captioning recipe, and the share of it that scoring takes: one rank, one thread,
 // generated scenes and a preset's network.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost that DistributedDataParallel adds to a step of the captcha network on one rank: pairs of alternating runs
 // with and without it. Prints each pair's ratios of wall time and of this process's CPU time, and the medians.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
@@ -48,7 +48,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// A network and its optimizer; `forward` is the network's or its wrapper's.
+/// A network and its optimizer. A step runs the forward of the DDP wrapper if wrap() was called, otherwise that of the
+/// network.
 class Side {
  public:
   Side(captcha::CaptchaTask& task, const Batch& batch, const c10::Device& device)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deformable attention's sampling by the detection recipe's kernel and by libtorch's grid_sample, alternately: one
 // thread, float32, at the sizes of the published network S at 640 pixels and of the small one at 160.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
@@ -45,7 +45,7 @@ Inputs inputs_of(const Case& one) {
           leaf(at::softmax(at::rand({one.batch, one.queries, one.heads, points}), -1))};
 }
 
-/// Milliseconds that a forward takes, and the backward after it.
+/// The times of the forward and of the backward pass, in milliseconds.
 std::array<double, 2> time_of(Sampler sampler, const Case& one, const Inputs& inputs) {
   const auto begin = Clock::now();
   const at::Tensor out = sampler(inputs.values, inputs.places, inputs.shares, one.sizes, one.points);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a training step of the detection recipe spends its time, part by part: one rank, one thread, the preset's
 // batches. The parts of the forward are measured individually, and so are their backwards.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/ops/zeros.h>
 #include <ATen/Parallel.h>
@@ -35,7 +35,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Milliseconds that `work` takes; it gets the repetition's number: the mean of `repeats`, after one warm-up.
+/// The time that `work` takes, in milliseconds: the mean of `repeats` calls, after one warm-up call. `work` receives
+/// the number of the call.
 double time_of(int repeats, const std::function<void(int)>& work) {
   work(0);
   const auto begin = Clock::now();
@@ -79,7 +80,7 @@ class Profile {
  private:
   const Batch& batch(int i) const { return batches_[static_cast<std::size_t>(i) % batches_.size()]; }
 
-  /// Backbone, and backbone with encoder: forward alone, and forward with backward.
+  /// Times the backbone, and the backbone with the encoder: the forward pass alone, and forward with backward.
   void measure_parts() {
     if (config_.network_choice().as_published) {
       measure_parts_of<dfine::HgNetV2, dfine::HybridEncoder>();

@@ -2,7 +2,7 @@
 // Compares a network as `lockstep predict` runs it with the same network as an exported TorchScript module,
 // alternately: one image, one thread, float32, untrained weights.
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/csrc/jit/serialization/import.h>

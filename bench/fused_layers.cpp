@@ -2,7 +2,7 @@
 // Our layers against libtorch's, forward and backward, over shapes: the source of the thresholds in kernel_table.cpp.
 // One thread; the two sides alternate, and the result is the median of the ratios. Run it on an otherwise idle
 // processor: taskset -c 1.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
@@ -52,7 +52,7 @@ double median(std::vector<double> values) {
 
 void compare(const std::string& what, const Run& theirs, const Run& ours) {
   constexpr int kRounds = 15;
-  constexpr double kRound = 4e-3;  // seconds per round: a tiny shape gets many calls
+  constexpr double kRound = 4e-3;  // seconds per round: a tiny shape runs many times
   theirs();
   ours();
   const int repeats = std::max(1, static_cast<int>(kRound / (seconds(theirs, 3) + 1e-9)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of a training step of a segmentation network, in seconds and in memory: one rank, random images. Also LoRM
 // and the losses individually, against the same formulas in libtorch operators.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>

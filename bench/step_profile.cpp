@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a training step of the captcha network spends its time: self time by libtorch operator, and the bytes of its
 // tensors per second, compared with the speed of copying memory. One rank, one thread.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
@@ -131,7 +131,7 @@ class Step {
   }
 
  private:
-  /// Gives the optimizer's kernel a name: it is not a libtorch operator.
+  /// Names the optimizer's kernel in the profile, because it is not a libtorch operator.
   struct NamedScope {
     NamedScope() {
       if (guard.isActive()) guard.before("lockstep::AdamW");

@@ -34,7 +34,7 @@ inline lockstep::Sample drawn_digit(int64_t index, uint64_t part) {
   return {picture, at::scalar_tensor(digit, at::kLong)};
 }
 
-// `part` is "train" (8,000 images) or "test" (2,000): float [1, 28, 28] in 0 .. 1, and the digit.
+// `part` is "train" (8,000 images) or "test" (2,000). A sample is an image, float [1, 28, 28] in 0 .. 1, and its digit.
 inline std::shared_ptr<lockstep::Dataset> digits(const std::string& part) {
   const char* root = std::getenv("LOCKSTEP_DATA");
   const std::filesystem::path folder = std::filesystem::path(root != nullptr ? root : ".") / "mnist";

@@ -62,7 +62,7 @@ void require_whole(const captioning::CaptionTable& table) {
   }
 }
 
-/// A bad file is a DataError whose message does not grow with the file; any other error ends the program.
+/// A bad file must lead to a DataError whose message does not grow with the file. Any other error ends the program.
 template <class Read>
 void read_or_refuse(const Read& read) {
   try {
@@ -115,7 +115,7 @@ void vocabulary(std::string_view bytes) {
   read_or_refuse([&] {
     const auto read = captioning::Vocabulary::from_text(bytes, "words.txt");
     const std::string text = read.to_text();
-    // A second byte order mark is removed.
+    // If the text starts with a byte order mark, reading it again would remove that mark.
     require(text.starts_with("\xef\xbb\xbf") || captioning::Vocabulary::from_text(text, "").difference(read).empty());
   });
 }

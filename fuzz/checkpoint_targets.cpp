@@ -103,7 +103,7 @@ void manifest(std::string_view bytes) {
   const auto read = manifest_from_json(body + seal);
   if (!read) return;
   for (const auto& [name, digest] : read->files) require(is_plain_file_name(name));
-  // Writing it and reading it again must not change it.
+  // Writing the manifest and reading it again must not change it.
   const auto again = manifest_from_json(manifest_to_json(*read));
   require(again && *again == *read);
 }

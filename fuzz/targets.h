@@ -20,21 +20,21 @@ extern unsigned bytes_read;
 
 void images(std::string_view bytes);  ///< PNG and JPEG: the size, the whole image, and a part of it
 /// Pixels of an otherwise valid PNG: a change elsewhere would not get past the checksums. The first 8 bytes choose
-/// size, color type, depth and interlacing; the others are the rows before compression.
+/// size, color type, depth and interlacing; the others are the uncompressed rows.
 void png_rows(std::string_view bytes);
 void tar(std::string_view bytes);  ///< a shard, and the files of its samples
 void idx(std::string_view bytes);
 void voc(std::string_view bytes);
 void coco(std::string_view bytes);    ///< with masks drawn
 void lists(std::string_view bytes);   ///< CSV and JSON
-void packed(std::string_view bytes);  ///< as if its hashes were correct
+void packed(std::string_view bytes);  ///< a packed file; its hashes are not checked
 
 // checkpoint_targets.cpp: the files of checkpoints and weights
 
-void zip(std::string_view bytes);          ///< its members, as if their checksums were correct
+void zip(std::string_view bytes);          ///< a zip file; its members are read even if their checksums are wrong
 void pickle(std::string_view bytes);       ///< the values in torch.save's pickle
 void safetensors(std::string_view bytes);  ///< a header and its tensors' positions
-void manifest(std::string_view bytes);     ///< manifest.json without its seal, which is added
+void manifest(std::string_view bytes);     ///< manifest.json without its seal, which the target adds
 
 // captioning_targets.cpp: the inputs of the captioning recipe
 
@@ -50,7 +50,7 @@ void vocabulary(std::string_view bytes);    ///< a word per line
 // config_targets.cpp: settings, which are in checkpoints too
 
 void yaml(std::string_view bytes);  ///< settings, bound to fields of every type and written again
-/// Any JSON: within the limits or rejected, by the text reader and the CBOR reader.
+/// Any JSON: the text reader and the CBOR reader must reject it if it exceeds the limits.
 void json_text(std::string_view bytes);
 
 // json_targets.cpp: records that a job's programs exchange and leave in a run folder
@@ -61,12 +61,12 @@ void json_records(std::string_view bytes);  ///< messages between nodes, lines o
 
 void store_frame(std::string_view bytes);   ///< a request's body, as the store's server reads it
 void address_file(std::string_view bytes);  ///< of --dist_url file://
-void shown_words(std::string_view bytes);   ///< escape characters and URLs; the printed rest must contain no terminal
+void shown_words(std::string_view bytes);   ///< text with escapes and URLs; its printed form must contain no terminal
                                             ///< control sequences
 
 // flight_targets.cpp: a flight ring in a run folder, which may come from a stranger
 
-void ring(std::string_view bytes);  ///< numbers at positions in an otherwise valid ring, and its diagnosis
+void ring(std::string_view bytes);  ///< changes numbers in an otherwise valid ring, and diagnoses it
 
 // page_targets.cpp: a stranger's requests to the live page and to /metrics
 
@@ -78,11 +78,12 @@ void page_words(std::string_view bytes);
 
 // wire_targets.cpp: bytes on a connection between two ranks, from a peer that does not know the key
 
-void wire_hello(std::string_view bytes);  ///< the first bytes, as they are and as changes to valid ones
-/// Feeds both ends of an opening such bytes in pieces, and each other's bytes with changes: neither opens.
+void wire_hello(std::string_view bytes);  ///< the first bytes, as they are and applied as changes to valid ones
+/// Feeds such bytes in pieces to both ends of an opening, and feeds each end the other's bytes with changes: no end may
+/// accept them.
 void wire_opening(std::string_view bytes);
-/// The first byte chooses plain or TLS; the others replace messages or the handshake. The reader writes only into the
-/// memory of the message that it is waiting for.
+/// The first byte chooses plain or TLS; the others replace messages or the handshake. The reader must write only into
+/// the memory of the message that it is waiting for.
 void wire_frames(std::string_view bytes);
 
 }  // namespace lockstep::fuzz

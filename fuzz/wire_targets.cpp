@@ -62,7 +62,7 @@ Opening calling_end(const std::string& key = right_key()) {
   return Opening::call({key, kListener, kRoute}, hello_of(false));
 }
 
-/// The calling end's reply to the called one's `answer`.
+/// The calling end's reply to the called end's `answer`.
 std::string proof_for(std::string_view answer) {
   Opening caller = calling_end();
   (void)caller.words();
@@ -133,7 +133,8 @@ void wire_hello(std::string_view bytes) {
 
 void wire_opening(std::string_view bytes) {
   using namespace wire_targets;
-  // A different key: the fuzzer sees the comparisons below, and would find the right bytes for the first key by itself.
+  // A different key, because the fuzzer sees the comparisons below and would find the right bytes for the first key by
+  // itself.
   static const std::string key = wire_key("a token of no other end", "seed");
   Opening caller = calling_end(key);
   Opening called = called_end(key);

@@ -54,7 +54,7 @@ UsageError missing(const CLI::App& app) {
   return UsageError(fmt::format("{}: {} {} missing", app.get_name(), list, verb), hint_with_example(app));
 }
 
-// CLI11's message names the option, but its count is not the number of arguments given.
+// CLI11's message names the option, but the count in the message is not the number of arguments given.
 UsageError mismatch(const CLI::App& app, const std::string& problem) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();

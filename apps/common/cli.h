@@ -21,7 +21,7 @@ namespace lockstep::cli {
 void prepare(CLI::App& app, const CommandText& text);
 
 /// Parses `arguments` (without the program's name). Returns false if help was printed and the program should exit.
-/// Throws: UsageError naming the option, with the nearest one.
+/// Throws: UsageError that names the option and suggests the closest match.
 [[nodiscard]] bool parse(CLI::App& app, const std::vector<std::string>& arguments);
 
 /// Converts torchrun's spellings: "--nproc_per_node=a_b" becomes "--nproc-per-node=a_b". Other arguments are unchanged.
@@ -30,7 +30,7 @@ void prepare(CLI::App& app, const CommandText& text);
 /// The long options of an app: "--batch-size", ...
 [[nodiscard]] std::vector<std::string> option_names(const CLI::App& app);
 
-/// Adds an option whose value is a number with a decimal point: CLI11's own conversion depends on the locale.
+/// Adds an option whose value is a number with a decimal point. CLI11's own conversion would depend on the locale.
 /// Example: cli::add_number(app, "--budget", budget, "try nothing new after this time")->check(cli::above_zero());
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& number, const std::string& help);
 /// Does the same for an optional number.
@@ -55,7 +55,7 @@ void set_log_level(const std::string& level);
 
 /// The options that take_settings() looks for.
 struct SettingOptions {
-  std::string set_option = "--set";                             ///< option that replaces a setting's own name
+  std::string set_option = "--set";                             ///< option to use in place of a setting's own name
   std::function<bool(const std::string& name)> is_setting;      ///< true for a setting's name, with '_' for each '-'
   std::function<bool(const std::string& name)> is_switch = {};  ///< true: needs no value
 };
@@ -85,8 +85,8 @@ struct Verb {
   int (*run)(const std::vector<std::string>& arguments);
 };
 
-/// Runs the verb that `arguments` starts with; with no verb or --help it lists the verbs.
-/// Throws: UsageError for an unknown verb, with the nearest one.
+/// Runs the verb that `arguments` starts with. Lists the verbs if there is none, or if --help is given.
+/// Throws: UsageError for an unknown verb; it suggests the closest match.
 [[nodiscard]] int dispatch(const CommandText& text, const std::vector<Verb>& verbs,
                            const std::vector<std::string>& arguments);
 

@@ -30,7 +30,7 @@ inline constexpr const char* kHelp = "print this help";
 inline constexpr std::size_t kHelpWidth = 100;          ///< columns
 inline constexpr const char* kMoreOptions = "Options";  ///< the group of options without a group
 
-/// The text of --help. An option's type name represents its value, and its default string is its default.
+/// The text of --help. It shows an option's type name as its value, and its default string as its default.
 [[nodiscard]] std::string help_text(const CLI::App& app, const CommandText& text);
 
 /// The --help text of a command with verbs, given as (name, summary).

@@ -18,7 +18,7 @@ bool is_first_of_node() {
 }  // namespace
 
 void keep_start_note(const std::string& note) {
-  static std::string notes;  // without the notes of a launcher that started this one
+  static std::string notes;  // excludes the notes of a launcher that started this one
   notes += note + "\n";
   ::setenv("LOCKSTEP_START_NOTES", notes.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): there is no other thread yet
 }

@@ -14,7 +14,7 @@ namespace lockstep::apps {
 
 class TemporaryFolder {
  public:
-  /// `name`: the start of the folder's name, or a path; in that case the folder is next to that path. Throws: IoError.
+  /// `name`: the start of the folder's name; if it is a path, the folder is created next to that path. Throws: IoError.
   explicit TemporaryFolder(const std::string& name)
       : path_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
     if (::mkdtemp(path_.data()) == nullptr) throw_cannot("create the folder " + path_, errno);

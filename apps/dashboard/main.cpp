@@ -66,8 +66,8 @@ void require_folders(const std::vector<std::string>& runs) {
   }
 }
 
-// Gives the run priority: the page takes only idle processor time. Ends this process when the launcher ends for any
-// reason.
+// Lowers the priority of this process, so that it takes only processor time that the run leaves idle. Ends this process
+// when the launcher ends for any reason.
 void live_beside(int launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != launcher) std::exit(0);
@@ -118,7 +118,7 @@ int run(const std::vector<std::string>& words) {
   do {
     ::sigwait(&ends, &signal);
   } while (arguments.launcher != 0 && signal == SIGINT);  // Ctrl-C is for the run, which saves before it ends
-  if (arguments.launcher != 0) ::_exit(0);  // a reader of the launcher's output also waits for this process
+  if (arguments.launcher != 0) ::_exit(0);  // at once: a reader of the launcher's output also waits for this process
   end_soon();
   return 0;
 }

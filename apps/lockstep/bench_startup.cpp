@@ -19,7 +19,7 @@
 namespace lockstep::apps {
 namespace {
 
-// Rank 0 prints it when all ranks have finished the step, followed by the time of the host's monotonic clock.
+// Rank 0 prints this, followed by the time of the host's monotonic clock, when all ranks have finished the step.
 constexpr std::string_view kStepWord = "first step at ";
 constexpr auto kTimeToStart = std::chrono::minutes(30);
 
@@ -64,7 +64,7 @@ int bench_startup(const std::string& worker, int processes, std::vector<std::str
   std::vector<double> times;
   for (std::int64_t i = 0; i <= repeats; ++i) {
     const double time = milliseconds_of_one(command);
-    if (i > 0) times.push_back(time);  // the first run reads the programs from the disk
+    if (i > 0) times.push_back(time);  // not counted: the first run reads the programs from disk
   }
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];

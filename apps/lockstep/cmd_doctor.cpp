@@ -83,7 +83,7 @@ std::string processes_json(const std::vector<ProcessReport>& processes) {
   return fmt::format("{{\"processes\": [{}]}}\n", text::join(objects));
 }
 
-/// Reports on a process: for programs without Lockstep, whose ranks have no folder with more facts.
+/// Reports on a process of a program that does not use Lockstep: its ranks have no run folder with more facts.
 int say_of_process(const DoctorOptions& options) {
   const std::vector<ProcessReport> processes =
       read_processes(static_cast<int>(whole_number("PID", options.run, {1, 999999999})));

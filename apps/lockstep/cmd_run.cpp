@@ -52,7 +52,7 @@ struct RunOptions {
   std::string prefix = "[${rank}]: ";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2";
   std::string backend = "static";
-  std::string new_token;  // file for the token; empty: printed
+  std::string new_token;  // file for the token; empty: print the token
   std::string dashboard;
   std::string ignored;
   bool is_ignored = false;
@@ -378,7 +378,7 @@ void show_page(const RunOptions& given) {
 
 int cmd_run(int argc, char** argv) {
   RunOptions given;
-  // The orders contain the environment that the options depend on.
+  // Done first, because the orders set environment variables that the options depend on.
   std::string token;
   if (argc > 1 && argv[1] == std::string_view(kOrdersOnInput)) token = obey_input();
   CLI::App app;

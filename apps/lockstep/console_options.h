@@ -9,7 +9,8 @@
 
 namespace lockstep::apps {
 
-/// Reads the value of --tee or --redirects: "3", or "0:1,1:3". Throws: UsageError naming option and form.
+/// Reads the value of --tee or --redirects: "3", or "0:1,1:3". Throws: UsageError that names the option and the
+/// expected form.
 [[nodiscard]] StreamsByRank streams_of(const std::string& option, const std::string& text);
 
 /// Reads "0,2". Throws: UsageError.

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// BatchMode, because no password can be entered. A host that stops answering is detected after 15 s.
+// BatchMode is set because no one can enter a password. A host that stops answering is detected after 15 s.
 const std::vector<std::string> kSsh = {"ssh",
                                        "-o",
                                        "BatchMode=yes",

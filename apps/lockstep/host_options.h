@@ -10,7 +10,7 @@
 
 namespace lockstep::apps {
 
-/// The first option of a launcher that `--hosts` starts.
+/// The first option in the command line of each launcher that `--hosts` starts.
 inline constexpr const char* kOrdersOnInput = "--orders-on-input";
 
 struct HostChoice {

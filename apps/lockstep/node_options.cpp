@@ -65,7 +65,7 @@ NodeRange range_of(const std::string& text) {
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   if (given.endpoint.empty()) return;
   const auto colon = given.endpoint.rfind(':');
-  // An IPv6 address with a port is in brackets; without brackets, its colons do not begin a port.
+  // An IPv6 address with a port is in brackets. Without brackets, none of its colons separates a port.
   const bool is_bare_ipv6 = given.endpoint[0] != '[' && colon != given.endpoint.find(':');
   const bool has_port = colon != std::string::npos && !is_bare_ipv6 && !given.endpoint.ends_with(']');
   options.master_addr = given.endpoint.substr(0, has_port ? colon : std::string::npos);
@@ -134,8 +134,8 @@ std::string network_around(const std::string& address) {
   }
 }
 
-// Returns the trusted network of a job without a secret; empty if it has one. A job that runs only on this machine need
-// not name it.
+// Returns the trusted network of a job without a secret; empty if the job has a secret. The user need not name the
+// network of a job that runs only on this machine.
 std::string network_without_secret(const NodeOptions& given, const AgentOptions& options) {
   constexpr const char* kThisMachine = "127.0.0.0/8";
   if (!given.trust_network.empty() || !given.insecure_no_token) return given.trust_network;
@@ -175,7 +175,7 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// The command `typed` for a node (-1: any node), with the token file.
+// The command `typed` with the options of node `node` (-1: of any node) and the token file.
 std::string command_of_node(std::vector<std::string> typed, int node) {
   if (node >= 0) (void)take_option(typed, "node-rank");
   typed.insert(typed.begin() + 1, {"--token-file", "job.token"});

@@ -21,7 +21,7 @@ struct NodeOptions {
   std::string conf = {};           ///< --rdzv-conf
   std::string token_file = {};     ///< file with the secret of a multi-node run
   std::string trust_network = {};  ///< network whose machines may join without a secret
-  bool insecure_no_token = false;  ///< without a secret: trust_network, or if it is empty this machine
+  bool insecure_no_token = false;  ///< allow no secret: trust only trust_network, or this machine if that is empty
   std::string tls_cert = {};       ///< PEM files to encrypt the store: LOCKSTEP_TLS_CERT, _KEY and _CA
   std::string tls_key = {};
   std::string tls_ca = {};
@@ -40,7 +40,7 @@ void apply(const NodeOptions& given, AgentOptions& options);
 
 /// If the user gave no rendezvous endpoint, a job of MIN:MAX nodes takes a free port if the default port is in use, and
 /// prints how another node joins. If the user gave an endpoint and a launcher listens there, this node joins it.
-/// Changes both.
+/// Modifies `given` and `options`.
 void choose_port(NodeOptions& given, AgentOptions& options);
 
 /// `lockstep run --new-token [FILE]`: prints a token, or writes it to a new file. Returns the exit code.

@@ -40,7 +40,8 @@ bool is_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// True for names that training itself chooses: "captcha-20261121-093000", not "captcha-digits-20261121-093000".
+// True for names that `lockstep train` itself generates: "captcha-20261121-093000", not
+// "captcha-digits-20261121-093000".
 bool is_default_name(std::string_view folder, std::string_view name) {
   return folder != name && without_time_stamp(folder) == name;
 }
@@ -100,10 +101,10 @@ std::optional<fs::path> run_of_checkpoint(FileSystem& files, const std::string& 
       kWays);
 }
 
-// The time that killed ranks may need to exit.
+// How long killed ranks may take to exit.
 constexpr auto kPatience = std::chrono::seconds(3);
 
-// Takes a shared lock and releases it immediately. Shared, so that two processes that only check do not collide.
+// Takes a lock and releases it immediately. The lock is shared, so that two processes that only check do not collide.
 void require_free(const fs::path& folder) {
   const fs::path path = folder / ".lock";
   const UniqueFd lock = try_open_regular_file(path);

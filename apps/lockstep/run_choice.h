@@ -16,7 +16,7 @@ struct RunRequest {
   std::string name;                    ///< the recipe's name, such as "captcha"
   std::string time;                    ///< start of the run, from time_stamp()
   std::optional<std::string> run_dir;  ///< --run-dir
-  bool experiment = false;             ///< true: run_dir is an experiment's, whose config.yml is not a run's
+  bool experiment = false;             ///< true: run_dir is an experiment's folder: config.yml is the user's
   std::string resume = "none";         ///< --resume: none, auto, a run folder, a step folder or RUN:NAME
   std::filesystem::path runs = "runs";
 };
@@ -26,9 +26,9 @@ struct RunChoice {
   std::string note;  ///< note on a choice that the user did not make; empty: none
 };
 
-/// With `auto` and no --run-dir it chooses the newest <runs>/<name>-<time> that holds a run, otherwise a new folder.
-/// With a path it chooses the run folder that contains the path. Creates the folder if it chose the name, so that runs
-/// started together get different folders.
+/// With `auto` and no --run-dir, chooses the newest <runs>/<name>-<time> that holds a run, or a new folder if there is
+/// none. With a path, chooses the run folder that contains the path. If it generates the folder's name, it also creates
+/// the folder, so that runs started at the same time get different folders.
 /// Throws: UsageError if the folder holds another run (the error names the process that is training in it) or --resume
 /// is a URL; DataError if the path is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
@@ -38,7 +38,8 @@ struct RunChoice {
 
 /// Creates the run folder. If no rank could train in it, reports one error instead of one per rank. Another run may
 /// still begin before the ranks start: RunFolder (in the train module) checks again.
-/// Throws: UsageError naming another process that is training in it; IoError if it cannot be written.
+/// Throws: UsageError that names the process if another one is training in the folder; IoError if the folder is not
+/// writable.
 void require_usable(const std::filesystem::path& run_dir);
 
 }  // namespace lockstep::apps

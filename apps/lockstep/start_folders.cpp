@@ -59,7 +59,8 @@ std::string folder_called(std::string_view key, const Words& arguments, const st
   return folder.empty() ? in_file(key, file) : folder;
 }
 
-// Takes the experiment's folder, without creating it: if it is mistyped, the reader of its config.yml reports that.
+// Uses the experiment's folder without creating it: if the path is mistyped, the code that reads its config.yml reports
+// the error.
 void take_experiment(const StartWords& words, const Words& arguments, RunRequest& request) {
   if (words.experiment.empty()) return;
   const std::string folder = typed(words.experiment, arguments);

@@ -60,8 +60,9 @@ int blas_threads(bool one_by_default) {
   return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
 }
 
-// Requires the address space that the worker's libraries reserve before main(). If OpenBLAS has no room for a thread's
-// buffer, it retries forever, and an exception there cannot be caught.
+// Throws if the limit on address space is below what the worker's libraries reserve before main(). The check is here
+// because OpenBLAS retries forever if it has no room for a thread's buffer, and an exception before main() cannot be
+// caught.
 void require_address_space(int threads) {
   constexpr std::uint64_t kLibraries = 640'000'000;
   constexpr std::uint64_t kOfAThread = 134'217'728;
@@ -88,7 +89,7 @@ int execute(const std::string& verb, const Words& arguments) {
                       "build lockstep-worker, or install it in the same folder as lockstep");
 }
 
-// Applies --quiet and --log-level, which every verb has, and removes them before the verb reads its own options.
+// Applies --quiet and --log-level, which every verb accepts, and removes them before the verb reads its own options.
 void obey_quiet(Words& arguments) {
   if (const auto level = take_option(arguments, "log-level")) cli::set_log_level(*level);
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
@@ -118,7 +119,7 @@ std::string config_file(const Words& arguments) {
   return take_option(copy, "config").value_or("");
 }
 
-// The argument that names the recipe; without one, the file of --config.
+// The argument that names the recipe, or the file of --config if there is none.
 std::string recipe_or_file(const Words& arguments) {
   const std::string word = recipe_word(arguments);
   const std::string file = word.empty() ? config_file(arguments) : word;
@@ -132,15 +133,15 @@ bool is_bare_recipe(const Words& arguments) {
          !what.ends_with(".yaml");
 }
 
-// True if the command line gives the process its rank: it then has no launcher and does not launch others.
+// True if the command line gives the process its rank. Such a process has no launcher and does not launch others.
 bool is_rank_by_address(const Words& arguments) {
   Words copy = arguments;
   const std::string url = take_option(copy, "dist-url").value_or("");
   return !url.empty() && !url.starts_with("env://");
 }
 
-// Under srun, mpirun or Kubernetes' training operator with one task per node, --nnodes makes the task a launcher;
-// otherwise it is a rank.
+// With one task per node under srun, mpirun or Kubernetes' training operator, a task with --nnodes is a launcher; a
+// task without it is a rank.
 bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
 }
@@ -175,7 +176,7 @@ fs::path logs_of_another_node(const Words& arguments) {
   return run_dir ? fs::path(*run_dir) / "logs" : fs::path();
 }
 
-// The number of replicas in the settings; 0 if there is none, or if the settings are invalid, which a rank reports.
+// The number of replicas in the settings; 0 if it is not set, or if the settings are invalid, which a rank reports.
 std::int64_t replicas_of(const Words& arguments) {
   constexpr auto kTimeToCount = std::chrono::seconds(60);  // libtorch's GPU libraries may be on a slow disk
   Words command = worker_command("train", arguments);
@@ -189,14 +190,14 @@ ProcessCount processes_for_training(const std::optional<std::string>& given) {
   return given ? resolve_process_count(*given) : choose_training_count(find_places());
 }
 
-// A training run resumes from its last checkpoint by itself; a command without checkpoints is not restarted.
+// A training run is restarted, because it resumes from its last checkpoint; a command without checkpoints is not.
 constexpr int kTrainRestarts = 3;
 
 int restart_budget(const std::optional<std::string>& given) {
   return given ? static_cast<int>(whole_number("--max-restarts", *given, {})) : kTrainRestarts;
 }
 
-// Ranks asked to end save the run first. Slurm's own limit (KillWait) is 30 s.
+// Ranks that are asked to stop save the run first. Slurm's own limit (KillWait) is 30 s.
 constexpr auto kTimeToSave = std::chrono::seconds(30);
 
 struct Launch {

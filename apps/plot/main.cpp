@@ -78,7 +78,7 @@ void print(const std::vector<view::Chart>& charts) {
       .width = view::terminal_width(STDOUT_FILENO), .height = 10, .color = view::use_color(STDOUT_FILENO)};
   std::string text;
   for (const view::Chart& chart : charts) text += (text.empty() ? "" : "\n") + view::text_chart(chart, options);
-  std::fwrite(text.data(), 1, text.size(), stdout);  // names in it are already printable
+  std::fwrite(text.data(), 1, text.size(), stdout);  // the names in `text` are already printable
 }
 
 int run(const std::vector<std::string>& words) {

@@ -24,7 +24,7 @@ namespace {
 using view::Chart;
 using view::ChartAxes;
 
-// Units: points of the SVG; a PNG has kSharpness pixels for each.
+// Units: points in the SVG; a PNG has kSharpness pixels per point.
 constexpr double kWidth = 460;  // width of a chart with its margins
 constexpr double kHeight = 300;
 constexpr double kLeft = 64;
@@ -144,7 +144,7 @@ class Sheet {
   }
 
  private:
-  static constexpr std::size_t kFew = 12;  // up to this many points are marked: a single point makes no line
+  static constexpr std::size_t kFew = 12;  // curves of at most this many points get dots: a single point makes no line
 
   void use(Ink ink) { cairo_set_source_rgb(cairo_, ink.red, ink.green, ink.blue); }
 
@@ -160,7 +160,7 @@ class Sheet {
 };
 
 struct Frame {
-  Box box;  ///< area of the curves
+  Box box;  ///< area in which the curves are drawn
   ChartAxes axes;
 
   [[nodiscard]] double x(double step) const {
@@ -171,8 +171,8 @@ struct Frame {
   }
 };
 
-/// Keeps, of the points in the same column of pixels, the first, the extremes and the last, so that an SVG of a million
-/// steps stays small and looks the same.
+/// Of the points in one column of pixels, keeps the first, the last and the extremes, so that the SVG of a run with a
+/// million steps stays small and looks the same.
 std::vector<Point> places_of(const view::Curve& curve, const Frame& frame) {
   std::vector<Point> places;
   for (std::size_t begin = 0; begin < curve.size();) {
@@ -218,7 +218,7 @@ bool is_smoothed(const view::ChartSeries& series) {
                      [](const auto& a, const auto& b) { return a.value == b.value; });
 }
 
-/// A run's index in `runs` decides its colour, which is the same in all charts.
+/// A run's index in `runs` determines its colour, which is the same in all charts.
 void draw_chart(Sheet& sheet, const Chart& chart, const Box& place, const std::vector<std::string>& runs) {
   constexpr int kMostStepTicks = 6;
   constexpr int kMostValueTicks = 6;
@@ -311,7 +311,8 @@ std::string png_of(const std::vector<Chart>& charts, const Layout& layout) {
   return out;
 }
 
-// Uses the fonts and fontconfig settings that a wheel brings: a system without such settings rarely has a font.
+// Uses the fonts and the fontconfig settings that the wheel brings, because a system without fontconfig settings rarely
+// has fonts.
 void take_own_fonts() {
   std::error_code problem;
   const std::filesystem::path own = font_folder().parent_path().parent_path() / "fonts.conf";

@@ -10,7 +10,7 @@
 namespace lockstep::plot {
 
 /// Draws `charts` one below the other into `file`, in the format of its extension, .png or .svg.
-/// Throws: UsageError for any other extension; IoError if it cannot be written.
+/// Throws: UsageError for any other extension; IoError if the file cannot be written.
 void draw_picture(const std::vector<view::Chart>& charts, const std::filesystem::path& file);
 
 /// Throws: UsageError if the extension of `file` is neither .png nor .svg.

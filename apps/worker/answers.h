@@ -10,7 +10,7 @@
 namespace lockstep::worker {
 
 /// Runs each line of stdin in a fork of this process. A line holds the working folder and the arguments, separated by
-/// tabs. After each output, a form feed and the exit code follow on stdout. Returns 0 when stdin ends.
+/// tabs. On stdout, each output is followed by a form feed and the exit code. Returns 0 when stdin ends.
 int answer_all(const std::function<int(const std::vector<std::string>&)>& run);
 
 }  // namespace lockstep::worker

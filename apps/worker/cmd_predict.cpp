@@ -87,7 +87,7 @@ void print(const Prediction& prediction, bool json) {
   }
 }
 
-// The images in the folder itself, or below it if it has none. Throws: DataError if there are no images.
+// The images in the folder itself, or in its subfolders if it holds none. Throws: DataError if there are no images.
 std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& folder) {
   try {
     return ImageFiles(folder).files();
@@ -96,8 +96,8 @@ std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& fold
   }
 }
 
-// The files that the arguments name. A folder means its images in natural order: frame 9 of a film comes before frame
-// 10.
+// The files that the arguments name. A folder stands for its images in natural order: frame 9 of a film comes before
+// frame 10.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& words) {
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {
@@ -113,8 +113,8 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& word
   return files;
 }
 
-// The path of each file's output image. Throws: UsageError if it is one of the input files, or another file's output
-// image.
+// The path of each file's output image. Throws: UsageError if such a path is one of the input files, or is already
+// another file's output image.
 std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesystem::path>& files,
                                                  const std::filesystem::path& folder) {
   std::set<std::filesystem::path> taken;

@@ -33,7 +33,7 @@ namespace {
 struct TrainArguments {
   std::string what;
   std::string file;                          ///< -c
-  std::vector<std::string> sets;             ///< settings in the given order, including options and those of -u
+  std::vector<std::string> sets;             ///< settings in the given order, including those from options and -u
   std::map<std::string, std::string> given;  ///< other options of `lockstep train` by name; "true" for a switch
   double max_time = 0;                       // seconds
   std::int64_t profile = 0;                  // steps
@@ -116,9 +116,9 @@ bool parse(TrainArguments& train, const Arguments& arguments) {
   app.add_option("RECIPE", train.what, kRecipeHelp)->required(file_word(arguments).empty());
   app.add_option("-c,--config", train.file);
   app.add_option("--set", train.sets)->allow_extra_args(false);
-  std::vector<std::string> updates;  // already converted to --set; here only for the help
+  std::vector<std::string> updates;  // already converted to --set; declared here only for --help
   app.add_option("-u,--update", updates);
-  // For `lockstep`, which does not read settings itself and must not start more processes than have work.
+  // For `lockstep`, which does not read settings itself and must not start more processes than there are replicas.
   app.add_flag("--count-replicas", train.count_replicas)->group("");
   app.get_option("--quiet")->description(
       "print only results, warnings and errors; everything else is in log.jsonl and summary.json");
@@ -136,7 +136,7 @@ bool asks_how_to_start(const TrainArguments& train, const Settings& settings) {
   return train.sets.empty() && settings.config().data.train.empty() && !settings.recipe().getting_started().empty();
 }
 
-// Puts the run into an experiment's folder, whose config.yml is the user's.
+// Puts the run into an experiment's folder, in which config.yml belongs to the user.
 bool runs_in_experiment(TrainArguments& train, const Settings& settings) {
   const std::filesystem::path folder = settings.recipe().experiment(settings.config(), "none").folder;
   if (folder.empty()) return false;
@@ -167,7 +167,7 @@ void use_bf16_on_cpu(const Job& job, const std::string& what, Settings& settings
             what);
 }
 
-/// Takes from the settings the options that were not given.
+/// Takes from the settings those options that the command line does not give.
 void take_options(TrainArguments& train, const Settings& settings) {
   for (const char* name : {"--run-dir", "--resume", "--init-from"}) {
     if (const std::string said = settings.option(name); !said.empty()) train.given.try_emplace(name, said);
@@ -215,7 +215,7 @@ int run(TrainArguments& train, Settings& settings) {
   return with_job(train.join, [&](Job& job) {
     use_bf16_on_cpu(job, train.what, settings);
     {
-      const log::QuietNotes others(!job.is_main());  // all ranks see the same files
+      const log::QuietNotes others(!job.is_main());  // without repeated notes: all ranks see the same files
       settings.recipe().settle(*task, settings.config());
     }
     Trainer trainer(job, *task, settings.config(),
@@ -254,7 +254,7 @@ class UnusedFolder {
     const std::string name = path_.filename().string();
     std::error_code ignored;
     if (without_time_stamp(name) != name && std::filesystem::is_directory(path_, ignored)) {
-      std::filesystem::remove(path_, ignored);  // keeps a folder with entries
+      std::filesystem::remove(path_, ignored);  // fails if the folder is not empty
     }
   }
 

@@ -131,12 +131,12 @@ std::vector<std::string> data_settings(const Settings& settings) {
     if (!field.key.starts_with("data.") || field.origin == "default") continue;
     sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
-  // If the test set is part of data.train, the checkpoint names the folder that it was in.
+  // If the test set is part of data.train, the checkpoint says which folder it was in.
   if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
   return sets;
 }
 
-/// A model with these settings and the weights of a file.
+/// A model with these settings and the weights from a file.
 Trained with_weights(Settings& settings, const FirstWeights& weights) {
   Trained trained;
   TrainConfig& config = settings.config();
@@ -186,7 +186,7 @@ void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
 
 namespace {
 
-/// True if every rank sees the folder of the run's checkpoints. Collective: yes.
+/// True if every rank can see the run's checkpoint folder. Collective: yes.
 bool see_all(Job& job, const fs::path& checkpoints) {
   const at::Tensor seen = at::full({1}, fs::is_directory(checkpoints) ? 1 : 0, at::kInt);
   job.group().all_reduce(seen, {.op = ReduceOp::kMin}).wait();

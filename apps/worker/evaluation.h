@@ -18,7 +18,7 @@ struct EvaluationRequest {
   std::string pictures = {};    ///< folder for images; empty: none
   std::string results = {};     ///< folder for metrics.json and the recipe's other files; empty: none
   std::string onnx = {};        ///< exported file that computes in place of the model; empty: none
-  std::string runtime = {};     ///< Python or Node for the exported file; empty: one that has ONNX Runtime
+  std::string runtime = {};     ///< Python or Node that runs the exported file; empty: the first with ONNX Runtime
   std::int64_t batch_size = 0;  ///< samples; 0: the settings' batch size
   bool json = false;            ///< true: prints one JSON object instead of text
   /// The epoch, from 1, whose weights get a final test; the result files have its number and "test" in their names. 0:
@@ -26,20 +26,20 @@ struct EvaluationRequest {
   std::int64_t final_after = 0;
 };
 
-/// Collective: yes. Throws: UsageError if the recipe does not draw images, or the ONNX file is from another network;
-/// anything evaluate() throws.
+/// Collective: yes. Throws: UsageError if the recipe does not draw images, or if the ONNX file was exported from
+/// another network; anything evaluate() throws.
 void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest& request);
 
-/// `lockstep train ... --test-only`: only the evaluation at the end of a run.
+/// `lockstep train ... --test-only`: runs only the evaluation that normally ends a run.
 struct TestOnly {
-  std::string run_dir;     ///< run folder; results go into its folder `eval`; empty: the run of `checkpoint`
+  std::string run_dir;     ///< run folder, to whose folder `eval` results go; empty: the run of `checkpoint`
   std::string checkpoint;  ///< --resume: a checkpoint with its own settings, or a file of weights
   std::string weights;     ///< --init-from
   bool may_be_partial = false;
 };
 
-/// Evaluates on data.test and writes the recipe's result files. A checkpoint keeps its own settings except for the data
-/// settings that are given; a file of weights gets all given settings.
+/// Evaluates on data.test and writes the recipe's result files. For a checkpoint, uses the checkpoint's own settings,
+/// except for data settings that were given; for a file of weights, uses all settings that were given.
 /// Collective: yes. Throws: UsageError if no checkpoint or no data set is given; anything evaluate_trained() throws.
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 

@@ -27,7 +27,7 @@ inline constexpr const char* kOtherSetHelp =
 /// Every recipe, by name. Lifetime: the whole program.
 [[nodiscard]] const std::vector<std::unique_ptr<Recipe>>& recipes();
 
-/// Returns the recipe. Throws: UsageError with the nearest name if it is unknown.
+/// Returns the recipe. Throws: UsageError that suggests the closest name if there is no such recipe.
 [[nodiscard]] const Recipe& find_recipe(const std::string& name);
 
 /// The options with which a command joins its job; "" means the default.
@@ -46,11 +46,11 @@ struct JoinArguments {
 /// Adds --backend and --wire.
 void add_backend_options(CLI::App& app, JoinArguments& join);
 void add_device_option(CLI::App& app, std::string& device);
-/// Adds these three options and --dist-url, --rank, --world-size and --local-rank.
+/// Adds --backend, --wire, --device, --dist-url, --rank, --world-size and --local-rank.
 void add_join_options(CLI::App& app, JoinArguments& join);
 
-/// Joins the job that the environment or `join` describes. An error of `body` is sent to the other ranks, then
-/// rethrown.
+/// Joins the job that the environment or `join` describes. If `body` throws, sends the error to the other ranks and
+/// rethrows it.
 int with_job(const JoinArguments& join, const std::function<int(Job&)>& body);
 
 }  // namespace lockstep::worker

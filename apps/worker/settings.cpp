@@ -14,7 +14,7 @@
 namespace lockstep::worker {
 namespace {
 
-// The settings before --set, and their recipe.
+// The settings without those of --set, and their recipe.
 struct Source {
   const Recipe* recipe = nullptr;
   ConfigTree tree;
@@ -109,7 +109,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
   fields_.add("recipe", &recipe_name_, "what is trained");
   config_->describe(fields_);
   if (!file.empty()) {
-    bind(source.tree);  // first, so that another program's key in the file takes precedence over the preset
+    bind(source.tree);  // first, so that the file wins over the preset, even with another program's keys
     source.tree = open_file(file, *recipe_);
   }
   ConfigTree typed;
@@ -126,7 +126,7 @@ Settings::Settings(const std::string& what, const std::vector<std::string>& sets
     if (ConfigFields::value_text(field.target) == ConfigFields::value_text(defaults.at(field.key).target)) continue;
     log::note("{}: {} has no effect on {}: {}", field.origin, field.key, recipe_name_, field.unused);
   }
-  set_max_pixels(config_->data.max_pixels);  // a recipe may read its data before the Trainer exists
+  set_max_pixels(config_->data.max_pixels);  // set here, because a recipe may read its data before the Trainer exists
 }
 
 std::vector<ConfigAlias> aliases_of(const Recipe& recipe) {

@@ -14,10 +14,10 @@ namespace lockstep::worker {
 
 class Settings {
  public:
-  /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names the recipe.
-  /// `sets`: a.b=c each, of --set; the last value of a name wins. `file`: the file of -c, which is applied over a
-  /// recipe or preset and need not name the recipe; empty: none. Throws: UsageError naming file and line of an unknown
-  /// key or an invalid value; DataError for a missing file.
+  /// `what`: RECIPE, RECIPE:PRESET, or FILE.yml whose key `recipe` names the recipe. `sets`: the assignments a.b=c of
+  /// --set; if a name occurs twice, the last value wins. `file`: the file of -c, which is applied over a recipe or
+  /// preset and need not name the recipe; empty: none. Throws: UsageError that names file and line of an unknown key or
+  /// an invalid value; DataError if a file is missing.
   Settings(const std::string& what, const std::vector<std::string>& sets, const std::string& file = "");
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
@@ -28,8 +28,8 @@ class Settings {
   /// Releases the settings; do not use this object's settings afterwards.
   [[nodiscard]] std::unique_ptr<TrainConfig> release() noexcept { return std::move(config_); }
   [[nodiscard]] const ConfigFields& fields() const noexcept { return fields_; }
-  /// The value for an option of `lockstep train`, such as "--run-dir", that the settings give under another program's
-  /// name; empty: none.
+  /// The value that the settings give to an option of `lockstep train`, such as "--run-dir", under the name that
+  /// another program uses for it; empty: none.
   [[nodiscard]] std::string option(const std::string& name) const;
 
  private:
@@ -42,14 +42,14 @@ class Settings {
   std::map<std::string, std::string> options_;
 };
 
-/// Translates `tree` into the recipe's own keys. `options` receives its values for options of `lockstep train`
-/// (Settings::option()). `notes`: as in with_aliases(). Throws: UsageError naming file and line of an unknown key, with
-/// the nearest one of either program.
+/// Translates `tree` into the recipe's own keys. Values in `tree` for options of `lockstep train` go into `options`
+/// (Settings::option()). `notes`: as in with_aliases(). Throws: UsageError that names file and line of an unknown key
+/// and suggests the closest match among the keys of both programs.
 [[nodiscard]] ConfigTree in_own_words(const Recipe& recipe, const ConfigTree& tree, std::vector<std::string>& notes,
                                       std::map<std::string, std::string>* options = nullptr);
 
-/// The recipe's aliases, and the options of every program that torch.distributed.launch starts, which have no effect
-/// here, because the launcher gives each rank its number.
+/// The recipe's aliases, and the options that every program started by torch.distributed.launch accepts. The latter
+/// have no effect here, because the launcher gives each rank its number.
 [[nodiscard]] std::vector<ConfigAlias> aliases_of(const Recipe& recipe);
 
 /// The recipe that `what` (as above) names. Throws: anything Settings throws.

@@ -25,7 +25,8 @@ using SettingRows = std::vector<ConfigFields::Field>;
 /// Throws: UsageError for a word that does not select a setting.
 [[nodiscard]] SettingRows chosen_settings(const ConfigFields& fields, const std::vector<std::string>& words);
 
-/// A Markdown table of default, values and meaning, or with `rules` of the rules for resume, hosts and tune.
+/// A Markdown table with the default, the allowed values and the meaning of each setting; if `rules` is true, with the
+/// rules for resume, hosts and tune instead.
 [[nodiscard]] std::string markdown_of(const SettingRows& rows, bool rules);
 
 /// The keys that `base` lacks or for which it has a different value.

@@ -21,16 +21,16 @@ struct Trained {
   std::string weights;   ///< kind of the weights, such as a moving average; empty: the trained weights themselves
 };
 
-/// Loads a checkpoint. `sets`: a.b=c each, over the checkpoint's settings.
-/// Throws: DataError if the checkpoint is missing, torn, or from another recipe; UsageError for `sets`.
+/// Loads a checkpoint. `sets`: assignments a.b=c that override the checkpoint's settings.
+/// Throws: DataError if the checkpoint is missing, torn, or from another recipe; UsageError if `sets` is invalid.
 [[nodiscard]] Trained load_trained(const Recipe& recipe, const std::string& checkpoint,
                                    const std::vector<std::string>& sets = {});
-/// Does the same with the recipe that the checkpoint names.
+/// Does the same for the recipe that the checkpoint names.
 [[nodiscard]] Trained load_trained(const std::string& checkpoint, const std::vector<std::string>& sets = {});
 
-/// Converts a checkpoint to the file format of its recipe's original implementation. `state`: only "model" or "ema";
-/// empty: both, for that program to choose. Throws: anything load_trained() throws; an error for a state that the
-/// checkpoint lacks; UsageError if there is no such program.
+/// Converts a checkpoint to the file format of its recipe's original implementation. `state`: "model" or "ema" to
+/// convert only that state; empty: both, so that the other program can choose. Throws: anything load_trained() throws;
+/// an error if the checkpoint lacks the state; UsageError if there is no original implementation.
 [[nodiscard]] TorchValue origin_file_of(const std::string& checkpoint, const std::string& state);
 
 }  // namespace lockstep::worker

@@ -9,14 +9,14 @@
 
 namespace lockstep::worker {
 
-/// The word that replaces RECIPE for the settings that all recipes share.
+/// The word to give in place of RECIPE for the settings that all recipes share.
 inline constexpr const char* kBase = "base";
 
 /// The file of -c; empty: none.
 [[nodiscard]] std::string file_word(const Arguments& arguments);
 
 /// Converts settings given as options to --set, at the same positions, so that the last value of a name wins. The error
-/// for an unknown option names the nearest option or setting. `verb`: "lockstep train". Throws: UsageError.
+/// for an unknown option suggests the closest option or setting. `verb`: "lockstep train". Throws: UsageError.
 [[nodiscard]] Arguments with_settings(const CLI::App& app, const std::string& verb, const Arguments& typed);
 
 }  // namespace lockstep::worker

@@ -34,7 +34,7 @@ void add_set_options(CLI::App& app, Options& options, std::string& out, const ch
 /// A progress bar on stderr from construction to done(). Lifetime: outlives the result of progress().
 class Writing {
  public:
-  /// `label` is printed before the bar and outlives it.
+  /// `label` is printed before the bar; it must outlive this object.
   explicit Writing(const char* label)
       : label_(label),
         bar_(view::ProgressBar::for_stderr(), SystemClock::instance()),
@@ -44,7 +44,7 @@ class Writing {
     return
         [this](std::int64_t done, std::int64_t count) { bar_.update({.label = label_, .step = done, .steps = count}); };
   }
-  /// Clears the bar. Returns the time as text.
+  /// Clears the bar. Returns the elapsed time as text.
   [[nodiscard]] std::string done() {
     bar_.clear();
     return text::duration(Seconds(SystemClock::instance().now() - begin_).count());

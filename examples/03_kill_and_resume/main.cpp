@@ -18,7 +18,7 @@ torch::Tensor loss(const torch::Tensor& output, const lockstep::Batch& batch) {
 int train(lockstep::Job& job, int argc, char** argv) {
   lockstep::FunctionTask task({.model = [] { return Net(); }, .dataset = digits, .loss = loss});
   lockstep::TrainConfig config;
-  config.replicas = 2;  // so that a single process can continue it
+  config.replicas = 2;  // so that a single process can also resume the run
   config.epochs = 8;
   config.batch_size = 32;
   config.checkpoint.every_steps = 20;

@@ -25,7 +25,7 @@ double median(const Way& way, size_t figure) {
   return values[values.size() / 2];
 }
 
-// Returns: the number of lines that end with this mark, which only one way needs.
+// Returns: the number of lines that end with `mark`; only the way with that mark needs them.
 std::string own_lines(const std::string& source, const std::string& mark) {
   int64_t lines = 0;
   std::ifstream file(source);

@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-// Points in a square; the class says whether both coordinates have the same sign. In training one in five is wrong.
+// Points in a square; the class says whether both coordinates have the same sign. One training label in five is wrong.
 std::shared_ptr<lockstep::Dataset> points(const std::string& part) {
   const bool is_noisy = part == "train";
   return lockstep::make_dataset(1024, [is_noisy](int64_t i, lockstep::SampleContext& context) {

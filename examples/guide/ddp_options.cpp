@@ -20,7 +20,7 @@ void accumulate(lockstep::Job& job, const at::Tensor& x) {
   DistributedDataParallel model{Net(), job};
   lockstep::AdamW optimizer{model};
   for (int batch = 0; batch < 8; ++batch) {
-    const auto backward = [&] { (model(x) / 4).backward(); };  // gradients accumulate: four quarters are the mean
+    const auto backward = [&] { (model(x) / 4).backward(); };  // gradients add up: a quarter of each gives the mean
     if (batch % 4 < 3) {
       const auto local = model.no_sync();  // a forward in this scope reduces nothing
       backward();
@@ -35,7 +35,7 @@ void accumulate(lockstep::Job& job, const at::Tensor& x) {
 
 void branches(lockstep::Job& job, const at::Tensor& x) {
   DistributedDataParallel model{Net(), job, {.find_unused_parameters = true}};
-  model(x, /*with_branch=*/job.is_main()).backward();  // the other ranks count as zero
+  model(x, /*with_branch=*/job.is_main()).backward();  // the other ranks contribute zeros
 }
 
 void the_same_every_step(lockstep::Job& job, const at::Tensor& x) {
@@ -70,7 +70,7 @@ void thin_matrices(lockstep::Job& job, const at::Tensor& x) {
 
 void a_hook_of_ones_own(lockstep::Job& job, const at::Tensor& x) {
   const auto clip_each = [](lockstep::GradBucket& bucket) -> lockstep::HookStage {
-    auto sum = bucket.all_reduce({bucket.gradient().clamp(-1, 1)});  // starts it without waiting
+    auto sum = bucket.all_reduce({bucket.gradient().clamp(-1, 1)});  // starts the all-reduce, without waiting
     return {{sum.work}, [&bucket, sum] {                             // after backward, when the sum is done
               bucket.result().copy_(sum.value()).div_(bucket.divisor());
               return lockstep::HookStage{};

@@ -9,7 +9,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear hidden, out;
 };
 
-int train(lockstep::Job& job) {  // rank, world and device come from the launcher; without one, a world of one
+int train(lockstep::Job& job) {  // rank, world size and device come from the launcher; without one, the world size is 1
   torch::manual_seed(0);
   auto dataset = lockstep::make_dataset(4096, [](int64_t i) {  // a lambda is enough: loader workers are threads
     const double x = (i % 64) / 32.0 - 1, y = (i / 64) / 32.0 - 1;

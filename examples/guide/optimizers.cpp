@@ -17,7 +17,7 @@ int train(lockstep::Job& job) {
     const torch::Tensor x = torch::rand({32, 64});
     loss = torch::mse_loss(model(x), x.mean(1, /*keepdim=*/true));
     loss.backward();
-    optimizer.set_lr(0.01 * (1 - step / 100.0));  // the groups follow in proportion
+    optimizer.set_lr(0.01 * (1 - step / 100.0));  // scales the groups' learning rates in proportion
     optimizer.step();
     optimizer.zero_grad();
   }

@@ -34,7 +34,7 @@ double accuracy(lockstep::Job& job, Model& model) {
   return found.mean();
 }
 
-// One rank saves everything that the next epoch depends on: the others have the same.
+// One rank saves everything that the next epoch depends on, because all ranks have the same state.
 template <class Model>
 void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, Progress done, bool is_best) {
   if (job.is_main()) {
@@ -46,7 +46,7 @@ void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimiz
     if (is_best) lockstep::name_checkpoint(files, kCheckpoints, "best", step);
     lockstep::prune_checkpoints(files, kCheckpoints, {.keep_last = 2});
   }
-  job.barrier();  // no rank continues or exits before it is on disk
+  job.barrier();  // no rank continues or exits before the checkpoint is on disk
 }
 
 // Every rank reads, so that all start from the same state.

@@ -29,7 +29,7 @@ int train(lockstep::Job& job) {
     optimizer.zero_grad();
     profiler.step();  // after 3 + 10 steps it prints the tables and writes the trace
   }
-  profiler.finish();  // if the epoch has fewer steps
+  profiler.finish();  // needed if the epoch has fewer steps
   return 0;
 }
 

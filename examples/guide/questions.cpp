@@ -5,7 +5,7 @@ using lockstep::DistributedDataParallel;
 using lockstep::Job;
 using lockstep::ReduceOp;
 
-// The launcher has given the process its rank. A Job has it once init() or run_program() has created it.
+// The launcher gives the process its rank, but a Job knows it only once init() or run_program() has created the Job.
 void before_init() {
   const Job unready;
   try {

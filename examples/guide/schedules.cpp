@@ -26,7 +26,7 @@ int train(lockstep::Job& job) {
   const torch::Tensor x = torch::randn({1000, 16}, job.device());
   const auto error = [&] { return torch::mse_loss(net->forward(x), x.sum(1, /*keepdim=*/true)).item<double>(); };
   const double with_weights = error();
-  const lockstep::EMA::Swapped averaged = ema.swap_in();  // until the end of this scope
+  const lockstep::EMA::Swapped averaged = ema.swap_in();  // swapped until the end of this scope
   job.print("the average's error is smaller: {}", error() < with_weights);
   return 0;
 }

@@ -1,4 +1,4 @@
-// AdamW with its state sharded over the ranks, saved and loaded as if it were not.
+// AdamW with its state sharded over the ranks, but saved and loaded as if it were not sharded.
 #include <lockstep/lockstep.h>
 
 int64_t bytes_of(const lockstep::StateDict& state) {
@@ -18,7 +18,7 @@ int train(lockstep::Job& job) {
     optimizer.step(lockstep::clip_factor(optimizer.grad_norm(), 1.0));
     optimizer.zero_grad();
   }
-  optimizer.consolidate_state_dict();  // on every rank; then rank 0 has the state of a plain AdamW
+  optimizer.consolidate_state_dict();  // call it on every rank; rank 0 then has the state of a plain AdamW
   const int64_t here = bytes_of(optimizer.local().state_dict());
   if (job.is_main()) {
     job.print("state: {} bytes on rank 0, {} in all, {} ranks", here, bytes_of(optimizer.state_dict()),

@@ -65,7 +65,7 @@ at::Tensor CaptchaTask::loss(const at::Tensor& output, const Batch& batch) {
                 logits.options().requires_grad(false))
           .scatter_(2, batch.target.unsqueeze(2), 1.0)
           .flatten(1);
-  // Computes the same mean. On a GPU this is one kernel; libtorch's multi-label loss takes ten.
+  // Computes the same mean as loss_. On a GPU, this takes one kernel, and libtorch's multi-label loss takes ten.
   if (!logits.is_cpu()) return at::binary_cross_entropy_with_logits(logits, target);
   return loss_(logits, target);
 }

@@ -19,11 +19,11 @@ struct CaptioningConfig final : TrainConfig {
   std::string folder;  ///< folder of an experiment, with config.yml; empty if none
 
   struct Sets {
-    std::string train_split;  ///< split, as in SetOptions; so are the next three
+    std::string train_split;  ///< this and the next three: SetOptions::split and ids for each set
     std::string test_split;
     std::string train_ids;
     std::string test_ids;
-    std::string images;  ///< folder, as in SetOptions, for both sets
+    std::string images;  ///< SetOptions::images for both sets
     std::string features;
     std::string test_features;  ///< features of the test set; empty means `features`
     std::string final_test;     ///< set for a last evaluation, with the best weights, after training; empty if none
@@ -46,7 +46,7 @@ struct CaptioningConfig final : TrainConfig {
   ModelOptions model;  ///< the other settings of the network
 
   struct Loss {
-    double label_smoothing = 0;  ///< fraction of a target spread over other words; 0 means cross entropy
+    double label_smoothing = 0;  ///< fraction of a target spread over the other words; 0 means plain cross entropy
   } loss;
 
   /// The probability that an input word is the network's own rather than the caption's. It increases by inc_prob every
@@ -62,7 +62,7 @@ struct CaptioningConfig final : TrainConfig {
     std::string start = "second_stage";  ///< second_stage (stop_epoch) or first_epoch
     std::string baseline = "samples";    ///< samples (mean reward of the image's other samples) or greedy
     std::int64_t samples = 5;            ///< captions drawn for each image
-    std::string document_frequencies;    ///< file for the training captions' frequencies; empty if none
+    std::string document_frequencies;    ///< file of the training captions' document frequencies; empty if none
   } self_critical;
 
   struct Eval {
@@ -88,8 +88,8 @@ struct CaptioningConfig final : TrainConfig {
 /// The recipe's presets, compiled in from *.yml: the YAML of each, by file name without .yml.
 [[nodiscard]] std::map<std::string, std::string> presets();
 
-/// Reads an experiment in its original form: a config.yml with sections in capitals. They become this program's
-/// settings, each of which keeps its file and line.
+/// Reads an experiment in its original form: a config.yml with sections in capitals. The result has this program's
+/// settings, each with the file and line that it came from.
 ///
 /// Keys in capitals are the original ones (lib/config.py of X-LAN and PureT); all other keys are this program's own;
 /// they may be in the same file and take precedence. A key missing from the file keeps this program's default. One note
@@ -97,7 +97,7 @@ struct CaptioningConfig final : TrainConfig {
 /// skipped, with a note that names the setting to use instead.
 ///
 /// Throws: DataError if the file is missing; UsageError naming file and line of a key that the original does not have
-///         (with the nearest one), of a value of the wrong type, or of a value without a counterpart here.
+///         (and suggesting the closest one), of a value of the wrong type, or of a value without a counterpart here.
 [[nodiscard]] ConfigTree read_experiment(const std::filesystem::path& file);
 
 }  // namespace lockstep::captioning

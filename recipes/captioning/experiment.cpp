@@ -53,7 +53,7 @@ constexpr std::array kFixed = {Fixed{Fixed::kBoth, "MODEL.ATT_FEATS_EMBED_ACT", 
                                Fixed{Fixed::kBoth, "DATA_LOADER.VAL_GV_FEAT", ""},
                                Fixed{Fixed::kBoth, "DATA_LOADER.TEST_GV_FEAT", ""}};
 
-/// Keys that these two networks do not use in the original code either.
+/// Keys that have no effect on these two networks in the original code either.
 constexpr std::array<std::string_view, 11> kUnusedThere = {"SOLVER.MAX_ITER",
                                                            "MODEL.GVFEAT_DIM",
                                                            "MODEL.DROPOUT_GV_EMBED",
@@ -128,7 +128,7 @@ class OriginSettings {
     replaced_.push_back(fmt::format("{}: {} is a pickle, which is not read: {}", keys_.origin(from), from, instead));
   }
 
-  /// Adds a note about a probability that must equal another one in this program.
+  /// Adds a note if `value` differs from `here`, the value of `other`, which this program uses for both keys.
   void same_as(const std::string& key, double value, const std::string& other, double here) {
     if (!keys_.has(key) || !keys_.has(other) || value == here) return;
     different_.push_back(fmt::format("{}: {} is {}, which changes the result: here it is that of {}, {}",
@@ -361,7 +361,7 @@ class Translation final : public NetworkSettings {
     const std::vector<std::pair<std::string, std::string>> kinds = {
         {"Clamp", "clip_value"}, {"Norm", "clip_norm"}, {"None", ""}};
     const std::string chosen = one_of("SOLVER.GRAD_CLIP_TYPE", keys_.grad_clip_type, kinds);
-    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other one
+    for (const std::string key : {"clip_value", "clip_norm"}) {  // a preset may have set the other kind of clipping
       set(key, key == chosen ? fmt::format("{}", keys_.grad_clip) : "0", "SOLVER.GRAD_CLIP");
     }
   }
@@ -379,7 +379,7 @@ class Translation final : public NetworkSettings {
       set("schedule.warmup_epochs", "0", type);
     }
     if (kind == "noam") {
-      set("optimizer.lr", fmt::format("{}", keys_.factor), type);  // BASE_LR does not affect it
+      set("optimizer.lr", fmt::format("{}", keys_.factor), type);  // Noam ignores BASE_LR
       set("schedule.model_size", std::to_string(keys_.model_size), type);
       set("schedule.warmup_steps", std::to_string(keys_.warmup), type);
     }

@@ -12,14 +12,15 @@
 
 namespace lockstep::captioning {
 
-/// The members are those keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
+/// The members are the keys that become settings here. Source: lib/config.py of X-LAN and PureT (their defaults).
 class OriginKeys {
  public:
   OriginKeys();
   OriginKeys(const OriginKeys&) = delete;
   OriginKeys& operator=(const OriginKeys&) = delete;
 
-  /// Throws: UsageError naming file and line of an unknown key, with the nearest one, or of a value of the wrong type.
+  /// Throws: UsageError that names the file and line of an unknown key, and suggests the closest match, or of a value
+  /// of the wrong type.
   void read(const ConfigTree& file);
 
   /// True if `key` was in the file.

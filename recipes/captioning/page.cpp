@@ -130,7 +130,7 @@ Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOpti
   }
   const auto count = static_cast<std::int64_t>(cells.size());
   const std::int64_t columns = std::min(options.columns, count);
-  std::vector<std::int64_t> tops{kMargin};  // top of each row, plus that of the one after the last
+  std::vector<std::int64_t> tops{kMargin};  // top of each row; the last entry is where another row would start
   for (std::int64_t first = 0; first < count; first += columns) {
     std::int64_t height = 0;
     for (std::int64_t i = first; i < std::min(first + columns, count); ++i) {

@@ -117,7 +117,7 @@ std::vector<Prediction> CaptioningRecipe::predict(Task& task, torch::nn::Module&
   return predictions;
 }
 
-/// The image with its caption below; none for features.
+/// Returns the image with its caption below; nullopt if the inputs are features.
 std::optional<Image> CaptioningRecipe::draw(Task& task, torch::nn::Module& model,
                                             const std::filesystem::path& file) const {
   auto& captioning = dynamic_cast<CaptioningTask&>(task);

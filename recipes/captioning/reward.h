@@ -16,7 +16,7 @@
 namespace lockstep::captioning {
 
 /// The document frequencies of a training set's references, each truncated as in training, with its final 0. cache: the
-/// file that they are read from, or written to if it is missing; empty for no file.
+/// file from which they are read, or to which they are written if it is missing; empty means no file.
 /// Throws: UsageError if the set is empty; DataError if the file is not valid, or belongs to different captions or ids;
 ///         IoError.
 [[nodiscard]] std::shared_ptr<const DocumentFrequencies> frequencies_of(const CaptionDataset& set,

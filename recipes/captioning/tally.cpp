@@ -24,7 +24,7 @@ void put(std::string& bytes, std::int64_t number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-/// Reads a number written by put(); all ranks run the same program.
+/// Reads a number written by put(). The bytes need not be portable, because all ranks run the same program.
 std::int64_t take(std::string_view& bytes) {
   if (bytes.size() < sizeof(std::int64_t)) throw InternalError("the captions received from another rank are truncated");
   std::int64_t number = 0;
@@ -134,7 +134,7 @@ std::vector<std::filesystem::path> CaptionTally::draw(const std::filesystem::pat
   std::vector<CaptionedPicture> pictures;
   std::int64_t place = 0;
   for (const auto& [index, words] : said_) {
-    // Evenly spread over the set, with no cherry-picking.
+    // The images are spread evenly over the set, not cherry-picked.
     if (place++ != std::ssize(pictures) * count / std::max<std::int64_t>(shown, 1)) continue;
     const ImageCaptions& captions = set_->captions(index);
     pictures.push_back({.picture = set_->picture(index),

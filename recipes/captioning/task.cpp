@@ -159,7 +159,8 @@ std::shared_ptr<torch::nn::Module> CaptioningTask::make_model() {
   return model;
 }
 
-/// Requires data.vocabulary to have the weights' number of words: ids are line numbers in the original vocabulary.
+/// Requires data.vocabulary to have as many words as the weights, because ids are line numbers in the original
+/// vocabulary.
 void CaptioningTask::require_origins_words(const StateDict& weights, const NamedTensors& model) const {
   const char* name = model_type_from_name(config_.model_type) == ModelType::kXLinear ? "word_embed.0.weight"
                                                                                      : "decoder.word_embed.weight";

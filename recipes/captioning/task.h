@@ -47,7 +47,8 @@ class CaptioningTask final : public Task {
   /// Returns the term "cross_entropy" or "self_critical".
   std::vector<LossTerm> loss_terms(const Outputs& outputs, const Batch& batch) override;
   [[nodiscard]] bool is_recordable() const override { return true; }
-  /// Returns a key only for batches of images that use only annotators' words: drawing words needs the host.
+  /// Returns a key only for batches of images, and only while training uses nothing but annotators' words: drawing
+  /// words needs the host.
   [[nodiscard]] std::optional<std::string> recording_key(const Batch& batch) const override;
   [[nodiscard]] std::unique_ptr<Tally> make_tally() const override;
   [[nodiscard]] std::string model_name() const override;
@@ -70,7 +71,7 @@ class CaptioningTask final : public Task {
   const CaptioningConfig& config_;
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::int64_t feature_width_ = 0;
-  std::shared_ptr<CaptionDataset> test_set_;  ///< set from the last make_dataset()
+  std::shared_ptr<CaptionDataset> test_set_;  ///< set by the last make_dataset()
   std::optional<Reward> reward_;
   EpochInfo now_;
 };

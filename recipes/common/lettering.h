@@ -28,7 +28,7 @@ class Lettering {
   /// Returns lines of at most `width` pixels, broken at spaces; a wider word is broken anywhere.
   [[nodiscard]] std::vector<std::string> lines(const std::string& text, std::int64_t width) const;
   /// Writes `text` from its upper left corner; parts outside the image are clipped.
-  /// Shapes: an image of 3 channels.
+  /// Shapes: an image with 3 channels.
   void write(Image& image, std::array<std::int64_t, 2> left_top, const std::string& text,
              const std::array<std::uint8_t, 3>& ink) const;
 

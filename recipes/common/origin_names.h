@@ -15,8 +15,8 @@ namespace lockstep::common {
 /// A row of the table. A name that ends in '.' matches all names that begin with it, and each '*' matches text without
 /// a dot: the n-th '*' is the same text on both sides.
 struct OriginName {
-  std::vector<std::string> theirs;  ///< the original names; several are the rows of one tensor here, in this order
-  std::string here;  ///< the network's name; empty: it computes the tensor itself, and the entry is dropped
+  std::vector<std::string> theirs;  ///< the original names; several tensors are joined as rows here, in this order
+  std::string here;  ///< the network's name; if empty, the entry is dropped, because the network computes the tensor
 };
 
 /// The table of a network. The first row that matches a name is used.
@@ -25,8 +25,8 @@ class OriginNames {
   /// `origin`: the name of the program, for notes.
   OriginNames(std::string origin, std::vector<OriginName> rows);
 
-  /// Renames entries of `weights` to the network's names; entries that are already in `model` keep theirs. Returns a
-  /// sentence describing the change, for a note; nothing if nothing changed.
+  /// Renames entries of `weights` to the network's names; entries whose names are already in `model` keep them. Returns
+  /// a sentence describing the change, for a note; nothing if nothing changed.
   /// Throws: DataError naming the entries if parts of one tensor cannot be joined.
   std::vector<std::string> take(StateDict& weights, const NamedTensors& model) const;
 

@@ -3,7 +3,7 @@
 // be loaded. A base class: the names stay flat ("layer1.0.conv1.weight") when a network adds its head.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace lockstep::common {
 struct ResNetOptions {
   std::int64_t layers = 50;         ///< 18, 34, 50, 101 or 152
   std::int64_t output_stride = 32;  ///< 8, 16 or 32: image pixels per pixel of layer4; below 32 through dilation
-  bool stride_in_1x1 = false;       ///< a bottleneck's stride is in its first 1x1 (Caffe), else in its 3x3
+  bool stride_in_1x1 = false;       ///< if true, a bottleneck's stride is in its first 1x1 (Caffe), else in its 3x3
                                     ///< (torchvision)
   bool multi_grid = false;          ///< the dilations of layer4's blocks are 1, 2 and 4 times the stage's
-  bool ceil_pool = false;           ///< the pooling after the stem rounds sizes up; false: down, as in torchvision
+  bool ceil_pool = false;           ///< if true, the pooling after the stem rounds sizes up; else down (torchvision)
 };
 
 /// The outputs of layer1 (stride 4) and layer4.
@@ -40,8 +40,8 @@ class ResidualBlock : public torch::nn::Module {
 /// Registers conv1, bn1, layer1 to layer4. Convolutions are initialised from N(0, sqrt(2 / (k k out))), batch norms
 /// from 1 and 0.
 ///
-/// The layers are from lockstep::nn: on a CPU they are fused in channels-last, and sync_batch_norm() finds the norms.
-/// Sizes that do not divide evenly are rounded up; with output stride 8, 465 pixels become 59.
+/// The layers are from lockstep::nn: on a CPU they run fused in channels-last format, and sync_batch_norm() can find
+/// the norms. Sizes that do not divide evenly are rounded up; with output stride 8, 465 pixels become 59.
 /// Throws: UsageError for a depth or stride that does not exist.
 /// Source: He et al., Deep Residual Learning, 2016; Chen et al., Rethinking Atrous Convolution, 2017.
 class ResNet : public torch::nn::Module {

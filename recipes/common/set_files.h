@@ -18,7 +18,7 @@ using IndexProgress = std::function<void(std::int64_t done, std::int64_t count)>
 
 struct IndexLoop {
   std::int64_t count = 0;
-  std::int64_t threads = 0;  ///< 0: one per processor. Fewer if the system cannot start more
+  std::int64_t threads = 0;  ///< 0 means one per processor; fewer if the system cannot start that many
   /// Called once on each thread; the function it returns is called with the indices that the thread takes, in any
   /// order.
   std::function<std::function<void(std::int64_t index)>()> make_worker;
@@ -40,7 +40,7 @@ inline void write_set_picture(const Image& image, const std::filesystem::path& f
 /// Throws: UsageError if `folder` exists and is not a folder.
 void refuse_file(const std::filesystem::path& folder);
 
-/// Creates the folder. Throws: UsageError if it already contains files, or if a file of that name exists.
+/// Creates the folder. Throws: UsageError if it already contains files, or if a file with that name exists.
 void make_empty_folder(const std::filesystem::path& folder);
 
 /// The range from which the sides of each image are drawn, inclusive. Units: pixels.

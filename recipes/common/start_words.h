@@ -11,7 +11,7 @@
 
 namespace lockstep::common {
 
-/// Setting keys, given on the command line or in the settings file; empty: the recipe has no such setting.
+/// Setting keys, given on the command line or in the settings file; empty if the recipe has no such setting.
 struct StartWords {
   std::string_view run_folder = {};      ///< the run's folder, like --run-dir
   std::string_view folder_of_runs = {};  ///< the folder in which the run's folder is created, instead of runs

@@ -46,7 +46,7 @@ std::string side_of(const std::string& value) {
                    "images are resized to squares: --set image_size=PIXELS");
 }
 
-/// A key whose `values` describe what this recipe does anyway; the note reports other values.
+/// A key whose `values` describe what this recipe does anyway; any other value is reported in a note.
 ConfigAlias always(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values)};
 }
@@ -56,7 +56,7 @@ ConfigAlias must_be(std::string key, std::vector<std::string> values) {
   return {.from = std::move(key), .always = std::move(values), .must_be = true};
 }
 
-/// `scaler.enabled: True` becomes the precision's default, because bfloat16 needs no scaling.
+/// Maps `scaler.enabled: True` to the precision's default, because bfloat16 needs no scaling.
 std::string scaler_of(const std::string& value) { return is_true(value) ? "" : "false"; }
 
 /// base_size_repeat: null means a single size.

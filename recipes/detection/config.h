@@ -40,7 +40,7 @@ struct DetectionConfig final : TrainConfig {
 
   struct Sets {
     std::string kind = "auto";  ///< layout of both sets, as in open_source()
-    std::string train_images;   ///< COCO: the folder of the images; if empty, next to the JSON file
+    std::string train_images;   ///< COCO: the folder of the images; if empty, the JSON file's folder
     std::string test_images;
     std::string train_split;  ///< VOC: name of a list in ImageSets
     std::string test_split;
@@ -58,7 +58,7 @@ struct DetectionConfig final : TrainConfig {
   std::vector<std::string> stem;  ///< model.stem
   std::vector<ConfigMap> stages_of_backbone;
   std::vector<std::string> points;
-  std::string network = "lockstep";  ///< model.type: lockstep (model), dfine (published)
+  std::string network = "lockstep";  ///< model.type: lockstep (the network in model/) or dfine (the published network)
   ModelOptions model;                ///< the other settings of the small network
   std::vector<std::string> published_points;
   dfine::Options published;  ///< the other settings of the published network
@@ -86,8 +86,9 @@ struct DetectionConfig final : TrainConfig {
 [[nodiscard]] std::vector<ConfigAlias> aliases();
 
 /// Translates keys of a D-FINE or DEIM file that are meaningful only in combination: image operations, losses, the
-/// schedule, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line. A
-/// key of the recipe stays, unless it came from a file and the original key from the command line.
+/// schedule, the backbone's name. Returns `tree` with the recipe's keys instead; every value keeps its file and line.
+/// If the tree has both an original key and the recipe's own, the recipe's key wins, unless only the original key is
+/// from the command line.
 /// Throws: UsageError naming the file and line of an entry without a counterpart.
 [[nodiscard]] ConfigTree from_origin(const ConfigTree& tree);
 

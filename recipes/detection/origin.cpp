@@ -30,7 +30,7 @@ struct Argument {
   const char* operation;
   const char* name;
   const char* to;
-  const char* fallback;  ///< value if the operation does not give the argument; if empty, the recipe's own default
+  const char* fallback;  ///< value if the operation lacks the argument; if empty, the recipe's own default
 };
 
 constexpr std::array kArguments = {Argument{"RandomPhotometricDistort", "p", "augment.photometric_prob", "0.5"},
@@ -130,7 +130,7 @@ class Keys {
   ConfigTree to_;
 };
 
-/// Translates FlatCosine's settings if that is named, otherwise those of MultiStepLR with its linear warm-up.
+/// Translates FlatCosine's settings if `lrsheduler` is set, otherwise those of MultiStepLR with its linear warm-up.
 void choose_schedule(Keys& keys) {
   if (keys.says("lrsheduler")) {
     keys.drop_all("lr_scheduler.");
@@ -246,7 +246,7 @@ class Operations {
     if (sides.size() == 2) keys_.set("augment.zoom_out_max", sides[1], origin_);
   }
 
-  /// Leaves an argument that has no counterpart in the tree, for the note.
+  /// Keeps an argument that has no counterpart as a key of the tree, so that the note lists it.
   void leave_over(const std::string& type, const std::string& name, const std::string& value) {
     static const Words kRanges = {"translation_range", "scaling_range", "side_range"};
     const bool known = std::any_of(kArguments.begin(), kArguments.end(), [&](const Argument& argument) {
@@ -264,7 +264,7 @@ class Operations {
   std::map<std::string, std::string> probabilities_;
 };
 
-/// Drops MixUp's epochs if they are Mosaic's: in this recipe both run in the same epochs.
+/// Drops MixUp's epochs if they equal Mosaic's: in this recipe both run in the same epochs.
 void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   const std::string key = kCollate + "mixup_epochs";
   const ConfigValue* value = keys.find(key);
@@ -272,7 +272,8 @@ void unite_mixup_epochs(Keys& keys, const Words& epochs) {
   if (list_of<Words>(key, *value) == Words{epochs[0], epochs[1]}) keys.drop(key);
 }
 
-/// Reads the phases' epochs. A single number is the end of the strong operations; then no phase has Mosaic and MixUp.
+/// Reads the phases' epochs. A single number is the epoch in which the strong operations end; Mosaic and MixUp are then
+/// never used.
 Words epochs_of(const std::string& key, const ConfigValue& epoch) {
   Words epochs = epoch.is_sequence ? list_of<Words>(key, epoch) : Words{"0", "0", epoch.yaml};
   if (epochs.size() == 3) return epochs;

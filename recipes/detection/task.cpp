@@ -40,7 +40,8 @@ std::string counted_names(std::int64_t classes, const std::vector<std::string>& 
   return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
 }
 
-/// Throws if the sets differ in their classes: each set has its own labels, so a label would mean different things.
+/// Throws if the sets differ in their classes: each set numbers its own classes, so the same label would mean different
+/// classes.
 void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
                           const std::string& path) {
   if (training.empty() || here.empty() || training == here) return;
@@ -53,8 +54,8 @@ void require_same_classes(const std::vector<std::string>& training, const std::v
       "both sets need the same list of classes");
 }
 
-/// Like require_same_classes(), if only the model's names are known, which may be the user's own names for the classes:
-/// a name in both lists must have the same label in both.
+/// Like require_same_classes(), but for when only the model's names are known, and these may be the user's own: a name
+/// in both lists must have the same label in both.
 void require_same_labels(const std::vector<std::string>& model, const std::vector<std::string>& here,
                          const std::string& path) {
   for (auto name = here.begin(); name != here.end(); ++name) {

@@ -22,7 +22,7 @@ class DetectionTask final : public Task {
   std::shared_ptr<Dataset> make_dataset(const std::string& folder) override;
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
   /// Sets the number and names of the classes in `config` from data.train, unless they are already set.
-  /// Throws: UsageError naming both if num_classes differs from the set's number; DataError if the set cannot be read.
+  /// Throws: UsageError naming both numbers if num_classes does not match the set; DataError if the set cannot be read.
   void settle(DetectionConfig& config);
   [[nodiscard]] Collate collate() const override;
   std::shared_ptr<torch::nn::Module> make_model() override;
@@ -55,8 +55,8 @@ class DetectionTask final : public Task {
   const DetectionConfig& config_;
   std::vector<std::string> names_of_training_;
   std::shared_ptr<const ImageSource> opened_;       ///< data.train, between settle() and make_training_set()
-  std::vector<std::string> names_of_set_;           ///< class names of the last make_dataset()
-  std::shared_ptr<const ImageSource> test_source_;  ///< images of the last make_dataset()
+  std::vector<std::string> names_of_set_;           ///< class names from the last make_dataset()
+  std::shared_ptr<const ImageSource> test_source_;  ///< images from the last make_dataset()
   std::vector<std::int64_t> category_ids_;          ///< COCO's id of each label in that set
   LayersAtOnce layers_;                             ///< layers of the network in training
 };

@@ -22,7 +22,8 @@ std::string lower_case(const std::string& value) {
 /// The depth in the original name is ignored: --layers sets it.
 std::string model_name_of(const std::string& value) { return value == "res50_ASPP_lorm" ? "aspp_lorm" : value; }
 
-/// The labels for the original data set name. The rest of the name selects maps; this recipe chooses those itself.
+/// Returns data.labels for the original data set name. The rest of the name selects maps; this recipe chooses those
+/// itself.
 std::string labels_of_set(const std::string& value) {
   const std::string name = lower_case(value);
   if (name.find("scribble") != std::string::npos) return "scribbles";

@@ -18,26 +18,26 @@
 namespace lockstep::segmentation {
 
 struct SegmentationConfig final : TrainConfig {
-  AutoInt num_classes = AutoInt::automatic();  ///< auto: settle() takes the number of classes from the set
-  std::vector<std::string> class_names = {};   ///< names for reports, by label; empty: the set's own names
+  AutoInt num_classes = AutoInt::automatic();  ///< if auto, settle() takes the number of classes from the set
+  std::vector<std::string> class_names = {};   ///< names for reports, by label; if empty, the set's own names
 
   struct Sets {
     std::string labels = "scribbles";   ///< training labels: scribbles, or masks (every pixel)
     std::string train_split = "train";  ///< VOC: name of a list in ImageSets
     std::string test_split = "val";
     std::vector<ConfigMap> mask_values = {};  ///< maps from mask value to class id; other values are ids themselves
-    std::string masks;  ///< folder relative to the set, or absolute; empty: the layout's; likewise below
+    std::string masks;  ///< folder relative to the set, or absolute; if empty, found by name; likewise below
     std::string scribbles;
     std::string pseudo_labels;
     std::string distance_scribble;
     std::string distance_class;
-    bool strict = true;       ///< false: images without a mask or map are skipped and counted
-    double val_fraction = 0;  ///< fraction of data.train's images used as the test set; 0: the test set is data.test
+    bool strict = true;           ///< if false, images without a mask or map are skipped and counted
+    double val_fraction = 0;      ///< fraction of data.train's images used as the test set; if 0, data.test is used
     std::int64_t split_seed = 0;  ///< seed for choosing these images
   } sets;
 
   std::string model_type = "aspp_lorm";
-  std::vector<std::string> rates;  ///< dilations of the pyramid; empty: the model type's
+  std::vector<std::string> rates;  ///< dilations of the pyramid; if empty, those of the model type
   ModelOptions model;              ///< the other settings of the network
   LossOptions loss;
   AugmentOptions augment;

@@ -19,7 +19,7 @@ namespace lockstep::segmentation {
 /// Metrics: miou, pixel_accuracy, and iou_<class> for each class that is in a mask or was predicted.
 class SegmentationTally final : public Tally {
  public:
-  /// `class_names`: one per class, by label. `source`: the images, with the mask in maps[0]; null: no drawings.
+  /// `class_names`: one per class, by label. `source`: the images, with the mask in maps[0]; if null, nothing is drawn.
   SegmentationTally(std::vector<std::string> class_names, std::shared_ptr<const ImageSource> source);
 
   void add(const Outputs& outputs, const Batch& batch) override;

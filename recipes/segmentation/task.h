@@ -23,7 +23,7 @@ class SegmentationTask final : public Task {
   std::shared_ptr<Dataset> make_training_set(const std::string& folder) override;
   /// Sets the number and the names of the classes in `config` from data.train, unless they are set, and sets the test
   /// set.
-  /// Throws: UsageError if num_classes differs from the set's number, naming both; DataError if the set cannot be read.
+  /// Throws: UsageError naming both numbers if num_classes does not match the set; DataError if the set cannot be read.
   static void settle(SegmentationConfig& config);
   [[nodiscard]] Collate collate() const override { return segmentation::collate(); }
   std::shared_ptr<torch::nn::Module> make_model() override;
@@ -32,7 +32,7 @@ class SegmentationTask final : public Task {
   /// Returns {epoch, state_dict}, the format of the original evaluate.py.
   [[nodiscard]] std::optional<TorchValue> origin_file(const ModelStates& states) const override;
   /// Maps images [N, 3, S, S] in 0..1 to the classes' probabilities [N, C, S, S], from a single view at one scale. S is
-  /// the evaluation window, or the training crop if that window is the whole image.
+  /// the side of the evaluation window, or of the training crop if that window is the whole image.
   std::optional<nn::NetworkFunction> network_function(torch::nn::Module& model) override;
   /// Returns the outputs of Segmenter in training; in evaluation, "classes", uint8 [B, H, W], with each image evaluated
   /// on its own according to the eval.* settings, and 255 outside the image.

@@ -9,7 +9,7 @@
 namespace lockstep::base {
 
 /// Returns the hint for an error text from libtorch; empty unless it is an asynchronous GPU error. `launch_blocking`:
-/// CUDA_LAUNCH_BLOCKING=1 is set. It is a pure function.
+/// CUDA_LAUNCH_BLOCKING=1 is set. The function is pure.
 [[nodiscard]] std::string device_error_hint(std::string_view message, bool launch_blocking);
 
 /// Returns true if CUDA_LAUNCH_BLOCKING=1 is set.

@@ -57,7 +57,8 @@ class Notes {
     const std::lock_guard lock(mutex_);
     for (Noted& each : notes_) {
       if (each.exception != exception) continue;
-      // Keeps the innermost section, but takes the step from the training thread when the exception reaches it.
+      // Keeps the innermost section, but takes the step from the training thread once the exception reaches that
+      // thread.
       const char* section = each.place.section;
       each.place = base::current_place();
       if (section != nullptr) each.place.section = section;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kVariable = "LOCKSTEP_NCCL";
 constexpr const char* kFile = "libnccl.so.2";
 
-/// Returns the name of the first missing function; empty: none is missing.
+/// Returns the name of the first missing function; empty if none is missing.
 std::string find_functions(void* library, Functions& nccl) {
   FunctionFinder finder(library);
   finder.set(nccl.get_version, "ncclGetVersion");

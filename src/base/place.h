@@ -42,7 +42,7 @@ class FixedText {
 };
 
 struct Place {
-  const char* section = nullptr;  ///< this thread's section; nullptr: none
+  const char* section = nullptr;  ///< this thread's section; nullptr if none
   std::int64_t rank = -1;         ///< -1: unknown
   std::int64_t step = -1;
   std::int64_t epoch = -1;

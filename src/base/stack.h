@@ -19,7 +19,7 @@ struct Stack {
 /// Returns the caller's stack. Async-signal-safe after the first call, which loads libgcc.
 [[nodiscard]] Stack capture_stack() noexcept;
 
-/// Where an address lies in a file. `function` is the mangled name; "" if it is not among the file's symbols.
+/// Where an address lies in a file. `function` is the mangled name; "" if the file has no symbol for it.
 struct Frame {
   const char* file = "";
   const char* function = "";

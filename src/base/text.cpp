@@ -54,10 +54,10 @@ std::string duration(double seconds) {
 
 namespace {
 
-/// A number and its unit ("90s"); the rest of the text follows.
+/// A number and its unit, such as "90s", at the start of a longer text.
 struct Amount {
   double number = 0;
-  char unit = 0;  ///< 0: the text ends after the number
+  char unit = 0;  ///< 0 if the text ends after the number
 };
 
 bool take_amount(std::string_view& text, Amount& amount) {

@@ -8,11 +8,11 @@
 namespace lockstep::text {
 
 struct Letter {
-  std::size_t bytes = 0;  ///< length of the character; 0: the bytes are not UTF-8
+  std::size_t bytes = 0;  ///< length of the character; 0 if the bytes are not UTF-8
   char32_t code = 0;
 };
 
-/// Returns the character at `at`. Overlong forms, halves of surrogate pairs and codes above U+10FFFF are not UTF-8.
+/// Returns the character at `at`. Overlong forms, surrogates and codes above U+10FFFF are not UTF-8.
 [[nodiscard]] inline Letter letter_at(std::string_view text, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
   const char32_t lead = byte(0);

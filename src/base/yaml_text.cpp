@@ -30,7 +30,7 @@ constexpr const char* kKeyIsText = "write the key as plain text";
 struct YamlExtent {
   std::uint64_t values = 1;
   std::uint64_t leaves = 1;
-  std::uint64_t bytes = 0;  ///< bytes of its strings, each counted with its parent keys
+  std::uint64_t bytes = 0;  ///< bytes of its strings, plus the parent keys of each
   int height = 1;
 };
 
@@ -39,7 +39,7 @@ struct YamlLevel {
   bool is_map = false;
   YAML::anchor_t anchor = 0;
   YamlExtent extent = {};
-  std::map<std::string, int> keys = {};         ///< the line of each key
+  std::map<std::string, int> keys = {};         ///< the line of each key in the text
   std::optional<std::uint64_t> key_bytes = {};  ///< bytes of the key whose value comes next
 };
 

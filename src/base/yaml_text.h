@@ -14,11 +14,11 @@ namespace lockstep::base {
 inline constexpr std::size_t kYamlMostBytes = 4U << 20U;
 inline constexpr int kYamlMostDepth = 64;
 inline constexpr std::uint64_t kYamlMostValues = 100'000;            ///< with every alias expanded
-inline constexpr std::uint64_t kYamlMostExpandedBytes = 64U << 20U;  ///< each value with all its parent keys
+inline constexpr std::uint64_t kYamlMostExpandedBytes = 64U << 20U;  ///< including all parent keys of each value
 
-/// Returns the text's only document; null if it has none. Checks the text before it builds a tree: the limits hold, no
-/// value contains itself, no key occurs twice in a map, and every key is a string. Throws: YAML::Exception with
-/// position and reason.
+/// Returns the text's only document; null if it has none. Before building a tree, checks that the limits hold, no value
+/// contains itself, no key occurs twice in a map, and every key is a string. Throws: YAML::Exception with position and
+/// reason.
 [[nodiscard]] YAML::Node load_yaml(std::string_view text);
 
 /// Returns a node's value as std::int64_t or double, as yaml-cpp does, but in the classic locale: in a locale with a

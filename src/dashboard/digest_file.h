@@ -17,9 +17,9 @@ class DigestFile {
 
   /// Reads the new records, or all records again if a resumed run has truncated the file.
   void update();
-  /// Returns the chain; null: the run has no chain.
+  /// Returns the chain; null if the run has none.
   [[nodiscard]] const view::DigestChain* chain() const { return chain_ ? &*chain_ : nullptr; }
-  /// Returns {"steps", "first", "last"}; null: the run has no digests.
+  /// Returns {"steps", "first", "last"}; null if the run has no digests.
   [[nodiscard]] nlohmann::json state() const;
 
  private:

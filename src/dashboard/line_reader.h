@@ -18,9 +18,9 @@ class LineReader {
 
   /// The result of a call.
   struct Progress {
-    bool restarted = false;    ///< true: the file is being reread from its start, so discard earlier lines
+    bool restarted = false;    ///< the file is being reread from its start, so discard earlier lines
     std::uint64_t read = 0;    ///< bytes that this call read
-    bool is_complete = false;  ///< true: the end of the file was reached
+    bool is_complete = false;  ///< the end of the file was reached
   };
   using Use = std::function<void(std::string_view)>;
   /// Reads at most `most` bytes, and calls `restart` before it rereads a file from its start.

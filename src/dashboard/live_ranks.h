@@ -22,7 +22,7 @@ class RingFile {
   RingFile(const RingFile&) = delete;
   RingFile& operator=(const RingFile&) = delete;
 
-  /// Returns the rank's current state, without events; none: the ring is missing or has not been started.
+  /// Returns the rank's current state, without events; none if the ring is missing or has not been started.
   [[nodiscard]] std::optional<flight::Snapshot> state();
   /// Returns the rank's current state and events.
   [[nodiscard]] std::optional<flight::Snapshot> events();

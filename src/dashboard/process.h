@@ -19,7 +19,7 @@ struct ProcessUse {
 /// Parses /proc/PID/stat; `tick` is the number of ticks per second.
 [[nodiscard]] std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std::uint64_t page);
 
-/// Returns a process's resource use; none: it has ended, or is a zombie.
+/// Returns a process's resource use; none if it has ended or is a zombie.
 [[nodiscard]] std::optional<ProcessUse> read_process(int pid);
 
 /// Returns {"cores", "busy", "total", "memory", "available", "gpus"}: the processors, their busy and total time so far

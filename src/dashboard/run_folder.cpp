@@ -89,7 +89,8 @@ Json checkpoint_of(const fs::path& folder) {
           {"digest", manifest.contains("manifest_xxh3_128") ? manifest["manifest_xxh3_128"] : Json()}};
 }
 
-/// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; the digest is the manifest's.
+/// Returns [{"name", "step", "bytes", "files", "digest", "time", "links"}], newest first; "digest" is that of the
+/// manifest.
 Json list_checkpoints(const fs::path& run) {
   std::map<std::string, Json> found;
   std::map<std::string, std::string> links;
@@ -171,7 +172,7 @@ constexpr std::size_t kLargestPicture = 32 << 20;
 constexpr std::size_t kLargestNetwork = 1 << 30;
 constexpr const char* kNetworkFile = "model.onnx";
 
-/// Returns the time at which `lockstep checkpoint export` wrote the folder's network; null: there is no network.
+/// Returns the time at which `lockstep checkpoint export` wrote the folder's network; null if there is no network.
 Json time_of_network(const fs::path& run) {
   struct stat status {};
   const UniqueFd file = open_below(run, kNetworkFile);

@@ -20,7 +20,7 @@ struct LogPart {
   int attempt = 0;
   int rank = 0;
   std::string stream = "stderr";  ///< "stderr" or "stdout"
-  std::int64_t from = -1;         ///< the first byte; below 0: the last 64 KB
+  std::int64_t from = -1;         ///< the first byte; if negative, the last 64 KB are read
 };
 
 class RunFolder {
@@ -41,11 +41,11 @@ class RunFolder {
   [[nodiscard]] nlohmann::json timeline(double seconds);
   /// Returns {"text", "next", "size"}.
   [[nodiscard]] nlohmann::json log_part(const LogPart& part) const;
-  /// Returns the content of an image that state() names; none: there is no such image.
+  /// Returns the content of an image that state() names; none if there is no such image.
   [[nodiscard]] std::optional<std::string> picture(const std::string& name) const;
-  /// Returns the folder's model.onnx; none: it is missing or larger than 1 GiB.
+  /// Returns the folder's model.onnx; none if it is missing or larger than 1 GiB.
   [[nodiscard]] std::optional<std::string> network() const;
-  /// Returns the folder of a checkpoint that state() names; none: there is no such checkpoint.
+  /// Returns the folder of a checkpoint that state() names; none if there is no such checkpoint.
   [[nodiscard]] std::optional<std::filesystem::path> checkpoint(const std::string& name) const;
 
  private:

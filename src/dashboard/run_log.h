@@ -32,11 +32,11 @@ class RunLog {
   /// Returns the events that are neither steps nor reports, oldest first.
   [[nodiscard]] nlohmann::json events() const;
   /// Returns {"step", "metrics"} of the last epoch that was evaluated, with [name, value] of each metric, the task's
-  /// main one first; null: no evaluation. A value that is not finite is null.
+  /// main one first; null if there was no evaluation. A value that is not finite is null.
   [[nodiscard]] const nlohmann::json& evaluation() const noexcept { return evaluation_; }
-  /// Returns the last step that the guard has verified; null: the guard is off or not available.
+  /// Returns the last step that the guard has verified; null if the guard is off or not available.
   [[nodiscard]] const nlohmann::json& proved() const noexcept { return proved_; }
-  /// Returns the last report on how long the parts of a step take; null: there is no report.
+  /// Returns the last report on how long the parts of a step take; null if there is no report.
   [[nodiscard]] const nlohmann::json& report() const noexcept { return report_; }
 
  private:

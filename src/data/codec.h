@@ -17,7 +17,7 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 /// of proportion to `file_bytes`. Units: pixels.
 [[nodiscard]] Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::size_t file_bytes);
 
-/// True if inflating `packed` bytes can yield `bytes`: deflate expands one byte to 1032 at most.
+/// Returns true if inflating `packed` bytes can yield `bytes` bytes: deflate expands one byte to 1032 at most.
 [[nodiscard]] constexpr bool can_inflate_to(std::uint64_t bytes, std::size_t packed) noexcept {
   return bytes / 1032 <= packed;
 }
@@ -34,7 +34,7 @@ inline constexpr std::int64_t kMaxSide = 16384;  // pixels
 /// Oddities in an image whose pixels are intact. kTurned is logged but not counted.
 enum class Oddity { kWarning, kTransparency, kTurned };
 
-/// Stores an oddity of the image that this thread decodes.
+/// Stores an oddity of the image that this thread is decoding.
 void set_oddity(Oddity kind, std::string words);
 /// Does the same for a JPEG that is rotated upright; any other oddity takes precedence.
 void set_turned(std::string_view bytes);
@@ -46,14 +46,16 @@ void note_oddity(const std::string& name);
 /// other PNGs and for damaged ones, whose error decode_png() reports.
 [[nodiscard]] std::optional<Image> decode_plain_png(std::string_view bytes, ColorMode mode);
 
-/// Pixels of a file, and the place of the requested region in them. They may extend beyond it by less than a pixel.
+/// Pixels of a file, and the place of the requested region in them. The pixels may extend beyond the region by less
+/// than a pixel.
 struct ImagePart {
   Image image;
   Box where;
 };
 
 /// Decodes only `region`, which is inside the image, shrunk by the largest power of two, up to 8, that leaves at least
-/// `wanted` pixels in each direction. Unshrunk pixels equal the whole image's. Errors below it are not detected.
+/// `wanted` pixels in each direction. Unshrunk pixels equal those of the whole image. Errors in the rows below the
+/// region are not detected.
 [[nodiscard]] Result<ImagePart> decode_jpeg_region(std::string_view bytes, ColorMode mode, const Region& region,
                                                    ImageSize wanted);
 

@@ -31,7 +31,7 @@ struct BatchOutcome {
 /// Shared by the loop and its workers. Thread-safe: yes.
 class EpochStream {
  public:
-  /// `depth`: the maximum number of batches in progress or waiting; 0: there are no workers.
+  /// `depth` is the maximum number of batches in progress or waiting; 0 if there are no workers.
   EpochStream(std::unique_ptr<Feed> feed, std::int64_t first, std::int64_t depth);
 
   /// Returns the next task, once there is room for its batch; none at the end and after cancel(). An error of the
@@ -41,8 +41,8 @@ class EpochStream {
   std::optional<BatchTask> take_task_alone();
   void hand_over(std::int64_t step, BatchOutcome made);
   enum class Wait { kReady, kEnded, kTimeout };
-  /// Waits until the next batch is ready, or until it is certain that there is none. `limit`: 0 = forever. Time during
-  /// which the whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
+  /// Waits until the next batch is ready, or until it is certain that there is none. A `limit` of 0 means forever. Time
+  /// during which the whole process was stopped (Ctrl-Z, Slurm's suspend) does not count.
   [[nodiscard]] Wait wait(Seconds limit);
   /// Returns the batch or error; call it once after each kReady.
   [[nodiscard]] BatchOutcome take();

@@ -116,7 +116,7 @@ class DataLoader::Impl {
   void judge_waiting() const;
 
   data::BatchSource source_;
-  std::unique_ptr<data::WorkerPool> workers_;  // null: the loop's own thread loads
+  std::unique_ptr<data::WorkerPool> workers_;  // if null, the loop's own thread loads
   data::Progress progress_;                    // progress of the loop's own thread
   std::shared_ptr<data::EpochStream> stream_;  // null between epochs
   LoaderState position_;

@@ -93,7 +93,7 @@ Box Pixels::crop(const Region& region, ImageSize wanted, ColorMode mode) {
   const auto* encoded = std::get_if<EncodedImage>(&state_);
   if (encoded != nullptr && data::is_jpeg(encoded->bytes)) {
     const data::Turn turn = encoded->as_stored ? data::Turn{} : data::turn_of_file(encoded->bytes);
-    const ImageSize stored = data::upright(size(), turn);  // upright() of the upright size is the stored size
+    const ImageSize stored = data::upright(size(), turn);  // upright() maps the upright size back to the stored one
     Result<data::ImagePart> part = data::decode_jpeg_region(
         encoded->bytes, mode, data::stored_region(region, stored, turn), data::upright(wanted, turn));
     if (!part) throw unreadable(*encoded, part.error());

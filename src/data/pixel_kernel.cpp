@@ -192,7 +192,8 @@ void gray_of(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* gray) {
       });
 }
 
-/// Converts pixels to floats. kNormalise false: mean 0 and standard deviation 1, which need no arithmetic.
+/// Converts pixels to floats. If kNormalise is false, the mean is 0 and the standard deviation 1, which need no
+/// arithmetic.
 template <int kChannels, bool kNormalise>
 void floats_of(const PixelView& view, const FloatRule& rule, float* out) {
   const Floats d;

@@ -81,7 +81,7 @@ bool has_one_color(const Image& image) {
   return std::equal(image.pixels.begin() + channels, image.pixels.end(), image.pixels.begin());
 }
 
-/// Returns the opacity of each pixel; none if all are equal, or the file has no transparency.
+/// Returns the opacity of each pixel; none if all pixels are equally opaque, or the file has no transparency.
 std::optional<std::vector<std::uint8_t>> opacities(std::string_view bytes) {
   constexpr std::size_t kChannels = 4;
   const Context context(spng_ctx_new(0));

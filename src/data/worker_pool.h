@@ -30,7 +30,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Makes the threads work for `stream` from now on; null: they wait.
+  /// Makes the threads work for `stream` from now on; if it is null, they wait.
   void work_for(std::shared_ptr<EpochStream> stream);
   void abandon() noexcept { abandoned_ = true; }
 

@@ -27,7 +27,7 @@ enum class Cause : std::uint8_t {
 /// is better evidence than its place in the program.
 [[nodiscard]] int weight(const RankFacts& facts);
 
-/// Returns the most likely cause among the ranks for which `is_late` is true; nullptr: there is none.
+/// Returns the most likely cause among the ranks for which `is_late` is true; nullptr if there is none.
 template <class IsLate>
 const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is_late) {
   const RankFacts* late = nullptr;

@@ -22,9 +22,10 @@ class Guests {
 
   /// Adds a connection. Returns the sockets that must be closed to make room for it.
   [[nodiscard]] std::vector<int> add(int socket, TimePoint now);
-  /// Notes that the socket's request is complete; `is_known`: the request has shown that its client is known.
+  /// Records that the socket's request is complete. `is_known` is true if the request has shown that its client is
+  /// known.
   void ask(int socket, bool is_known, TimePoint now);
-  /// Notes that the socket's response has been sent.
+  /// Records that the socket's response has been sent.
   void answered(int socket, TimePoint now);
   void leave(int socket) { guests_.erase(socket); }
 

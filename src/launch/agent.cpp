@@ -67,8 +67,8 @@ void log_rank_count(const AgentOptions& options) {
   if (options.processes > 1 && !is_set) log::note("{}", threads_note(options.processes));
 }
 
-// Starts the ranks. If no rank was started, returns the end to report: the order may be stale, because the agent was
-// stopped or its node cut off, and the job continues without it.
+// Starts the ranks. If no rank was started, returns the end to report: the order may be stale, because this agent was
+// stopped or its node was cut off, and the job continues without this node.
 std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGroupSpec& spec) {
   try {
     group.emplace(spec);
@@ -81,7 +81,7 @@ std::optional<NodeEnd> start(std::optional<WorkerGroup>& group, const WorkerGrou
   }
 }
 
-// The rounds of one node, from joining the group to the exit code.
+// Runs the rounds of one node, from joining the group to returning the exit code.
 class Agent {
  public:
   Agent(const AgentOptions& options, std::string path, std::unique_ptr<Membership> membership)
@@ -123,7 +123,8 @@ class Agent {
     WaitNotice notice(SystemClock::instance().now());
     for (;;) {
       auto order = membership_->take_order();
-      // The other nodes would wait for ranks that this agent stops immediately, so it joins again.
+      // An order to run is discarded if the store was lost in the meantime: this agent would stop its ranks
+      // immediately, while the other nodes would wait for them. The agent joins again instead.
       const bool is_late = order && order->kind == Order::Kind::kRun && membership_->lost();
       if (order && !is_late) return order;
       if (is_asked_to_end() || membership_->lost()) return std::nullopt;
@@ -149,7 +150,7 @@ class Agent {
                   text::duration(Seconds(env::collective_timeout()).count()));
       }
     } catch (const Error&) {
-      // The store is gone, which its heartbeat reports.
+      // The store is gone; its heartbeat connection reports the loss.
     }
   }
 

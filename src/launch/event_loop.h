@@ -30,8 +30,8 @@ class EventLoop {
   }
 
  private:
-  // poll() failed because the limit on open files was lowered or memory ran out: the descriptors can still be read,
-  // without waiting.
+  // poll() fails if the limit on open files was lowered or memory ran out. The descriptors can still be read without
+  // waiting, so this function treats all of them as ready.
   void look_at_all() {
     const timespec nap{0, 10'000'000};
     ::nanosleep(&nap, nullptr);

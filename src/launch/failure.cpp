@@ -35,7 +35,7 @@ std::string string_at(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// Indents every line of an error's text, since the important line of a Python traceback is the last.
+// Indents an error's text. No line is dropped, since the most important line of a Python traceback is the last.
 std::string indented(const std::string& text, const char* first, const char* other) {
   std::string out;
   std::istringstream lines(text);

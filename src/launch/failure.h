@@ -33,7 +33,7 @@ struct WorkerEnd {
 /// Returns true if the worker exited with 143 or 130: it was asked to save and exit, and did so.
 [[nodiscard]] bool leaves_by_request(const WorkerEnd& end);
 
-/// Returns true for an end caused by another rank's: exit code 75 (a peer died), 143 or 130, or the agent's signal.
+/// Returns true if another rank caused the end: exit code 75 (a peer died), 143 or 130, or the agent's signal.
 [[nodiscard]] bool is_consequence(const WorkerEnd& end);
 
 /// Returns the end of the rank to blame (nodes/blame.h); none if no rank failed.
@@ -43,8 +43,8 @@ struct WorkerEnd {
 /// Returns the exit code as a shell shows it.
 [[nodiscard]] int exit_code(int wait_status);
 
-/// Returns the exit code of a round that ended because of `cause`, this rank's failure: the rank's own exit code, or
-/// the error's if the agent killed the rank while it was unwinding after that error.
+/// Returns the exit code of a round that ended because of `cause`, a failure of this rank: the rank's own exit code, or
+/// the exit code of the error if the agent killed the rank while it was unwinding after that error.
 [[nodiscard]] int exit_code_of(const WorkerEnd& end, const FailureRecord& cause);
 
 /// Returns "exit code 3" or "killed by signal 9 (SIGKILL)".
@@ -60,8 +60,8 @@ struct WorkerEnd {
 /// torch.distributed.elastic `record` do.
 [[nodiscard]] std::optional<FailureRecord> read_error_file(const std::filesystem::path& file);
 
-/// Returns the report that is printed last. `said` has the rank's error, if any, and its host. `last_lines` come from
-/// the file `lines_of`.
+/// Returns the report that is printed last. `said` has the rank's error, if any, and its host. `last_lines` are the
+/// last lines of the file `lines_of`.
 [[nodiscard]] std::string format_report(const WorkerEnd& end, const FailureRecord& said,
                                         const std::vector<std::string>& last_lines, const std::string& lines_of);
 

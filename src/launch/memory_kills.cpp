@@ -42,7 +42,7 @@ Files find_files(const fs::path& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string below = line.substr(std::min(second + 2, line.size()));
-    // Inside a container, the path may be the host's: the mount itself is then this process's cgroup.
+    // Inside a container, the path may be the one on the host; in that case, the mount itself is this process's cgroup.
     for (const fs::path& folder : {mount / below, mount}) {
       if (controllers == ",," && fs::exists(folder / "memory.events", problem)) {
         return {folder / "memory.events", folder / "memory.max"};

@@ -14,8 +14,8 @@ namespace lockstep::launch {
 /// Returns a name such as "SIGTERM"; its number if the signal has no name.
 [[nodiscard]] std::string signal_name(int number);
 
-/// While it lives, the given signals and SIGWINCH are delivered through fd(), and SIGPIPE is ignored. SIGHUP stays
-/// ignored if nohup has made it so. Owned by the thread that created it.
+/// While this object lives, the given signals and SIGWINCH are delivered through fd(), and SIGPIPE is ignored. SIGHUP
+/// stays ignored if nohup has made it so. Owned by the thread that created it.
 class SignalGuard {
  public:
   /// Throws: ResourceError if no descriptor is left.

@@ -46,7 +46,7 @@ bool can_have_standbys(const std::vector<RunningRank>& ranks, Store& store, cons
   try {
     return std::all_of(ranks.begin(), ranks.end(), is_ready);
   } catch (const Error&) {
-    return false;  // the store is gone, which its heartbeat reports
+    return false;  // the store is gone; its heartbeat connection reports the loss
   }
 }
 

@@ -42,7 +42,7 @@ class Standbys {
   explicit Standbys(const AgentOptions& options);
 
   void begin_round(TimePoint now);
-  /// Returns when to start them, or to try again; max() means never.
+  /// Returns when to start the standbys, or to try again; max() means never.
   [[nodiscard]] TimePoint due() const { return due_; }
   /// Starts the standbys if `is_possible`, with a spec for each local rank; otherwise doubles the wait. Never throws.
   void start(TimePoint now, bool is_possible, const std::function<WorkerSpec(int)>& spec_of);

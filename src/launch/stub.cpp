@@ -53,8 +53,8 @@ void nap() noexcept {
   ::nanosleep(&time, nullptr);
 }
 
-// Returns true for a signal that stays ignored across exec, as nohup requires. Other signals, which the agent or a
-// shell's background job may ignore, are reset, since they must end the worker.
+// Returns true for a signal that stays ignored across exec, as nohup requires. Other signals must end the worker, so
+// they are reset: the agent or a shell's background job may ignore them.
 bool stays_ignored(int number) noexcept {
   return number != SIGPIPE && number != SIGCHLD && number != SIGINT && number != SIGQUIT && number != SIGTERM;
 }
@@ -81,7 +81,7 @@ class Stub {
   }
 
  private:
-  // Returns false if the agent is already gone, or if resources are exhausted, which it reports.
+  // Returns false if the agent is already gone, or if resources are exhausted; only the latter is reported.
   bool prepare() noexcept {
     sigset_t all;
     ::sigfillset(&all);
@@ -89,7 +89,8 @@ class Stub {
     reset_signals();
     ::setsid();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    // For kernels without pidfds. The signal is also sent when only the forking thread ends, so it must be checked.
+    // For kernels without pidfds. The signal is also sent when only the forking thread ends, so its handling checks
+    // whether the agent is gone.
     ::prctl(PR_SET_PDEATHSIG, SIGUSR1, 0, 0, 0);
     ::prctl(PR_SET_NAME, "lockstep-stub", 0, 0, 0);
     if (::getppid() != plan_.agent) return false;
@@ -202,7 +203,7 @@ class Stub {
     }
     kill_stopped();
     if (worker_ > 0) {
-      // A terminal also sends its interrupt to the whole process group, which shells rely on.
+      // Sends an interrupt to the whole process group, as a terminal does: shells rely on that.
       ::kill(order.signal == SIGINT ? -worker_ : worker_, order.signal);
       signal_sent_ = order.signal;
     }
@@ -269,7 +270,8 @@ class Stub {
       }
       if (!is_any_alive && worker_ > 0) ::kill(-worker_, SIGKILL);  // without /proc, at least kill its group
       siginfo_t dead{};
-      // Leaves ended processes to reap(). Waits only if a process was killed: otherwise one was missed, so check again.
+      // Leaves ended processes to reap(). Waits only if a process was killed; if none was, a process was missed, so the
+      // loop checks again.
       ::waitid(P_ALL, 0, &dead, WEXITED | WNOWAIT | (is_any_alive ? 0 : WNOHANG));
       reap();
       if (!is_any_alive) nap();

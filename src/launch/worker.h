@@ -15,8 +15,8 @@
 
 namespace lockstep::launch {
 
-/// Sets a worker's `size`: that of `terminal` minus the columns of the prefix. Returns false if `terminal` is not a
-/// terminal.
+/// Sets `size` to the size of a worker's terminal: that of `terminal`, minus the columns of the prefix. Returns false
+/// if `terminal` is not a terminal.
 [[nodiscard]] bool read_size(int terminal, int prefix_columns, winsize& size) noexcept;
 
 /// The channel for a worker's output.

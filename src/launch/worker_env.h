@@ -25,7 +25,7 @@ struct EnvironmentSpec {
   std::string run_id;
   int restart_count = 0;
   int max_world_size = 0;  ///< maximum number of ranks of the job
-  int min_world_size = 0;  ///< minimum number of ranks with which a range can continue; 0 if not a range
+  int min_world_size = 0;  ///< minimum number of ranks with which an elastic job can continue; 0 if not elastic
   int max_restarts = 0;
   bool virtual_local_rank = false;  ///< LOCAL_RANK is 0, and one GPU is visible
   std::string blas_core;            ///< value for OPENBLAS_CORETYPE unless the user has set it; empty to leave it unset

@@ -191,7 +191,7 @@ WorkerGroupResult WorkerGroup::run() {
 
 // Shows the rest of the output. A pager that is not reading must not delay an order: the logs have everything.
 void WorkerGroup::show_the_rest() {
-  // After an order that arrived before the ranks were gone, the reader gets a moment; after one that arrives now, none.
+  // If an order to end arrived before the ranks were gone, the reader gets a moment; if one arrives now, it gets none.
   if (std::exchange(is_asked_to_end_, false)) times_.drop_at = awake_now() + kReaderTime;
   const auto is_late = [this] { return times_.drop_at && awake_now() >= *times_.drop_at; };
   while (output_.console().waiting_fd() >= 0 && !is_asked_to_end_ && !is_late()) wait_for_event();
@@ -274,7 +274,7 @@ void WorkerGroup::on_first_failure() {
   try {
     result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {
-    return;  // the store is gone, which its heartbeat reports
+    return;  // the store is gone; its heartbeat connection reports the loss
   }
   if (!result_.claim || is_stopping_) return;
   const bool is_own = is_local(spec_.round.place, result_.claim->rank);

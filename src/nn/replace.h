@@ -39,8 +39,8 @@ struct Replaced {
   std::string what;
 };
 
-/// Replaces Linear + ReLU, with Dropout between or after, or a LayerNorm, Dropout or ReLU (not in place), with
-/// Lockstep's layers.
+/// Replaces Linear + ReLU (optionally with Dropout between or after them), or a LayerNorm, Dropout or ReLU (not in
+/// place), with Lockstep's layers.
 [[nodiscard]] std::optional<Replaced> replace_layer(torch::nn::SequentialImpl& sequential, std::size_t index,
                                                     const Layers& layers);
 

@@ -64,7 +64,8 @@ const std::string* LayersOfMemory::layer_of(c10::ArrayRef<const c10::IValue> inp
   return nullptr;
 }
 
-/// It derives from the base of libtorch's profilers, because libtorch expects a profiler in its place.
+/// Derives from the base class of libtorch's profilers, because libtorch expects a profiler where this object is
+/// stored.
 class MemoryWatch::State final : public ProfilerStateBase {
  public:
   explicit State(MemoryListener listener)

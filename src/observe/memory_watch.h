@@ -3,7 +3,7 @@
 // listener per thread and shares it with the threads that run the thread's backward passes.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <cstdint>
@@ -44,7 +44,8 @@ using MemoryListener = void (*)(const void* address, std::int64_t bytes);
 class MemoryWatch {
  public:
   explicit MemoryWatch(MemoryListener listener);
-  /// Stops the calls to the listener. If called on a thread other than the constructor's, the watch stays registered.
+  /// Stops the calls to the listener. If called on a thread other than the one that created the watch, the watch stays
+  /// registered.
   void stop() noexcept;
 
  private:

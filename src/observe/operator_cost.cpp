@@ -22,7 +22,7 @@ bool has_tensor(Inputs inputs, std::size_t at, std::int64_t least_dim = 1) {
 
 double numel(const at::Tensor& tensor) { return static_cast<double>(tensor.numel()); }
 
-/// Returns the operations of [.., n, k] times [.., k, m].
+/// Returns the number of operations in the product of [.., n, k] and [.., k, m].
 double product(Inputs inputs, std::size_t left, std::size_t right) {
   if (!has_tensor(inputs, left) || !has_tensor(inputs, right)) return 0;
   const at::Tensor& other = inputs[right].toTensor();
@@ -43,8 +43,8 @@ struct Window {
   std::vector<std::int64_t> dilation;
 };
 
-/// Returns the multiplications of a convolution of `input` with [out, in / groups, kernel...]. There is one for each
-/// output and weight of its filter; in a transposed convolution, one for each input and weight.
+/// Returns the number of multiplications in a convolution of `input` with [out, in / groups, kernel...]. There is one
+/// for each output and weight of its filter; in a transposed convolution, one for each input and weight.
 double convolution_products(const at::Tensor& input, const at::Tensor& weight, const Window& window, bool transposed) {
   const double by_filter = numel(weight) / static_cast<double>(weight.size(0));
   if (transposed) return numel(input) * by_filter;

@@ -2,7 +2,7 @@
 #include "lockstep/observe/profiler.h"
 #include "lockstep/base/text.h"
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <c10/core/Device.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -166,7 +166,7 @@ class Profiler::Impl {
                 options_.warmup);
     }
     const ClockOffset clock = measure_clock_offset(job_);
-    job_.barrier();  // so that all ranks load the machine at once
+    job_.barrier();  // so that all ranks put load on the machine at the same time
     if (options_.prints) rates = measure_machine(options_.type, job_.device());
     profile.rank = job_.rank();
     profile.world_size = job_.world_size();

@@ -2,7 +2,7 @@
 // Recorder: records calls from libtorch's RecordFunction and from Lockstep's spans, on every thread, while it is on.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/record_function.h>
 
 #include <atomic>

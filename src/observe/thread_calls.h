@@ -33,10 +33,11 @@ class ThreadCalls {
   [[nodiscard]] std::vector<view::MemoryEvent> take_memory();
   void clear() { (void)take(), (void)take_memory(); }
 
-  /// Describes the thread. While it is alive, its name is reread, because threads are named after they start.
+  /// Describes the thread. While the thread is alive, its name is reread, because a thread gets its name only after it
+  /// has started.
   [[nodiscard]] view::ProfiledThread about() const;
 
-  /// The open spans; only for the thread itself.
+  /// The open spans. Only the thread itself uses them.
   struct OpenSpan {
     std::int64_t begin_ns;
     int run;

@@ -55,7 +55,7 @@ double block_squares(const double* values, std::int64_t count) {
   return sum;
 }
 
-// Uses the same lanes.
+// sum_of_squares() uses the same lanes.
 double block_squares(const float* values, std::int64_t count) { return sum_of_squares(values, count); }
 
 double block_squares(const at::Tensor& block) {

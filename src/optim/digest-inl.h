@@ -18,7 +18,7 @@ namespace lockstep::optim {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET != HWY_SCALAR  // it has no two words in one lane
+#if HWY_TARGET != HWY_SCALAR  // HWY_SCALAR cannot hold two words in one lane
 
 /// Returns the keys of a vector of pairs, one per lane, starting with `first_key`.
 template <class D>

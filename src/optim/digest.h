@@ -48,7 +48,7 @@ class DigestSums {
 
  private:
   DigestCounts counts_;
-  at::Tensor on_device_[2] = {};  ///< a GPU's sums of gradients and of weights; undefined: none
+  at::Tensor on_device_[2] = {};  ///< a GPU's sums of gradients and of weights; undefined if there are none
 };
 
 /// The digests of an optimizer's updates.

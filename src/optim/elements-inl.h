@@ -22,8 +22,8 @@ namespace lockstep::optim {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The order of operations is torch.optim's. Multiplications and additions are never fused (a compiler option in
-// CMakeLists.txt also forbids it), so that processors with and without fused multiply-add give the same bits.
+// The order of operations is the same as in torch.optim. Multiplications and additions are never fused (a compiler
+// option in CMakeLists.txt also forbids it), so that processors with and without fused multiply-add give the same bits.
 
 /// Does the same as for_elements(), and hashes each vector of gradients and weights right after its update: the hash is
 /// computed while the update waits for memory.

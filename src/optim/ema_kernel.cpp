@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Multiplications and additions are never fused (a compiler option in CMakeLists.txt also forbids it), so that every
-// processor gives PyTorch's bits.
+// processor gives the same bits as PyTorch.
 void average(float* averages, const float* values, std::int64_t count, float decay, float share) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

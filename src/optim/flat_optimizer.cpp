@@ -30,7 +30,7 @@ void check_dtypes(const NamedTensors& parameters) {
   }
 }
 
-/// Returns `grad` in the parameter's memory order: itself, unless the user has set it with a different layout.
+/// Returns `grad` in the parameter's memory order: `grad` itself, unless the user has set it with a different layout.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
   if (grad.strides() == parameter.strides()) return grad;
   return at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()).copy_(grad);
@@ -48,7 +48,7 @@ struct Slot {
 /// The factor applied to each gradient: a number, or a scalar on the parameters' device.
 struct GradScale {
   double number = 1;
-  at::Tensor on_device = {};  ///< undefined: `number` is the factor
+  at::Tensor on_device = {};  ///< if undefined, `number` is the factor
 };
 
 /// The properties that parameters must share to be updated together.
@@ -81,7 +81,7 @@ class FlatOptimizer::Impl {
   [[nodiscard]] const NamedTensors& parameters() const { return parameters_; }
   [[nodiscard]] const optim::Rule& rule() const { return *setup_.groups.front().rule; }
 
-  std::unique_ptr<optim::ParameterDigests> digests;  ///< null: updates are not digested
+  std::unique_ptr<optim::ParameterDigests> digests;  ///< null if updates are not digested
 
  private:
   void allocate();

@@ -2,7 +2,7 @@
 // Wraps libtorch's multi-tensor operators, and replaces operators that this version of libtorch lacks.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_foreach_abs.h>

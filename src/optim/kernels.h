@@ -86,7 +86,7 @@ void lion_update(const Memory& memory, const LionStep& step);
 struct SgdStep {
   float grad_scale = 1;
   float weight_decay = 0;
-  float momentum = 0;   ///< 0 in a parameter's first step, whose buffer is the gradient
+  float momentum = 0;   ///< 0 in a parameter's first step, in which the buffer becomes the gradient
   float new_share = 1;  ///< 1 - dampening; 1 in the first step
   float nesterov = 0;   ///< share of the buffer that is added to the gradient
   float lr = 0;

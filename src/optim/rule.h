@@ -3,7 +3,7 @@
 // FlatOptimizer has the common parts: groups, flat memory, entries and the choice between kernel and operators.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/Tensor.h>
 
@@ -61,7 +61,7 @@ class Rule {
 
 /// Parameters with common options.
 struct Group {
-  std::string pattern = {};  ///< pattern of the group; empty: the default group
+  std::string pattern = {};  ///< pattern of the group; empty for the default group
   double own_lr = 0;         ///< the rate at construction
   bool has_own_lr = false;
   double weight_decay = 0;

@@ -26,8 +26,8 @@ namespace lockstep::optim {
 /// Throws: UsageError, always: group `pattern` sets an option that the optimizer lacks.
 [[noreturn]] void throw_no_option(const char* optimizer, const std::string& pattern, const char* option);
 
-/// Throws: UsageError if a group's state differs from the default group's, or if a group has a learning rate and the
-///         optimizer's is 0.
+/// Throws: UsageError if a group's state differs from the default group's, or if a group has a learning rate while
+///         the optimizer's learning rate is 0.
 void check_groups(const Setup& setup);
 
 template <class Options>

@@ -72,7 +72,8 @@ std::vector<std::string> gather_text(const std::string& text, ProcessGroup& grou
   throw UsageError(fmt::format("{} '{}' is {} on rank 0 and {} on rank {}", a[0], a[1], a[2], b[2], rank), hint);
 }
 
-/// Returns a view of the item's place in a byte buffer. Its order is logical, so that memory layouts may differ.
+/// Returns a view of the item's place in a byte buffer. Its elements are in logical order, so that memory layouts may
+/// differ.
 at::Tensor typed_part(const at::Tensor& bytes, std::int64_t offset, const at::Tensor& item) {
   const auto length = static_cast<std::int64_t>(item.nbytes());
   return bytes.narrow(0, offset, length).view(item.scalar_type()).view(item.sizes());

@@ -3,7 +3,7 @@
 // earlier work before the threads' work, and its later work after theirs. A new thread has the default streams.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <c10/core/Stream.h>
 
 #include <vector>

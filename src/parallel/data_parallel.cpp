@@ -26,7 +26,7 @@ namespace lockstep::parallel {
 namespace {
 
 using Module = torch::nn::Module;
-using Parts = std::vector<std::vector<at::Tensor>>;  // by replica, by argument
+using Parts = std::vector<std::vector<at::Tensor>>;  // indexed by replica, then by argument
 
 bool is_split(const at::Tensor& argument) { return argument.defined() && argument.dim() > 0; }
 
@@ -89,7 +89,8 @@ int threads_of(int replicas, const DataParallelOptions& options) {
   return options.threads > 0 ? options.threads : std::max(at::get_num_threads() / replicas, 1);
 }
 
-/// Starts the threads after keep_freed_memory(), since earlier threads would return their freed memory to the system.
+/// Starts the threads after keep_freed_memory(), since threads started earlier would return their freed memory to the
+/// system.
 std::shared_ptr<ReplicaThreads> start_threads(int replicas, const DataParallelOptions& options) {
   keep_freed_memory();
   return std::make_shared<ReplicaThreads>(replicas, threads_of(replicas, options));
@@ -110,7 +111,8 @@ std::int64_t batch_size(const std::vector<at::Tensor>& arguments) {
                    "pass the tensors themselves; a container of tensors (a struct, a vector) cannot be split");
 }
 
-/// Splits as at::chunk does: parts of ceil(size / replicas), the last perhaps shorter; fewer parts for a small batch.
+/// Splits the way at::chunk does: into parts of ceil(size / replicas), of which the last may be shorter. A small batch
+/// gives fewer parts.
 Parts split(const std::vector<at::Tensor>& arguments, int replicas) {
   const std::int64_t size = batch_size(arguments);
   const std::int64_t each = std::max<std::int64_t>((size + replicas - 1) / replicas, 1);
@@ -160,7 +162,7 @@ class DataParallelCore::Impl {
 
   [[nodiscard]] std::shared_ptr<Module> copy_on(const c10::Device& device) const {
     auto copy = clone(*module_, device);
-    for (at::Tensor& parameter : copy->parameters()) parameter.requires_grad_(false);  // it becomes a non-leaf instead
+    for (at::Tensor& parameter : copy->parameters()) parameter.requires_grad_(false);  // lead_back() gives it a graph
     return copy;
   }
 
@@ -217,7 +219,7 @@ class DataParallelCore::Impl {
     const std::vector<c10::Device> used(devices_.begin(), devices_.begin() + static_cast<std::ptrdiff_t>(parts.size()));
     replicate(used);
     std::vector<std::vector<at::Tensor>> outputs(parts.size());
-    // The caller's streams: its earlier work runs before the replicas' work, its later work after it.
+    // The caller's streams: the caller's earlier work runs before the replicas' work, and its later work runs after it.
     std::vector<c10::Stream> streams;
     for (const c10::Device& device : used) {
       streams.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
@@ -239,7 +241,8 @@ class DataParallelCore::Impl {
     return joined;
   }
 
-  /// Gives the copies on these devices the module's current state, and makes their gradients flow to its parameters.
+  /// Gives the copies on these devices the module's current state, and makes their gradients flow to the module's
+  /// parameters.
   void replicate(const std::vector<c10::Device>& used) const {
     std::vector<std::vector<at::Tensor>> values;  // by replica
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -267,7 +270,7 @@ class DataParallelCore::Impl {
   std::vector<c10::Device> devices_;
   int replicas_;
   std::shared_ptr<ReplicaThreads> threads_;
-  std::vector<std::shared_ptr<Module>> copies_;  ///< one for each device; on the CPU for each replica after the first
+  std::vector<std::shared_ptr<Module>> copies_;  ///< one per device; on the CPU, one per replica after the first
 };
 
 DataParallelCore::DataParallelCore(std::shared_ptr<Module> module, const DataParallelOptions& options)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel without its Reducer: the comparison at construction, and checks and buffers before forward.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include "lockstep/parallel/distributed_data_parallel.h"
 

@@ -143,7 +143,7 @@ class GatheredBackward final : public torch::autograd::Node {
     const ReplicaGraph& graph = graphs_[index];
     variable_list outputs;
     variable_list given;
-    std::size_t next = 0;  // grads are those of the outputs with a graph
+    std::size_t next = 0;  // `grads` has entries only for outputs with a graph
     for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
       if (!graphs_.front().outputs[i].requires_grad()) continue;
       const at::Tensor& grad = grads[next++];
@@ -155,7 +155,8 @@ class GatheredBackward final : public torch::autograd::Node {
     const variable_list parameters = leaves_with_gradient(graph.parameters);
     wanted.insert(wanted.end(), parameters.begin(), parameters.end());
     if (outputs.empty() || wanted.empty()) return variable_list(wanted.size());
-    // The graph is retained here: only release_variables() shows that the caller's graph is not.
+    // The graph is retained here, because it is not known yet whether the caller retains its graph; if not,
+    // release_variables() is called later.
     return torch::autograd::grad(outputs, wanted, given, /*retain_graph=*/true, /*create_graph=*/false,
                                  /*allow_unused=*/true);
   }

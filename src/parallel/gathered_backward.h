@@ -3,7 +3,7 @@
 // graph in one thread, so each replica has its own graph.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -29,16 +29,17 @@ struct GatherInputs {
   NamedTensors parameters = {};     ///< the model's parameters
 };
 
-/// Joins the outputs of `graphs` along dimension 0 (scalars become a list). If they need gradients, their backward runs
-/// the replicas' backward on `threads`.
+/// Joins the outputs of `graphs` along dimension 0 (scalars become a list). If they need gradients, calling backward on
+/// them runs the backward passes of the replicas on `threads`.
 [[nodiscard]] std::vector<at::Tensor> gather(std::vector<ReplicaGraph> graphs, GatherInputs inputs,
                                              std::shared_ptr<ReplicaThreads> threads);
 
 /// Adds tensors in tree order; undefined ones count as zero. The result has the type of `like`.
 [[nodiscard]] at::Tensor sum_parts(const std::vector<at::Tensor>& parts, const at::Tensor& like);
 
-/// Makes the sum of the gradients of `copies`, one for each replica, flow into `parameter`, if that needs a gradient.
-/// The copies are not leaves, or do not require a gradient; they may have been led back in an earlier forward.
+/// If `parameter` needs a gradient, makes the sum of the gradients of `copies`, one for each replica, flow into it. The
+/// copies are not leaves, or do not require a gradient; an earlier forward may have called this function for the same
+/// copies.
 void lead_back(const std::string& name, const at::Tensor& parameter, const std::vector<at::Tensor>& copies);
 
 /// Returns `parts` joined to one tensor.

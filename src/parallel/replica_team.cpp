@@ -35,8 +35,8 @@ thread_local std::string_view* replayed = nullptr;  ///< recorded results, used 
 
 constexpr int kNobody = -1;
 
-/// Thrown in a replica waiting for a failed replica, whose exception the caller gets. It is a std::exception, because
-/// autograd's engine, through which it may pass, cleans up only after those.
+/// Thrown in a replica that waits for a failed replica; the caller gets the failed replica's exception. It derives from
+/// std::exception because it may pass through autograd's engine, which cleans up only after those.
 struct TurnLost : std::exception {};
 
 bool is_narrow(const at::Tensor& tensor) {

@@ -20,7 +20,7 @@ class ReplicaThreads {
   /// streams.
   ///
   /// Blocks: until all calls have ended.
-  /// Throws: the exception of the call with the lowest number that threw.
+  /// Throws: the exception of the lowest-numbered call that threw.
   void run(int count, const std::function<void(int)>& body);
 
  private:

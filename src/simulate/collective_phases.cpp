@@ -6,7 +6,7 @@
 namespace lockstep::simulate {
 namespace {
 
-constexpr std::int64_t kDescriptor = 40;                   // the descriptors that ranks compare before each collective
+constexpr std::int64_t kDescriptor = 40;                   // the descriptor that ranks compare before each collective
 constexpr std::int64_t kOnePass = std::int64_t{32} << 10;  // up to this size every rank reduces everything
 constexpr int kMostAtOnce = 8;  // up to this many ranks each sends to all others; more ranks take log2 rounds
 
@@ -26,7 +26,7 @@ int rows_of_machine(int machine, int gpus, int ranks) {
   return rows;
 }
 
-/// The largest number of rows of a machine, and true if all machines have the same number.
+/// The largest number of rows of any machine, and whether all machines have the same number.
 struct Rows {
   int most = 1;
   bool are_alike = true;

@@ -25,7 +25,7 @@ struct Phase {
   std::int64_t bytes =
       0;  ///< size of each message; kHost: bytes reduced in shared memory; kDevices: size of the collective
   std::int64_t copied = 0;  ///< kHost: bytes that each rank also copies
-  int distance = 0;         ///< kAll, kLeaders: sends only to the rank this far before it; 0: to all others
+  int distance = 0;         ///< kAll, kLeaders: each rank sends only to the rank this far before it; 0: to all others
   CallKind kind = CallKind::kAllReduce;  ///< kDevices: the collective
 };
 

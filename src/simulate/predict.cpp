@@ -40,7 +40,7 @@ struct Rank {
     now += offset - computed;
     computed = offset;
   }
-  /// Passes the waits before `offset` for calls before number `call`. `ends` has the end of call i at i * stride.
+  /// Simulates the waits before `offset` for calls with a number below `call`. The end of call i is `ends[i * stride]`.
   void pass_waits(double offset, std::size_t call, const double* ends, std::size_t stride) {
     const auto& calls = script->step->calls;
     while (next_wait < script->waits.size()) {

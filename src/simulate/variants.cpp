@@ -14,7 +14,7 @@ constexpr std::int64_t kMostPieces = 512;                    // pieces of a buck
 constexpr std::int64_t kFirstBytes = std::int64_t{1} << 20;  // the limit of the first bucket by default
 constexpr double kLeastCompression = 2;                      // PowerSgdOptions::min_compression_rate
 
-// Passes over the gradients in units of a copy, which reads four bytes of an element and writes four.
+// Costs of passes over the gradients, in units of a copy, which reads and writes four bytes per element.
 constexpr double kToBf16 = 10.0 / 8;          // reads 4 and writes 2; divides in place, 2 and 2
 constexpr double kFromBf16 = 6.0 / 8;         // reads 2 and writes 4
 constexpr double kPowerSgdP = 16.0 / 8;       // adds the last error, 8 and 4; reads 4 for M Q
@@ -55,7 +55,8 @@ struct Piece {
   double ready_s;
 };
 
-/// Returns the smallest size at which a measured bucket was closed, ignoring the first and the last bucket. 0: unknown.
+/// Returns the smallest size at which a measured bucket was closed, ignoring the first and the last bucket; 0 if
+/// unknown.
 std::int64_t measured_limit(const std::vector<std::int64_t>& buckets) {
   return buckets.size() < 3 ? 0 : *std::min_element(buckets.begin() + 1, buckets.end() - 1);
 }
@@ -69,7 +70,7 @@ bool stays_whole(const std::vector<std::int64_t>& buckets, std::size_t index, st
   return limit > 0 && (buckets[index] > 2 * limit || wanted + wanted / 4 >= limit);
 }
 
-/// Returns a step's gradients, in order of arrival, in pieces that are not divided among buckets of `wanted` bytes.
+/// Returns a step's gradients in order of arrival, cut into pieces that no bucket of `wanted` bytes divides further.
 std::vector<Piece> pieces_of(const MeasuredStep& step, std::int64_t wanted) {
   const std::vector<std::int64_t> buckets = bucket_bytes(step);
   std::size_t index = 0;

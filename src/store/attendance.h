@@ -46,7 +46,7 @@ class Attendance {
 
  private:
   SteppedTimer silence_;
-  std::vector<std::string> keys_;  // empty: the client sends no heartbeats
+  std::vector<std::string> keys_;  // empty if the client sends no heartbeats
   std::string will_;
 };
 

@@ -21,7 +21,7 @@ constexpr std::size_t kShownKey = 100;
 // Bytes that stay in this process are not encrypted.
 const std::string kNoKnocks;
 
-// If memory runs out during a step, only the client's connection ends, so that it does not wait for a reply.
+// If memory runs out during a step, ends only the client's connection, so that the client does not wait for a reply.
 template <class Step>
 void guarded(Connection& client, Step&& step) {
   try {

@@ -56,7 +56,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string address_;
   Phase phase_ = Phase::kStranger;
   bool wants_value_ = false;
-  std::vector<std::string> wait_keys_;  // empty: the client does not wait
+  std::vector<std::string> wait_keys_;  // empty if the client does not wait
   std::string listed_under_;
   std::size_t held_ = 0;  // this connection's part of ServerState::in_flight
 };

@@ -20,9 +20,9 @@ struct Opened {
                                      std::chrono::milliseconds reach = std::chrono::seconds(10));
 
 /// Connects, retrying until `deadline` unless the connection is refused. A server with too many strangers closes the
-/// oldest connections without a proof, possibly this one, and another attempt then succeeds. If a network loses the
-/// first packets of a connection, TCP retransmits them after 1, 2, 4 s and so on; a new attempt every `reach` is
-/// faster.
+/// oldest connections that have not sent a proof. This connection may be one of them, and another attempt then
+/// succeeds. If a network loses the first packets of a connection, TCP retransmits them after 1, 2, 4 s and so on; a
+/// new attempt every `reach` is faster.
 /// Throws: anything open_connection() throws.
 [[nodiscard]] Opened open_among_strangers(const StoreAddress& address, TimePoint deadline,
                                           std::chrono::milliseconds reach = std::chrono::seconds(1));

@@ -25,7 +25,7 @@ class Entry {
   /// `knocks` is the knock key; if it is empty, the connection is not encrypted.
   Entry(const std::string& token, const std::string& knocks) : token_(token), knocks_(knocks) {}
 
-  /// Returns the reply to a message. `binding` is the one in Nonces.
+  /// Returns the reply to a message. `binding` is the channel binding, as in Nonces.
   [[nodiscard]] Step take(std::string_view body, const std::string& binding);
 
  private:

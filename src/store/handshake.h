@@ -17,7 +17,7 @@ enum class Side { kClient, kServer };
 struct Nonces {
   std::string client;
   std::string server;
-  std::string binding = {};  ///< channel binding of the connection; empty: it is not encrypted
+  std::string binding = {};  ///< channel binding of the connection; empty if it is not encrypted
 };
 
 /// Returns a proof: 32 bytes that only a holder of `token` can produce, valid for these two nonces only.

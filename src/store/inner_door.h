@@ -17,14 +17,14 @@ class StoreDoor {
   /// `admit` receives the server's end of a connection; any thread may call it.
   explicit StoreDoor(std::function<void(UniqueFd)> admit) : admit_(std::move(admit)) {}
 
-  /// Returns a connection; fails once the server has ended. Throws: ResourceError if there is no descriptor.
+  /// Returns a connection; fails once the server has ended. Throws: ResourceError if no descriptor is free.
   [[nodiscard]] Result<store::Socket> open();
   /// Closes the door; call it before the server ends.
   void close();
 
  private:
   std::mutex mutex_;
-  std::function<void(UniqueFd)> admit_;  // empty: the server has ended
+  std::function<void(UniqueFd)> admit_;  // empty once the server has ended
 };
 
 }  // namespace lockstep

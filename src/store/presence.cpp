@@ -94,7 +94,7 @@ class Presence::Impl {
 
   const std::chrono::milliseconds silence_;
   const std::string beat_;
-  Socket socket_;  // the constructor uses it, then the thread, then the destructor
+  Socket socket_;  // used by the constructor, then by the thread, then by the destructor
   UniqueFd event_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;

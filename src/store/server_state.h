@@ -27,11 +27,11 @@ struct ServerState {
   ServerState(asio::io_context& io, const StoreServer::Options& options, const DoorLimits& door);
 
   const std::string token;
-  const std::string knocks;  // the knock key; empty: connections are not encrypted
+  const std::string knocks;  // the knock key; empty if connections are not encrypted
   const std::string kept;    // see StoreServer::Options
   const std::string inbox;
   const DoorLimits limits;
-  std::optional<asio::ssl::context> tls;  // none: connections are not encrypted. It outlives them.
+  std::optional<asio::ssl::context> tls;  // none if connections are not encrypted; it outlives them
   Table table;
   std::unordered_set<ConnectionPtr> connections;
   // A waiting client is listed under one missing key; when that key is set, under its next missing key.
@@ -49,9 +49,9 @@ struct ServerState {
 
   void key_changed(const std::string& key);
   std::int64_t append(const std::string& queue, std::string value);
-  /// Notes that a connection no longer waits for `key`.
+  /// Records that a connection no longer waits for `key`.
   void unlist(const ConnectionPtr& connection, const std::string& key);
-  /// Notes that a connection came through the network.
+  /// Records that a connection came through the network.
   void arrived(const ConnectionPtr& connection, const std::string& address);
   /// Closes the oldest connection of a stranger. Returns false if there is none.
   bool close_one_stranger();
@@ -63,7 +63,7 @@ struct ServerState {
   void warn(std::size_t count, const std::string& address) const;
 };
 
-/// Returns the frame that answers a verb without a wait; empty if the request is malformed.
+/// Returns the reply to a verb that does not wait; empty if the request is malformed.
 [[nodiscard]] std::string answer(ServerState& state, Verb verb, const std::string& key, FrameReader& request);
 
 /// Returns true if a client of another process may do this: such a client may only read keys with the prefix `kept`,

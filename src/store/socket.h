@@ -46,7 +46,7 @@ class Socket {
   Outcome receive_records(TimePoint deadline);
 
   UniqueFd fd_;
-  std::unique_ptr<TlsClient> tls_;  // null: the connection is not encrypted
+  std::unique_ptr<TlsClient> tls_;  // null if the connection is not encrypted
 };
 
 }  // namespace lockstep::store

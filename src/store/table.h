@@ -19,7 +19,7 @@ class Table {
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
   /// Returns the sum; none if the value is not a decimal integer or the sum overflows.
   std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
-  /// Sets `queue` + N to the value, N from 1, and returns N.
+  /// Stores the value under the key `queue` + N, where N counts from 1, and returns N.
   std::int64_t append(const std::string& queue, std::string value);
   /// Returns the value afterwards.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
@@ -28,7 +28,7 @@ class Table {
   /// Returns the `keys` that are unset.
   [[nodiscard]] std::vector<std::string> missing(const std::vector<std::string>& keys) const;
 
-  /// Returns the approximate memory of the keys and values.
+  /// Returns the approximate memory use of the keys and values.
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
  private:

@@ -35,7 +35,7 @@ class TlsClient {
   Step shake_hands();
   /// Encrypts `words`; send records() afterwards. Returns false if the connection is broken.
   bool write(std::string_view words);
-  /// Decrypts up to `count` bytes that have arrived. For kDone, `got` is their number.
+  /// Decrypts up to `count` bytes that have arrived. For kDone, `got` is the number of decrypted bytes.
   Step read(char* to, std::size_t count, std::size_t& got);
 
   /// Takes bytes that have arrived from the network.

@@ -15,7 +15,7 @@ namespace lockstep::store {
 inline constexpr std::string_view kMagic = "lockstep-store/3";
 inline constexpr std::size_t kHeaderBytes = 4;
 inline constexpr std::uint32_t kMaxFrameBytes = 64U << 20U;
-// Limits on the keys and values that clients of other processes may store in a server, and of the requests, replies and
+// Limits on the keys and values that clients of other processes may store in a server, and on the requests, replies and
 // waits that it holds for all of these clients.
 inline constexpr std::size_t kMaxTableBytes = 512U << 20U;
 inline constexpr std::size_t kMaxInFlightBytes = 1024U << 20U;

@@ -29,7 +29,8 @@ struct CudaParts {
 /// why. If make_believe_parts() are set, it returns those.
 [[nodiscard]] const CudaParts* cuda_parts();
 
-/// Returns the parts. `without`: the work that needs them, for messages. Throws: UsageError if they cannot be loaded.
+/// Returns the parts. `without` says what fails without them, for the error message. Throws: UsageError if they cannot
+/// be loaded.
 [[nodiscard]] const CudaParts& require_cuda_parts(std::string_view without);
 
 /// The parts of simulated GPUs, which a test sets; else null.

@@ -8,7 +8,7 @@
 namespace lockstep::tensor {
 namespace {
 
-// The index of the process's GPU; -1: it computes on the CPU. It is atomic, so that threads may read it at any time.
+// The index of the process's GPU, or -1 if it computes on the CPU. Atomic, so that threads may read it at any time.
 std::atomic<int> process_gpu{-1};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 }  // namespace

@@ -42,7 +42,8 @@ std::uint64_t digest_of(const std::vector<std::int64_t>& indices) noexcept {
 
 std::string separate_training(const SharingSigns& signs) {
   if (signs.world == 1 || signs.wrapped || (!signs.divided && signs.stepped == 0) || signs.batches == 0) return "";
-  // Steps of libtorch's own optimizers are not noted. In that case the reduced bytes are compared with the batches.
+  // Steps of libtorch's own optimizers are not counted. If there are only such steps, the reduced bytes are compared
+  // with the number of batches.
   const bool apart = signs.stepped > 0 ? signs.reduced < signs.stepped / kStepsApart
                                        : signs.reduced <= kFiguresOfABatch * signs.batches;
   if (!apart) return "";

@@ -49,7 +49,7 @@ std::int64_t numel_of(const std::string& name, const std::vector<std::int64_t>& 
 bool is_dense(const TensorSlice& slice) {
   if (slice.strides.empty()) return true;
   if (slice.strides.size() != slice.shape.size()) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // strides and sizes greater than 1
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // stride and size of each dimension larger than 1
   for (std::size_t i = 0; i < slice.shape.size(); ++i) {
     if (slice.shape[i] != 1) dimensions.emplace_back(slice.strides[i], slice.shape[i]);
   }

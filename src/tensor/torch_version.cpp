@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The libtorch shim: only this file has conditionals on TORCH_VERSION.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include "lockstep/tensor/torch_version.h"
 

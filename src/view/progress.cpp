@@ -156,7 +156,8 @@ void ProgressBar::message(std::string_view line) {
 }
 
 void ProgressBar::clear() {
-  // A log that ends in the middle looks as if the loop had ended there. If it has no line, the loop was short.
+  // A log that ends in the middle of a loop looks as if the loop had ended there, so the last state is drawn. A loop
+  // that has no line in the log was short and needs none.
   const std::optional<ProgressState> held = std::exchange(unshown_, std::nullopt);  // draw() forgets the member
   if (!options_.live && held && held->label == shown_label_) draw(*held);
   wipe();

@@ -102,12 +102,12 @@ bool FrameReceiver::step(Stream& stream) {
     const std::size_t before = received_;
     if (read(stream, awaited_.front()) == 0) break;
     has_moved = true;
-    if (received_ - before >= kAtOnce) break;  // the caller may reduce the bytes that have arrived
+    if (received_ - before >= kAtOnce) break;  // lets the caller reduce the bytes that have arrived
   }
   return has_moved;
 }
 
-/// Reads the rest of a message whose header has arrived, or else a header, and the bytes after it.
+/// Reads the rest of a message if its header has arrived, otherwise a header; also reads the bytes after it.
 std::size_t FrameReceiver::read(Stream& stream, Incoming& message) {
   if (begin_ > 0) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);

@@ -20,8 +20,8 @@ using store::make_nonce;
 
 inline constexpr std::size_t kProofBytes = kNonceBytes;
 
-/// Returns the key of a group's connections, derived from the job's token (empty: the job has none) and the random seed
-/// that the group's ranks share through their store.
+/// Returns the key of a group's connections, derived from the job's token (empty if the job has none) and the random
+/// seed that the group's ranks share through their store.
 [[nodiscard]] std::string wire_key(std::string_view token, std::string_view seed);
 
 /// The hello of a connection: the calling rank, the called rank, and their circle.

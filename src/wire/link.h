@@ -53,7 +53,7 @@ class Link {
   UniqueFd calling_;  // the socket of a call that is being connected
   std::unique_ptr<Connection> connection_;
   bool is_open_ = false;
-  std::string why_;  // the reason why the last attempt failed; empty: none has failed
+  std::string why_;  // the reason why the last attempt failed; empty if none has failed
   std::optional<TimePoint> due_;
 };
 

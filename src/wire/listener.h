@@ -50,7 +50,7 @@ class Listener {
   /// Returns the latest call of a rank; none if it has not called. Thread-safe: yes.
   [[nodiscard]] std::optional<Caller> take(const Wanted& wanted);
 
-  /// Sets the object to wake when a peer calls for the circle; null: none. Thread-safe: yes.
+  /// Sets the object to wake when a peer calls for the circle; null if none. Thread-safe: yes.
   void watch(std::uint64_t circle, std::shared_ptr<Wakeup> wakeup);
 
  private:

@@ -21,7 +21,7 @@ class PatientWait {
  public:
   explicit PatientWait(WaitHabit& habit) : habit_(habit) {}
 
-  /// Notes that bytes were sent or received.
+  /// Records that bytes were sent or received.
   void moved() noexcept;
   /// Returns true if the caller should poll again at once, false if it should sleep.
   [[nodiscard]] bool spin() noexcept;

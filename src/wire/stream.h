@@ -33,7 +33,7 @@ class Stream {
   [[nodiscard]] virtual std::size_t write(const std::vector<Segment>& segments) = 0;
   /// Fills `first`, then `second`. Returns the number of bytes; 0: none have arrived.
   [[nodiscard]] virtual std::size_t read(Room first, Room second) = 0;
-  /// Passes the bytes that write() accepted to the socket. Returns true if none are left.
+  /// Hands the socket the bytes that write() accepted. Returns true if none are left.
   [[nodiscard]] virtual bool flush() { return true; }
   /// Performs the handshake. Returns true once it is complete; false if it must wait for the other end or the socket.
   /// Throws: ConnectionLost if the other end does not know the key.

@@ -251,7 +251,7 @@ class TlsStream final : public Stream {
   std::size_t come_begin_ = 0;
   std::size_t come_end_ = 0;
   std::uint64_t key_bytes_ = 0;
-  std::string lost_;  // the reason why the socket can no longer be used; empty: it can
+  std::string lost_;  // the reason why the socket can no longer be used; empty if it can
 };
 
 const std::string& key_of(SSL* connection) { return static_cast<TlsStream*>(SSL_get_app_data(connection))->key(); }

@@ -184,7 +184,7 @@ TEST(CaptioningCommand, AnotherRunDirIsUsedAndTheExperimentsFolderStaysAsItIs) {
   EXPECT_EQ(std::distance(fs::directory_iterator(home / "experiments/small"), {}), 1);
 }
 
-/// No features in .npz files here: a network with its own backbone cannot be the original's.
+/// There are no features in .npz files here, and a network with its own backbone cannot be the original's.
 TEST(CaptioningCommand, ResumeWithANumberBeginsWithTheOriginsSnapshot) {
   const TempDir home;
   generate(home);

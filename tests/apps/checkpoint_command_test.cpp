@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 FileSystem& files() { return FileSystem::system(); }
 
-/// A run with checkpoints from steps 10 and 20; the best is 10.
+/// A run with checkpoints from steps 10 and 20; the best is step 10.
 class CheckpointCommand : public ::testing::Test {
  protected:
   CheckpointCommand() {
@@ -112,7 +112,7 @@ TEST_F(CheckpointCommand, VerifyNamesEveryDamagedFileAndCountsThem) {
   EXPECT_THAT(torn.out, AllOf(HasSubstr("step-00000020/config.yml is torn: 7 bytes, the manifest says 8\n"),
                               HasSubstr("step-00000020/model.safetensors is torn: 7 bytes, the manifest says ")));
   EXPECT_THAT(torn.err, HasSubstr("step-00000020: 2 of 4 files missing or torn\n"));
-  // A run has an older checkpoint.
+  // For a run, the command also names an older checkpoint that is whole.
   const ProcessResult run = checkpoint({"verify", "run"});
   EXPECT_EQ(run.code, 65);
   EXPECT_THAT(run.out, HasSubstr("step-00000020/model.safetensors is torn: "));

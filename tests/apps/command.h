@@ -79,7 +79,8 @@ class LoadedWorker {
   std::size_t seen_ = 0;
 };
 
-/// The result of `lockstep` for a lockstep-worker verb that starts no rank: lockstep execs that program right away.
+/// Returns what `lockstep` would give for a lockstep-worker verb that starts no rank, because lockstep execs that
+/// program right away.
 inline ProcessResult ask_worker(const std::vector<std::string>& words, const std::filesystem::path& folder) {
   static LoadedWorker worker;
   return worker.ask(words, folder);
@@ -106,7 +107,7 @@ inline ProcessResult copy_of(const std::string& name, const std::filesystem::pat
   return made[name];
 }
 
-/// Runs `lockstep generate` with these arguments into `out`; draws only once per process.
+/// Runs `lockstep generate` with these arguments and writes to `out`; generates the data only once per process.
 inline ProcessResult generate_once(std::vector<std::string> words, const std::filesystem::path& out) {
   std::string name = "generate";
   for (const std::string& word : words) name += " " + word;

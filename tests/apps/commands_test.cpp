@@ -49,7 +49,7 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   const auto with_threads = [&](const char* setting) {
     return lockstep({"eval", "captcha", "--checkpoint", run, "--data", (folder / "test").string(), "--set", setting});
   };
-  const ProcessResult default_threads = with_threads("threads=0");  // the checkpoint's, as in training
+  const ProcessResult default_threads = with_threads("threads=0");  // 0: the checkpoint's number, as in training
   EXPECT_EQ(default_threads.code, 0) << default_threads.err;
   EXPECT_EQ(with_threads("threads=-1").code, 64);
 
@@ -62,7 +62,7 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   EXPECT_THAT(verify.out, HasSubstr("whole"));
 }
 
-/// The preset is for three GPUs and a GPU precision: a machine without a GPU must still train.
+/// The preset asks for three GPUs and a precision meant for GPUs, but must also train on a machine without a GPU.
 TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);

@@ -64,7 +64,7 @@ class Explained : public ::testing::Test {
     EXPECT_EQ(result.code, code) << result.err << result.out;
     return json::parse(result.out, nullptr, false);
   }
-  /// Makes it look like a checkpoint from another libtorch.
+  /// Makes `step` look like a checkpoint from another version of libtorch.
   static void forge_libtorch(const fs::path& step) {
     const fs::path file = step / "manifest.json";
     if (fs::is_symlink(step) || !fs::exists(file)) return;
@@ -79,7 +79,7 @@ class Explained : public ::testing::Test {
 TempDir* Explained::home_ = nullptr;
 
 TEST_F(Explained, AStepsSamplesAreThoseOfTheSampler) {
-  // 64 samples of 2 replicas in batches of 4: 8 steps per epoch, so step 10 is the second of the second epoch.
+  // 64 samples for 2 replicas in batches of 4 make 8 steps per epoch, so step 10 is the second of the second epoch.
   const json step = explained({"--step", "10"});
   EXPECT_EQ(step["step"], 10);
   EXPECT_EQ(step["from_step"], 8);
@@ -120,7 +120,7 @@ TEST_F(Explained, SamplesAreSkippedFromAResumeOn) {
     EXPECT_EQ(found["samples"].size(), 8U);
     for (const json& sample : found["samples"]) EXPECT_EQ(names.count(sample["sample"]), 0U) << sample;
   }
-  // A run that resumes there with a different number of processes, without the file.
+  // A run that resumes from step 10 with a different number of processes and without the file of samples to skip.
   train("again", "2", {"--resume", "skipped/checkpoints/step-00000010"});
   EXPECT_EQ(bisected("skipped", "again", 0)["steps"], 2);
 }
@@ -150,7 +150,7 @@ TEST_F(Explained, AChangedFileIsFound) {
   fs::copy(*home_ / "data", *home_ / "changed");
   const json step = explained({"--step", "6"});
   const std::string victim = fs::path(step["samples"][0]["sample"].get<std::string>()).filename().string();
-  // Puts another image in its place; the steps before it are unchanged.
+  // Replaces the sample's image with another; the steps before step 6 are unchanged.
   const std::string donor = fs::path(step["samples"][1]["sample"].get<std::string>()).filename().string();
   fs::copy_file(*home_ / "data" / donor, *home_ / "changed" / victim, fs::copy_options::overwrite_existing);
   train("changed_run", "1", {"--set", "data.train=changed"});
@@ -171,7 +171,7 @@ TEST_F(Explained, OtherKernelsAreFoundInTheirLayer) {
   EXPECT_EQ(found["layer"], "features.0");
 }
 
-/// libtorch chooses its kernels by this variable: both replays use their runs' variables.
+/// libtorch chooses its kernels by this variable, so each replay uses the variables of its run.
 TEST_F(Explained, VariablesThatChooseKernelsAreNamed) {
   ::setenv("ATEN_CPU_CAPABILITY", "default", 1);
   train("plain", "1");

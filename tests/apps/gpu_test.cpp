@@ -153,9 +153,9 @@ std::map<std::string, double> printed_metrics(const std::string& text) {
 
 struct RecipeCase {
   const char* name;   ///< the recipe, with its preset
-  const char* train;  ///< to train on; null: the preset's
+  const char* train;  ///< data to train on; null for the preset's own
   const char* data;   ///< to evaluate on
-  double tolerance;   ///< of each metric: with different rounding a near tie may go the other way
+  double tolerance;   ///< tolerance for each metric, because different rounding may decide a near tie the other way
 };
 
 class RecipeOnAGpu : public ::testing::TestWithParam<RecipeCase> {};

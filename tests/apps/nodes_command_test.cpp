@@ -179,8 +179,8 @@ TEST_F(TrainOnNodes, ThatNprocIsTheStartOfAnotherOptionIsSaid) {
   }
 }
 
-/// Launchers for a range of nodes run the command as a program: on one machine `lockstep train` would treat each of
-/// them as node 0.
+/// Launchers of an elastic job (--nnodes MIN:MAX) run the command as a program: on a single machine, `lockstep train`
+/// would treat each launcher as node 0.
 class TrainOnSomeNodes : public TrainOnNodes {
  protected:
   [[nodiscard]] ProcessOptions node(const std::string& place, const std::vector<std::string>& more) const {

@@ -47,7 +47,7 @@ const std::shared_ptr<torch::jit::Operator>& attention() {
   return torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(kName)).at(0);
 }
 
-/// `options`: the mask, whether it is causal, and the scale.
+/// `options` holds the mask, whether the attention is causal, and the scale.
 Tensor attention_of(const Tensor& query, const Tensor& key, const std::vector<c10::IValue>& options) {
   const auto& op = attention();
   torch::jit::Stack stack = {query, key, key + 1, options[0], 0.0, options[1], options[2], false};

@@ -39,9 +39,9 @@ class Draw {
   std::mt19937_64 engine_;
 };
 
-/// A network of steps; each takes one of the previous values.
+/// A network made of steps, each of which takes one of the previous values.
 struct Network : torch::nn::Module {
-  std::vector<std::int64_t> shape;  ///< of the argument, without the batch
+  std::vector<std::int64_t> shape;  ///< shape of the argument, without the batch dimension
   std::vector<std::pair<std::size_t, Step>> steps;
   std::vector<std::string> words;  ///< a description of each step
 

@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Tensors = std::vector<torch::Tensor>;
 
-/// Layers that each give a result and all take the same arguments.
+/// Layers that all take the same arguments and each give a result.
 struct Layers : torch::nn::Module {
   std::vector<std::string> names;
   std::vector<std::function<torch::Tensor(const Tensors&)>> calls;
@@ -277,7 +277,7 @@ void other_sizes(Layers& layers) {
   layers.with("linear_by_a_part", Upsample(scaled_by({1.3}).mode(torch::kLinear).align_corners(false)), vectors);
   layers.with("bilinear_by_a_part", Upsample(scaled_by({1.3, 0.7}).mode(torch::kBilinear).align_corners(false)),
               picture);
-  // 8 * 1.1 is 8 again: libtorch then copies in linear modes
+  // 8 * 1.1 rounds down to 8, in which case libtorch copies the input in linear modes
   layers.with("nearest_by_little", Upsample(scaled_by({1.1, 2.1}).mode(torch::kNearest)), picture);
   layers.with("nearest_of_one_channel", Upsample(scaled_by({1.1, 2.1}).mode(torch::kNearest)),
               [](auto& layer, const Tensors& in) { return layer(in[0].narrow(1, 0, 1).contiguous()); });

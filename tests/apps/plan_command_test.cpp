@@ -49,7 +49,8 @@ TEST_F(PlanCommand, PlansFromARunsRings) {
   EXPECT_EQ(json["images_per_rank"], 4);
   EXPECT_EQ(json["bottleneck"], "bandwidth");
   EXPECT_EQ(json["predicted"]["ranks"], 8);
-  // A link of 1 Mbit/s carries 114 kB/s. Each machine's leader sends a quarter of the gradients to three others, twice.
+  // A link of 1 Mbit/s carries 114 kB/s. Each machine's leader twice sends a quarter of the gradients to each of the
+  // three other leaders.
   const double seconds = json["gradient_bytes"].get<double>() * 1.5 / (1e6 / 8 * 1448 / 1583);
   EXPECT_NEAR(json["predicted"]["step_ms"].get<double>() / 1e3 / seconds, 1, 0.1);
 }
@@ -80,7 +81,7 @@ TEST_F(PlanCommand, SaysWhatIsMissing) {
   EXPECT_THAT(plan({}).err, HasSubstr("SOURCE"));
 }
 
-// `lockstep tune` on synthetic images; `train` accepts its file.
+// `lockstep tune` on synthetic images; `train` accepts the file that it writes.
 
 std::vector<std::string> tune_words(const std::filesystem::path& data, const std::string& budget) {
   return {"tune",         "captcha:conv3", "--set", "data.train=" + data.string(), "--set", "data.charset=0-9", "--set",

@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A quick network, which does not have to find anything.
+/// Options for a small network that trains quickly; its results do not matter.
 const std::vector<std::string> kTiny = {"--layers",
                                         "18",
                                         "--batchsize",
@@ -100,7 +100,7 @@ TEST(SegmentationCommand, TrainsEvaluatesAndDraws) {
   EXPECT_THAT(onto.err, HasSubstr(picture.filename().string()));
 }
 
-/// The only run under a folder.
+/// Returns the only run under a folder.
 fs::path run_in(const fs::path& folder) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << folder;
   return fs::directory_iterator(folder)->path();

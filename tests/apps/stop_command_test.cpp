@@ -121,14 +121,14 @@ TEST_F(StopCommand, MaxTimeSavesAndLeavesAndTheRunGoesOn) {
   EXPECT_THAT(wrong.err, HasSubstr("--max-time: '90' is not a time"));
 }
 
-// `lockstep train --resume` from the command line, as far as the choice of folder. The Trainer's tests check the
-// resulting bits.
+// `lockstep train --resume` from the command line, up to the choice of the folder. The Trainer's tests check the
+// results bit for bit.
 
 class ResumeCommand : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(generate_digits(folder_ / "train", 16, 1).code, 0); }
 
-  // Runs in the folder, with the recipe name after the options.
+  // Runs `lockstep train` in the folder, with the options before the recipe name.
   ProcessResult train(const std::vector<std::string>& options, int max_steps) {
     std::vector<std::string> words = {"train"};
     words.insert(words.end(), options.begin(), options.end());

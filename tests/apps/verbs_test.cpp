@@ -175,9 +175,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The search of `lockstep tune` on made-up times.
+// The search of `lockstep tune`, with made-up times.
 
-/// A machine whose steps take `seconds`(values), plus and minus noise alternately.
+/// A machine whose steps take `seconds`(values), with the noise alternately added and subtracted.
 struct Machine {
   std::function<double(const TuneValues&)> seconds;
   double noise = 0;
@@ -294,7 +294,7 @@ std::vector<std::string> names(const std::vector<TuneKey>& keys, const TuneValue
   return found;
 }
 
-/// Settings with their rows; the values do not matter here.
+/// Returns the settings as ConfigFields rows; the values do not matter here.
 ConfigFields rows_of_tune() {
   static std::int64_t number = 1;
   ConfigFields rows;
@@ -352,7 +352,7 @@ TEST(TuneSearch, ItsFiguresAreThoseOfOnePair) {
   EXPECT_EQ(verdict.ratio, 0.9);
 }
 
-/// The two times and the ratio in a line.
+/// Returns the two times and the ratio that a line contains.
 std::vector<double> figures_of(const std::string& line) {
   static const std::regex number(R"(([0-9]+\.?[0-9]*) (ms|x the time))");
   std::vector<double> found;
@@ -534,8 +534,8 @@ TEST(InspectEnv, ShowsNoSecret) {
             "https://***@host/a?key=***");
 }
 
-// The quoted names in a source that reads the environment: the arguments of reading functions, and names in a table
-// that look like variables. A name that ends in '_' is a prefix.
+// Returns the quoted names in source text that reads the environment: the arguments of reading functions, and names in
+// a table that look like variables. A name that ends in '_' is a prefix.
 std::set<std::string> names_read_in(const std::string& source) {
   static const std::regex direct(R"re((?:get|get_int|getenv|positive_seconds)\(\s*"([A-Z][A-Z0-9_]*)")re");
   static const std::regex table(R"re("([A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9])")re");

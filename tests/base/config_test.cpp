@@ -452,7 +452,7 @@ TEST(Yaml, DepthAndNumberOfValuesAreBounded) {
   EXPECT_EQ(refusal(nested(60)), "no error");
   EXPECT_THAT(refusal(nested(70)), AllOf(StartsWith("x.yml:1:"), HasSubstr("nested more than 64 deep")));
   EXPECT_THAT(refusal(nested(100'000)), HasSubstr("nested more than 64 deep"));
-  std::string chain = "a0: &a0 [1]\n";  // none is deep by itself
+  std::string chain = "a0: &a0 [1]\n";  // none of the lists is deep by itself
   for (int i = 1; i < 100; ++i)
     chain += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   EXPECT_THAT(refusal(chain), HasSubstr("nested more than 64 deep"));

@@ -40,7 +40,7 @@ std::string loaded(const std::string& file) {
   return "path '" + kFolder + "/" + file + "' parts 'a word'\nforeseen '' found '' next ''\n";
 }
 
-/// Nothing was loaded, and both calls report `what`.
+/// Expects that nothing was loaded and that both calls report `what`.
 auto lacks(const std::string& what) {
   return AllOf(StartsWith("path '' parts ''\n"), HasSubstr("foreseen '" + what), HasSubstr("found '" + what));
 }

@@ -71,7 +71,7 @@ TEST(Error, TheErrorFileOfWrongNumbersSaysWhichRankErred) {
   std::filesystem::remove(path);
 }
 
-// The same record of a failure from every writer, everywhere it is written.
+// Every writer of a failure record writes the same record, wherever it writes it.
 
 FailureRecord through_json(const FailureRecord& record) { return parse_failure(to_json(record)).value(); }
 

@@ -79,7 +79,7 @@ TEST_F(FileBelow, ReadsNoMoreThanItMay) {
 }  // namespace lockstep
 
 namespace {
-int fsync_error = 0;  // the error that fsync and flock return; 0: they work
+int fsync_error = 0;  // the errno with which fsync and flock fail; 0 if they succeed
 int flock_error = 0;
 
 int fail_with(int code) {
@@ -88,7 +88,7 @@ int fail_with(int code) {
 }
 }  // namespace
 
-/// Replaces the C library's: a file system without these operations.
+/// Replaces the C library's functions, to simulate a file system without these operations.
 extern "C" int fsync(int fd) {
   return fsync_error != 0 ? fail_with(fsync_error) : static_cast<int>(::syscall(SYS_fsync, fd));
 }

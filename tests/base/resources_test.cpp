@@ -166,7 +166,7 @@ TEST(ControlGroup, TheTightestOfTheSecondVersionCounts) {
 TEST(ControlGroup, TheFirstVersionHasAFolderForEachController) {
   TempDir root;
   write(root / "proc/self/cgroup", "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n3:pids:/docker/x\n1:name=systemd:/\n");
-  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");  // in a container, its own group is the root
+  write(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "200000\n");  // in a container, its own cgroup is the root
   write(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   write(root / "sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
   write(root / "sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000000\n");

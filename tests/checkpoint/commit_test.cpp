@@ -47,7 +47,7 @@ void expect_no_torn_folder(const fs::path& folder) {
   }
 }
 
-/// A kind of failure, and what it loses.
+/// A kind of fault, and what the disk loses because of it.
 struct FaultMode {
   const char* name;
   FaultyFileSystem::Fault fault;

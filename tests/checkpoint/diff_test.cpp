@@ -55,7 +55,7 @@ class Diff : public ::testing::Test {
     return diff_checkpoints(save(a), save(b));
   }
   CheckpointDiff diff_entries(const StateDict& a, const StateDict& b) { return diff({{"model", a}}, {{"model", b}}); }
-  /// The difference of the only tensor that differs.
+  /// Compares two tensors and returns their difference.
   TensorDifference diff_tensors(const at::Tensor& a, const at::Tensor& b) {
     const CheckpointDiff found = diff_entries({{"w", a}}, {{"w", b}});
     EXPECT_EQ(found.tensors.size(), 1U);

@@ -22,11 +22,11 @@ class FaultyFileSystem final : public FileSystem {
  public:
   enum class Fault { kOnce, kForGood };
 
-  /// Counts the operations that change the disk, from 0; number `fail_at` fails.
+  /// Counts the operations that change the disk, starting at 0. Operation number `fail_at` fails.
   FaultyFileSystem(std::int64_t fail_at, Fault fault) : fail_at_(fail_at), fault_(fault) {}
 
   [[nodiscard]] std::int64_t verbs() const { return verbs_; }
-  /// The first operation that failed ("fsync"); empty: none.
+  /// The name of the first operation that failed (such as "fsync"); empty if none has.
   [[nodiscard]] const std::string& failed_verb() const { return failed_verb_; }
   /// Makes every operation of this name fail from now on.
   void fail_every(const std::string& verb) { fail_every_ = verb; }
@@ -38,8 +38,8 @@ class FaultyFileSystem final : public FileSystem {
     }
   }
 
-  /// Acts as a worse power cut: new files, new folders and renames in unsynced folders never happened. All removals
-  /// did: the worst order a disk may choose.
+  /// Acts as a worse power cut: new files, new folders and renames in unsynced folders are lost, but all removals have
+  /// reached the disk. No order of writes is worse.
   void forget_unsynced_names() {
     while (!changes_.empty()) {
       const Change last = changes_.back();
@@ -93,13 +93,14 @@ class FaultyFileSystem final : public FileSystem {
   }
 
  private:
-  /// A new name: created (`from` is empty) or renamed to, over what was `replaced`.
+  /// A path that was created (`from` is empty) or that `from` was renamed to, replacing a file with the content
+  /// `replaced`.
   struct Change {
     std::filesystem::path from;
     std::filesystem::path to;
     std::optional<std::string> replaced;
 
-    /// Where `path` is after `source` was renamed to `target`.
+    /// Returns where `path` is after `source` was renamed to `target`.
     static std::filesystem::path moved(const std::filesystem::path& path, const std::filesystem::path& source,
                                        const std::filesystem::path& target) {
       const std::string text = path.string();
@@ -122,7 +123,7 @@ class FaultyFileSystem final : public FileSystem {
       file_->append(data, size);
     }
     void sync() override {
-      owner_.count("fsync", path_);  // on a real disk it would only take time
+      owner_.count("fsync", path_);  // on a real disk, this would only take time
       owner_.synced_[path_.string()] = true;
     }
 

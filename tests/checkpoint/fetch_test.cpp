@@ -39,7 +39,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-std::string no_mounts;  // why this machine allows none
+std::string no_mounts;  // why this machine does not allow mounts; empty if it does
 
 const std::string kV1 = "ETag: \"v1\"\r\n";
 const std::string kV2 = "ETag: \"v2\"\r\n";
@@ -267,7 +267,7 @@ TEST(Fetch, ComparesTheHashAtEveryUse) {
   EXPECT_THAT(server.requests(), SizeIs(2));
 }
 
-/// Returns the error from a fetch after `plant` has set up the cached file's path plus `suffix`.
+/// Returns the error from a fetch. Before the fetch, `plant` is called with the path of the cached file plus `suffix`.
 std::string planted(const std::string& suffix, const std::function<void(const fs::path&)>& plant) {
   const test::TempDir cache;
   HttpServer server([&](const std::string&, std::size_t) { return http_answer("200 OK", kV1, "good"); });

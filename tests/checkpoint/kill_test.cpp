@@ -36,7 +36,7 @@ FileSystem& files() { return FileSystem::system(); }
 
 std::string text_of(std::int64_t step) { return "step: " + std::to_string(step); }
 
-/// Prints a durable step on stdout; 0: the first commit is about to begin.
+/// Prints a step that is durable; 0 means that the first commit is about to begin.
 void say(std::int64_t step) {
   std::printf("%lld\n", static_cast<long long>(step));
   std::fflush(stdout);
@@ -55,7 +55,7 @@ void name_and_prune(const fs::path& folder, std::int64_t step, const fs::path& p
   say(step);
 }
 
-/// Commits, names and prunes forever.
+/// Commits checkpoints, names them and prunes old ones, forever.
 int write_forever(const fs::path& folder) {
   std::int64_t step = begin(folder);
   say(0);
@@ -188,7 +188,7 @@ std::int64_t number_from(const char* variable, std::int64_t otherwise) {
   return value == nullptr ? otherwise : std::stoll(value);
 }
 
-/// The program re-executed, once or twice.
+/// Starts one or two writers, each of which is this program re-executed.
 using Start = std::function<std::vector<std::unique_ptr<Writer>>(const fs::path& folder)>;
 
 void kill_again_and_again(const Start& start) {
@@ -198,7 +198,7 @@ void kill_again_and_again(const Start& start) {
   std::int64_t said = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    // Now and then start in a fresh folder: the first save must survive as well.
+    // Occasionally start in a fresh folder: the first save must survive a kill as well.
     if (!run || random() % 4 == 0) {
       run.emplace();
       said = 0;
@@ -237,7 +237,7 @@ TEST(KilledWriter, AsynchronousSavesNeverLoseWhatWasCommitted) {
 }
 
 TEST(KilledWriter, TwoRanksNeverLoseWhatTheyCommitted) {
-  std::unique_ptr<StoreServer> server;  // a new one each time, without messages from the dead
+  std::unique_ptr<StoreServer> server;  // a new one for each start, without the messages of killed writers
   kill_again_and_again([&server](const fs::path& folder) {
     const std::string token = make_token();
     server = std::make_unique<StoreServer>(StoreServer::Options{.token = token});

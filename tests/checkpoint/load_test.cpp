@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading: folder names, everything a user may name, and every kind of damage.
+// Loading: folder names, every way to name a checkpoint, and every kind of damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-// Everything a user may name, and every kind of damage to it.
+// Every way to name a checkpoint, and every kind of damage to it.
 
 FileSystem& files() { return FileSystem::system(); }
 
@@ -284,7 +284,7 @@ TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
   EXPECT_THAT(refusal_of_value("instruction_set", '"' + std::string(300, 'A') + '"'), HasSubstr("has 300 bytes"));
 }
 
-// Each part names as many others: searching for each from each would take hours.
+// Each part's name says that there are 50,000 parts: searching for all of them once per part would take hours.
 TEST(Manifest, OfManyPartsIsReadAtOnce) {
   std::string files;
   for (int part = 1; part <= 50'000; ++part) {
@@ -306,7 +306,7 @@ TEST_F(Load, DoesNotWriteAManifestThatItWouldNotRead) {
 TEST_F(Load, VerifyReadsTheTextsThatItCallsWhole) {
   const auto verdict = [&](const std::string& name, const std::string& text) {
     const test::TempDir run;
-    // Sealed by an attacker like an intact one.
+    // Seals the changed text as an attacker would, so that the checkpoint looks intact.
     const fs::path step = commit_checkpoint(quick(), run.path(), {.step = 1}, test::states_of(1), {{name, "{}"}});
     checkpoint::ContentHash hash;
     hash.add(text.data(), text.size());

@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string no_mounts;  // why this machine allows none
+std::string no_mounts;  // why this machine does not allow mounts; empty if it does
 
 FileSystem& files() { return FileSystem::system(); }
 

@@ -14,7 +14,7 @@
 
 namespace lockstep::test {
 
-/// A file that is a string.
+/// A file whose content is stored in a string.
 class StringFile final : public WritableFile {
  public:
   explicit StringFile(std::string& content) : content_(content) {}

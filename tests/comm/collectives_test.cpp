@@ -27,7 +27,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::RanksOptions;
 using ::lockstep::testing::run_ranks;
 
-/// The expected result. Rank 0 computes large ones for all ranks; broadcast has its own test.
+/// Returns the expected result. Rank 0 computes large results for all ranks; broadcast has its own test.
 at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, ReduceOp op) {
   at::Tensor expected = at::empty({count}, dtype);
   const bool share = count > 1000;
@@ -40,8 +40,8 @@ at::Tensor expected_result(Job& job, at::ScalarType dtype, std::int64_t count, R
   return expected;
 }
 
-/// The large size runs every op in one dtype and one op in the others, and only some of these in large worlds: running
-/// all would take minutes.
+/// At the large size, runs every op in float32 and only sums in the other dtypes; in worlds of more than three ranks,
+/// only sums in float32 and bfloat16. Running everything would take minutes.
 std::vector<ReduceOp> ops_to_run(const Job& job, at::ScalarType dtype, std::int64_t count) {
   if (count <= 1000) return ops_for(dtype);
   if (job.world_size() > 3 && dtype != at::kFloat && dtype != at::kBFloat16) return {};

@@ -55,7 +55,8 @@ inline void check_reductions(Job& job) {
   }
 }
 
-/// Equal parts use NCCL's own collectives, uneven ones are sent one by one: `count` decides.
+/// Depending on `count`, the parts are equal or uneven: equal parts use NCCL's own collectives, uneven ones are sent
+/// one by one.
 inline void check_parts(Job& job, std::int64_t count, at::ScalarType dtype) {
   const int world = job.world_size();
   const ElementRange own = shard_of(count, world, job.rank());

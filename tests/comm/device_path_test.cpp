@@ -27,8 +27,8 @@ namespace device_path_test {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// The path of device tensors with a fake device: its memory is the host's, and the test decides when its work ends. Two
-// ranks are threads sharing one mapping.
+// The path for device tensors, tested with a fake device: its memory is the host's, and the test decides when its work
+// ends. Two ranks are threads that share one mapping.
 
 /// The test's view of the fake device.
 struct Device {
@@ -219,7 +219,7 @@ struct Rank {
     return path->submit(all_reduce_of(tensor), tensor, tensor);
   }
 
-  /// The error of the rank's next collectives; retries until one fails.
+  /// Calls collectives until one fails, and returns the error.
   template <class Error>
   std::string failure() {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -21,7 +21,7 @@ struct FakeEvent final : DeviceEvent {
     return done;
   }
   bool done = false;
-  std::string fault;  ///< of the device, which is lost from then on
+  std::string fault;  ///< a fault of the device; once set, the device is lost
 };
 
 struct FakeMeeting final : Operation {
@@ -80,7 +80,7 @@ class DeviceWatchTest : public ::testing::Test {
   int asked_before_death = -1;
   int failures = 0;
   std::vector<std::pair<std::uint64_t, bool>> waits;  ///< the collective; true if it completed
-  bool stored_first = false;                          ///< when the failure hook runs
+  bool stored_first = false;                          ///< true if the failure was stored when the hook ran
   DeviceWatch watch{World{.rank = 3, .size = 4, .hosts = {"a", "a", "b", "b"}}, hooks()};
 };
 
@@ -95,7 +95,7 @@ TEST_F(DeviceWatchTest, ForgetsWhatIsDoneAndKeepsWhatIsNot) {
   EXPECT_EQ(watch.failure(), nullptr);
 }
 
-/// From these notes the launcher knows which rank another host's rank waits for.
+/// The launcher uses these notes to find out which rank a rank on another host is waiting for.
 TEST_F(DeviceWatchTest, ALongWaitIsNotedOnceAndSoIsItsEnd) {
   using ::testing::ElementsAre;
   using ::testing::Pair;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a rank finds the others: the environment, an address, torchrun's store.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -438,7 +438,7 @@ TEST_F(AddressFile, IsReadAsItWasWritten) {
   EXPECT_EQ(read->token, "abc");
 }
 
-// A process that managed to read the token while the file is being written could join the job.
+// A process that could read the token while the file is being written could join the job.
 TEST_F(AddressFile, IsAtNoMomentOpenToOthers) {
   std::atomic<bool> is_done = false;
   std::atomic<int> seen_open = 0;
@@ -486,7 +486,8 @@ TEST_F(AddressFile, WithAnythingElseIsNoAddress) {
 }
 
 #if __has_include(<torch/csrc/distributed/c10d/TCPStore.hpp>)
-// torchrun's own store used like ours, with every libtorch. A TCPStore in this process plays torchrun's.
+// Uses torchrun's store in the same way as ours, with every version of libtorch. A TCPStore in this process takes the
+// place of torchrun's.
 
 class TorchStore : public ::testing::Test {
  protected:
@@ -538,7 +539,7 @@ TEST_F(TorchStore, SaysWhichKeyDidNotComeInTime) {
   }
 }
 
-// PyTorch 1.13's own wait leaves its reply in the connection if the key arrives after all.
+// In PyTorch 1.13, the store's own wait() leaves its reply in the connection if the key arrives after the timeout.
 TEST_F(TorchStore, AWaitThatTimedOutSpoilsNoLaterQuestion) {
   const auto store = connect_torch_store(plan_, seconds(60));
   EXPECT_THROW((void)store->get("late", milliseconds(20)), TimeoutError);

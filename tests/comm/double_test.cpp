@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several fake GPUs and a fake NCCL, running comm's real path for device tensors.
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
@@ -100,7 +100,7 @@ TEST(Double, EightGpusSum) {
       ranks_on_gpus(8));
 }
 
-/// Each rank has three of six replicas: two partial sums, in rows, which are combined beforehand.
+/// Each rank has three of six replicas, already combined into two partial sums, one per row.
 TEST(Double, RowsOfSeveralReplicasAreReducedWithThoseOfOthers) {
   run_ranks(
       current_test(),
@@ -117,8 +117,8 @@ TEST(Double, RowsOfSeveralReplicasAreReducedWithThoseOfOthers) {
       ranks_on_gpus(2));
 }
 
-/// The watch polls NCCL every millisecond while this thread calls. Two threads in the communicator at once would end
-/// the process.
+/// The watch polls NCCL every millisecond while this thread makes calls. Two threads in the communicator at once would
+/// end the process.
 TEST(Double, OneThreadAtATimeIsInTheCommunicator) {
   run_ranks(
       current_test(),
@@ -154,7 +154,7 @@ TEST(Double, AnAbortLetsACallThatIsUnderWayComeBack) {
       ranks_on_gpus(2));
 }
 
-/// The caller may drop its tensors; copies of strided ones have no owner otherwise.
+/// The caller may drop its tensors, and nothing else owns the contiguous copies of strided tensors.
 TEST(Double, TensorsOfACollectiveAreKeptUntilItIsOver) {
   run_ranks(
       current_test(),
@@ -210,7 +210,7 @@ class DoubleItself : public ::testing::Test {
  protected:
   void SetUp() override {
     LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
-    (void)found_races();  // in the previous test's memory
+    (void)found_races();  // discards races with the previous test's memory
   }
 };
 
@@ -386,7 +386,7 @@ TEST(DoubleFailure, AHangInsideNcclEndsAllAtTheTimeLimit) {
   }
 }
 
-/// As when a GPU that waits for a peer has full queues: the thread returns once everything is aborted.
+/// Like a GPU whose queues fill up while it waits for a peer: the blocked thread returns once everything is aborted.
 TEST(DoubleFailure, ACallThatBlocksEndsAtTheTimeLimit) {
   const EndedRanks ended =
       loop_with(2, {{"LOCKSTEP_DOUBLE_FAULT", "rank=1,call=5,fault=full"}, {"LOCKSTEP_TIMEOUT", "2"}});

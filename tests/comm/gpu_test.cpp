@@ -200,7 +200,7 @@ TEST_P(RanksOnOneGpu, ThreeComputeEveryCollective) {
   run_ranks(current_test(), device_collectives::check_every_collective, ranks_on_one_gpu(3, GetParam()));
 }
 
-/// The watch polls every millisecond while this thread calls: both use the communicator, one at a time.
+/// The watch polls every millisecond while this thread makes calls: both use the communicator, one at a time.
 TEST_P(RanksOnOneGpu, ManyCollectivesInFlightKeepTheirOrderAndResults) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   run_ranks(
@@ -218,8 +218,8 @@ TEST_P(RanksOnOneGpu, AKilledRankIsNamedByTheOther) {
   EXPECT_THAT(end.log, HasSubstr("rank 1 on "));
 }
 
-/// Its socket threads stop with it; the other rank has already met it and waits for the GPU. Only the launcher
-/// can name it.
+/// The socket threads of a stopped rank stop as well. The other rank has already agreed on the collective with it and
+/// waits for the GPU, so only the launcher can name the stopped rank.
 TEST_P(RanksOnOneGpu, AStoppedRankEndsTheOtherAtTheTimeLimit) {
   LOCKSTEP_NEEDS_RANKS_ON_ONE_GPU();
   RankProcesses ranks(current_test(), device_collectives::reduce_for_ever, ranks_on_one_gpu(2, GetParam(), "3"));

@@ -51,7 +51,7 @@ class Distant : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { SKIP_WITHOUT_UCX(GetParam()); }
 
-  /// `hosts`: the ranks on each; by default ranks 0 and 1 are on one, 2 and 3 on another.
+  /// `hosts`: the number of ranks on each host; by default, ranks 0 and 1 are on one host, 2 and 3 on another.
   static testing::RanksOptions options(const std::string& timeout, const std::vector<int>& hosts = {2, 2}) {
     auto variables = testing::backend_variables(GetParam());
     variables["LOCKSTEP_TIMEOUT"] = timeout;
@@ -529,8 +529,8 @@ class TwoHosts {
 
   [[nodiscard]] const std::string& why_not() const { return why_not_; }
 
-  /// Runs the test's body on four ranks; `link`: options for link.py, `shape`: for tc on both ends, `more`: environment
-  /// variables.
+  /// Runs the test's body on four ranks. `link`: options for link.py. `shape`: options for tc on both ends. `more`:
+  /// environment variables.
   Output run(const std::string& link, const std::string& shape, const std::string& more) const {
     const std::string tc = shape.empty() ? "true"
                                          : fmt::format(

@@ -61,8 +61,8 @@ long proportional_memory() {
 // A rank's measurements, from its last output line.
 struct Figures {
   double formed = 0;        // when its group was formed, in microseconds since boot
-  double wall_us = 0;       // of an all-reduce of 4 KiB
-  double processor_us = 0;  // the same in processor time
+  double wall_us = 0;       // time of an all-reduce of 4 KiB
+  double processor_us = 0;  // CPU time of the same all-reduce
   long kib = 0;
 
   [[nodiscard]] std::string line() const {
@@ -148,7 +148,7 @@ TEST(ManyRanks, FormAGroupAndSumExactly) {
   note(shape, all, start);
 }
 
-// Too many hosts to exchange everything in one round: 12 and 9, neither of them a power of two.
+// Used on 12 and on 9 hosts: too many to exchange everything in one round, and not a power of two.
 void reduce_all_dtypes(Job& job) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kInt}) {
     for (const std::int64_t count : {1, 1000, 50'000}) {
@@ -254,7 +254,7 @@ class Program {
     return random_values(dtype, count, static_cast<int>(seed_ % 1000) * 97 + operation * 16 + rank);
   }
 
-  /// Plain, strided, or in a bucket: each rank chooses for itself.
+  /// Plain, strided, or in a bucket: each rank chooses on its own.
   at::Tensor place(ProcessGroup& group, const at::Tensor& value) {
     const std::int64_t kind = delays_.below(3);
     if (kind == 0) return group.allocate_bucket(value.numel(), value.scalar_type()).copy_(value);
@@ -263,7 +263,7 @@ class Program {
   }
 
   void start(int operation) {
-    // All ranks draw the same, members or not.
+    // All ranks draw the same numbers, whether they are members or not.
     const std::size_t which = static_cast<std::size_t>(draw_.below(static_cast<std::int64_t>(groups_.size())));
     const auto dtype = draw_.one_of(kDtypes);
     const std::int64_t count = draw_.one_of<std::int64_t>({0, 1, 7, 1000, 9000, 150'001});

@@ -155,7 +155,7 @@ TEST_F(Ucx, LeavesNoConnectionToProgramsThatARankStarts) {
       two());
 }
 
-/// Shuts down this process's connections, except the one with the store.
+/// Shuts down this process's connections, except the one to the store.
 void shut_connections() {
   const std::string store = env::get("LOCKSTEP_STORE").value_or("");
   const int port = std::stoi(store.substr(store.rfind(':') + 1));

@@ -43,7 +43,7 @@ class Server : public testing::Test {
     dashboard_.emplace(DashboardOptions{.runs = {run, other}, .token = "right"});
   }
 
-  /// Steps 1 to `steps`; from step `odd` their weights differ.
+  /// Writes the digests of steps 1 to `steps`. From step `odd` on, their weights differ.
   static void write_chain(const std::filesystem::path& run, int steps, int odd) {
     std::filesystem::remove(run / view::kDigestFile);
     view::DigestWriter chain(run, {});

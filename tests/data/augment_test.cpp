@@ -282,7 +282,7 @@ TEST(Mosaic, PutsFourPicturesIntoQuarters) {
   }
 }
 
-/// The same, with every image except the last truncated.
+/// The same samples, with every image except the last truncated.
 class TornPictures final : public ImageSource {
  public:
   [[nodiscard]] std::int64_t size() const override { return whole_.size(); }
@@ -428,7 +428,7 @@ namespace augmentations_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The chain selected by name.
+// Augmentations that are selected by name, and chains of them.
 
 std::string fault_of(std::string_view text) {
   try {

@@ -165,7 +165,7 @@ TEST(Decode, GivesAPictureOutOfProportionToItsFileAQuarterOfTheLimit) {
 TEST(Decode, RefusesAPngCutAtAnyLength) {
   const std::string whole = bytes_of("rgb.png");
   ASSERT_TRUE(decode_image(whole, ColorMode::kRgb).ok());
-  const std::size_t checksum = 4;  // of the end chunk, which has no content: not needed
+  const std::size_t checksum = 4;  // of the end chunk, which is empty: not needed
   for (std::size_t length = 1; length + checksum < whole.size(); ++length) {
     const Result<Image> image = decode_image(std::string_view(whole).substr(0, length), ColorMode::kRgb);
     ASSERT_FALSE(image.ok()) << "cut at " << length << " of " << whole.size() << " bytes";
@@ -187,7 +187,7 @@ TEST(Decode, SurvivesAFlippedByteAnywhere) {
     for (std::size_t at = 0; at < whole.size(); ++at) {
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
-      (void)decode_image(damaged, ColorMode::kGray);  // a value or a Failure, under the sanitizers
+      (void)decode_image(damaged, ColorMode::kGray);  // either result is fine; the sanitizers find memory errors
     }
   }
 }
@@ -302,7 +302,7 @@ TEST_P(JpegPart, ComesOutSmallerWhereThatLeavesEnough) {
     const Image small = averaged(*whole, factor);
     const Region same{11 / factor, 6 / factor, part->image.size};
     EXPECT_LT(mean_difference(part->image, cut(small, same)), 6.0)
-        << factor;  // chroma is averaged in a different order; being a pixel off gives 20
+        << factor;  // chroma is averaged in a different order; an offset of one pixel gives 20
   }
 }
 

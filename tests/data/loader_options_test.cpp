@@ -456,7 +456,7 @@ TEST(StreamDataset, RefusesMoreReplicasThanShards) {
 namespace lockstep::data {
 namespace loader_options_test {
 
-/// A stream that fails at one step and would continue if asked again.
+/// A stream that fails at one step, and would continue if it were called again.
 class FailingFeed final : public Feed {
  public:
   explicit FailingFeed(std::int64_t fails_at) : fails_at_(fails_at) {}

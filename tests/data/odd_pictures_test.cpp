@@ -264,7 +264,8 @@ TEST(Exif, ACropIsThatOfTheUprightPictureWithItsBits) {
   }
 }
 
-/// The difference between a crop decoded four times smaller and the means of the whole image there.
+/// Returns the difference between a crop decoded at a quarter of the size and the means of the same region in the whole
+/// image.
 double difference(const Image& small, const Box& where, const Image& whole, const Region& region) {
   double off = 0;
   for (std::int64_t y = 0; y < region.size.height / 4; ++y) {

@@ -105,7 +105,7 @@ TEST(Pixels, NameTheFileThatCannotBeRead) {
   }
 }
 
-// The files that count, and the sample from each.
+// The files that are listed, and the sample from each of them.
 
 const fs::path kGolden = fs::path(LOCKSTEP_TEST_SOURCE_DIR) / "tests/data/golden";
 
@@ -308,8 +308,8 @@ TEST(ContactSheet, LaysPicturesInAGridWithTheirMarks) {
   EXPECT_EQ(sheet.size.height, 2 * (20 + 18 + 6) + 6 + (data::Pen(12).width("1") > 0 ? 6 + 18 : 0)) << "and a legend";
   EXPECT_EQ(pixel(sheet, 6, 6), (data::Ink{100, 100, 100}));
   EXPECT_EQ(pixel(sheet, 5, 6), pixel(sheet, 0, 0));
-  EXPECT_EQ(pixel(sheet, 52 + 10, 6 + 4), data::ink_of(1));   // the box's corner, twice as large
-  EXPECT_EQ(pixel(sheet, 52 + 29, 6 + 15), data::ink_of(1));  // and the opposite one
+  EXPECT_EQ(pixel(sheet, 52 + 10, 6 + 4), data::ink_of(1));   // a corner of the box, scaled by 2
+  EXPECT_EQ(pixel(sheet, 52 + 29, 6 + 15), data::ink_of(1));  // the opposite corner
   EXPECT_EQ(pixel(sheet, 52 + 20, 6 + 10), (data::Ink{100, 100, 100}));
 }
 

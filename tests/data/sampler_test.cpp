@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Samplers against PyTorch's, and in edge cases.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

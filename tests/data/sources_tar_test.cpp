@@ -437,7 +437,7 @@ class HostileNames : public ::testing::Test {
     put(root_ / "secret.xml", "<annotation></annotation>");
   }
 
-  /// The error from opening it; "open" if there is none.
+  /// The error from opening `path`; "open" if there is none.
   std::string opened(const fs::path& path, SourceKind kind, bool allow_outside = false) const {
     try {
       const auto source = open_source({.path = (root_ / path).string(), .kind = kind, .allow_outside = allow_outside});

@@ -282,7 +282,8 @@ TEST(RingFile, OfAStrangerNeitherHangsNorLeadsElsewhere) {
   const auto file = folder.path() / "flight.ring";
   const auto pipe = folder.path() / "memfd:lockstep-flight";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  // A link to a link that has the name of the launcher's memory, and names in /proc that belong to other memory.
+  // The link points to a link to a file with the name of the launcher's memory, or to other files, some of them in
+  // /proc.
   std::filesystem::create_symlink("memfd:lockstep-flight", folder.path() / "middle");
   for (const std::string& target :
        {(folder.path() / "middle").string(), pipe.string(), std::string("/etc/passwd"), std::string("/dev/zero"),
@@ -367,7 +368,7 @@ TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
   const Snapshot found = read_ring_file(file);
   ASSERT_EQ(found.events.size(), 4U);
   if (!std::filesystem::exists("/proc/thread-self/schedstat")) GTEST_SKIP() << "this kernel does not count it";
-  // A sleeping thread does not want a core, and two busy ones get half of one each.
+  // A sleeping thread does not need a core, and two busy threads on one core get half of it each.
   const std::int64_t asleep = found.events[1].queued_ns - found.events[0].queued_ns;
   const std::int64_t crowded = found.events[3].queued_ns - found.events[2].queued_ns;
   EXPECT_LT(asleep, crowded);
@@ -375,7 +376,7 @@ TEST(Recorder, NotesHowLongTheMainThreadHadNoCore) {
   EXPECT_LT(crowded, found.events[3].time_ns - found.events[2].time_ns + kMs);
 }
 
-// A rank whose operation 12 is `name`, and fails.
+// Returns the facts about a rank whose operation 12 is a call to `name` that fails.
 RankFacts rank_that_calls(int number, const std::string& name, std::uint64_t bytes = 4000) {
   RankFacts facts{.rank = number, .ring = Snapshot{.rank = number}};
   for (const EventType type : {EventType::kCollectiveBegin, EventType::kCollectiveFailed}) {

@@ -107,7 +107,7 @@ TEST(FuzzSeedsArchive, HasNoSeedsOfATargetThatIsGone) {
   }
 }
 
-// Otherwise the fuzzer would never get past the first check.
+// If no seed were valid, the fuzzer would never get past the first check.
 TEST(FuzzSeedsArchive, HasRightFilesOfDataSets) {
   for (const std::string& seed : right_seeds_of("tar")) EXPECT_TRUE(data::parse_tar(seed).ok());
   for (const std::string& seed : right_seeds_of("idx")) EXPECT_TRUE(data::parse_idx(seed).ok());
@@ -151,7 +151,7 @@ TEST(FuzzSeedsArchive, HasRightFilesOfCheckpoints) {
   }
 }
 
-// All others attack the YAML parser; the numbers attack the code that uses them.
+// All other seeds attack the YAML parser; the one with numbers attacks the code that uses the numbers.
 TEST(FuzzSeedsArchive, HasSettingsAndNumbersThatAreYaml) {
   const auto is_yaml = [](const std::string& seed) { return yaml_problem(seed).empty(); };
   EXPECT_EQ(std::ranges::count_if(right_seeds_of("yaml"), is_yaml), 2);

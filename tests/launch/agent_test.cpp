@@ -66,7 +66,7 @@ TEST_F(RawAgent, GivesRankZeroATerminalOfTheSameWidth) {
 }
 
 TEST_F(RawAgent, KeepsTheBarBelowTheLinesOfOthers) {
-  // The agent writes a log before it shows the same bytes, so the ranks know what is on the screen.
+  // The agent writes output to the logs before it shows it, so the logs show the ranks what is on the screen.
   const auto result = test::run_process(
       agent_on_terminal("cd $LOGS/attempt_0; if [ $RANK = 0 ]; then printf '\\r10%%'; "
                         "until [ -s rank-1/stderr.log ]; do sleep 0.01; done; printf '\\r20%%\\n'; "

@@ -221,7 +221,7 @@ TEST_F(GroupThatLosesANode, DoesNotBlameOneThatComesBack) {
               HasSubstr("node 0 (host-a, rank 0) could not be reached by node 1 (host-b), which is back"));
 }
 
-// Its messages came late and out of order: the store was suspended, and the agent gave up in the meantime.
+// The node's messages came late and out of order: the store was suspended, and the agent gave up in the meantime.
 TEST_F(GroupThatLosesANode, TakesNoneInThatIsLostAlready) {
   const auto count = state_.nodes.size();
   lose("c", "closed");
@@ -253,7 +253,7 @@ TEST_F(GroupThatLosesANode, BlamesItWhereTheLauncherWasStoppedLongAgoOrShortly) 
   EXPECT_EQ(conclusion().cause.value().host, "host-b");
 }
 
-// Its agent was frozen before it could report how the rank ended; the rank itself had reported it.
+// The node's agent was frozen before it could report how the rank ended, but the rank itself had reported its error.
 TEST_F(GroupThatLosesANode, KeepsTheWordOfARankOfIt) {
   options_.max_restarts = 3;
   state_.claim = FailureRecord{.type = "DataError", .message = "torn", .rank = 1, .host = "host-b"};

@@ -329,7 +329,7 @@ TEST(Silence, AProcessThatEndsIsNews) {
   Ranks ranks;
   ranks.cpu_s = 100;
   ranks.go_on(50);
-  ranks.cpu_s = 40;  // its CPU time vanished with it
+  ranks.cpu_s = 40;  // the CPU time of the ended process is no longer counted
   ranks.go_on(50);
   EXPECT_EQ(ranks.said, 0);
 }

@@ -82,8 +82,8 @@ class Limits : public ::testing::Test {
   // Runs two ranks that end on their own, and two that are asked to end.
   void expect_an_end(const std::string& setting, const std::string& before = "") const {
     SCOPED_TRACE(setting);
-    // 2, 127, 137 and 139: a rank whose shell could not start a program, that could not be loaded, or that the kernel
-    // killed for running out of memory. 75 and 76: the store's thread had no memory for one request, or for any.
+    // 2, 127, 137 and 139: a rank whose shell could not start a program, whose program could not be loaded, or that the
+    // kernel killed for running out of memory. 75 and 76: the store's thread had no memory for one request, or for any.
     const auto is_documented = AnyOf(0, 2, 69, 75, 76, 127, 137, 139);
     const auto ended = test::run_process(under(setting, "exit 0", before), kHang);
     EXPECT_FALSE(ended.timed_out) << ended.err;
@@ -126,7 +126,7 @@ TEST_F(Limits, OfMemoryEndInACodeThatIsDocumented) {
   }
 }
 
-// Otherwise the program would hang or be killed before its main.
+// Without this check, the program would hang or be killed before main().
 TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   if (test::kAnySanitizer) GTEST_SKIP() << "a sanitizer needs terabytes of addresses itself";
   const std::string lockstep = std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep";

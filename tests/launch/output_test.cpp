@@ -305,7 +305,7 @@ TEST(Failure, TheReportDoesNotRepeatTheErrorAsTheLastLines) {
             "            next  look\n");
 }
 
-// It was slow to exit after its error, and the launcher killed it.
+// The rank was slow to exit after its error, so the launcher killed it.
 TEST(Failure, TheLaunchersOwnKillIsNoHeadline) {
   const WorkerEnd killed{.rank = 1, .pid = 42, .wait_status = SIGKILL, .signal_sent = SIGKILL};
   const auto headline = [&](const std::string& type, const std::string& message) {

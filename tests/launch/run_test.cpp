@@ -393,7 +393,7 @@ TEST_F(Run, AGivenPortIsTheWorkersPort) {
   EXPECT_EQ(result.out, "[0]: port " + std::to_string(port) + "\n");
 }
 
-// A rank of the previous round, stuck in the kernel, still listens there.
+// A rank of the previous round is stuck in the kernel and still listens on the port.
 TEST_F(Run, AGivenPortThatIsStillHeldAfterARestartIsReplacedByAFreeOne) {
   std::uint16_t port = 0;
   { port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port(); }

@@ -29,7 +29,8 @@ std::string own_path;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// `what` as in run() below; of a launcher's variables it gets only `more`.
+// `what`: see run_program_of_test() below. Of the variables that a launcher sets, the program gets only those in
+// `more`.
 test::ProcessOptions program(const std::string& processes, const std::string& what, const Variables& more = {}) {
   Variables variables = {{"OMP_NUM_THREADS", "1"}};
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCKSTEP_STORE", "LOGS", "SLURM_STEP_ID",

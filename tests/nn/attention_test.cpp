@@ -28,8 +28,8 @@ using ::testing::Not;
 
 struct Case {
   std::int64_t items, heads, queries, keys, depth;
-  std::int64_t windows = 0;   ///< of the bias; 0: none
-  bool bias_of_heads = true;  ///< otherwise one bias for all heads, without a gradient
+  std::int64_t windows = 0;   ///< number of windows of the bias; 0: no bias
+  bool bias_of_heads = true;  ///< false: one bias for all heads, without a gradient
   bool hidden = false;
 };
 
@@ -187,7 +187,7 @@ LayerNorm layer_of(const Case& c) {
   return layer;
 }
 
-/// Out, and the gradients of input, weight and bias.
+/// The output, and the gradients of input, weight and bias.
 using Outcome = std::vector<at::Tensor>;
 
 Outcome step(const Case& c, at::ScalarType type, double mean = 0.4) {
@@ -199,7 +199,7 @@ Outcome step(const Case& c, at::ScalarType type, double mean = 0.4) {
   return {out, x.grad(), layer->weight.grad(), layer->bias.grad()};
 }
 
-/// libtorch's layers in double.
+/// libtorch's layers in double precision.
 Outcome reference(const Case& c, double mean = 0.4) {
   const LayerNorm layer = layer_of(c);
   const at::Tensor x = values(c, 1, mean).to(at::kDouble).requires_grad_();

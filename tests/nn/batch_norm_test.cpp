@@ -141,10 +141,10 @@ class Others final : public StatisticsSync {
   std::size_t calls_ = 0;
 };
 
-/// The contribution of a replica with `input` to each call in a forward and the backward of a sum of cubes (a sum of
-/// squares has no gradient here).
+/// Returns what a replica with `input` contributes to each call, in a forward pass and in the backward pass of a sum of
+/// cubes (a sum of squares has no gradient here).
 std::vector<at::Tensor> brought_by(const at::Tensor& input, const at::Tensor& other) {
-  // Two rounds: the first finds the forward contributions, the second the backward ones.
+  // Two rounds: the first finds the contributions of the forward pass, the second those of the backward pass.
   const auto round = [](const at::Tensor& own, std::vector<at::Tensor> others) {
     BatchNorm2d norm(own.size(1));
     randomize(norm);
@@ -169,7 +169,7 @@ Outcome outcome(Norm& norm, const at::Tensor& input) {
   return {output.detach(), leaf.grad(), norm->weight.grad(), norm->bias.grad(), norm->running_mean, norm->running_var};
 }
 
-/// Compares `own` together with a replica that has `others` against torch on both.
+/// Compares the layer on `own`, synced with a replica that has `others`, with torch's layer on both batches.
 void expect_like_both(const at::Tensor& own, const at::Tensor& others, double tolerance) {
   BatchNorm2d synced(own.size(1));
   randomize(synced);
@@ -276,7 +276,7 @@ TEST(SyncedBatchNorm, ASecondDerivativeIsAnError) {
 TEST(SyncedBatchNorm, WithoutWeightOrRunningStatisticsNormalisesTheSame) {
   const at::Tensor own = images(1, 4);
   BatchNorm2d synced(BatchNormOptions(5).affine(false).track_running_stats(false));
-  auto sync = std::make_shared<Others>(std::vector<at::Tensor>{});  // on its own: both replicas' sums are its own
+  auto sync = std::make_shared<Others>(std::vector<at::Tensor>{});  // nothing is added: the sums are its own
   synced->set_statistics_sync(sync);
   torch::nn::BatchNorm2d plain(BatchNormOptions(5).affine(false).track_running_stats(false));
   at::Tensor left = own.detach().requires_grad_(true);

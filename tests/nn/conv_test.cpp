@@ -72,7 +72,7 @@ double difference(const at::Tensor& found, const at::Tensor& expected) {
   return ((found.detach().to(at::kDouble) - wanted).abs().max() / wanted.abs().max()).item<double>();
 }
 
-/// The results of a forward and a backward.
+/// The results of a forward and a backward pass.
 struct Pass {
   at::Tensor out, images, weight, bias;
 };
@@ -364,7 +364,7 @@ TEST(Conv, WhatHasNoKernelIsLibtorchsBitForBit) {
 }
 
 /// The result's type is bfloat16 and its error is bfloat16's rounding, on every processor. On processors without
-/// bfloat16 products, libtorch's own take thirty times as long as in float32.
+/// bfloat16 products, libtorch's own convolutions take thirty times as long in bfloat16 as in float32.
 TEST(Conv, InBfloat16IsNotManyTimesSlowerThanInFloat32) {
   const Case shape{.images = 4, .in = 64, .out = 64, .height = 24, .width = 40};
   Conv2d layer = layer_of(shape);
@@ -516,7 +516,8 @@ TEST(ConvTable, LargeWeightsAreMultipliedDirectlyUnlessThereAreManyTilesInBfloat
 TEST(ConvTable, TilesOfFourResultsAreForFloat32AndImagesThatFillThem) {
   EXPECT_EQ(winograd_tile({.tiles = 64, .large_tiles = 16}), 4);
   EXPECT_EQ(winograd_tile({.tiles = 64, .large_tiles = 16, .bfloat16 = true}), 2);
-  // 5x6 pixels: 9 tiles of 2x2, or 4 that are two thirds empty. 9x9: 25, or 9.
+  // An image of 5x6 pixels takes 9 tiles of 2x2 results, or 4 tiles of 4x4 that are about half empty. An image of 9x9
+  // takes 25, or 9.
   EXPECT_EQ(winograd_tile({.tiles = 9, .large_tiles = 4}), 2);
   EXPECT_EQ(winograd_tile({.tiles = 25, .large_tiles = 9}), 4);
 }

@@ -103,7 +103,7 @@ class DirectConvTest : public testing::TestWithParam<Case> {};
 
 TEST_P(DirectConvTest, ForwardAndGradientsAreLibtorchsInDouble) {
   for (const bool last : {true, false}) {
-    if (!last && GetParam().in == 1) continue;  // such a layer has the other layout as well
+    if (!last && GetParam().in == 1) continue;  // with one channel, both layouts are the same
     Conv2d layer = layer_of(GetParam(), last);
     expect_near(pass_of(layer, GetParam(), at::kFloat), exact_pass_of(layer, GetParam()), 2e-6);
   }

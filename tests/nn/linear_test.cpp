@@ -260,7 +260,7 @@ void PrintTo(const Case& c, std::ostream* to) {
   *to << testing::PrintToString(c.shape) << " to " << c.out << ", dropout " << c.dropout;
 }
 
-/// The results of a step: out, and the gradients of input, weight and bias.
+/// The results of a step: the output, and the gradients of input, weight and bias.
 using Outcome = std::vector<at::Tensor>;
 
 at::Tensor input_of(const Case& c) {

@@ -28,7 +28,7 @@ template <class Loss>
 Outcome step(const at::Tensor& logits, const Loss& loss) {
   const at::Tensor x = logits.detach().requires_grad_();
   const at::Tensor out = loss(x);
-  // Not 1, and not the same everywhere.
+  // Weights that differ from 1 and from each other.
   const at::Tensor weights = at::linspace(0.5, 2, out.numel()).to(out.scalar_type()).view(out.sizes());
   out.backward(weights);
   return {out, x.grad()};

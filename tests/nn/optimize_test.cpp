@@ -67,7 +67,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// Convolutions with every fused chain, one nested in another.
+/// A network of convolutions with every chain that can be fused; one of the chains is in a nested module.
 struct NetImpl : torch::nn::Module {
   NetImpl() {
     seed_all(4);
@@ -353,7 +353,7 @@ TEST_F(TorchScript, ComputesTheSameForAnyBatchAndHoldsItsTensorsByName) {
   std::vector<std::string> buffers;
   for (const auto& item : loaded.named_buffers()) buffers.push_back(item.name);
   EXPECT_THAT(buffers, UnorderedElementsAre("features.1.running_mean", "features.1.running_var", "constant_0"));
-  loaded.eval();  // libtorch needs an attribute for it
+  loaded.eval();  // fails if there is no attribute "training"
   for (const std::int64_t batch : {1, 2, 3, 7}) {
     const auto arguments = function.example(batch);
     const auto wanted = function.run(arguments);

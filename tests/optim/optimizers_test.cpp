@@ -115,7 +115,8 @@ double worst_difference(const std::string& name, const std::string& against, con
 
 class OptimizerCase : public ::testing::TestWithParam<std::string> {};
 
-/// Against PyTorch's float32 steps, or the papers' in float64: a hundred float32 roundings drift away from the latter.
+/// Compares with PyTorch's steps in float32 or, if there are none, with the papers' formulas in float64, from which a
+/// hundred float32 roundings drift away.
 double worst_of_kernel(const std::string& name, Way way) {
   if (golden().at("cases").at(name).contains("float32")) return worst_difference(name, "float32", way);
   way.floor = 0.5;

@@ -44,7 +44,7 @@ NamedTensors parameters() {
           {"fc.bias", at::ones({2})}};
 }
 
-/// Steps with every gradient one.
+/// Takes a step in which every gradient is one.
 void step(Optimizer& optimizer) {
   for (const auto& item : optimizer.parameters()) item.second.mutable_grad() = at::ones({2});
   optimizer.step();
@@ -256,7 +256,8 @@ TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {
   EXPECT_EQ(norm_of({{"without", at::zeros({3})}}), 0);
 }
 
-/// On a device, operations on lists give the same results as on their tensors one by one, in every version of libtorch.
+/// On a device, operations on lists of tensors give the same results as on the individual tensors, in every version of
+/// libtorch.
 TEST(Lists, AreScaledLimitedAveragedAndCopiedAsTheirTensors) {
   seed_all(6);
   const auto values = [] { return optim::Tensors{at::randn({3}), at::randn({2, 5})}; };
@@ -333,7 +334,8 @@ TensorLists updated(const Rule& rule, Path path, double weight_decay) {
   return lists;
 }
 
-/// Relative to values of at least 1: float32 sums that cancel keep no more digits than that.
+/// Returns the largest difference, relative to the magnitude of the value plus 1: float32 sums that cancel are no more
+/// precise than that.
 double difference(const TensorLists& a, const TensorLists& b) {
   double worst = 0;
   for (std::size_t i = 0; i < a.parameters.size(); ++i) {

@@ -245,7 +245,7 @@ TEST_P(BothWays, AParameterThatChangesBeforeBackwardIsRefused) {
             "parameter 'last.weight' was changed between DataParallel's forward and backward");
 }
 
-/// A net with a forward from the test.
+/// A net whose forward() is a function that the test provides.
 struct CustomImpl : torch::nn::Cloneable<CustomImpl> {
   using Forward = std::function<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, double)>;
   explicit CustomImpl(Forward what) : forward_(std::move(what)) { reset(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // DistributedDataParallel against PyTorch's, with each option.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>

@@ -263,7 +263,7 @@ TEST_P(DoubleWorlds, SkipAStepThatOverflowsOnOneRank) {
   on_gpus([](Job& job) { expect_a_skipped_step(job, plain_adamw); });
 }
 
-/// Only the rank that has the bad part of the gradients sees it.
+/// Only the rank whose shard has the bad gradients sees them.
 TEST_P(DoubleWorlds, SkipAStepThatOverflowsInOneShard) {
   on_gpus([](Job& job) { expect_a_skipped_step(job, sharded_adamw); });
 }

@@ -177,7 +177,8 @@ RANKS_TEST(PowerSgd, DoesNotDependOnBuckets, 2) {
 }
 
 RANKS_TEST(PowerSgd, FeedsBackWhatItLost, 2) {
-  // The same gradients in every step: summed up, the results approach theirs.
+  // The gradients are the same in every step, so the sum of the compressed gradients approaches the sum of the true
+  // ones.
   auto state = std::make_shared<lockstep::PowerSgd>(thin(0));
   Training run(job, 2, hooks::power_sgd(state));
   const at::Tensor full = (own_gradients(0)[2] + own_gradients(1)[2]) / 2;
@@ -218,7 +219,7 @@ RANKS_TEST(PowerSgd, GradientsOfZerosStayZeros, 1) {
 RANKS_TEST(PowerSgd, TakesAChannelsLastWeightAsItLies, 1) {
   torch::nn::Conv2d conv(torch::nn::Conv2dOptions(8, 6, 3));
   conv->weight.set_data(conv->weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
-  // A rank-1 gradient comes back unchanged: every output channel has the same one.
+  // A gradient of rank 1 comes back unchanged. This one has rank 1, because it is the same for every output channel.
   DistributedDataParallel model(conv, job, with_hook(hooks::power_sgd({.rank = 1, .start_iter = 0})));
   const at::Tensor images = at::randn({2, 8, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
   model(images).sum().backward();

@@ -213,7 +213,7 @@ RANKS_TEST(SyncBatchNorm, EvaluationCommunicatesNothing, 2) {
   nn::BatchNorm2d norm(5);
   sync_batch_norm(norm, job);
   norm->eval();
-  if (job.is_main()) norm->forward(at::randn({3, 5, 4, 4}));  // the other rank would be missed
+  if (job.is_main()) norm->forward(at::randn({3, 5, 4, 4}));  // would hang if it communicated
 }
 
 RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThreadsGoOn, 1) {

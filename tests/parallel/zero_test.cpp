@@ -44,15 +44,16 @@ NamedTensors make_parameters() {
   return items;
 }
 
-/// The same on every rank, as after DistributedDataParallel's backward.
+/// Sets gradients that are the same on every rank, as after DistributedDataParallel's backward.
 void set_gradients(const NamedTensors& parameters, int step) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, value] = parameters[i];
     if (name == "unused") continue;
-    if (name == "conv.bias" && step < 2) continue;  // it takes fewer steps than the optimizer
+    if (name == "conv.bias" && step < 2) continue;  // this parameter takes fewer steps than the optimizer
     auto generator = make_generator(static_cast<std::uint64_t>(1000 * step) + i);
     const at::Tensor grad = at::randn(value.sizes(), generator).to(value.scalar_type());
-    // With the parameter's strides, like the buckets' views; one in another layout, as a user may set.
+    // Each gradient has its parameter's strides, as views of buckets do, except one with another layout, as a user may
+    // set it.
     const at::NoGradGuard no_grad;
     value.mutable_grad() = name == "head.weight" ? grad : at::empty_like(value).copy_(grad);
   }
@@ -116,7 +117,7 @@ void compare_steps(Job& job) {
   if (job.is_main()) expect_same_state(zero.state_dict(), whole.optimizer.state_dict());
 }
 
-/// Continues sharded from the unsharded optimizer's state, and unsharded from the shards' state.
+/// Loads the unsharded optimizer's state into a sharded one and the shards' state into an unsharded one, and continues.
 void compare_states(Job& job) {
   Whole whole(make_parameters());
   for (int number = 0; number < 3; ++number) step(whole.optimizer, whole.parameters, number);

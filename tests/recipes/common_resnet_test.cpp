@@ -37,7 +37,7 @@ TEST(ResNet, HasTorchvisionsParameterCountsWithoutTheClassifier) {
 
 TEST(ResNet, HasTorchvisionsNames) {
   const auto basic = shapes_of(ResNet({.layers = 18}));
-  EXPECT_EQ(basic.size(), 120U);  // torchvision's state dict has 122, with fc
+  EXPECT_EQ(basic.size(), 120U);  // torchvision's state dict has 122 entries, including fc
   EXPECT_EQ(basic.at("conv1.weight"), (Sizes{64, 3, 7, 7}));
   EXPECT_EQ(basic.at("bn1.num_batches_tracked"), Sizes{});
   EXPECT_EQ(basic.at("layer2.0.downsample.0.weight"), (Sizes{128, 64, 1, 1}));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Trainer with the recipes on several fake GPUs: they save the same weights as one process with one GPU.
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -38,7 +38,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "LOCKSTEP_TEST_FOLDER";
 
-/// A few steps of the smoke preset. Adam's first steps are signs, which a difference in the last bit may flip.
+/// A few steps of the smoke preset. Adam's first steps depend only on the gradients' signs, which a difference in the
+/// last bit may flip.
 template <class Config>
 Config few_steps_of(const std::map<std::string, std::string>& presets) {
   Config config;
@@ -165,7 +166,7 @@ TEST_P(DoubleWorlds, SkipTheCaptchasFirstStepWhereItOverflows) {
   expect_captcha_to_train_as_one(GetParam(), [](captcha::CaptchaConfig& config) {
     config.grad_scaler = {.enabled = "true", .init_scale = 3e38, .backoff_factor = 1e-30};
     config.optimizer.zero = true;
-    config.clip_norm = 0;  // the host would wait for the norm, and so for everything before it
+    config.clip_norm = 0;  // otherwise the host would wait for the norm, and so for everything before it
   });
 }
 
@@ -212,7 +213,7 @@ TEST_P(DoubleWorlds, TrainSegmentationAsOneProcess) {
   expect_to_train_as_one<segmentation::SegmentationTask>(GetParam(), config);
 }
 
-/// The second stage learns from drawn captions.
+/// The second stage learns from sampled captions.
 TEST_P(DoubleWorlds, TrainCaptioningAsOneProcess) {
   auto config = few_steps_of<captioning::CaptioningConfig>(captioning::presets());
   config.data.train = "scenes:16:1";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Trainer with a recipe on several fake GPUs: recorded steps give the same weights as ordinary ones.
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <torch/serialize.h>

@@ -56,7 +56,7 @@ Words parts_of(const std::string& text, char separator) {
   return parts;
 }
 
-/// The changes of one recipe, and under the name "RECIPE:" the settings of all its runs.
+/// Returns the changes of one recipe. For the name "RECIPE:", returns the settings of all its runs.
 std::vector<Change> table_of(const std::string& recipe) {
   std::vector<Change> changes;
   std::ifstream file(kTable);
@@ -98,7 +98,7 @@ void make_captchas(const fs::path& folder, std::int64_t count, std::uint64_t see
                               .threads = 1});
 }
 
-/// Just enough for whatever reads a setting to get that far: the run may well end with an error.
+/// Makes just enough files for a run to reach the code that reads a setting; after that, the run may end with an error.
 void make_files(const fs::path& folder) {
   make_captchas(folder / "train", 13, 1);
   make_captchas(folder / "test", 6, 2);
@@ -188,7 +188,7 @@ class Runs {
   std::string run(const Words& sets) {
     const test::TempDir folder;
     const auto config = config_of(sets);
-    at::globalContext().setAllowTF32CuBLAS(false);  // as when a program starts: tf32=default leaves it alone
+    at::globalContext().setAllowTF32CuBLAS(false);  // as at program start; tf32=default leaves it unchanged
     at::globalContext().setAllowTF32CuDNN(true);
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
@@ -245,7 +245,7 @@ TEST_P(Settings, EveryKeyStandsInTheTable) {
   const auto config = GetParam().make()->make_config();
   const TrainConfig base;
   std::set<std::string> of_all;
-  if (std::string(GetParam().name) != "captcha") {  // its runs cover the settings that all recipes share
+  if (std::string(GetParam().name) != "captcha") {  // captcha's runs cover the settings that all recipes share
     const ConfigFields rows = base.rows();
     for (const auto& field : rows.fields()) of_all.insert(field.key);
     of_all.erase("data.allow_outside");  // read by the recipe

@@ -28,7 +28,7 @@ namespace {
 
 bool is_simulated(int fd) { return fd >= Files::kFirst && kernel() != nullptr; }
 
-// Returns true for paths that describe the real machine under the simulation, which a world must not read.
+// Returns true for paths that describe the real machine on which the simulation runs. A world must not read them.
 bool is_of_machine(const char* path) {
   const std::string_view name(path);
   return name.starts_with("/proc") || name.starts_with("/sys") || name.starts_with("/dev/kmsg");

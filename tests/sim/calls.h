@@ -15,7 +15,7 @@ namespace lockstep::sim {
 /// Returns true if the call comes from a simulated process.
 [[nodiscard]] inline bool is_inside() { return kernel() != nullptr && kernel()->current() != nullptr; }
 
-/// Returns the system's own function of this name, hidden by this program's function.
+/// Returns the system's own function of this name, which is hidden by a function of this program.
 template <class Function>
 [[nodiscard]] Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kHeapOfAgent = 384 << 10;
 constexpr std::int64_t kHeapOfNode = 16 << 10;
 constexpr std::int64_t kHeapOfRank = 2 << 10;
-constexpr std::int64_t kHeapOfTwoNodes = 320;  // an order to one node names the other
+constexpr std::int64_t kHeapOfTwoNodes = 320;  // for each pair: an order to one names the other
 constexpr std::int64_t kDescriptorsOfAgent = 40;
 constexpr std::int64_t kDescriptorsOfNode = 8;
 constexpr std::int64_t kDescriptorsOfRank = 4;
@@ -167,7 +167,7 @@ void World::check_blame() {
   }
 }
 
-// Agents not ended by a fault whose ranks took part in a round exit with the job's exit code.
+// An agent that no fault has ended, and whose ranks took part in a round, exits with the job's exit code.
 void World::check_codes() {
   const int broken = plan_.must_end_with();
   for (int node = 0; node < plan_.nodes; ++node) {

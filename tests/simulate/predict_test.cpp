@@ -280,15 +280,15 @@ TEST(Wire, GivesANewConnectionASmallWindowThatDoubles) {
 }
 
 TEST(Wire, LetsARoundWaitForOneNeighbourOnly) {
-  // Rank 3 is late: only rank 2 receives from it. Rank 0 sends to it and does not have to wait until it reads.
+  // Rank 3 is late: only rank 2 receives from it. Rank 0 sends to rank 3 without waiting until rank 3 reads.
   const Cluster four{.machines = 4, .network = {.latency_s = 0.01}};
   EXPECT_THAT(after(four, {.bytes = 48, .distance = 1}, {0, 0, 0, 5}),
               ElementsAre(DoubleNear(0.01, 1e-9), DoubleNear(0.01, 1e-9), DoubleNear(5.01, 1e-9), DoubleNear(5, 1e-9)));
 }
 
 TEST(Wire, SharesALinkInARoundAmongTheMessagesThatLeave) {
-  // Of two machines with three ranks, one message leaves each machine at distances one and five, and all of them do at
-  // distance three.
+  // With two machines of three ranks each, one message leaves each machine at distances one and five; at distance
+  // three, all of them do.
   const Cluster cluster{.gpus = 3, .machines = 2, .network = {.bytes_per_s = 100}};
   const auto round = [&](int distance) {
     return after(cluster, {.bytes = 100, .distance = distance}, std::vector<double>(6, 0));

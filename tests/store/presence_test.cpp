@@ -29,8 +29,8 @@ using store::Verb;
 
 constexpr auto kLong = std::chrono::seconds(60);
 
-// A store with a crowd at its door: it closes the first connections, like a server with too many strangers, and passes
-// a later one on to the server.
+// Acts like a crowded store: closes the first connections, like a server with too many strangers, and passes a
+// later one on to the server.
 class CrowdedDoor {
  public:
   CrowdedDoor(int closed, std::uint16_t server) : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

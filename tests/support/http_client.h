@@ -36,7 +36,8 @@ inline bool send_all(const UniqueFd& fd, std::string_view bytes) {
   return true;
 }
 
-/// The bytes received until the peer closes the connection, they contain `end`, or nothing arrives for `patience`.
+/// Returns the bytes received until the peer closes the connection, `end` has arrived, or nothing arrives for
+/// `patience`.
 inline std::string receive(const UniqueFd& fd, std::string_view end = {},
                            std::chrono::milliseconds patience = std::chrono::seconds(20)) {
   std::string text;

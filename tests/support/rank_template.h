@@ -20,7 +20,7 @@ struct RankStart {
 };
 
 /// For main(), before RUN_ALL_TESTS(). In a template process: serves until its program has ended, and returns the
-/// test's name in each forked rank. In other processes it returns nothing right away.
+/// test's name in each forked rank. In any other process: returns nullopt immediately.
 [[nodiscard]] std::optional<std::string> serve_as_template();
 
 /// Starts a rank, as a child of this process, from this program's template process, which it starts if needed. Returns

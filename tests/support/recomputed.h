@@ -2,7 +2,7 @@
 // A checkpointed segment as in torch.utils.checkpoint: it saves its input and is recomputed in backward.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <memory>
 #include <optional>
 #include <string>

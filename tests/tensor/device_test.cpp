@@ -92,7 +92,7 @@ constexpr std::size_t kLarge = std::size_t{64} << 20;
 
 TEST(KeepFreedMemory, LargeBlocksAreNoLongerMappedOneByOne) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
-  const std::size_t mapped = mallinfo2().hblks;  // the libraries have some as well
+  const std::size_t mapped = mallinfo2().hblks;  // the libraries have mapped blocks as well
   void* before = std::malloc(kLarge);
   ASSERT_NE(before, nullptr);
   EXPECT_EQ(mallinfo2().hblks, mapped + 1) << "glibc maps large blocks unless an option says otherwise";
@@ -126,7 +126,7 @@ std::int64_t faults_of_second_use() {
 
 TEST(KeepFreedMemory, ALaterThreadFindsThePagesAgainThatItHasFreed) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer has a malloc of its own";
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has had no threads yet
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // starts a new process, which has had no threads yet
   EXPECT_EXIT(
       {
         keep_freed_memory();

@@ -2,7 +2,7 @@
 // Reads dumps that the scripts in golden/ folders made with PyTorch: JSON, a tensor as {"shape": [...], "data": [...]}.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

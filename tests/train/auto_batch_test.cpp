@@ -34,8 +34,8 @@ using train::TaskNet;
 
 constexpr std::int64_t kNoLimit = 1'000'000;
 
-/// A task with memory for `limit` samples in training; on request, for only half of that from a given forward pass of
-/// each network on.
+/// A task with memory for `limit` samples in training. After need_more_from_forward(n), the memory holds only half as
+/// many from the n-th forward pass of each network on.
 class LimitedTask final : public Task {
  public:
   explicit LimitedTask(std::int64_t limit, std::int64_t size = 67) : noisy_(size), limit_(limit) {}

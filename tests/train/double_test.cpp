@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recorded steps of several fake GPUs, with NCCL's collectives inside.
 #include "support/host_waits.h"
-// then what needs torch
+// then the headers that need torch
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
@@ -333,7 +333,8 @@ TEST_P(GraphWorlds, ReduceTheGradientsOfSeveralBatchesOnceAStep) {
   run_ranks(
       current_test(),
       [](Job& job) {
-        // After 11 batches: the last one of the fourth step, and all later ones.
+        // The first 11 batches are computed normally. The last batch of the fourth step and all later ones are
+        // replayed.
         EXPECT_EQ(replays_of(job, {.steps = 8, .batches = 3}), 8 * 3 - StepGraph::kWarmUpOfRanks);
       },
       ranks_on_gpus(GetParam()));
@@ -452,7 +453,7 @@ TEST(DoubleSteps, AReplayOfAnotherRecordingIsNamed) {
 // Failures ------------------------------------------------------------------------------------------------------------
 
 constexpr const char* kStops = "LOCKSTEP_TEST_STOPS";
-/// Trains with replayed steps until a fault ends it. A rank that stops itself has finished its work.
+/// Trains with replayed steps until a fault ends it. A rank finishes its work before it stops itself.
 void train_for_ever(Job& job) {
   Training training(job, {.steps = 15});
   training.run();

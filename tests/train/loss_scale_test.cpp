@@ -310,7 +310,7 @@ struct LineNet : torch::nn::Module {
   torch::nn::Linear line = register_module("line", torch::nn::Linear(1, 1));
 };
 
-/// A task whose loss is 0 and whose gradient, of a square root at 0, is infinite.
+/// A task whose loss is 0 but whose gradient is infinite: the loss is the square root of 0.
 TaskOptions with_bad_gradient() {
   return {
       .model = [] { return LineNet(); },
@@ -380,8 +380,8 @@ struct LineNet : torch::nn::Module {
   at::Tensor mask;  // like an attention mask
 };
 
-/// A task in which, at step 6, the gradient of a square root is infinite at 0 and, multiplied by 0, NaN, while the loss
-/// is finite.
+/// A task whose loss is finite but whose gradient is NaN at step 6: the gradient of a square root at 0, which is
+/// infinite, is multiplied by 0.
 TaskOptions root_task(bool spoils) {
   return {.model = [] { return LineNet(); },
           .dataset =

@@ -422,7 +422,7 @@ RANKS_TEST(Evaluate, CountsEachSampleOnceOnAnyNumberOfReplicas, 2) {
   }
 }
 
-/// A launcher that allows a range of nodes restarts the run with fewer ranks.
+/// With --nnodes MIN:MAX, the launcher restarts the run with fewer ranks.
 TEST(Resume, MoreRanksThanReplicasLeaveWhereTheLauncherCanGoOnWithFewer) {
   const TempDir folder;
   run_ranks(current_test(),

@@ -81,7 +81,8 @@ TEST(ShardedSave, GoesOnWithAnyNumberOfRanksToTheDigestOfTheRunThatOneRankSaved)
   EXPECT_EQ(digest_of(folder / "run"), digest_of(folder / "plain"));
 }
 
-/// Ranks 0 and 1 wait for a save that rank 2 never performs: it reports its position twice, as they do, and dies.
+/// Ranks 0 and 1 wait for a save that rank 2 never performs: like them, rank 2 reports its position twice, but then it
+/// dies.
 void save_with_a_dead_rank(Job& job, bool asynchronous) {
   train::RunSaver saver(job, {.async = asynchronous, .sharded = true}, variable("LOCKSTEP_TEST_RUN"));
   job.barrier();

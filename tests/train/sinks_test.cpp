@@ -67,7 +67,7 @@ TrainResult train(const Job& job, const std::filesystem::path& run_dir, std::vec
   NoisyTask task;
   TrainConfig config = noisy_config();
   config.max_steps = steps;
-  config.schedule.type = "none";  // otherwise a run of a different length is a different run
+  config.schedule.type = "none";  // with a schedule, the steps would depend on the run's length
   Trainer trainer(job, task, config,
                   {.recipe = "noisy", .run_dir = run_dir, .resume = resume, .sinks = std::move(sinks)});
   return trainer.fit();
@@ -198,7 +198,7 @@ TrainResult train(const Job& job, const fs::path& run_dir, const Wanted& wanted)
   test::NoisyTask task;
   TrainConfig config = test::noisy_config();
   config.max_steps = wanted.steps;
-  config.schedule.type = "none";  // otherwise a run of a different length is a different run
+  config.schedule.type = "none";  // with a schedule, the steps would depend on the run's length
   config.tensorboard = wanted.tensorboard;
   config.tensorboard_histograms = wanted.histograms;
   config.metrics_address = wanted.metrics_address;

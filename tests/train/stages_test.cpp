@@ -421,7 +421,8 @@ TEST(StagedConfig, SettingsOfASecondStageWithoutOneAreAnError) {
 
 // New runs that start from the weights of another run or file, in one process and in two.
 
-/// Settings for a single step that hardly changes the parameters, so that the run saves its start.
+/// Settings for a run of one step that hardly changes the parameters, so that the run saves the parameters it started
+/// with.
 TrainConfig still_config() {
   TrainConfig config = noisy_config();
   config.max_steps = 1;

@@ -148,8 +148,8 @@ TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
   const TempDir folder;
   train(alone(), folder / "whole");
   const std::string expected = digest_of(folder / "whole");
-  // 4 replicas of 2 batches per step, 3 steps per epoch (the last with one batch): the numbers are before, within and
-  // after epochs.
+  // 4 replicas of 2 batches per step, 3 steps per epoch (the last with one batch): the signals arrive at the start, in
+  // the middle and at the end of epochs.
   for (const std::int64_t number : {1, 7, 9, 15, 20, 22, 31, 40, 55}) {
     SCOPED_TRACE(number);
     const fs::path run = folder / fmt::format("stopped-{}", number);

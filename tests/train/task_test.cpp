@@ -315,7 +315,7 @@ class GivenMetric final : public Task {
   mutable int evaluations_ = 0;
 };
 
-/// Trains for 3 epochs and returns the result; expects JSON in every file of the run. The metric is NaN at the first
+/// Trains for 3 epochs and returns the result; expects JSON in every file of the run. The metric is NaN in the first
 /// `late` evaluations.
 TrainResult train_late(const fs::path& run, int late) {
   GivenMetric task([late](int number) { return number <= late ? std::nan("") : 0.25 / number; });

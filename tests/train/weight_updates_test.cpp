@@ -78,7 +78,8 @@ TEST(ScheduleRun, AResumedOneHasTheLearningRatesAndTheBitsOfTheUnbrokenOne) {
   }
 }
 
-/// Step 10 is not the last of an epoch: the longer run does not have the evaluation at the end of the shorter one.
+/// Step 10 is not the last of an epoch: the shorter run ends there with an evaluation, which the longer run does not
+/// have.
 TEST(ScheduleRun, WhatEndsARunEarlierIsNoEvaluationOfThePlateau) {
   const TempDir folder;
   train(alone(), folder / "whole", plateau_run());

@@ -85,7 +85,7 @@ void sum(const lockstep::Job& job, std::int64_t count) {
   lockstep::check_group(job.group());
 }
 
-constexpr std::int64_t kMany = 4'000'000;  // 16 MB, which takes long enough to be stopped during the operation
+constexpr std::int64_t kMany = 4'000'000;  // 16 MB: the operation takes long enough for a rank to be stopped during it
 
 // Each rank sends to the next one.
 void pass_on(const lockstep::Job& job) {

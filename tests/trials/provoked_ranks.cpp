@@ -37,7 +37,7 @@ double number(const char* name, double otherwise = 0) {
   return given ? std::atof(given->c_str()) : otherwise;
 }
 
-/// True if PROVOKE_RANK names this rank or none.
+/// Returns true if PROVOKE_RANK names this rank or is not set.
 bool is_here() {
   const auto rank = lockstep::env::get("PROVOKE_RANK");
   return !rank || *rank == lockstep::env::get("RANK").value_or("0");

@@ -180,7 +180,8 @@ TEST(StepReport, BlamesNoCoreThatARankSharesWithItsOwnWorkers) {
   EXPECT_EQ(only(ranks).cause, Cause::kUnbalancedLoader);
 }
 
-/// Makes every step `factor` times longer, starting at stretch `from`; the rank is on its core or waits for one.
+/// Makes every step `factor` times longer, starting at stretch `from`. `computes`: the rank runs on its core rather
+/// than waiting for it.
 void slow_down(RankFigures& rank, double factor, std::size_t from, bool computes) {
   for (std::size_t i = from; i < rank.stretches.size(); ++i) {
     rank.stretches[i].compute *= factor;
@@ -259,7 +260,7 @@ TEST(StepReport, NamesTinyBucketsByTheRankThatWaitsLeast) {
     rank.buckets = 7;
     rank.bucket_bytes = 7 << 20;
   }
-  EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());  // so few cost nothing
+  EXPECT_THAT(find_causes(ranks, tiny), IsEmpty());  // so few buckets cost nothing
   for (RankFigures& rank : ranks) {
     rank.buckets = 60;
     rank.bucket_bytes = 60 << 20;

@@ -6,7 +6,7 @@
 
 namespace lockstep::apps {
 
-/// Blocks: about 2 s. Without lockstep-worker it measures nothing, and the facts say so.
+/// Blocks: about 2 s. Without lockstep-worker, measures nothing and reports that in the facts.
 [[nodiscard]] view::AllReduceFacts measure_all_reduce();
 
 }  // namespace lockstep::apps

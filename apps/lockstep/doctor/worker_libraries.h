@@ -12,7 +12,7 @@ namespace lockstep::apps {
 /// Returns that program's search path for NCCL, without what the environment adds. Pure function.
 [[nodiscard]] nccl::Search search_in(const std::string& loaded);
 
-/// Returns lockstep-worker's search path for NCCL: the system's if the loader lists nothing.
+/// Returns lockstep-worker's search path for NCCL, or the system's if the loader lists nothing.
 /// Cost: about 50 ms; the worker's own code does not run.
 [[nodiscard]] nccl::Search search_of_worker();
 

@@ -107,7 +107,8 @@ simulate::Cluster cluster_of(const PlanOptions& options, const simulate::Workloa
   return cluster;
 }
 
-/// Reads a run's folder, or measures a recipe here, on one rank and on as many ranks as there are cores for.
+/// Reads a run's folder. Otherwise measures a recipe on this machine, on a single rank and on as many of the plan's
+/// ranks as there are cores.
 MeasuredRecipe measure_source(const PlanOptions& options) {
   std::error_code problem;
   if (std::filesystem::is_directory(options.source, problem)) {

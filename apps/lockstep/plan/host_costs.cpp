@@ -22,7 +22,7 @@ constexpr std::int64_t kLargeBytes = 4 << 20;
 constexpr int kBenchRanks = 2;
 constexpr auto kBenchLimit = std::chrono::milliseconds(20'000);
 
-/// The seconds of an all-reduce, by bytes; empty if it could not be measured.
+/// The seconds of an all-reduce, by size in bytes; empty if it could not be measured.
 std::map<std::int64_t, double> all_reduce_times(const std::string& backend) {
   const ChildResult result = run_child(
       {"/proc/self/exe", "bench", "all-reduce", "--nproc-per-node", std::to_string(kBenchRanks), "--backend", backend,
@@ -74,8 +74,8 @@ MeasuredHost measure_host() {
   const auto shared = all_reduce_times("shm");
   if (sockets.empty() || shared.empty()) host.problem = "lockstep bench all-reduce printed no results";
   if (!sockets.empty()) {
-    // The small all-reduce is one exchange of one message. The large one is three exchanges, two of which move half the
-    // bytes.
+    // The small all-reduce is a single exchange of one message. The large one is three exchanges, two of which each
+    // transfer half the bytes.
     host.costs.message_s = sockets.at(kSmallBytes);
     const double moving = sockets.at(kLargeBytes) - 3 * host.costs.message_s;
     if (moving > 0) host.costs.socket_bytes_per_s = static_cast<double>(kLargeBytes) / moving;

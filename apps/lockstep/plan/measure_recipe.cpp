@@ -36,7 +36,7 @@ nlohmann::json bench_line(const std::string& out) {
   return json_or_null(out.substr(at, out.find('\n', at) - at));
 }
 
-/// A request to bench a recipe.
+/// The parameters of a benchmark of a recipe.
 struct BenchRequest {
   std::string recipe;
   int ranks = 1;
@@ -81,8 +81,8 @@ nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   return line;
 }
 
-/// The median time of a rank's steps, from the end of one synced backward to the next, minus the time its main thread
-/// waited for a core. The first steps are warm-up. 0: the ring has no steps.
+/// The median time of a rank's steps. A step lasts from the end of one synchronized backward to the end of the next;
+/// the time its main thread waited for a core is subtracted. The first steps are warm-up. 0: the ring has no steps.
 double step_of_ring(const fs::path& logs) {
   std::vector<const flight::Event*> ends;
   flight::Snapshot ring;

@@ -12,7 +12,8 @@
 
 namespace lockstep::apps {
 
-/// The CPU time that gradient transfers cost on this machine, measured with short all-reduces of two child processes.
+/// The CPU time that gradient transfers take on this machine, measured with short all-reduces between two child
+/// processes.
 struct MeasuredHost {
   simulate::HostCosts costs;
   std::string problem = {};  ///< the reason for missing costs
@@ -25,7 +26,8 @@ struct MeasuredHost {
 [[nodiscard]] std::string host_text(const simulate::HostCosts& costs);
 
 /// Reads the links between hosts from the JSON lines of `lockstep doctor --json`. Returns their slowest rate and
-/// longest latency; skips other lines. Pure function. Throws: DataError if no line is a link, or a link has no numbers.
+/// longest latency; skips other lines. Pure function. Throws: DataError if no line describes a link, or a link lacks
+/// its numbers.
 [[nodiscard]] simulate::Link link_of_doctor(std::string_view text);
 
 /// Reads a link from `word`: a file of these JSON lines, or text for parse_link(). Throws: anything either of these
@@ -40,14 +42,15 @@ struct MeasuredRecipe {
 
 /// Measures RECIPE, RECIPE:PRESET or FILE.yml on `ranks` ranks, then on one rank alone. Buckets of 1 MiB give the
 /// finest resolution of gradient times. `batch`: samples per rank; 0: the recipe's own. Blocks: for about sixty steps,
-/// at most two hours. Throws: UsageError with the child's message if it fails; ResourceError if it takes too long.
+/// at most two hours. Throws: UsageError with the child's message if the child fails; ResourceError if it takes too
+/// long.
 [[nodiscard]] MeasuredRecipe measure_recipe(const std::string& recipe, int ranks, std::int64_t batch);
 
 /// The facts about a plan's source that the report names.
 struct PlanSource {
   std::string name;      ///< the run, or the recipe
   double alone_s = 0;    ///< CPU time of a step of one rank that has the machine to itself; 0: not measured
-  std::string measured;  ///< source of the processors' costs; empty: none
+  std::string measured;  ///< where the CPU costs come from; empty: there are none
 };
 
 /// Returns the report: measurements, predictions, the curve, its bottlenecks and the changes that pay off. It ends with

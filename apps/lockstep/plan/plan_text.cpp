@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kPays = 0.01;  // share of a step
 constexpr int kBarColumns = 24;
 
-/// The rate in images per second if their number is known, otherwise in steps per second, summed over all ranks.
+/// The rate over all ranks: in images per second if the number of images is known, otherwise in steps per second.
 double rate_of(const PlanPoint& point, const Workload& workload) {
   return point.prediction.rate(point.cluster.ranks(), workload.images > 0 ? workload.images : 1);
 }

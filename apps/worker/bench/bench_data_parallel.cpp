@@ -94,7 +94,7 @@ int run_data_parallel_bench(const Job& job, const StepBench& bench) {
     throw UsageError("--data-parallel measures threads of one process on the CPU, with the captcha network",
                      "leave out --nproc-per-node, --device, --recorder-cost and --profile");
   }
-  tensor::set_threads(bench.data_parallel);  // threads for the optimizer; a replica has one thread
+  tensor::set_threads(bench.data_parallel);  // threads for the optimizer; each replica has only one
   keep_freed_memory();
   seed_all(config->seed);
   CaptchaTask task(*config);

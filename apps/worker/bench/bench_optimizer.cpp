@@ -31,8 +31,8 @@ struct Entry {
   OptimizerOptions options;
 };
 
-/// The optimizers to time. Options and names in the JSON lines match those in peers/optimizer.py for the optimizers in
-/// both.
+/// The optimizers to time. If an optimizer is also in peers/optimizer.py, its options and its name in the JSON lines
+/// are the same there.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {"adamw", "AdamW", {.lr = 1e-3}},     {"sgd_momentum", "SGD", {.lr = 1e-3, .momentum = 0.9}},

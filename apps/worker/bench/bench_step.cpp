@@ -28,7 +28,7 @@ double cpu_seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Counts the CPU seconds of all threads inside collectives.
+/// Counts the CPU seconds that all threads spend inside collectives.
 class CollectiveCpu final : public trace::Sink {
  public:
   CollectiveCpu() { (void)trace::add_sink(*this); }
@@ -166,7 +166,7 @@ int run_step_bench(Job& job, const StepBench& bench) {
   if (bench.digest_cost) sets.emplace_back("digests=false");
   TimedRecipe timed(job, bench.recipe, sets);
   const bool on_gpu = job.device().is_cuda();
-  // On a GPU, the graph is recorded after a few steps.
+  // On a GPU, the step is recorded as a CUDA graph after a few steps.
   const bool records = timed.settings.config().cuda_graph != "false" && on_gpu;
   const int first = job.world_size() > 1 ? StepGraph::kWarmUpOfRanks : StepGraph::kWarmUp;
   const std::int64_t warmup = records ? first + 2 : 3;

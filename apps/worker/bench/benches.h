@@ -34,8 +34,8 @@ struct LoaderBench {
   bool json = false;
 };
 
-/// Loads gray images as floats, the input of a captcha recogniser. Throws: DataError naming the file; UsageError if the
-/// images differ in size.
+/// Loads gray images as floats, the input of a captcha recogniser. Throws: DataError that names the file; UsageError if
+/// the images differ in size.
 int bench_captcha_loader(const LoaderBench& bench);
 
 /// Loads the training input of ImageNet: random resized crop, flip, normalisation.

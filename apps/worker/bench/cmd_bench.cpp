@@ -250,7 +250,7 @@ struct StepArguments {
   JoinArguments join{.device = "cpu"};
 };
 
-/// The options as settings, then --set, which takes precedence.
+/// The options converted to settings, followed by those of --set, which take precedence.
 std::vector<std::string> step_settings(const StepArguments& given) {
   std::vector<std::string> sets;
   const auto add = [&](const char* key, const std::string& value) {

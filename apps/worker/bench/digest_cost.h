@@ -19,7 +19,7 @@ struct DigestCost {
   double update = 0;        ///< median of the optimizer's update without digests
   MedianRange digest = {};  ///< extra time of an update with digests
   double record = 0;        ///< median time to write a record, on rank 0
-  /// Returns the share of a step, for the median of `digest` or for an end of its range.
+  /// Returns the cost as a share of a step. `digest_seconds`: the median of `digest`, or an end of its range.
   [[nodiscard]] double share(double digest_seconds) const { return (digest_seconds + record) / step; }
 };
 

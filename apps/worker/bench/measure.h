@@ -27,8 +27,7 @@ struct Timing {
   return values[values.size() / 2];
 }
 
-/// The median of values, and the interval that covers the median of all such values with a probability of 95 % (order
-/// statistics; no distribution is assumed).
+/// The median of values, and its 95 % confidence interval (from order statistics; no distribution is assumed).
 struct MedianRange {
   double median = 0;
   double low = 0;
@@ -44,7 +43,7 @@ struct MedianRange {
   return {values[values.size() / 2], at(std::floor(n / 2 - half)), at(std::ceil(n / 2 + half))};
 }
 
-/// Returns the seconds of one run.
+/// Returns the time of one run, in seconds.
 template <class Action>
 [[nodiscard]] double seconds_of(Action action) {
   const auto begin = std::chrono::steady_clock::now();
@@ -61,7 +60,7 @@ template <class Action>
   return {seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100]};
 }
 
-/// Returns the seconds of the median run of `action`.
+/// Returns the median time of a run of `action`, in seconds.
 template <class Action>
 [[nodiscard]] double median_seconds(const Repeats& repeats, Action action) {
   return time_runs(repeats, action).median;

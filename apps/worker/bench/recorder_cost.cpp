@@ -12,7 +12,7 @@
 namespace lockstep::worker {
 namespace {
 
-/// Removes the process's sinks for its lifetime.
+/// During its lifetime, the process has no sinks.
 class WithoutSinks {
  public:
   WithoutSinks() {
@@ -48,7 +48,7 @@ std::int64_t events_of(const std::function<void()>& step) {
   return counter.events;
 }
 
-/// The time to record an event of a collective, which has the most fields.
+/// The time to record one event of a collective, the kind of event with the most fields.
 double event_seconds(trace::Sink& recorder) {
   constexpr int kEvents = 100'000;
   const trace::Event event{.name = "bench", .sequence = 1, .bytes = 1, .bucket = 0, .buckets = 1};

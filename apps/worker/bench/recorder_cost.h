@@ -15,7 +15,7 @@ struct RecorderCost {
   double median_seconds = 0;   ///< time of a step without the sinks
   MedianRange ratio = {};      ///< ratio of step times: with the sinks / without them
   double events_per_step = 0;  ///< number of events in a step: two for each span, at its start and its end
-  double event_seconds = 0;    ///< time of one event of the recorder, measured in a loop
+  double event_seconds = 0;    ///< time to record one event, measured in a loop
 };
 
 /// Collective: yes, if `step` is. Throws: UsageError in a process without a recorder.

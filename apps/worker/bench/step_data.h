@@ -14,7 +14,7 @@ namespace lockstep::worker {
 /// The value of data.train that selects random_captchas().
 inline constexpr std::string_view kRandomImages = "random images";
 
-/// Returns the value of data.train for a bench without one.
+/// Returns the value of data.train for a benchmark that does not set it.
 [[nodiscard]] std::string made_up_data(const std::string& recipe);
 
 /// Random images and labels in the form of the captcha recipe's data.

@@ -19,7 +19,7 @@ std::vector<std::string> with_data(const std::string& what, const std::vector<st
 TimedRecipe::TimedRecipe(Job& job, const std::string& what, const std::vector<std::string>& sets)
     : settings(what, with_data(what, sets)) {
   TrainConfig& config = settings.config();
-  config.stages = decltype(config.stages){};  // a step has no second stage, and no evaluation to choose its weights
+  config.stages = decltype(config.stages){};  // a step has no second stage, and no evaluation that chooses its weights
   config.validate();
   if (config.replicas == 0) config.replicas = job.world_size();
   if (config.threads == 0) config.threads = 1;

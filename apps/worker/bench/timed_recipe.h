@@ -14,7 +14,8 @@ namespace lockstep::worker {
 
 /// A recipe and its data. Without `data.train` it uses the recipe's synthetic scenes, or random images for captcha.
 struct TimedRecipe {
-  /// `what`: as for Settings; `sets`: a.b=c each. Collective: yes. Throws: the UsageErrors of the Trainer.
+  /// `what`: as for Settings; `sets`: settings of the form a.b=c. Collective: yes. Throws: the UsageErrors of the
+  /// Trainer.
   TimedRecipe(Job& job, const std::string& what, const std::vector<std::string>& sets);
 
   Settings settings;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kDiffer = 1;  // exit code 1, as in cmp and diff: a result, not an error
 
-/// True if the extension is that of another program's file.
+/// True if the path is a file with an extension that other programs use.
 bool is_other_file(const std::string& where) {
   const std::filesystem::path path = where;
   const std::string ending = path.extension().string();
@@ -67,7 +67,7 @@ void verify_one_file(const std::string& path) {
   if (!report.ok()) throw_damaged(report.path, report.parts, "fetch or export the file again");
 }
 
-/// Throws if a run folder has a checkpoint newer than `whole`, its newest valid one: that checkpoint is torn.
+/// Throws if a run folder has a checkpoint that is newer than `whole`, its newest valid one: the newer one is torn.
 void require_newest_whole(const std::string& where, const std::filesystem::path& whole) {
   FileSystem& files = FileSystem::system();
   const bool is_run = !files.exists(std::filesystem::path(where) / "manifest.json") && files.exists(where);

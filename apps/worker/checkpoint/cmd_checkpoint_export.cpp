@@ -161,7 +161,7 @@ std::size_t write_torchscript(const ExportArguments& given, const Trained& train
   return archive.size();
 }
 
-/// The runtime that checks the file. If there is none, a note says so.
+/// The runtime that checks the exported file. If there is none, logs a note that the file is not checked.
 std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   if (given.no_check) return std::nullopt;
   auto runtime = find_onnx_runtime(given.runtime);
@@ -173,7 +173,7 @@ std::optional<OnnxRuntime> runtime_for(const ExportArguments& given) {
   return runtime;
 }
 
-/// The file's description of itself. A page is meant for other people, so it holds no settings or paths from this
+/// The metadata stored in the file. A page is meant for other people, so it holds no settings or paths from this
 /// machine.
 std::map<std::string, std::string> texts_of(const Trained& trained, const nn::NetworkFunction& function, bool is_page) {
   std::map<std::string, std::string> texts = {{"recipe", trained.recipe}};
@@ -188,8 +188,8 @@ std::map<std::string, std::string> texts_of(const Trained& trained, const nn::Ne
   return texts;
 }
 
-/// Writes into a folder next to the file's path, and moves the file to its path after the comparison. A page contains
-/// the ONNX file.
+/// Writes the file into a folder next to its final path, and moves it there after the comparison. A page contains the
+/// ONNX file.
 std::size_t write_onnx(const ExportArguments& given, const Trained& trained, const nn::NetworkFunction& function) {
   const bool is_page = fs::path(given.to).extension() == ".html";
   const std::optional<DemoParts> parts = is_page ? std::optional(read_demo_parts()) : std::nullopt;
@@ -227,7 +227,7 @@ int write_as_origin(const ExportArguments& given) {
   return 0;
 }
 
-/// The network's function. A page needs a function that it can show.
+/// The function of the network to export. A page needs a function whose results it can show.
 std::optional<nn::NetworkFunction> function_for(const ExportArguments& given, const Trained& trained) {
   const bool is_page = fs::path(given.to).extension() == ".html";
   std::optional<nn::NetworkFunction> function;

@@ -8,7 +8,8 @@
 
 namespace lockstep::worker {
 
-/// The parts that all demo pages share. web/ builds them into share/lockstep/network, beside the programs' folder.
+/// The parts that all demo pages share. The build in web/ puts them into share/lockstep/network, beside the programs'
+/// folder.
 struct DemoParts {
   std::string page;     ///< demo.html, with placeholders for the other parts
   std::string runtime;  ///< ONNX Runtime's WebAssembly, gzipped
@@ -17,7 +18,7 @@ struct DemoParts {
 /// Throws: UsageError if this Lockstep was built without npm.
 [[nodiscard]] DemoParts read_demo_parts();
 
-/// Returns the page with the ONNX file `model` in it.
+/// Returns the page with the ONNX file `model` embedded.
 [[nodiscard]] std::string demo_page(const DemoParts& parts, std::string_view model);
 
 }  // namespace lockstep::worker

@@ -10,8 +10,8 @@
 namespace lockstep::worker {
 
 /// Returns the function with examples whose first argument comes from `data`, a path for Task::make_dataset(). If
-/// `data` is empty, it uses the checkpoint's test data if its files exist; otherwise the function is unchanged. A line
-/// on stderr names the data. Throws: anything the data set throws, if `data` is given.
+/// `data` is empty, uses the checkpoint's test data; if those files do not exist, returns the function unchanged. A
+/// line on stderr names the data. Throws: anything the data set throws, if `data` is given.
 [[nodiscard]] nn::NetworkFunction on_pictures(const Trained& trained, nn::NetworkFunction function,
                                               const std::string& data);
 

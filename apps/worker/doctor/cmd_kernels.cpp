@@ -31,7 +31,7 @@ struct KernelsArguments {
   bool json = false;
 };
 
-/// The options as settings, then --set, which takes precedence.
+/// The options converted to settings, followed by those of --set, which take precedence.
 std::vector<std::string> settings_of(const KernelsArguments& given) {
   std::vector<std::string> sets;
   if (!given.batch.empty()) sets.push_back("batch_size=" + given.batch);
@@ -40,8 +40,8 @@ std::vector<std::string> settings_of(const KernelsArguments& given) {
   return sets;
 }
 
-/// Returns a recipe, a preset or a settings file unchanged; for a saved network, the settings beside its weights, which
-/// determine its shapes.
+/// Returns a recipe, a preset or a settings file unchanged. For a saved network, returns the settings beside its
+/// weights, which determine its shapes.
 std::string settings_file(const std::string& what) {
   const bool is_file = what.ends_with(".yml") || what.ends_with(".yaml");
   const std::string path = what.substr(0, what.find(':'));
@@ -52,8 +52,8 @@ std::string settings_file(const std::string& what) {
                   "only checkpoints of `lockstep train` contain settings");
 }
 
-/// The training data of a settings file if they still exist, because classes and sizes may come from them. Otherwise
-/// the steps use synthetic data.
+/// The training data of a settings file if the data still exist, because the classes and sizes may come from them.
+/// Otherwise the steps use synthetic data.
 std::vector<std::string> data_settings(const std::string& file) {
   if (!file.ends_with(".yml") && !file.ends_with(".yaml")) return {};
   const ConfigTree tree = ConfigTree::from_file(file);

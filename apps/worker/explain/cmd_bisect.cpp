@@ -35,7 +35,7 @@ using Rows = std::vector<std::vector<std::string>>;
 struct BisectArguments {
   std::string a;
   std::string b;
-  std::vector<std::string> records;  ///< records of A and B by `explain --record`; empty: it replays
+  std::vector<std::string> records;  ///< records of A and B from `explain --record`; empty: replay both runs
   bool only_step = false;
   bool yes = false;
   bool json = false;
@@ -64,15 +64,15 @@ bool parse(BisectArguments& bisect, const Arguments& arguments) {
   return cli::parse(app, arguments);
 }
 
-/// One run's replay of the step, and its comparison with the run itself.
+/// The replay of the step in one run, and how it compares with the run itself.
 struct Side {
   std::string run;
   StepRecord record;
   bool repeats = false;
-  std::string elsewhere = {};  ///< platforms of replay and run; empty: the same platform
+  std::string elsewhere = {};  ///< the two platforms if the replay's differs from the run's; else empty
 };
 
-/// The manifest of the nearest checkpoint before the step, which names the run's platform.
+/// The manifest of the nearest checkpoint before the step, which contains the run's platform.
 std::optional<Manifest> manifest_of(const std::string& run, std::int64_t step) {
   const fs::path folder = fs::path(run) / "checkpoints";
   auto found = find_newest_finite(FileSystem::system(), folder, step);
@@ -97,7 +97,8 @@ Side side_of(const std::string& run, const view::DigestRecord& own, const fs::pa
   return side;
 }
 
-// Replays in a separate process with the run's environment variables, because libtorch chooses its kernels once.
+// Replays in a separate process with the run's environment variables, because libtorch chooses its kernels only once
+// per process.
 Side replayed(const std::string& run, const view::DigestRecord& own, bool yes, const fs::path& file) {
   const std::string step = std::to_string(own.step);
   const auto manifest = manifest_of(run, own.step);
@@ -131,7 +132,7 @@ std::string carrier(const std::string& run, int replica) {
   return "";
 }
 
-/// The differences between the two runs' platforms, from the nearest checkpoints, and between their settings.
+/// The differences between the two runs: in platform, as recorded in the nearest checkpoints, and in settings.
 Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   Rows rows;
   const auto compare = [&](const std::string& what, const std::string& a, const std::string& b) {
@@ -163,7 +164,7 @@ Rows world_rows(const BisectArguments& bisect, std::int64_t step) {
   return rows;
 }
 
-/// The size and time of a sample's file, if it has one: "1,204 bytes of 2026-11-28 08:40:12".
+/// The size and modification time of a sample's file, if it has one: "1,204 bytes, 2026-11-28 08:40:12 UTC".
 std::string file_text(const std::string& name) {
   struct stat status {};
   if (::stat(name.c_str(), &status) != 0) return "-";

@@ -80,7 +80,8 @@ bool parse(ExplainArguments& explain, const Arguments& arguments) {
 
 std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "not finite"; }
 
-/// A sample of the step. Samples are sorted by decreasing loss; a loss that is not finite counts as the largest.
+/// A sample of the step. worst_first() sorts samples by decreasing loss, and treats a loss that is not finite as the
+/// largest.
 struct ShownSample {
   int replica;
   const SampleRecord* sample;
@@ -125,7 +126,7 @@ void write_names(const StepRecord& record, const ExplainArguments& explain) {
 struct LayerRow {
   std::string layer;
   double norm = 0;
-  double usual = 0;  ///< median of the preceding steps; NaN: there are none
+  double usual = 0;  ///< median of the preceding steps; NaN if there are none
   [[nodiscard]] double ratio() const { return usual > 0 ? norm / usual : std::nan(""); }
 };
 
@@ -162,7 +163,7 @@ std::string layers_table(const Replay& replay, std::int64_t limit) {
       view::render_table({{"layer", 0, view::Align::kLeft}, {"norm"}, {title + " before"}, {"ratio"}}, rows));
 }
 
-/// The run's own loss of the step, if it logged it.
+/// The loss that the run itself logged for the step; none if it did not log it.
 std::optional<double> logged_loss(const std::string& run, std::int64_t step) {
   if (!FileSystem::system().exists(fs::path(run) / view::kRunLog)) return {};
   const view::RunCurves curves = view::read_run_curves(run);
@@ -174,7 +175,7 @@ std::optional<double> logged_loss(const std::string& run, std::int64_t step) {
   return {};
 }
 
-/// The run's own digests of the step, if it wrote them.
+/// The digests that the run itself wrote for the step; none if it did not write them.
 std::optional<view::DigestRecord> own_digests(const std::string& run, std::int64_t step) {
   if (!FileSystem::system().exists(fs::path(run) / view::kDigestFile)) return {};
   const view::DigestChain chain = view::DigestChain::load(run);
@@ -271,7 +272,7 @@ void print_json(const Replay& replay, const ExplainArguments& explain) {
   cli::print_json(json.dump() + "\n");
 }
 
-/// Prints the largest spikes, and returns the step of the largest.
+/// Prints the largest spikes and returns the step of the largest one.
 std::int64_t find_spike(const std::string& run, bool quiet) {
   const std::vector<Spike> spikes = largest_spikes(view::read_run_curves(run).steps["loss"], 5);
   if (spikes.empty())

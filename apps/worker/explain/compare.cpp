@@ -20,7 +20,8 @@ bool same_losses(const std::vector<double>& a, const std::vector<double>& b) {
   });
 }
 
-/// The layer of the operator that begins at `at`, or of the nearest operator around it that has one.
+/// The layer of the operator that begins at `at`. If it has none, the layer of the last operator before it, at no
+/// greater depth, that has one.
 std::string layer_at(const Values& values, std::size_t at) {
   int depth = values[at].depth;
   for (std::size_t i = at + 1; i-- > 0;) {
@@ -31,8 +32,8 @@ std::string layer_at(const Values& values, std::size_t at) {
   return "";
 }
 
-/// The operator whose result is read by the operator that begins at `at`: the last one that ended before it in the same
-/// direction, no deeper, and without a digest of its result. Otherwise `at` itself.
+/// The operator that computed the input of the operator that begins at `at`: the last one that ended before it in the
+/// same direction, at no greater depth, and without a digest of its result. If there is none, `at` itself.
 std::size_t maker_of(const Values& values, std::size_t at) {
   for (std::size_t i = at; i-- > 0;) {
     if (values[i].backward != values[at].backward) break;
@@ -75,7 +76,7 @@ std::size_t first_event(const Values& a, const Values& b) {
   return a.size() == b.size() ? a.size() : common;
 }
 
-/// True for the same sample of the set, even in another folder.
+/// True if both are the same sample of the data set, even if the set is in a different folder.
 bool same_sample(const SampleRecord& a, const SampleRecord& b) {
   const auto file = [](const SampleRecord& sample) { return std::filesystem::path(sample.name).filename(); };
   return a.index == b.index && file(a) == file(b);
@@ -98,7 +99,8 @@ StepDifference in_samples(const BatchRecord& a, const BatchRecord& b) {
   return found;
 }
 
-/// The names of operators with a digest anywhere. Others are views; a process's first step may have more.
+/// The names of operators that have a digest in either batch. All others only create views, and the first step of a
+/// process may have more of them.
 std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b) {
   std::set<std::string> names;
   for (const Values* values : {&a.values, &b.values}) {
@@ -109,8 +111,8 @@ std::set<std::string> names_with_bits(const BatchRecord& a, const BatchRecord& b
   return names;
 }
 
-/// The batch with only these operators, up to the end of backward. Later operators copy gradients into buckets, which
-/// the first step of a process does differently.
+/// The batch reduced to these operators and cut off at the end of backward. Later operators copy gradients into
+/// buckets, which the first step of a process does differently.
 BatchRecord with_operators(BatchRecord batch, const std::set<std::string>& names) {
   const auto last =
       std::find_if(batch.values.rbegin(), batch.values.rend(), [](const auto& value) { return value.backward; });

@@ -16,12 +16,12 @@ enum class Part { kNone, kWeights, kSamples, kForward, kBackward, kGradients, kU
 /// The first difference.
 struct StepDifference {
   Part part = Part::kNone;
-  int replica = -1;   ///< replica of the batch that differs; -1: all replicas
-  std::string layer;  ///< the operator's module, or the gradient's parameter; "": unknown
-  std::string a;      ///< operator, sample or value in A
-  std::string b;      ///< operator, sample or value in B; may have the same name, with a different result
-  std::vector<SampleRecord> samples;                         ///< samples of the replica's batch in A
-  std::vector<std::pair<std::string, std::string>> changed;  ///< samples whose content differs: names in A and B
+  int replica = -1;                   ///< replica of the batch that differs; -1: all replicas
+  std::string layer;                  ///< the operator's module, or the gradient's parameter; "": unknown
+  std::string a;                      ///< operator, sample or value in A
+  std::string b;                      ///< operator, sample or value in B; if the name is the same, the result differs
+  std::vector<SampleRecord> samples;  ///< samples of the replica's batch in A
+  std::vector<std::pair<std::string, std::string>> changed;  ///< samples whose content differs: the names in A and in B
 
   [[nodiscard]] bool any() const { return part != Part::kNone; }
 };

@@ -13,7 +13,7 @@ struct Spike {
   std::int64_t step = 0;
   double loss = 0;
   double usual = 0;  ///< median of the points before the spike
-  double jump = 0;   ///< height above `usual`, in median absolute deviations of these points
+  double jump = 0;   ///< height above `usual`, in median absolute deviations of those points
 };
 
 /// Returns at most `limit` spikes, the largest first; each point is compared with the 3 to 20 points before it.

@@ -18,7 +18,7 @@ namespace lockstep::worker {
 struct SampleRecord {
   std::int64_t index = 0;    ///< index in the training set
   std::string name;          ///< Dataset::describe(): its file, if it has one
-  std::uint64_t digest = 0;  ///< digest of its row in the batch; 0: samples have no rows of their own
+  std::uint64_t digest = 0;  ///< digest of its row in the batch; 0: the batch has no row per sample
   double loss = 0;           ///< loss of the sample alone, in training mode; NaN if it was not computed
 };
 
@@ -41,13 +41,13 @@ struct GradientRecord {
 
 struct StepRecord {
   std::int64_t step = 0;
-  std::int64_t from_step = 0;        ///< step from which the replay resumed; 0: it began with the run
+  std::int64_t from_step = 0;        ///< step from which the replay resumed; 0: it started at the run's first step
   std::string platform;              ///< checkpoint::platform() of the replay
   double lr = 0;                     ///< learning rate of the step
   double loss = 0;                   ///< mean over all replicas; NaN if it was not finite
   std::uint64_t weights = 0;         ///< digest of parameters and buffers before the step
   std::optional<StepDigest> digest;  ///< digest of the step, as in the run's chain; none: the step ended early
-  std::vector<BatchRecord> batches;  ///< batches by replica, and then in their order
+  std::vector<BatchRecord> batches;  ///< ordered by replica, then as the replica computed them
   std::vector<GradientRecord> gradients;
 };
 

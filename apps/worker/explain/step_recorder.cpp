@@ -23,7 +23,7 @@ std::string layer_of(const std::string& parameter) {
   return dot == std::string::npos ? parameter : parameter.substr(0, dot);
 }
 
-/// Saves and restores the buffers of a model, which forward passes in training mode change.
+/// Saves and restores a model's buffers, because forward passes in training mode change them.
 class KeptBuffers {
  public:
   explicit KeptBuffers(torch::nn::Module& model) : buffers_(model.buffers()) {
@@ -99,7 +99,7 @@ void StepRecorder::on_batch_done(const WatchedBatch& watched, const at::Tensor& 
   batch.losses.assign(row.data_ptr<double>(), row.data_ptr<double>() + row.numel());
 }
 
-/// Runs as the only replica, because a loss may all-reduce over all replicas.
+/// Runs as the only replica, because computing a loss may all-reduce over all replicas.
 void StepRecorder::add_single_losses() {
   const KeptBuffers kept(*model_);
   ReplicaTeam alone(*options_.group, {.replicas = 1, .threads = static_cast<int>(config_.threads)});

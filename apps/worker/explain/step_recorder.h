@@ -39,20 +39,20 @@ class StepRecorder final : public StepWatch {
   void on_batch_done(const WatchedBatch& watched, const at::Tensor& losses) override;
   void on_gradients(const StepGradients& gradients) override;
 
-  /// Returns the record of the step, without its lr and its loss.
+  /// Returns the record of the step, in which lr and loss are not set.
   [[nodiscard]] const StepRecord& record() const { return record_; }
   /// Returns true once the step's batches are recorded.
   [[nodiscard]] bool has_step() const { return !record_.batches.empty(); }
-  /// Returns the gradient norms of the replayed steps, the recorded step last.
+  /// Returns the gradient norms of the replayed steps; the recorded step is the last.
   [[nodiscard]] const std::vector<LayerNorms>& norms() const { return norms_; }
   /// Returns the step's images, by replica and sample; undefined tensors if its data are not images.
   [[nodiscard]] const std::vector<at::Tensor>& pictures() const { return pictures_; }
 
  private:
-  /// The batch that the replica computes.
+  /// The batch that the replica computes now.
   [[nodiscard]] BatchRecord& batch_of(int replica) { return record_.batches[places_.at(replica)]; }
   void add_single_losses();
-  /// The loss of a sample alone. The batch holds it twice, for batch norm.
+  /// The loss of a sample alone. The batch holds the sample twice, because batch norm needs more than one.
   [[nodiscard]] double loss_alone(std::int64_t index) const;
 
   Task& task_;
@@ -62,7 +62,7 @@ class StepRecorder final : public StepWatch {
   StepRecord record_;
   std::vector<LayerNorms> norms_;
   std::vector<at::Tensor> pictures_;
-  std::map<int, std::size_t> places_;  ///< index of each replica's batch in record_; replicas may take turns
+  std::map<int, std::size_t> places_;  ///< index in record_ of each replica's current batch; replicas may alternate
   std::map<int, std::unique_ptr<observe::OperatorValues>> values_;
   torch::nn::Module* model_ = nullptr;  ///< network of the step
   Dataset* dataset_ = nullptr;

@@ -92,7 +92,7 @@ bool parse(ConfigArguments& words, const Arguments& arguments) {
   app.add_option("-c,--config", words.file, "a .yml file with settings; the file need not name a recipe")
       ->type_name("FILE");
   app.add_option("--set", words.sets, kSetHelp)->allow_extra_args(false)->type_name("KEY=VALUE");
-  std::vector<std::string> updates;  // already converted to --set; here only for the help
+  std::vector<std::string> updates;  // already converted to --set; declared here only for --help
   app.add_option("-u,--update", updates, "any number of settings")->type_name("KEY=VALUE");
   app.add_option("--keys", words.keys,
                  "show only these settings, separated by commas: KEY, GROUP.*, @free (may change on resume), @host "

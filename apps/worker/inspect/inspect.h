@@ -14,7 +14,7 @@
 
 namespace lockstep::worker {
 
-/// `lockstep inspect data`: counts the contents of a set, and shows it as a contact sheet.
+/// `lockstep inspect data`: counts the contents of a data set and draws a contact sheet of it.
 int inspect_data(const Arguments& arguments);
 
 /// The counts of a set as text: a summary line, a table of sizes, bars of classes, unreadable files, and remarks. Pure
@@ -31,25 +31,26 @@ int inspect_data(const Arguments& arguments);
 /// `lockstep inspect flight`: the last events of each rank of a live, hanging or killed run.
 int inspect_flight(const Arguments& arguments);
 
-/// The flight rings below `path`, by rank. `path`: a ring, a rank's log folder, an attempt's folder, or a run (its
-/// newest attempt). Throws: DataError naming the folders if there is no ring.
+/// The flight rings below `path`, ordered by rank. `path`: a ring, a rank's log folder, an attempt's folder, or a run
+/// (its newest attempt). Throws: DataError that names the folders if there is no ring.
 [[nodiscard]] std::vector<std::filesystem::path> find_rings(const std::filesystem::path& path);
 
-/// One line for each rank: its place in the step, and its collectives. `now_ns`: CLOCK_MONOTONIC; 0: the run is over,
-/// and ages are relative to the newest event. Pure function.
+/// One line for each rank: how far it is in the step, and its collectives. `now_ns`: CLOCK_MONOTONIC; 0: the run is
+/// over, and ages are relative to the newest event. Pure function.
 [[nodiscard]] std::string state_text(const std::vector<flight::Snapshot>& ranks, std::int64_t now_ns);
 
-/// The last `count` events of all ranks, on one clock if they ran on one host. Pure function.
+/// The last `count` events of all ranks, on a common time scale if the ranks ran on one host. Pure function.
 [[nodiscard]] std::string events_text(const std::vector<flight::Snapshot>& ranks, std::size_t count);
 
 /// One JSON object per event, each on a line. Pure function.
 [[nodiscard]] std::string events_json(const std::vector<flight::Snapshot>& ranks);
 
-/// `lockstep inspect gpu` and `lockstep inspect env`: the GPUs' current work, and the environment variables of a run.
+/// `lockstep inspect gpu` and `lockstep inspect env`: show what the GPUs are doing, and the environment variables of a
+/// run.
 int inspect_gpu(const Arguments& arguments);
 int inspect_env(const Arguments& arguments);
 
-/// The table of `lockstep inspect gpu`; without a GPU, one line with the reason. Pure function.
+/// The table of `lockstep inspect gpu`; if there is no GPU, one line that gives the reason. Pure function.
 [[nodiscard]] std::string gpu_text(const GpuReport& report);
 
 }  // namespace lockstep::worker

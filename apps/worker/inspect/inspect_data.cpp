@@ -40,7 +40,7 @@ struct InspectWords {
   bool json = false;
 };
 
-/// The data set that an argument names: a recipe's set with its settings, or a set at a path.
+/// The data set that an argument names: a recipe's data set with the recipe's settings, or the data set at a path.
 struct Opened {
   std::string name;
   std::unique_ptr<Settings> settings;  ///< outlives the source
@@ -111,7 +111,8 @@ std::set<std::int64_t> chosen(std::int64_t size, const InspectWords& words) {
   return indices;
 }
 
-/// Returns random images, skipping unreadable ones, which the survey has already named. `all_values`: also shows 255.
+/// Returns random images. Skips unreadable ones, which the survey has already named. `all_values`: also shows the value
+/// 255.
 std::vector<AnnotatedImage> some_pictures(const ImageSource& source, const InspectWords& words, bool all_values) {
   Augmentations chain;
   for (const std::string& step : words.augment) chain.add(parse_augmentation(step));

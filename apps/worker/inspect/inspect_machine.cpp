@@ -109,7 +109,7 @@ Rows machine_rows() {
           {"--nproc-per-node", resolve_process_count("auto").reason}};
 }
 
-/// Shortens long values, such as PATH, which would push the meanings off the page.
+/// Shortens long values such as PATH, so that the column of meanings stays on the page.
 Rows shortened(Rows rows) {
   constexpr int kWidest = 40;
   for (auto& row : rows) row[1] = view::fit(row[1], kWidest);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kNoClass = 255;
 
-/// Captchas with the labels in their file names; no label if a name does not fit.
+/// Captchas with the labels from their file names; a file whose name is not a valid label has none.
 class CaptchaPictures final : public ImageSource {
  public:
   CaptchaPictures(std::shared_ptr<ImageSource> files, const captcha::CaptchaConfig& config)
@@ -34,7 +34,8 @@ class CaptchaPictures final : public ImageSource {
     return image;
   }
 
-  /// The number of labels that do not fit the settings, and training's error about the first; empty: all fit.
+  /// The number of labels that do not match the settings, with the error that training would report for the first;
+  /// empty: all match.
   [[nodiscard]] std::string remark() const {
     std::int64_t count = 0;
     std::string first;
@@ -113,7 +114,7 @@ std::string remark_on_masks(const Survey& survey) {
   for (const auto& [value, count] : survey.pixels) values.push_back(value);
   const bool has_none = values.back() == kNoClass;
   const std::int64_t classes = std::ssize(values) - (has_none ? 1 : 0);
-  // Gray levels are far apart; class ids are not, even if a set has only some of them.
+  // Gray levels are far apart. Class ids are not, even if a data set has only some of them.
   constexpr std::int64_t kHigh = 32;
   constexpr std::int64_t kApart = 8;
   const std::int64_t highest = has_none && values.size() > 1 ? values[values.size() - 2] : values.back();

@@ -14,18 +14,18 @@ namespace lockstep::worker {
 
 struct RecipePictures {
   std::shared_ptr<ImageSource> source;
-  std::vector<std::string> remarks = {};  ///< faults that training would reject, each once, with its remedy
+  std::vector<std::string> remarks = {};  ///< errors that training would report, each listed once, with its remedy
 };
 
-/// Returns captchas with the labels in their file names, masks with their values mapped by data.mask_values, and other
-/// recipes' sets unchanged. Lifetime: `config` outlives the source.
+/// Returns captchas with the labels from their file names, or masks whose values data.mask_values maps; returns the
+/// data sets of other recipes unchanged. Lifetime: `config` outlives the source.
 [[nodiscard]] RecipePictures as_recipe_reads(std::shared_ptr<ImageSource> source, const TrainConfig& config);
 
-/// A remark on mask values that are not class ids, such as 0 and 255, with the setting that maps them; empty: no
+/// A remark on mask values that are not class ids, such as 0 and 255, which names the setting that maps them; empty: no
 /// remark. Pure function.
 [[nodiscard]] std::string remark_on_masks(const Survey& survey);
 
-/// Makes 255 a class like any other value, so that a sheet shows it.
+/// Treats 255 as a class like any other value, so that a contact sheet shows it.
 void show_all_values(AnnotatedImage& picture);
 
 }  // namespace lockstep::worker

@@ -141,7 +141,7 @@ nlohmann::ordered_json named_counts(const Counts& counts, const std::vector<std:
   return all;
 }
 
-/// A table of the pixels by class; 255 is the value of pixels without a class.
+/// A table of pixel counts by class; 255 marks pixels without a class.
 std::string pixel_table(const Survey& survey, std::vector<std::string> names) {
   constexpr std::size_t kUnlabelled = 255;
   if (survey.pixels.contains(kUnlabelled) && names.size() <= kUnlabelled) {

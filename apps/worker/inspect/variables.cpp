@@ -16,8 +16,8 @@ struct Known {
   std::string_view meaning;
 };
 
-// Every variable that Lockstep's sources read (a test compares them), and variables that users set for its libraries.
-// Sorted by name; kFamilies lists whole families by their prefix.
+// Every variable that Lockstep's sources read (a test compares this list with them), and variables that users set for
+// Lockstep's libraries. Sorted by name; kFamilies lists whole families by their prefix.
 constexpr std::array kKnown = {
     Known{"ATEN_CPU_CAPABILITY",
           "the highest instruction set that libtorch uses; changing it changes the bits of the results"},
@@ -153,8 +153,8 @@ constexpr std::array kKnown = {
 constexpr std::array<std::string_view, 10> kFamilies = {"CUDA_", "GLOO_",  "LOCKSTEP_", "MKL_",      "NCCL_",
                                                         "OMP_",  "SLURM_", "TORCH_",    "OPENBLAS_", "UCX_"};
 
-// Parts of the names of variables with secret values, such as tokens of a job, of Slurm's REST service or of an
-// account. Users send the output of `inspect env` to others.
+// If a variable's name contains one of these words, its value is secret: for example, the token of a job, of Slurm's
+// REST service or of an account. Users send the output of `inspect env` to others.
 constexpr std::array<std::string_view, 8> kSecret = {"TOKEN",      "SECRET", "PASSW",   "PASSPHRASE",
                                                      "CREDENTIAL", "JWT",    "API_KEY", "ACCESS_KEY"};
 

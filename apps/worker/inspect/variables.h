@@ -11,7 +11,7 @@ namespace lockstep::worker {
 struct Variable {
   std::string name;
   std::optional<std::string> value = {};  ///< value; none: the variable is not set
-  std::string meaning = {};               ///< meaning; empty: a library's variable whose meaning is not known here
+  std::string meaning = {};               ///< meaning; empty: a library's variable that Lockstep cannot explain
 };
 
 /// Returns every variable that Lockstep reads, set or not, and the variables of its libraries that are set, ordered by

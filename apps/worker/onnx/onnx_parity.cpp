@@ -22,8 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatches[] = {1, 3, 5};
-constexpr double kTolerance = 1e-4;  // largest difference, relative to the largest value
-constexpr double kSmallest = 1e-3;   // lower bound of that largest value
+constexpr double kTolerance = 1e-4;  // largest permitted difference, relative to the largest value
+constexpr double kSmallest = 1e-3;   // the largest value counts as at least this
 
 struct Difference {
   double largest = 0;  ///< largest absolute difference
@@ -41,7 +41,7 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
 }
 
 /// Does the same for results whose rows have no order: compares each row with the nearest row on the other side. Each
-/// result counts relative to its largest value.
+/// result is divided by its largest value first.
 Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
   std::vector<at::Tensor> both[2];
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -80,7 +80,7 @@ std::string judged(const std::map<std::string, Difference>& worst, const std::st
   return text;
 }
 
-/// The network's own results, and their time.
+/// The network's own results, and the time it took to compute them.
 struct Own {
   std::vector<at::Tensor> results;
   double ms = 0;

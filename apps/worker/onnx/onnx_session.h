@@ -16,7 +16,7 @@
 
 namespace lockstep::worker {
 
-/// A program that runs ONNX files: its command without the file.
+/// A program that runs ONNX files: its command line without the ONNX file.
 struct OnnxRuntime {
   std::vector<std::string> command;
 };

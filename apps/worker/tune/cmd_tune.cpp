@@ -28,7 +28,7 @@
 namespace lockstep::worker {
 namespace {
 
-constexpr std::int64_t kWarmUp = 2;  // the buckets change after the first step
+constexpr std::int64_t kWarmUp = 2;  // the buckets are rebuilt after the first step
 constexpr int kFinalPairs = 5;
 
 struct TuneArguments {
@@ -60,7 +60,7 @@ bool parse(TuneArguments& tune, const Arguments& arguments) {
   return cli::parse(app, arguments);
 }
 
-/// One choice of values, ready to step.
+/// One combination of values, ready to run steps.
 struct Timed {
   std::unique_ptr<Settings> settings;
   std::unique_ptr<Task> task;
@@ -99,8 +99,8 @@ class Tuner {
   Job& job_;
   const TuneArguments& arguments_;
   std::shared_ptr<Dataset> dataset_;
-  TuneValues given_;                  ///< given values of all keys
-  std::vector<std::string> settled_;  ///< settings that the data decided, as key=value
+  TuneValues given_;                  ///< values of all keys at the start of the search
+  std::vector<std::string> settled_;  ///< settings determined by the data, as key=value
   std::map<TuneValues, Timed> ready_;
   std::int64_t pairs_ = 0;
   TimePoint begin_ = SystemClock::instance().now();
@@ -135,13 +135,13 @@ StepTimer& Tuner::timer(const TuneValues& values) {
   return *timed.timer;
 }
 
-/// Keeps only two choices, because each network takes memory.
+/// Keeps only these two combinations, because each one holds a network in memory.
 void Tuner::keep_only(const TuneValues& one, const TuneValues& other) {
   std::erase_if(ready_, [&](const auto& item) { return item.first != one && item.first != other; });
 }
 
-/// Times a step. Loading ahead for one choice continues during the other's step and slows both alike. If the loading
-/// itself differs, each choice loads only during its own steps.
+/// Times a step. Prefetching for one combination continues during the other's steps and slows down both equally. If
+/// `loads` is true, the loading itself differs, so each combination prefetches only during its own steps.
 double Tuner::seconds(const TuneValues& values, bool loads) {
   StepTimer& timed = timer(values);
   if (!loads) return timed.run(1);
@@ -170,7 +170,8 @@ StepPair Tuner::pair(const TuneValues& best, const TuneValues& candidate, bool l
   return pair;
 }
 
-/// True if both have the same buckets, for example if all gradients of the model fit into one bucket.
+/// True if both combinations lead to the same buckets, for example because all gradients of the model fit into one
+/// bucket.
 bool Tuner::has_same_buckets(const TuneValues& best, const TuneValues& candidate, const TuneKey& key) {
   if (key.key != "bucket_cap_mb") return false;
   keep_only(best, candidate);

@@ -24,10 +24,10 @@ struct TuneStart {
 /// The first line: "captcha:conv3 on 2 processes: 10.02 ms per step with the given settings; budget 2:00".
 [[nodiscard]] std::string start_line(const TuneStart& start);
 
-/// The keys of `found` that differ from `start` and change the bits of a run's results.
+/// The keys whose values in `found` differ from `start` and change the bits of a run's results.
 [[nodiscard]] std::vector<std::string> bits_that_change(const TuneValues& start, const TuneResult& found);
 
-/// The seconds of a step with the given settings, and with the settings found.
+/// The time of a step in seconds, with the settings given and with the settings found.
 struct TuneGain {
   double before = 0;
   double after = 0;
@@ -36,8 +36,8 @@ struct TuneGain {
 /// The last line: "10.02 ms per step before, 9.310 ms with these settings: 0.93 x the time".
 [[nodiscard]] std::string gain_line(const TuneGain& gain);
 
-/// A settings file for `lockstep train`: `head` as comments, the `fields` that differ from their defaults, then the
-/// tuned keys with their measurements.
+/// A settings file for `lockstep train`: `head` as comments, then the `fields` that differ from their defaults, then
+/// the tuned keys with their measurements.
 [[nodiscard]] std::string tuned_yaml(const std::vector<std::string>& head, const ConfigFields& fields,
                                      const TuneResult& found);
 

@@ -13,7 +13,7 @@ namespace lockstep::worker {
 namespace {
 
 constexpr double kLeastGain = 0.02;
-constexpr std::size_t kFewPairs = 3;   // number of pairs if the difference is clear
+constexpr std::size_t kFewPairs = 3;   // number of pairs if they clearly agree
 constexpr std::size_t kManyPairs = 7;  // otherwise
 constexpr double kPlain = 0.1;
 
@@ -70,7 +70,7 @@ TuneVerdict judge(const std::vector<StepPair>& pairs) {
   std::vector<double> ratios;
   for (const StepPair& pair : pairs) ratios.push_back(ratio_of(pair));
   for (double& ratio : ratios) ratio = std::abs(ratio - verdict.ratio);
-  verdict.noise = 1.4826 * median(ratios);  // the standard deviation for a normal distribution
+  verdict.noise = 1.4826 * median(ratios);  // estimates the standard deviation if the noise is normally distributed
   verdict.faster = 1 - verdict.ratio > std::max(kLeastGain, verdict.noise);
   return verdict;
 }

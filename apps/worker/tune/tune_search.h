@@ -14,32 +14,34 @@ namespace lockstep::worker {
 
 using TuneValues = std::map<std::string, std::string>;  ///< values as YAML text, by key
 
-/// A setting to tune, and the values to try, in this order.
+/// A setting to tune, and the values to try, in the order to try them.
 struct TuneKey {
   std::string key;
   std::vector<std::string> values = {};
   bool changes_bits = false;  ///< true: the choice changes the bits of a run's results
-  bool loads = false;         ///< true: it changes the loading of samples, which continues during the steps
+  bool loads = false;         ///< true: it affects the loading of samples, which continues during the steps
   /// True if the setting has an effect with these values; null: always true.
   std::function<bool(const TuneValues&)> applies = nullptr;
 };
 
-/// The seconds of a step with the best values so far and with a candidate, measured one after the other.
+/// The time of a step in seconds, with the best values so far and with a candidate. The two are measured one after the
+/// other.
 struct StepPair {
   double best = 0;
   double candidate = 0;
 };
 
-/// The result of all pairs of a candidate. Both times are from one pair, so that their quotient is the ratio.
+/// The verdict on a candidate, from all its pairs. `best` and `seconds` come from the same pair, so that their quotient
+/// is the ratio.
 struct TuneVerdict {
-  double ratio = 1;    ///< candidate / best, of the median pair
+  double ratio = 1;    ///< candidate / best in the median pair
   double noise = 0;    ///< median distance of the ratios from `ratio`, scaled to a standard deviation
-  double best = 0;     ///< seconds of that pair's step with the best values so far
-  double seconds = 0;  ///< seconds of its step with the candidate
+  double best = 0;     ///< seconds of a step with the best values so far, in that pair
+  double seconds = 0;  ///< seconds of a step with the candidate, in that pair
   bool faster = false;
 };
 
-/// A candidate is faster if the difference is more than 2 % and more than the noise.
+/// A candidate is faster if it saves more than 2 % and more than the noise.
 [[nodiscard]] TuneVerdict judge(const std::vector<StepPair>& pairs);
 
 struct TuneTrial {
@@ -48,7 +50,7 @@ struct TuneTrial {
   TuneVerdict verdict;
 };
 
-/// The measurements that the search asks for.
+/// The callbacks that the search uses to measure and to report.
 struct TuneMeasure {
   std::function<StepPair(const TuneValues& best, const TuneValues& candidate, const TuneKey& key)> pair;
   std::function<bool()> has_time;
@@ -75,8 +77,8 @@ struct TunePlace {
   bool cpu = true;
 };
 
-/// The settings whose rows say that they are tunable and that have an effect there, with the values to try. A setting
-/// that a run cannot change on resume changes its bits.
+/// The settings that are marked as tunable and that have an effect in this place, with the values to try. A setting
+/// that must not change on resume counts as changing the bits.
 /// Throws: InternalError if no value to try is known for a tunable row.
 [[nodiscard]] std::vector<TuneKey> tune_keys(const TunePlace& place, const ConfigFields& rows);
 

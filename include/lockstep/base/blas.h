@@ -44,7 +44,7 @@ struct Library {
 
 /// Makes this process's OpenBLAS use better_core(), unless OPENBLAS_CORETYPE is set. Returns true if the kernels
 /// changed. The tensor module calls this before main, before the process runs any matrix product. Thread-safe: no; no
-/// other thread may run one during the call.
+/// other thread may run a matrix product during the call.
 bool choose_kernels();
 
 /// Returns the value of OPENBLAS_CORETYPE that a launcher sets for the programs it starts; empty if it sets nothing. It

@@ -74,7 +74,7 @@ class ConfigTree {
   /// Merges `other` into this tree; its values win.
   void merge(const ConfigTree& other);
 
-  /// Returns the values whose keys are `wanted`.
+  /// Returns the values for whose keys `wanted` returns true.
   [[nodiscard]] ConfigTree filtered(const std::function<bool(const std::string& key)>& wanted) const;
 
   /// Returns all values as they were typed, by key.

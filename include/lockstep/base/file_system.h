@@ -61,7 +61,7 @@ class UniqueFd {
 enum class FileLock {
   kTaken,       ///< this process holds the lock
   kBusy,        ///< another process holds the lock
-  kUnsupported  ///< this file system has no locks (Lustre without -o flock, some FUSE): others are not kept out
+  kUnsupported  ///< this file system has no locks (Lustre without -o flock, some FUSE): others are not excluded
 };
 
 /// Tries to take an exclusive lock on the open file `fd` for this process. The lock is released when the file is

@@ -11,7 +11,8 @@ namespace lockstep {
 /// fonts-dejavu-core. It does not check that the fonts are there.
 [[nodiscard]] const std::filesystem::path& font_folder();
 
-/// The same for code in the file `binary`: share/fonts beside the folder of `binary` is used if it has the fonts.
+/// Does the same for code in the file `binary`: returns share/fonts beside the folder of `binary` if that has the
+/// fonts.
 [[nodiscard]] std::filesystem::path font_folder_of(const std::filesystem::path& binary);
 
 #pragma GCC visibility pop

@@ -21,15 +21,15 @@ struct JsonLimits {
   std::uint64_t bytes = kMostReadBytes;  ///< size of the text
   std::uint64_t values = 1'000'000;      ///< total of lists, objects, keys and plain values
   int depth = 64;                        ///< nesting of lists and objects
-  /// 0: `values` limits the whole text. N: it limits each list or object that is nested in N others, for a callback
-  /// that takes and drops these parts one by one.
+  /// 0: `values` limits the whole text. N: it limits each list or object that is nested in N others, so that a callback
+  /// can process and drop these parts one by one.
   int part_depth = 0;
 };
 
 /// Thrown for text that is not JSON or exceeds the limits.
 class JsonError : public DataError {
  public:
-  static constexpr const char* kNoJson = "not JSON";  ///< why() if the text is not JSON
+  static constexpr const char* kNoJson = "not JSON";  ///< result of why() if the text is not JSON
 
   /// `why` is the problem at byte `byte` of `text`, counted from 1; 0 if the problem has no position.
   JsonError(const std::string& why, std::string_view text, std::size_t byte);

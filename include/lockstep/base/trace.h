@@ -22,7 +22,7 @@ struct Event {
   int buckets = 0;                     ///< number of buckets
   bool has_failed = false;             ///< set before the span ends
   std::int64_t called_ns = 0;          ///< CLOCK_MONOTONIC when a collective was called
-  std::int64_t waited_ns = 0;          ///< CLOCK_MONOTONIC when a thread began waiting for it; 0 if none has
+  std::int64_t waited_ns = 0;          ///< CLOCK_MONOTONIC when a thread began waiting for a collective; 0 if none has
   std::chrono::milliseconds limit{0};  ///< time limit of a section; 0: the limit for its name
 };
 

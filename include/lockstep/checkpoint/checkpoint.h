@@ -177,7 +177,7 @@ class Checkpoint {
   FileSystem* files_;
   std::filesystem::path path_;
   Manifest manifest_;
-  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< null: each file is read on request
+  std::shared_ptr<const checkpoint::KeptFiles> kept_;  ///< null if each file is read on request
 };
 
 /// Returns the step folder of `source`: the step folder itself, the newest valid one in a run folder (or in its

@@ -69,7 +69,7 @@ class CheckpointWriter {
   ///             without them, and nothing is removed.
   void save(const StateParts& parts, const SaveOrder& order);
 
-  /// Like save(), but from a copy and on the writer's thread.
+  /// Like save(), but copies the states and saves the copy on the writer's thread.
   /// Blocks: until the previous save has ended, and for a copy of the states. The next check(), wait() or save throws
   ///         an error from the thread. Throws: UsageError without options.background.
   void save_in_background(const StateParts& parts, const SaveOrder& order);
@@ -87,8 +87,8 @@ class CheckpointWriter {
   /// Waits for the save under way. Throws: anything check() throws.
   void wait();
 
-  /// Ends a save that is waiting for other ranks; the save fails with PeerError unless it is committed. Any thread may
-  /// call it.
+  /// Ends a save that is waiting for other ranks. Unless that save has already been committed, it fails with PeerError.
+  /// Any thread may call this.
   void give_up() noexcept;
 
   /// Sets the checkpoint from which a run resumes. It is the newest checkpoint until another is saved.

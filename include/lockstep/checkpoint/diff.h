@@ -28,8 +28,8 @@ struct TensorDifference {
   std::string name;             ///< "model/conv.weight"
   std::string type;             ///< "float32 [64, 1, 3, 3]"
   std::int64_t elements = 0;    ///< number of all elements
-  std::int64_t differing = 0;   ///< number of elements with different bits; equal NaNs are equal, -0 and 0 are not
-  std::int64_t non_finite = 0;  ///< differing elements infinite or NaN on either side; excluded from the values below
+  std::int64_t differing = 0;   ///< number of elements whose bits differ; -0 and 0 differ, NaNs with equal bits do not
+  std::int64_t non_finite = 0;  ///< differing elements infinite or NaN on either side; the values below exclude them
   double largest_absolute = 0;  ///< largest |a - b|
   double largest_relative = 0;  ///< largest_absolute divided by the largest magnitude in either tensor
   std::optional<std::uint64_t> largest_ulps;  ///< largest distance in representable values; none unless floating-point
@@ -41,7 +41,7 @@ struct CheckpointDiff {
   std::filesystem::path path_b;           ///< the second checkpoint
   std::string digest_a;                   ///< see checkpoint_digest()
   std::string digest_b;                   ///< checkpoint_digest() of the second
-  std::int64_t entries = 0;               ///< number of entries in either
+  std::int64_t entries = 0;               ///< number of entries in at least one checkpoint
   std::vector<ValueDifference> meta;      ///< differences of manifests and whole text files, only for display
   std::vector<std::string> only_in_a;     ///< entries only in the first
   std::vector<std::string> only_in_b;     ///< entries only in the second

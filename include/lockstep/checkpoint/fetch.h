@@ -44,7 +44,8 @@ struct FetchOptions {
   /// The maximum number of consecutive attempts that stall or are slower than min_speed, even if they deliver new
   /// bytes.
   int stalled_tries = 2;
-  /// The longest wait, without a new byte, for another process that is fetching the same file: it may be hung.
+  /// How long to wait, without a new byte, for another process that is fetching the same file; that process may be
+  /// hung.
   std::chrono::milliseconds lock_limit{300'000};
   /// The maximum number of redirects.
   int max_redirects = 10;

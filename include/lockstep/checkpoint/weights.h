@@ -2,7 +2,7 @@
 // Loads weights from any file that contains them and matches them to a model, for fine-tuning, import and export.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct WeightsOptions {
 /// Reads the weights of `source`: a step folder, a run folder (its newest valid checkpoint), RUN:NAME, a .safetensors
 /// file, a .safetensors.index.json with its parts, or a torch.save file (.pth, .pt). FILE:STATE sets `options.from`.
 ///
-/// If no state is named, it takes the first of these states in a checkpoint folder or a dict of states: ema
+/// If no state is named, uses the first of these states that a checkpoint folder or a dict of states contains: ema
 /// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
 /// dict that itself holds tensors is the state. A "module." prefix on every name is removed.
 /// Throws: DataError naming the file, the problem and the states in the file; IoError.
@@ -62,8 +62,8 @@ struct WeightsMatch {
   std::vector<std::string> unused;            ///< entries only in the weights
 };
 
-/// Compares names and shapes. A pure function; it copies nothing. `model` may be named_parameters_of(). If
-/// `weights` may have tied weights under any of their names, pass named_entries_of(); they count under their first
+/// Compares names and shapes. A pure function; it copies nothing. `model` may be named_parameters_of(). If `weights`
+/// may have tied weights under any of their names, pass named_entries_of(); a tied weight then counts under its first
 /// name.
 [[nodiscard]] WeightsMatch match_weights(const NamedTensors& model, const StateDict& weights);
 
@@ -72,7 +72,8 @@ struct WeightsMatch {
 [[nodiscard]] std::string to_text(const WeightsMatch& match, std::size_t limit = 20);
 
 /// Copies the matching weights into the model's tensors, in their dtype.
-/// Throws: DataError if no entry matches, with the nearest names, or if tied weights differ under two names.
+/// Throws: DataError if no entry matches (the error suggests the nearest names), or if tied weights differ under two
+/// names.
 WeightsMatch copy_weights(const NamedTensors& model, const Weights& weights);
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 // Job: a program's handle to its job, returned by init().
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <c10/core/Device.h>
 #include <fmt/format.h>
 
@@ -25,10 +25,10 @@
 
 namespace lockstep {
 
-/// The backend that carries the bytes between the ranks. kAuto picks `local` for one rank, `shm` on one host and `tcp`
-/// on several hosts (with `shm` inside each host that has several ranks); GPU tensors go through `nccl` if every rank
-/// has its own GPU, else through host memory. kNccl means the same, but it is an error if `nccl` cannot carry GPU
-/// tensors.
+/// The backend that sends data between the ranks. kAuto picks `local` for one rank, `shm` on one host and `tcp` on
+/// several hosts (with `shm` inside each host that has several ranks); GPU tensors go through `nccl` if every rank has
+/// its own GPU, else through host memory. kNccl means the same, but it is an error if GPU tensors cannot go through
+/// `nccl`.
 enum class BackendKind { kAuto, kLocal, kShm, kTcp, kNccl };
 
 /// The settings of init(); unset ones come from the command line, the environment or a default.

@@ -2,7 +2,7 @@
 // ProcessGroup: the collectives of a job. The backends local, shm, tcp and nccl are in src/comm.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct ReduceOptions {
   /// replicas, the tensor's first dimension holds this rank's partial sums, one row for each of its whole subtrees. The
   /// result is in the first row on every rank; the other rows are undefined afterwards.
   int replicas = 0;
-  /// False allows additions in any fast order: the bits may then depend on the world size, and a rank has one row, the
-  /// sum over its replicas.
+  /// False allows additions in any fast order: the bits may then depend on the world size, and each rank passes a
+  /// single row, the sum over its replicas.
   bool exact = true;
   /// Called when the result is complete, on the thread that combined it, before the Work is done, so that it can read
   /// the result while the caches still hold it. It must not call a collective; an exception from it fails the group.
@@ -68,15 +68,15 @@ struct ElementRange {
 /// in that order on one communication thread or, while the queue is idle, on the thread that calls wait().
 ///
 /// A tensor belongs to the group until its Work is done. It may have any shape and strides, including zero elements;
-/// strided tensors, and device tensors that `nccl` does not carry, go through a copy in host memory. All operations
-/// support float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool. In host memory float16 and
-/// bfloat16 are combined in float32 with one final rounding; a mean divides last. After an error the group cannot be
-/// used: every later call fails with that error.
+/// strided tensors, and device tensors that are not sent through `nccl`, go through a copy in host memory. All
+/// operations support float32, bfloat16, float16, float64, uint8, int8, int16, int32, int64 and bool. In host memory
+/// float16 and bfloat16 are combined in float32 with one final rounding; a mean divides last. After an error the group
+/// cannot be used: every later call fails with that error.
 ///
 /// A function that returns a Work is collective and does not wait for other ranks; it starts the operation and returns.
-/// Two cases do take time in the call: a world of one computes immediately, and a device tensor that `nccl` does not
-/// carry is first copied to the host. Other functions document whether they block. All throw UsageError for an invalid
-/// dtype, shape or root.
+/// Two cases do take time in the call: a world of one computes immediately, and a device tensor that is not sent
+/// through `nccl` is first copied to the host. Other functions document whether they block. All throw UsageError for an
+/// invalid dtype, shape or root.
 /// Thread-safe: yes, but the order of calls must be the same on every rank, so call from one thread.
 class ProcessGroup {
  public:

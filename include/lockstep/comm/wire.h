@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// How the `tcp` backend carries bytes between hosts. kAuto means kTls.
+/// How the `tcp` backend sends data between hosts. kAuto means kTls.
 enum class Wire {
   kAuto,
   kTls,    ///< encrypted (TLS 1.3), with keys derived from the job's secret

@@ -13,7 +13,7 @@ class Operation;
 
 /// A handle to one collective. It is cheap to copy; copies refer to the same operation. Destroying it does not cancel
 /// anything.
-/// Lifetime: it may outlive its group; an operation that was unfinished when the group ended has failed.
+/// Lifetime: it may outlive its group; an operation that is unfinished when the group ends fails.
 class [[nodiscard]] Work {
  public:
   /// Creates a Work that is already done.
@@ -21,7 +21,7 @@ class [[nodiscard]] Work {
   explicit Work(std::shared_ptr<comm::Operation> operation) noexcept;
 
   /// Waits until the result is complete and no peer still reads this rank's data. It often runs the operation on this
-  /// thread. For a GPU tensor that `nccl` carries, it makes the current stream wait instead of the thread
+  /// thread. For a GPU tensor that is sent through `nccl`, it makes the current stream wait instead of the thread
   /// (group_check.h).
   ///
   /// Blocks: up to the group's timeout.

@@ -15,7 +15,8 @@ namespace lockstep {
 /// The indices of the samples of each batch of an epoch.
 using BatchIndices = std::vector<std::vector<std::int64_t>>;
 
-/// Yields all batches of an epoch. A DataLoader gives batch j to shard j modulo shard.count. Thread-safe: it must be.
+/// Yields all batches of an epoch. A DataLoader gives batch j to shard j modulo shard.count. Thread-safe:
+/// implementations must be.
 class BatchSampler {
  public:
   virtual ~BatchSampler() = default;
@@ -25,7 +26,7 @@ class BatchSampler {
   [[nodiscard]] virtual std::int64_t size() const noexcept = 0;
 };
 
-/// Yields runs of `batch_size` indices of a sampler, as PyTorch's BatchSampler does.
+/// Yields consecutive groups of `batch_size` indices of a sampler, as PyTorch's BatchSampler does.
 /// Source: torch.utils.data.BatchSampler
 class SequentialBatches final : public BatchSampler {
  public:
@@ -47,7 +48,7 @@ struct LengthBatchesOptions {
                                          ///< boundary
   bool shuffle = true;                   ///< shuffles samples within their bucket, then the batches
   std::uint64_t seed = 0;                ///< the seed of epoch e is seed + e
-  bool drop_last = false;                ///< drops the samples of a bucket that do not fill a batch
+  bool drop_last = false;                ///< drops the last samples of a bucket if they do not fill a batch
 };
 
 /// Yields batches of samples of similar length, so that padded batches contain little padding.

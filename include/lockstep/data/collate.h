@@ -24,9 +24,9 @@ struct BatchContext {
   std::int64_t step = 0;     ///< index of the batch in the epoch, from 0
   std::int64_t replica = 0;  ///< the loader's shard: the replica that receives the batch
 
-  /// Returns the random numbers of this batch on this replica, starting with the first.
+  /// Returns the random number generator of this batch on this replica, in its initial state.
   [[nodiscard]] SampleRandom random() const noexcept {
-    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // separates these numbers from those of samples
+    constexpr std::uint64_t kStream = 0x636f6c6c61746521;  // separates the numbers of batches from those of samples
     SampleRandom of_replica(seed ^ kStream, static_cast<std::uint64_t>(replica));
     return SampleRandom(of_replica(), static_cast<std::uint64_t>(epoch), static_cast<std::uint64_t>(step));
   }

@@ -3,7 +3,7 @@
 // lambda.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <any>
@@ -83,8 +83,8 @@ struct SampleContext {
 
   SampleSlot slot;                   ///< the sample's row, set by the loader once the batch has memory
   const SampleSpec* spec = nullptr;  ///< the shapes and dtypes of the row
-  /// If bad samples are skipped: the list to which an augmentation adds each image that it drew and could not read; it
-  /// then draws another image. Null: such an image is an error.
+  /// The list to which an augmentation adds each image that it drew and could not read, before it draws another one.
+  /// Null if bad samples are not skipped: such an image is then an error.
   std::vector<BadSample>* left_out = nullptr;
 };
 

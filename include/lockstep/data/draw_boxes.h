@@ -20,7 +20,7 @@ struct BoxMark {
   std::int64_t thick = 1;                          ///< width of the lines, in pixels of the drawn image
   bool dashed = false;                             ///< draws dashed lines, as for a false detection
   bool corners = false;                            ///< draws only the corners, as for a missed object
-  std::string text = {};                           ///< the text above the frame; empty: none
+  std::string text = {};                           ///< the text above the frame; may be empty
   bool plate = false;                              ///< draws dark text on a background in the colour `ink`
 };
 

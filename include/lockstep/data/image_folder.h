@@ -39,7 +39,7 @@ struct ImageFolderOptions {
   ColorMode color = ColorMode::kGray;  ///< gray or colour
   ImageSize size = {};                 ///< size of the images; 0 x 0: the first file's size
   bool resize = false;                 ///< resamples files of a different size, which are otherwise an error
-  ImageTarget target = {};             ///< target of each file; none without `write`
+  ImageTarget target = {};             ///< target of each file; if `write` is empty, there are no targets
 };
 
 /// Yields images as float32 C x H x W in 0 .. 1.

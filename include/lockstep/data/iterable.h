@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-/// Turns data that was read into a sample. One worker calls it, once, while other workers call other makers.
+/// Makes a sample from data that has already been read. It is called once, by one worker, while other workers call
+/// other makers.
 using SampleMaker = std::function<Sample(SampleContext&)>;
 
 /// One pass over a set. Only one thread at a time calls next(), so the order does not depend on the number of workers.

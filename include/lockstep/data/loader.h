@@ -35,8 +35,8 @@ enum class Remainder {
 /// How to handle a sample's DataError. Other errors always surface in the loop.
 enum class BadSamples {
   kError,  ///< the error surfaces in the loop, at the sample's batch
-  /// The sample is omitted from its batch, logged, and listed by bad_samples(). If all samples of a batch are bad,
-  /// other samples from the set replace them, drawn from seed, epoch and index, so that every shard keeps its number of
+  /// The sample is omitted from its batch, logged, and listed by bad_samples(). If all samples of a batch are bad, they
+  /// are replaced by other samples of the set, chosen by seed, epoch and index, so that every shard keeps its number of
   /// steps. With Remainder::kKeep, and for a stream, such a batch is dropped instead.
   kSkip,
 };
@@ -54,10 +54,10 @@ struct DataLoaderOptions {
   /// How to handle a set that does not divide evenly among the shards.
   Remainder remainder = Remainder::kPad;
   std::shared_ptr<const Sampler> sampler = nullptr;             ///< the order of the whole set, instead of shuffle
-  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< replaces batch_size and the options above
+  std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< replaces batch_size, shuffle, drop_last and sampler
   bool elastic = false;  ///< lets resume() continue from a different number of shards or batch_size
   BadSamples bad_samples = BadSamples::kError;  ///< how to handle a sample that cannot be read
-  double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: forever. Needs workers
+  double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: forever; requires workers
   bool note_waiting = true;                     ///< reports once if waiting took more than 10 % of an epoch
   bool pin_memory = false;                      ///< page-locked batches for copies to a GPU; no effect without a GPU
   c10::Device device{c10::kCPU};  ///< device of the batches; workers copy them to a CUDA device on their own stream
@@ -100,7 +100,7 @@ class DataLoader {
   /// unknown before its end. Throws: UsageError if an option is out of range or not allowed.
   explicit DataLoader(std::shared_ptr<IterableDataset> dataset, DataLoaderOptions options = {});
 
-  /// Uses `job`'s share as the shard.
+  /// Uses `job.shard()` as the shard.
   template <Sharded Job>
   DataLoader(const DatasetHandle& dataset, const Job& job, DataLoaderOptions options = {})
       : DataLoader(dataset, with_shard(std::move(options), job.shard())) {}
@@ -123,8 +123,8 @@ class DataLoader {
   /// Returns the loop's position: after the last batch that it has taken, or at the beginning of the first epoch.
   [[nodiscard]] LoaderState state() const;
 
-  /// Returns the remaining batches of state.epoch, the same with any number of workers. With a different number of
-  /// shards or batch_size (`elastic`) the unread samples are distributed again: none is lost or repeated.
+  /// Returns the remaining batches of state.epoch, which are the same for any number of workers. If the number of
+  /// shards or batch_size has changed (`elastic`), the unread samples are redistributed: none is lost or repeated.
   /// Throws: UsageError naming what differs: the set's size, the seed or, if `elastic` is false, the shards or
   ///         batch_size.
   [[nodiscard]] Epoch resume(const LoaderState& state);

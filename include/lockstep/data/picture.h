@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// A box, given by its corners in pixels; x2 and y2 are the first column and row outside.
+/// A box, given by its corners in pixels; x2 and y2 are exclusive: the first column and row outside the box.
 struct Box {
   float x1 = 0.0F;  ///< left edge
   float y1 = 0.0F;  ///< top edge
@@ -37,7 +37,7 @@ struct Box {
 struct Point {
   float x = 0.0F;       ///< distance from the left edge
   float y = 0.0F;       ///< distance from the top edge
-  bool visible = true;  ///< false: it is covered, or outside the image
+  bool visible = true;  ///< false: the point is covered, or outside the image
 
   bool operator==(const Point&) const = default;
 };
@@ -77,7 +77,7 @@ struct EncodedImage {
 
 /// Decoded pixels in another object's memory, such as a mapped file: rows from the top, channels interleaved.
 struct PixelView {
-  std::shared_ptr<const void> owner;   ///< keeps `data` alive; null: the caller does
+  std::shared_ptr<const void> owner;   ///< keeps `data` alive; if null, the caller must
   const std::uint8_t* data = nullptr;  ///< the first pixel
   ImageSize size;                      ///< width and height
   std::int64_t channels = 3;           ///< 1 or 3
@@ -142,7 +142,7 @@ struct AnnotatedImage {
   std::vector<LabelMap> maps;         ///< maps with a value for every pixel
   std::optional<std::int64_t> label;  ///< class of the whole image, from 0
   std::vector<std::string> captions;  ///< sentences that describe the image
-  std::vector<float> values;  ///< other numbers that belong to the image: columns of a list, or its labels as 0 and 1
+  std::vector<float> values;  ///< other numbers that belong to the image: columns of a list, or multi-hot labels
   std::int64_t id = 0;        ///< the source's own ID for the image (COCO's image id), otherwise its index
   std::string name;           ///< name for messages; the file's path if there is one
 };

@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-/// Yields the order of a whole set for each epoch; a DataLoader distributes it across shards. Thread-safe: it must be.
+/// Yields the order of a whole set for each epoch; a DataLoader distributes it across shards. Thread-safe:
+/// implementations must be.
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -38,13 +39,14 @@ class SequentialSampler final : public Sampler {
 
 /// The options of RandomSampler.
 struct RandomSamplerOptions {
-  std::uint64_t seed = 0;    ///< the order of epoch e comes from seed + e
+  std::uint64_t seed = 0;    ///< epoch e is shuffled with the seed seed + e
   bool replacement = false;  ///< an index may be drawn again
   std::int64_t count = 0;    ///< number of indices per epoch; 0: the set's size
 };
 
 /// Yields the indices of PyTorch's RandomSampler with a generator seeded with seed + epoch. Without replacement, a
-/// `count` beyond the size repeats the set in more random orders. Source: torch.utils.data.RandomSampler
+/// `count` larger than the set continues with further random orders of the whole set. Source:
+/// torch.utils.data.RandomSampler
 class RandomSampler final : public Sampler {
  public:
   /// Throws: UsageError if size or count is negative, or count is not 0 for an empty set.
@@ -61,8 +63,8 @@ class RandomSampler final : public Sampler {
 /// with seed + epoch. Source: torch.utils.data.WeightedRandomSampler
 class WeightedSampler final : public Sampler {
  public:
-  /// `weights` has one number for each index, 0 or more. Throws: UsageError if a weight is negative or not finite, if
-  /// all are 0, or if, without replacement, `count` exceeds the number of positive weights.
+  /// `weights` has one non-negative number per index. Throws: UsageError if a weight is negative or not finite, if all
+  /// are 0, or if, without replacement, `count` exceeds the number of positive weights.
   explicit WeightedSampler(std::vector<double> weights, RandomSamplerOptions options = {.replacement = true});
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t epoch) const override;
   [[nodiscard]] std::int64_t size() const noexcept override { return options_.count; }
@@ -75,7 +77,7 @@ class WeightedSampler final : public Sampler {
 /// The options of DistributedSampler.
 struct SamplerOptions {
   bool shuffle = true;     ///< a new order in each epoch; false: the set's order
-  std::uint64_t seed = 0;  ///< the order of epoch e comes from seed + e
+  std::uint64_t seed = 0;  ///< epoch e is shuffled with the seed seed + e
   bool drop_last = false;  ///< drops the remainder instead of padding it to equal parts
 };
 

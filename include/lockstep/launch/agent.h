@@ -37,14 +37,14 @@ struct ConsoleChoice {
   std::string prefix = "[${rank}]: ";  ///< prefix of each line; ${role_name}, ${local_rank} and ${rank} are replaced
 };
 
-/// The store key, under a round's prefix, for the number of replicas of the program's run. Each rank needs a replica: a
-/// range of nodes does not take in a node that would leave a rank without one. A program that does not set the key may
-/// have any number of ranks.
+/// The store key, under a round's prefix, that holds the number of replicas of the program's run. Each rank needs a
+/// replica: an elastic job (--nnodes MIN:MAX) does not admit a node that would leave a rank without one. A program that
+/// does not set the key may have any number of ranks.
 inline constexpr const char* kReplicasKey = "lockstep/train/replicas";
 
-/// When a range of nodes takes in a joining node, which requires restarting its ranks.
+/// When an elastic job (--nnodes MIN:MAX) admits a joining node, which requires restarting the job's ranks.
 enum class TakeIn {
-  kAtCheckpoint,  ///< after the program's next checkpoint; if it does not count them, at least 30 s after its start
+  kAtCheckpoint,  ///< after the program's next checkpoint; if it does not count them, 30 s or more after its start
   kAtOnce,        ///< as soon as the node has joined
 };
 
@@ -54,9 +54,9 @@ struct AgentOptions {
   std::vector<std::string> command;  ///< program (looked up in PATH) and its arguments
   int processes = 1;                 ///< ranks on this node
   std::string why_processes = {};    ///< reason for that number, printed once the program is found; empty: not printed
-  int nodes = 1;                     ///< nodes in the job, or the largest number in a range
-  int min_nodes = 0;  ///< smallest number in a range; 0: no range. In a range, nodes may be lost, leave and join
-  int node_rank = 0;  ///< this node's number; -1 (in a range): any; the agent at master_addr serves the store
+  int nodes = 1;                     ///< nodes in the job; if the job is elastic, the maximum
+  int min_nodes = 0;  ///< minimum of an elastic job, whose nodes may be lost, leave and join; 0: the job is not elastic
+  int node_rank = 0;  ///< this node's number; -1 (elastic job): any; the agent at master_addr serves the store
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, which replace
                                                                       ///< inherited ones
 
@@ -71,8 +71,8 @@ struct AgentOptions {
 
   // How failures are handled.
   int max_restarts = 0;                        ///< how many times a failed group may be restarted
-  std::chrono::milliseconds last_call{30000};  ///< how long a range that has min_nodes nodes waits for more
-  TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a joining node is taken in
+  std::chrono::milliseconds last_call{30000};  ///< how long an elastic job that has min_nodes nodes waits for more
+  TakeIn take_in = TakeIn::kAtCheckpoint;      ///< when a joining node is admitted
   /// If ranks may be restarted, a standby for each rank waits with its libraries loaded. Only for Lockstep programs.
   bool use_standby = true;
   std::chrono::milliseconds shutdown_timeout{10000};  ///< time between SIGTERM and SIGKILL
@@ -83,9 +83,9 @@ struct AgentOptions {
   std::filesystem::path log_dir = {};            ///< log folder; empty: a temporary folder, removed on success
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how rank 0's output is shown
   ConsoleChoice shown = {};                      ///< the part of the ranks' output that is shown
-  /// False: only the agent of the node with the first failure reports it, on the same console.
+  /// False, for agents that share a console: only the agent of the node on which the first failure occurred reports it.
   bool reports_other_nodes = true;
-  bool keeps_logs = true;  ///< false, only with an empty log_dir: the temporary folder is also removed after a failure
+  bool keeps_logs = true;  ///< false (requires an empty log_dir): the temporary folder is also removed after a failure
 };
 
 /// Returns true if this machine can listen at `host` and `port` now: an agent there can serve the store.

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// The value of SpawnOptions::processes for one rank per visible GPU, or per CPU if ranks cannot use a GPU.
+/// The value of SpawnOptions::processes that means one rank per visible GPU, or one per CPU if ranks cannot use a GPU.
 inline constexpr int kAuto = 0;
 
 /// The options of spawn().
@@ -21,8 +21,9 @@ struct SpawnOptions {
   ConsoleStyle console = ConsoleStyle::kPrefix;  ///< how the ranks' output is shown
 };
 
-/// Returns true if a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set the variables of a
-/// rank, even if some are missing: init() then throws. Throws: UsageError if Slurm's number of tasks is not a number.
+/// Returns true if a launcher (`lockstep run`, torchrun, a Slurm step of several tasks, MPI) has set at least some of a
+/// rank's variables. If others are missing, init() throws. Throws: UsageError if Slurm's number of tasks is not a
+/// number.
 [[nodiscard]] bool is_rank();
 
 /// Starts this program again as `processes` ranks, with the same arguments, under the agent of `lockstep run`, waits

@@ -2,14 +2,14 @@
 // Attention that never stores the attention weights (the softmax of the scores).
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #pragma GCC visibility push(default)
 
 namespace lockstep::nn {
 
-/// The options of attention(), other than query, key and value.
+/// The options of attention(): everything other than query, key and value.
 struct AttentionOptions {
   double scale = 1;  ///< factor applied to the query-key products
   /// The bias added to the scores, float32 [W, H, N, M]: B is a multiple of W, and item b uses bias b % W. A bias [W,

@@ -3,7 +3,7 @@
 // (parallel/sync_batch_norm.h) connects the replicas; this header does not depend on them.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -34,7 +34,7 @@ class StatisticsSync {
 /// The common base class of all batch norms, through which sync_batch_norm() finds them.
 class SyncedStatistics {
  public:
-  /// Sets the object that sums over the replicas; null: the statistics cover only this replica's batch.
+  /// Sets the object that sums over the replicas. If it is null, the statistics cover only this replica's batch.
   void set_statistics_sync(std::shared_ptr<StatisticsSync> sync) { sync_ = std::move(sync); }
   /// Returns the object that sums over the replicas; null if the layer is not synced.
   [[nodiscard]] const std::shared_ptr<StatisticsSync>& statistics_sync() const noexcept { return sync_; }

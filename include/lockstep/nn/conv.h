@@ -2,7 +2,7 @@
 // Two-dimensional convolutions: libtorch's, and on a CPU Lockstep's own kernels if they are faster.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/modules/conv.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace lockstep::nn {
 ///   each 9 of the direct sum; in float32 with 16 channels or more F(4x4, 3x3), with 1 product for each 4. The error is
 ///   up to 4 times the direct sum's in float32 (about 1e-6), and up to 2.6 times in bfloat16. A pixel that is not
 ///   finite makes all results of the tiles that it touches NaN, up to 16 (64 in F(4x4, 3x3)) instead of 9. Numbers
-///   above 1e36 overflow, instead of 3.4e38;
+///   above 1e36 overflow, instead of above 3.4e38;
 /// - all other convolutions, including 1x1, strided and dilated ones: matrix products without copies, which skip the
 ///   zeros outside the image. float32 weights are cast while being packed, and their gradients are not rounded;
 /// - depthwise convolutions (as many groups as channels, a multiple of 8): float32 sums, in one pass over memory. Other
@@ -37,7 +37,7 @@ class Conv2dImpl final : public torch::nn::Cloneable<Conv2dImpl> {
   explicit Conv2dImpl(const torch::nn::Conv2dOptions& conv_options);
   Conv2dImpl(std::int64_t in, std::int64_t out, torch::ExpandingArray<2> kernel)
       : Conv2dImpl(torch::nn::Conv2dOptions(in, out, kernel)) {}
-  /// Replaces `conv`, with the same parameters.
+  /// Creates a replacement for `conv` that has the same parameters.
   explicit Conv2dImpl(const torch::nn::Conv2dImpl& conv);
 
   /// Returns true if this convolution has a kernel for at least some image sizes.

@@ -2,7 +2,7 @@
 // Layer norm whose gradients are bit for bit the same on any number of threads.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/modules/normalization.h>
 
 #include <ostream>
@@ -23,7 +23,7 @@ namespace lockstep::nn {
 class LayerNormImpl final : public torch::nn::Cloneable<LayerNormImpl> {
  public:
   explicit LayerNormImpl(const torch::nn::LayerNormOptions& layer);
-  /// Replaces `layer`, with the same parameters.
+  /// Creates a replacement for `layer` that has the same parameters.
   explicit LayerNormImpl(const torch::nn::LayerNormImpl& layer);
 
   void reset() override;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers: libtorch's, and on a CPU Lockstep's own matrix products.
+// Linear layers, computed by libtorch or, on a CPU, by Lockstep's own matrix products.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/modules/linear.h>
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace lockstep::nn {
 ///
 /// On a CPU with float32, or under autocast to bfloat16, it uses a custom kernel. It takes float32 weights and casts
 /// them while packing, starts the sums with the bias, and returns a float32 weight gradient. Sums are in a fixed order,
-/// on any number of threads. libtorch handles bfloat16 if the processor has matrix units or no bfloat16 products, or if
-/// a width is odd.
+/// on any number of threads. libtorch handles bfloat16 if the processor has matrix units or has no bfloat16 products,
+/// or if a width is odd.
 ///
 /// Shapes: input [..., in], weight [out, in] with any strides, bias [out] or undefined; the result [..., out].
 /// Throws: anything at::linear throws; UsageError for a second derivative through the kernel.
@@ -30,7 +30,7 @@ class LinearImpl final : public torch::nn::Cloneable<LinearImpl> {
  public:
   explicit LinearImpl(const torch::nn::LinearOptions& linear_options);
   LinearImpl(std::int64_t in, std::int64_t out) : LinearImpl(torch::nn::LinearOptions(in, out)) {}
-  /// Replaces `layer`, with the same parameters.
+  /// Creates a replacement for `layer` that has the same parameters.
   explicit LinearImpl(const torch::nn::LinearImpl& layer);
 
   void reset() override;

@@ -2,7 +2,7 @@
 // A linear layer fused with dropout and ReLU: a matrix product, then one pass over it in each direction.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/modules/linear.h>
 
 #include <ostream>
@@ -29,7 +29,7 @@ class LinearReLUImpl final : public torch::nn::Cloneable<LinearReLUImpl> {
  public:
   /// Creates fresh weights, as torch::nn::Linear does.
   explicit LinearReLUImpl(const torch::nn::LinearOptions& linear, LinearReLUOptions then = {});
-  /// Replaces `linear`, with the same parameters.
+  /// Creates a replacement for `linear` that has the same parameters.
   LinearReLUImpl(const torch::nn::LinearImpl& linear, LinearReLUOptions then);
 
   void reset() override;

@@ -2,7 +2,7 @@
 // Losses that compute their gradient in the forward pass and keep nothing else: neither logits nor log-probabilities.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/modules/loss.h>
 
 #include <ostream>

@@ -3,7 +3,7 @@
 // fused layer passes over memory twice in forward and twice in backward; separate layers make ten passes in all.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <torch/nn/modules/container/sequential.h>
 
@@ -38,8 +38,8 @@ class BatchNormReLU2dImpl final : public BatchNormImpl<2, BatchNormReLU2dImpl> {
   explicit BatchNormReLU2dImpl(const torch::nn::BatchNormOptions& norm, BatchNormReLUOptions then = {})
       : BatchNormImpl(norm), then_(then) {}
 
-  /// Replaces `norm`, a BatchNorm2d of Lockstep or libtorch, with the same parameters and synced statistics. Buffers
-  /// share their memory.
+  /// Creates a replacement for `norm`, a BatchNorm2d of Lockstep or libtorch, with the same parameters and synced
+  /// statistics. It shares the memory of the buffers.
   template <class Norm>
   BatchNormReLU2dImpl(const Norm& norm, BatchNormReLUOptions then) : BatchNormReLU2dImpl(norm.options, then) {
     if (norm.options.affine()) {

@@ -2,7 +2,7 @@
 // optimize(): replaces chains of separate layers with fused ones.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <torch/nn/module.h>
 
 #include <string>
@@ -31,7 +31,7 @@ struct Optimized {
 /// they are, because a module with its own forward() holds its layers by their types: write such modules with Conv2d,
 /// BatchNormReLU2d (with a residual), Linear and attention() of lockstep::nn.
 ///
-/// Call it before an optimizer or a DistributedDataParallel takes the parameters' names.
+/// Call it before an optimizer or a DistributedDataParallel records the parameters' names.
 /// Example: const nn::Optimized done = nn::optimize(*net);
 Optimized optimize(torch::nn::Module& model);
 

@@ -2,7 +2,7 @@
 // One learnable scale and one learnable shift for a whole tensor.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #pragma GCC visibility push(default)
@@ -12,8 +12,8 @@ namespace lockstep::nn {
 /// Returns scale * input + shift, in the input's type. libtorch's own product of bfloat16 and a float32 parameter would
 /// be float32: twice the memory here and in every layer that follows.
 ///
-/// On a CPU, float32 and bfloat16 take one pass in forward and one pass in backward. Backward also sums both numbers'
-/// gradients in a fixed order: in float32 within blocks, then in double. libtorch handles all other cases.
+/// On a CPU, float32 and bfloat16 take one pass in forward and one pass in backward. Backward also sums the gradients
+/// of `scale` and `shift` in a fixed order: in float32 within blocks, then in double. libtorch handles all other cases.
 ///
 /// Shapes: `scale` and `shift` float32 [1].
 /// Throws: UsageError for a second derivative through the kernel.

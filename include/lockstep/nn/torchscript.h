@@ -3,7 +3,7 @@
 // without this library.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct NetworkFunction {
   TensorFunction run;
   /// The meanings of the numbers in a result, such as classes by label; may be empty.
   std::vector<std::string> names = {};
-  /// True if the rows of the results' second dimension have no order, but rows i of all results belong together: a
-  /// detector's queries.
+  /// True if the order of the rows along the results' second dimension has no meaning, but row i of every result
+  /// belongs to the same item, such as a detector's query.
   bool is_set = false;
   /// JSON that says how a web page turns an image into the first argument, and what kind of output the results are
   /// (docs/design/export.md, "In a browser"); empty: a page cannot show the network.
@@ -46,12 +46,12 @@ struct NetworkFunction {
 
 /// Traces the function and returns a TorchScript archive.
 ///
-/// The archive's module has one method, forward(). It takes batches of any size. Parameters and buffers of `model` that
-/// the function uses are its parameters and buffers, under the same names; tensors that are neither, such as tables of
-/// positions, are buffers called constant_0 and so on. So state_dict(), to() and half() include all of them; parameters
-/// do not require gradients. `texts` are files in the archive, by name (`_extra_files` of torch.jit.load), and so is
-/// network.json: {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype": "float32"}], "outputs": ...,
-/// "names": [...]}, with null for the size of the batch.
+/// The archive's module has one method, forward(). It takes batches of any size. The parameters and buffers of `model`
+/// that the function uses become the module's parameters and buffers, under the same names; tensors that are neither,
+/// such as tables of positions, are buffers called constant_0 and so on. So state_dict(), to() and half() include all
+/// of them; parameters do not require gradients. `texts` are files in the archive, by name (`_extra_files` of
+/// torch.jit.load), and so is network.json: {"inputs": [{"name": "images", "shape": [null, 3, 320, 320], "dtype":
+/// "float32"}], "outputs": ..., "names": [...]}, with null for the size of the batch.
 ///
 /// Before returning, it loads the archive and compares it with the function, on other arguments and batch sizes.
 /// `model` must be in evaluation mode.

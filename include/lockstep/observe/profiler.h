@@ -3,7 +3,7 @@
 // The Trainer creates one for --profile; your own loop creates one and calls step().
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <cstdint>
 #include <filesystem>
@@ -20,11 +20,11 @@ namespace lockstep::observe {
 /// The settings of a Profiler: the steps that it records, and its output.
 struct ProfilerOptions {
   std::int64_t steps = 10;  ///< number of steps to record
-  std::int64_t warmup = 3;  ///< steps before the recording; slower because libtorch creates buffers and threads
+  std::int64_t warmup = 3;  ///< steps before recording; they are slower because libtorch creates buffers and threads
   std::filesystem::path folder = {};  ///< rank R writes its trace to folder/rank-R.json; empty: no trace is written
   NamedTensors parameters = {};       ///< the parameters, whose names identify the layers; empty: no table of layers
-  at::ScalarType type = at::kFloat;   ///< type of the matrix products for measuring the machine's peak
-  bool inputs = false;  ///< true: records the inputs of operators, for view::kernel_table(), instead of memory
+  at::ScalarType type = at::kFloat;   ///< type of the matrix products that measure the machine's peak
+  bool inputs = false;  ///< true: records the inputs of operators, for view::kernel_table(), instead of memory use
   bool prints = true;   ///< false: it neither prints tables nor measures the machine
 };
 

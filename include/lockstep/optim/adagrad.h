@@ -22,7 +22,7 @@ struct AdagradOptions {
   double weight_decay = 0;               ///< multiplied by the weight and added to the gradient
   double initial_accumulator_value = 0;  ///< the initial sum of squares
   double eps = 1e-10;                    ///< added to the root of the sum of squares
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -23,7 +23,7 @@ struct AdamWOptions {
   double eps = 1e-8;                           ///< added to the root of the second moment
   double weight_decay = 1e-2;  ///< a step subtracts lr * weight_decay of each weight, independently of the gradient
   bool amsgrad = false;        ///< divides by the largest second moment so far
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -2,7 +2,7 @@
 // Automatic mixed precision with scopes: a region that computes in bf16 or fp16, and a nested region without gradients.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/grad_mode.h>
 

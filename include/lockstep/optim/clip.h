@@ -40,7 +40,8 @@ inline constexpr std::int64_t kNormBlock = 4096;
 
 /// Returns the 2-norm of all gradients. It sums squares in double over fixed blocks of 4,096 elements of each
 /// parameter's memory and combines the blocks in name order, so the result depends neither on buckets nor on threads. A
-/// missing gradient counts as zero. If all gradients are on one GPU, it sums in its own order, and the host waits once.
+/// missing gradient counts as zero. If all gradients are on one GPU, the GPU sums in its own order, and the host waits
+/// once.
 [[nodiscard]] double grad_norm(NamedTensors parameters);
 
 /// Returns the factor that clips gradients of norm `norm` to `max_norm`: min(1, max_norm / (norm + 1e-6)), as in

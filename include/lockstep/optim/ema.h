@@ -19,7 +19,7 @@ namespace lockstep {
 /// How fast the average follows the model.
 struct EMAOptions {
   double decay = 0.9999;   ///< fraction of the old average that an update keeps
-  double warmups = 1000;   ///< updates until the decay reaches 63 % of its value; 0: no warm-up
+  double warmups = 1000;   ///< updates until the decay reaches 63 % of its final value; 0: no warm-up
   std::int64_t start = 0;  ///< number of initial calls to update() that do nothing
 };
 
@@ -27,7 +27,7 @@ struct EMAOptions {
 /// exp(-n / warmups)), and average = d * average + (1 - d) * value for each entry of a floating-point type; other
 /// entries (num_batches_tracked) are copied.
 ///
-/// 1. It begins as a copy of the model.
+/// 1. The average begins as a copy of the model.
 /// 2. The average has its own memory, in the model's strides. Float32 on the CPU takes one pass over memory, and each
 ///    element's bits depend only on its own values.
 /// 3. Ranks with equal models have equal averages; no rank communicates.

@@ -24,8 +24,8 @@ struct GradScalerOptions {
   std::int64_t growth_interval = 2000;  ///< good steps until the scale grows; at least 1
   bool enabled = true;                  ///< false: scale() and unscale_() do nothing, and step() always steps
   /// Sets `found_inf` to its maximum over all ranks (float32, one element, on the gradients' device; 1 if a gradient is
-  /// not finite, else 0). It is needed if the ranks have different gradients (ZeroOptions::shard_gradients). If they
-  /// have equal gradients, it keeps the ranks in sync when one rank computes something different.
+  /// not finite, else 0). It is needed if the ranks have different gradients (ZeroOptions::shard_gradients). If all
+  /// ranks have equal gradients, it keeps them in sync even when one rank computes something different.
   std::function<void(const at::Tensor& found_inf)> combine = {};
 };
 
@@ -73,10 +73,9 @@ class GradScaler final : public Stateful {
   bool step(Optimizer& optimizer, const at::Tensor& grad_scale);
 
   /// Sets the scale of the next iteration, on the host and on the device. It falls if any optimizer found a non-finite
-  /// gradient, and grows after growth_interval good iterations, unless float32 could not hold it.
-  /// `new_scale`, if given, becomes the scale instead. Blocks: reads one number from the device for an optimizer that
-  /// was unscaled and not stepped. Throws: UsageError if no gradient was checked since the last update(), or scale()
-  /// was never called.
+  /// gradient, and grows after growth_interval good iterations, unless float32 could not hold it. `new_scale`, if
+  /// given, becomes the scale instead. Blocks: reads one number from the device for an optimizer that was unscaled but
+  /// not stepped. Throws: UsageError if no gradient was checked since the last update(), or scale() was never called.
   void update(std::optional<double> new_scale = std::nullopt);
 
   /// Returns the scale, or 1 if scaling is off. It reads nothing from the device.

@@ -22,7 +22,7 @@ struct LAMBOptions {
   std::array<double, 2> betas = {0.9, 0.999};  ///< decay rates of the first and second moments
   double eps = 1e-6;                           ///< added to the root of the second moment
   double weight_decay = 1e-2;  ///< multiplied by the weight and added to the step before the step is scaled
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

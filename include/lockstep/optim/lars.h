@@ -21,7 +21,7 @@ struct LARSOptions {
   double momentum = 0.9;       ///< fraction of the previous update that is kept
   double trust = 1e-3;         ///< the paper's eta: length of an update at lr 1, as a fraction of the parameter's norm
   double weight_decay = 5e-4;  ///< multiplied by the weight and added to the gradient
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -22,7 +22,7 @@ struct LionOptions {
   /// Fractions of the old momentum in the step's direction and in the new momentum.
   std::array<double, 2> betas = {0.9, 0.99};
   double weight_decay = 0;  ///< a step subtracts lr * weight_decay of each weight, independently of the gradient
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -32,7 +32,7 @@ struct OptimizerOptions {
   std::optional<double> lr_decay = {};                   ///< adagrad
   std::optional<double> initial_accumulator_value = {};  ///< adagrad
   std::optional<double> trust = {};                      ///< lars
-  /// Returns true if the parameter with this name gets no weight decay.
+  /// Returns true if the parameter with this name is exempt from weight decay.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -59,9 +59,9 @@ class Optimizer : public Stateful {
   /// Makes each later step() compute digests of the gradients and weights. `begins` holds, for each part of a
   /// parameter, the index of its first element in the whole; empty: all parameters are whole.
   virtual void digest_updates(const std::vector<std::int64_t>& begins = {});
-  /// Returns the digest of the last step(); before the first step, the digest of the weights at digest_updates(). A
-  /// sharded optimizer returns its part's digest; the whole digest is the sum over all ranks. Returns none if digests
-  /// are off.
+  /// Returns the digest of the last step(); before the first step, the digest of the weights when digest_updates() was
+  /// called. A sharded optimizer returns its part's digest; the whole digest is the sum over all ranks. Returns none if
+  /// digests are off.
   /// Blocks: if parameters are on a GPU, until the GPU has computed them.
   [[nodiscard]] virtual std::optional<UpdateDigest> update_digest() const { return std::nullopt; }
 

@@ -23,7 +23,7 @@ struct ParameterGroup {
   std::optional<double> momentum = {};              ///< fraction of the previous update that is kept
   std::optional<std::array<double, 2>> betas = {};  ///< decay rates of the moments
   std::optional<double> eps = {};                   ///< added to the denominator
-  bool may_be_empty = false;                        ///< no error if no name matches
+  bool may_be_empty = false;                        ///< allows a pattern that matches no name
 };
 
 /// The current values of one group of an optimizer.

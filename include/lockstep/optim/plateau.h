@@ -12,11 +12,11 @@ namespace lockstep {
 
 /// The options of a plateau schedule, with the defaults of torch.optim.lr_scheduler.ReduceLROnPlateau.
 struct PlateauOptions {
-  double factor = 0.1;          ///< factor on the learning rate at each reduction
+  double factor = 0.1;          ///< factor applied to the learning rate at each reduction
   std::int64_t patience = 10;   ///< allowed number of consecutive metrics without improvement
   double threshold = 1e-4;      ///< difference by which a metric must be better than the best
   bool relative = true;         ///< the threshold is a fraction of the best metric; false: an absolute difference
-  std::int64_t cooldown = 0;    ///< metrics after a reduction that do not count as bad
+  std::int64_t cooldown = 0;    ///< number of metrics after a reduction that never count as bad
   double min_lr = 0;            ///< lower limit of the rate
   double eps = 1e-8;            ///< a reduction by this or less is skipped
   bool lower_is_better = true;  ///< a smaller metric is better; false: a larger one

@@ -23,7 +23,7 @@ struct RMSpropOptions {
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
   double momentum = 0;      ///< fraction of the previous update that is kept; 0: no momentum
   bool centered = false;    ///< divides by the standard deviation instead of the root of the mean square
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -25,20 +25,20 @@ struct MultiStepOptions {
   double gamma = 0.1;                         ///< factor of each reduction
 };
 
-/// The rate is lr * (step + 1) / steps; then lr.
+/// The rate is lr * (step + 1) / steps during the warm-up, then lr.
 struct WarmupOptions {
   double lr = 1e-3;        ///< the rate after the warm-up
   std::int64_t steps = 0;  ///< length of the warm-up; 0: none
 };
 
-/// The rate is half a cosine from lr to min_lr; then min_lr.
+/// The rate follows half a cosine from lr to min_lr, then stays at min_lr.
 struct CosineOptions {
   double lr = 1e-3;        ///< the first rate
   std::int64_t steps = 0;  ///< length of the schedule; less than 1 counts as 1
   double min_lr = 0;       ///< the last rate; a value above lr counts as lr
 };
 
-/// The rate is min_lr + (lr - min_lr) * (1 - step / steps) ^ power; then min_lr.
+/// The rate is min_lr + (lr - min_lr) * (1 - step / steps) ^ power, then min_lr.
 struct PolynomialOptions {
   double lr = 1e-3;        ///< the first rate
   std::int64_t steps = 0;  ///< length of the schedule; less than 1 counts as 1
@@ -47,7 +47,7 @@ struct PolynomialOptions {
 };
 
 /// The rate rises from max_lr / div_factor to max_lr over a fraction pct_start of the steps, then falls to the first
-/// rate / final_div_factor.
+/// rate divided by final_div_factor.
 struct OneCycleOptions {
   double max_lr = 1e-3;           ///< the highest rate
   std::int64_t total_steps = 0;   ///< steps of the cycle, at least 2
@@ -60,13 +60,13 @@ struct OneCycleOptions {
 
 /// The rate is factor / sqrt(model_size) * min(1 / sqrt(n), n / warmup_steps ^ 1.5), with n = step + 1.
 struct NoamOptions {
-  double factor = 1;                 ///< factor on all rates
+  double factor = 1;                 ///< factor applied to all rates
   std::int64_t model_size = 512;     ///< the model's width
   std::int64_t warmup_steps = 4000;  ///< steps in which the rate rises
 };
 
-/// The rate is lr * (step / warmup_steps)^2, then lr, then half a cosine to lr * gamma, its value for the last
-/// `final_steps`.
+/// The rate is lr * (step / warmup_steps)^2 during the warm-up, then lr. It then follows half a cosine to lr * gamma,
+/// its value in the last `final_steps` steps.
 struct FlatCosineOptions {
   double lr = 1e-3;               ///< the rate between warm-up and cosine
   std::int64_t warmup_steps = 0;  ///< length of the warm-up, which starts at a rate of 0; 0: no warm-up

@@ -22,7 +22,7 @@ struct SGDOptions {
   double dampening = 0;   ///< fraction of the gradient that is not added to the momentum, starting with the second step
   bool nesterov = false;  ///< Nesterov momentum; requires momentum and no dampening
   double weight_decay = 0;  ///< multiplied by the weight and added to the gradient
-  /// Returns true if the parameter with this name gets no weight decay; by default, all do.
+  /// Returns true if the parameter with this name is exempt from weight decay; by default, none is.
   std::function<bool(const std::string& name)> no_decay = {};
   std::vector<ParameterGroup> groups = {};  ///< parameters with their own options
 };

@@ -2,7 +2,7 @@
 // Communication hooks: a hook reduces a full bucket of gradients in place of the plain mean over all replicas.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -78,7 +78,7 @@ class GradBucket {
 
   /// Marks this bucket as the last one.
   void set_last() noexcept { place_.is_last = true; }
-  /// Sets the result of divisor(), which must not be 0; it is smaller if ranks have run out of data (Join).
+  /// Sets the value that divisor() returns, which must not be 0. It is smaller if ranks have run out of data (Join).
   void set_divisor(int divisor) noexcept { divisor_ = divisor; }
 
  private:
@@ -92,12 +92,12 @@ class GradBucket {
 /// The operations that a stage of a hook has started, and the next stage.
 struct HookStage {
   std::vector<Work> works = {};  ///< the operations that were started; the next stage runs after all of them
-  std::function<HookStage()> then = nullptr;  ///< the next stage; none: the result is in the bucket
+  std::function<HookStage()> then = nullptr;  ///< the next stage; if empty, the result is in the bucket
 };
 
-/// Runs for each bucket in bucket order, the same on every rank, while backward continues; gradient mode is off. Each
-/// later stage runs after backward for all buckets, so that the stages of several buckets overlap. Hooks do not get
-/// sparse gradients.
+/// Runs for each bucket, in the same order on every rank, while backward continues; gradient mode is off. Each later
+/// stage runs after backward for all buckets, so that the stages of several buckets overlap. Hooks do not get sparse
+/// gradients.
 ///
 /// Example: [](lockstep::GradBucket& bucket) -> lockstep::HookStage {
 ///            auto sum = bucket.all_reduce({bucket.gradient()});

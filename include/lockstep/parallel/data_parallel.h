@@ -3,7 +3,7 @@
 // DistributedDataParallel uses several processes, overlaps communication with backward and scales further.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
@@ -86,8 +86,8 @@ Result from_list(std::vector<at::Tensor> list) {
 ///    arguments that are not tensors, go to every replica. A batch smaller than `replicas` uses fewer replicas.
 /// 2. Outputs (a tensor, a tuple or a vector of them) are joined along dimension 0; scalars become a list. They are on
 ///    the first device.
-/// 3. backward of the outputs runs all replicas' backward at the same time and adds the sum of their gradients, in tree
-///    order over the replicas, to grad() of the given module. Gradient mode, autocast and streams are the caller's.
+/// 3. Calling backward on the outputs runs all replicas' backward passes at once and adds the sum of their gradients,
+///    in tree order over replicas, to grad() of the given module. Gradient mode, autocast and streams are the caller's.
 /// 4. Replica 0 is the given module: its buffers (batch norm) keep their values after a forward; every other replica
 ///    begins with a copy of them.
 ///
@@ -145,7 +145,7 @@ class DataParallel {
   /// Puts the wrapped module into evaluation mode.
   void eval() { module_->eval(); }
 
-  /// Returns the state of the wrapped module, by its own names.
+  /// Returns the state of the wrapped module, with the module's own (unprefixed) names.
   [[nodiscard]] StateDict state_dict() const { return model_state_dict(*module_); }
   /// Loads a model's state. Throws: anything load_model_state_dict() throws.
   void load_state_dict(const StateDict& state) { load_model_state_dict(*module_, state); }

@@ -39,21 +39,22 @@ struct DdpOptions {
   int replicas = 0;               ///< number of replicas of the run, at least the world size; 0: one per rank. See
                                   ///< enter_replica()
   bool exact = true;              ///< true: the same bits on any number of ranks; false: additions in any fast order
-  /// A parameter that a backward does not reach counts as zero; false: it is an error. A parameter that no rank has
-  /// reached keeps its grad(). Each forward walks the graph.
+  /// The gradient of a parameter that a backward does not reach counts as zero; if false, such a parameter is an error.
+  /// A parameter that no rank has reached keeps its grad(). Each forward traverses the autograd graph.
   bool find_unused_parameters = false;
-  /// Every step uses the same parameters, each as often as in the first step, whose backward must end before anything
-  /// is reduced. Recomputed (checkpointed) segments may share a parameter, and some parameters may be unused.
+  /// Declares that every step uses the same parameters, each as often as in the first step. In the first step, nothing
+  /// is reduced before backward has ended. Recomputed (checkpointed) segments may share a parameter, and some
+  /// parameters may be unused.
   bool static_graph = false;
-  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a separate tensor, copied twice
+  bool gradient_as_bucket_view = true;  ///< grad() is a view of its bucket; false: a separate tensor, copied in and out
   /// Names of parameters with sparse gradients. The weights of embeddings with sparse(true) need not be named.
   std::vector<std::string> sparse_parameters = {};
   CommunicationHook hook = nullptr;  ///< replaces the plain mean: hooks::bf16_compress(), a lambda, ...
   // Speed
-  /// A small first bucket starts the first reduction early; unset: 1 MiB if bucket_bytes is unset too, else that size.
+  /// A small first bucket starts the first reduction early. If unset, it is 1 MiB, or bucket_bytes if that is set.
   std::optional<std::int64_t> first_bucket_bytes = {};
   std::optional<std::int64_t> bucket_bytes = {};  ///< size at which a bucket is closed; unset: 25 MiB
-  bool grad_norm = false;  ///< reductions also sum the squares of their results, which saves grad_norm() its pass
+  bool grad_norm = false;  ///< reductions also sum the squares of their results, so grad_norm() need not read them
 };
 
 namespace parallel {
@@ -79,7 +80,7 @@ class DdpCore {
 
   /// Checks that the parameters are still those that were wrapped, and in training broadcasts rank 0's buffers.
   void before_forward(const State& now, bool training);
-  /// Records the end of a forward. `outputs` are tensors of its result; `complete` means that it has no others.
+  /// Records the end of a forward. `outputs` are tensors of its result; `complete` means that the result has no others.
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
@@ -91,7 +92,7 @@ class DdpCore {
 
   /// The functions of Joinable, and the reducer.
   [[nodiscard]] ProcessGroup& group() const;
-  void set_join(std::optional<JoinHandle> handle);  ///< Sets the handle when a Join begins; none: the Join ends.
+  void set_join(std::optional<JoinHandle> handle);  ///< Sets the handle when a Join begins, and resets it when it ends.
   void shadow(int action, const State& now, const JoinStatus& status);  ///< Takes part in a collective with zeros.
   void after_join(const State& now, int source);                        ///< Adopts the model of rank `source`.
   [[nodiscard]] const Reducer& reducer() const { return *reducer_; }    ///< Returns the reducer of the gradients.
@@ -139,7 +140,7 @@ auto share_module(Module&& module) {
   }
 }
 
-/// The module's type behind an argument of share_module().
+/// The type of the module behind an argument of share_module().
 template <class Module>
 using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
 
@@ -209,7 +210,7 @@ class DistributedDataParallel : public Joinable {
       return output;
     }
   }
-  /// Runs the module's forward; its backward reduces the gradients. Collective: see the class.
+  /// Runs the module's forward; calling backward on the result reduces the gradients. Collective: see the class.
   template <class... Args>
   decltype(auto) forward(Args&&... args) {
     return (*this)(std::forward<Args>(args)...);
@@ -221,8 +222,8 @@ class DistributedDataParallel : public Joinable {
   Net* operator->() const { return module_.get(); }
   [[nodiscard]] const std::shared_ptr<Net>& ptr() const { return module_; }            ///< Returns the wrapped module.
   [[nodiscard]] auto parameters() const { return module_->parameters(); }              ///< Returns its parameters.
-  [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }  ///< Returns them by name.
-  /// Returns its buffers, by name.
+  [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }  ///< Returns parameters by name.
+  /// Returns the wrapped module's buffers by name.
   [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
   void train(bool on = true) { module_->train(on); }  ///< Puts the wrapped module into training mode, or out of it.
   void eval() { module_->eval(); }                    ///< Puts the wrapped module into evaluation mode.

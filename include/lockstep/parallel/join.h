@@ -17,7 +17,7 @@ namespace lockstep {
 
 /// The options of a Join.
 struct JoinOptions {
-  /// Divides gradients by the number of ranks that began, so that every sample counts the same; false: divides by the
+  /// Divides gradients by the initial number of ranks, so that every sample has the same weight; false: divides by the
   /// number of ranks that still have data.
   bool divide_by_initial_world_size = true;
   /// Makes every rank throw DataError as soon as one has run out of data. Set it for models with their own collectives

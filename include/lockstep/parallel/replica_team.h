@@ -3,7 +3,7 @@
 // the other replicas in its process.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace lockstep {
 
 class ReplicaTeam;
 
-/// One of a run's replicas while it runs.
+/// One of a run's replicas, for use while that replica runs.
 class Replica {
  public:
   Replica(ReplicaTeam& team, int local, int index) : team_(&team), local_(local), index_(index) {}
@@ -37,7 +37,8 @@ class Replica {
   /// Collective: yes, over the replicas; the turn passes to the next replica of this rank.
   /// Blocks: yes.
   /// Shapes: the same on every replica; CPU tensors.
-  /// Throws: UsageError if another replica of this rank ended without it; anything ProcessGroup::all_reduce() throws.
+  /// Throws: UsageError if another replica of this rank ended without calling it; anything ProcessGroup::all_reduce()
+  /// throws.
   void all_reduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
 
  private:

@@ -14,7 +14,8 @@ class Module;
 namespace lockstep {
 namespace parallel {
 
-/// Makes every lockstep::nn::BatchNorm below `root` compute its statistics over the group's ranks. Returns how many.
+/// Makes every lockstep::nn::BatchNorm below `root` compute its statistics over the group's ranks. Returns how many
+/// layers it changed.
 int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
 
 /// Returns the torch module inside a wrapper, holder or pointer.
@@ -35,7 +36,7 @@ torch::nn::Module& torch_module_of(Model& model) {
 ///
 /// Returns: the number of layers that were changed.
 /// Lifetime: the group outlives the model's last training step.
-/// Throws:   UsageError naming the first torch::nn::BatchNorm, whose statistics cannot be reached.
+/// Throws:   UsageError if there is a torch::nn::BatchNorm, whose statistics cannot be reached; it names the first one.
 /// Example:  lockstep::sync_batch_norm(net, job);
 template <class Model>
 int sync_batch_norm(Model& model, ProcessGroup& group) {

@@ -2,7 +2,7 @@
 // Finds the tensors in the result of a forward: a backward and the search for unused parameters start from them.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <tuple>

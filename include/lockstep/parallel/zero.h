@@ -20,8 +20,9 @@ namespace lockstep {
 
 /// The options of a ZeroRedundancyOptimizer.
 struct ZeroOptions {
-  /// Each rank of the model, a DistributedDataParallel, gets only the average of its own part of the gradients, so that
-  /// a step sends a third less. The rest of grad() is undefined, so clip only with optimizer.grad_norm().
+  /// Leaves on each rank of the model, a DistributedDataParallel, only the average of the rank's own part of the
+  /// gradients, so that a step sends a third less. The rest of grad() is undefined, so clip only with
+  /// optimizer.grad_norm().
   bool shard_gradients = false;
 };
 

@@ -31,7 +31,7 @@ class Store {
   [[nodiscard]] virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   /// Adds `delta` to a decimal counter (0 if unset) and returns the sum.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
-  /// Sets the key to `desired` if its value is `expected` (an unset key equals ""). Returns the value afterwards.
+  /// Sets the key to `desired` if its value is `expected` (an unset key equals ""). Returns the resulting value.
   virtual std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired) = 0;
   /// Appends to a queue, whose name ends with "/": sets the next key `queue` + N, counting N from 1. Returns N.
   virtual std::int64_t append(const std::string& queue, const std::string& value) = 0;
@@ -39,7 +39,7 @@ class Store {
   virtual void wait(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) = 0;
   /// Removes the key. Returns true if it was set.
   virtual bool remove(const std::string& key) = 0;
-  /// Ends every waiting call to this client, on any thread, and all later calls, with PeerError.
+  /// Makes every waiting call on this client, on any thread, and all later calls fail with PeerError.
   virtual void shut_down() noexcept {}
 };
 
@@ -82,7 +82,7 @@ class StoreServer {
     std::string certificate = tls_certificate();  ///< PEM file to present; empty: connections are not encrypted
     std::string key = tls_key();                  ///< PEM file of the certificate's private key
     std::string kept = {};   ///< a prefix of keys that clients of other processes may only read; empty: no such keys
-    std::string inbox = {};  ///< prefix of a queue that they may append to, but not read
+    std::string inbox = {};  ///< prefix of a queue that such clients may append to, but not read
   };
   /// Throws: UsageError naming host and port if the port is in use, or naming an invalid certificate or key file.
   explicit StoreServer(const Options& options);

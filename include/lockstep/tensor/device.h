@@ -3,7 +3,7 @@
 // If it allocates there, even pinned memory, each rank takes a few hundred MB of GPU 0.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
@@ -39,7 +39,7 @@ void adopt_device();
 /// ResourceError if CUDA does not know the GPU, UsageError if cuda::library() has an obstacle.
 [[nodiscard]] std::string pci_address(int gpu);
 
-/// Returns the model of a GPU: "NVIDIA A100-PCIE-40GB"; "GPU" if has_cuda_parts() is false. `device`: a GPU.
+/// Returns the model name of the GPU `device`, such as "NVIDIA A100-PCIE-40GB"; "GPU" if has_cuda_parts() is false.
 [[nodiscard]] std::string device_name(const c10::Device& device);
 
 }  // namespace lockstep::tensor

@@ -30,7 +30,7 @@ class DeviceGraph {
   /// Runs `work` on the host once and records its device work, without computing it. Call it once per graph.
   /// Blocks: until the device has finished its earlier work.
   /// Throws: the exceptions of `work`, and c10::Error for work that cannot be recorded, such as reading a number back.
-  ///         If intact() is false then, the allocator and the random generator still belong to the recording, and this
+  ///         If intact() is then false, the allocator and the random generator still belong to the recording, and this
   ///         process must not compute anything more.
   virtual void record(const std::function<void()>& work) = 0;
 

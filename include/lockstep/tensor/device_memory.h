@@ -17,7 +17,7 @@ namespace lockstep {
 struct MemoryUse {
   /// The peak since the process started: on CUDA the memory of tensors, on the CPU the largest resident set.
   std::int64_t peak = 0;
-  /// The peak of the memory that libtorch's allocator held on the GPU, tensors and cache; none on the CPU.
+  /// The peak of the memory that libtorch's allocator held on the GPU, for tensors and its cache; none on the CPU.
   std::optional<std::int64_t> reserved;
 };
 

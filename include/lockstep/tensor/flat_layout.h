@@ -16,8 +16,8 @@ namespace lockstep::tensor {
 /// tensor's own memory.
 struct FlatSlot {
   std::string name = {};                   ///< the tensor's name
-  std::int64_t offset = 0;                 ///< elements before it in the buffer; a multiple of 64 bytes
-  std::int64_t numel = 0;                  ///< elements of the tensor
+  std::int64_t offset = 0;                 ///< offset in the buffer, in elements; a multiple of 64 bytes
+  std::int64_t numel = 0;                  ///< number of elements of the tensor
   std::vector<std::int64_t> sizes = {};    ///< the tensor's sizes
   std::vector<std::int64_t> strides = {};  ///< the tensor's strides if it is dense, else contiguous strides
 };
@@ -25,7 +25,7 @@ struct FlatSlot {
 /// The positions of several tensors of one dtype.
 struct FlatLayout {
   std::vector<FlatSlot> slots;  ///< slots in the order of the buffer
-  std::int64_t numel = 0;       ///< elements of the whole buffer, padding included
+  std::int64_t numel = 0;       ///< number of elements of the whole buffer, including padding
 };
 
 /// Places `items` one after another; each start is aligned to 64 bytes.

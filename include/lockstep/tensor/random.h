@@ -2,7 +2,7 @@
 // Random streams: seeds and generators, and the state of a generator as a tensor that a checkpoint can hold.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>

@@ -3,7 +3,7 @@
 //            parameter names, never addresses or indices.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>

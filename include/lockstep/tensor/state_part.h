@@ -28,15 +28,15 @@ struct StatePart {
   std::map<std::string, TensorSlice> slices;  ///< one for each entry that is a piece
 };
 
-/// Returns the part of `rank`, in name order; its size differs by less than one element from the part of any other
-/// rank. Plain values and tensors without elements belong to rank 0.
+/// Returns the part of `rank`, in name order; its size differs by less than one element from that of any other rank's
+/// part. Plain values and tensors without elements belong to rank 0.
 ///
 /// Cost: the part shares the memory of contiguous tensors.
 [[nodiscard]] StatePart part_of(const StateDict& state, int rank, int world_size);
 
 /// Joins any number of parts into the whole state.
 ///
-/// Cost: copies only tensors that were cut.
+/// Cost: copies only tensors that were split.
 /// Throws: DataError naming an entry that two parts hold, that lacks elements or has some twice, or whose parts
 ///         disagree on dtype or shape.
 [[nodiscard]] StateDict join_parts(const std::vector<StatePart>& parts);

@@ -27,8 +27,8 @@ void run_in_parallel(std::int64_t begin, std::int64_t end, std::int64_t grain, c
 
 /// Calls `body(from, to)` for ranges that together cover `begin` to `end`, on up to set_threads() threads, including
 /// the calling one. Each thread takes one range of at least `grain` numbers. Inside another parallel_for, and for
-/// `grain` numbers or fewer, it makes one call. Blocks: until all are done. Throws: after that, the exception of a
-/// call.
+/// `grain` numbers or fewer, it makes a single call. Blocks: until all calls have ended. Throws: after that, an
+/// exception of one of the calls.
 ///
 /// libtorch's at::parallel_for is a template that silently runs on one thread in every file compiled without OpenMP.
 /// This function does so only with Clang, whose OpenMP is not libtorch's.

@@ -28,7 +28,7 @@ namespace lockstep::tensor {
 /// The autocast state of this thread for one kind of device.
 struct AutocastState {
   bool enabled = false;                               ///< autocast is on
-  c10::ScalarType dtype = c10::ScalarType::BFloat16;  ///< the type of its computations
+  c10::ScalarType dtype = c10::ScalarType::BFloat16;  ///< the dtype of autocast operations
   bool weight_cache = true;                           ///< shared by all kinds of devices
 };
 

@@ -20,7 +20,7 @@ struct ArgumentOptions {
 
 /// The result of parse_arguments().
 struct ParsedArguments {
-  bool help = false;                   ///< --help was given, and the help is printed: the program should end
+  bool help = false;                   ///< --help was given and has been printed, so the program should end
   std::vector<std::string> rest = {};  ///< unknown arguments, in order
 };
 
@@ -38,10 +38,10 @@ struct ParsedArguments {
 ///   --help                prints these, and every setting with its value and meaning (on rank 0)
 ///
 /// --set wins over files, and a later --set over earlier ones. "-" and "_" are interchangeable in names. It skips the
-/// options of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages name the options
-/// above.
+/// options of init() (--backend, --wire, --device, --dist-url, --rank, --world-size). Later messages refer to the
+/// options listed above.
 ///
-/// Throws:  UsageError naming the unknown argument and the nearest name; DataError if a file is missing.
+/// Throws:  UsageError that names the unknown argument and suggests the closest name; DataError if a file is missing.
 /// Example: lockstep::TrainConfig config;  // the program's own defaults
 ///          lockstep::TrainerOptions options{.recipe = "points", .run_dir = "runs/points"};
 ///          if (lockstep::parse_arguments(argc, argv, config, options).help) return 0;

@@ -18,11 +18,11 @@ struct ConfigAlias {
   std::string from;     ///< the other program's key
   std::string to = {};  ///< the key here; if it equals `from`, only the value is converted; empty: the key has no
                         ///< meaning here; "--name": an option of `lockstep train`
-  /// Converts the value to this program's, as YAML; null: the value is kept. An empty result sets nothing.
+  /// Converts the value to this program's form, as YAML; if null, the value is kept. An empty result sets nothing.
   std::function<std::string(const std::string& value)> value = nullptr;
   bool wins = false;         ///< true: it wins over `to` if both are set in the same place
   bool is_switch = false;    ///< true: the other program's option has no value, such as "--distributed"
-  std::string instead = {};  ///< the note's advice on what to use, for a key without a meaning here
+  std::string instead = {};  ///< for a key without a meaning here: what the note advises to use
   /// The fixed value that a key without a meaning here effectively has, such as "True", in all its spellings. Notes do
   /// not mention a key set to it.
   std::vector<std::string> always = {};

@@ -24,11 +24,11 @@ struct EvaluateOptions {
   std::int64_t batch_size = 64;      ///< samples per batch
   std::int64_t workers = 2;          ///< loader threads
   std::int64_t prefetch_factor = 2;  ///< batches prefetched per worker
-  double loader_timeout_s = 0;       ///< seconds to wait for a batch; 0: forever. Needs workers
+  double loader_timeout_s = 0;       ///< seconds to wait for a batch; 0: forever; requires workers
   bool skip_bad_samples = false;     ///< skips samples that cannot be read; Evaluation::samples still counts them
   std::string amp = "none";          ///< none, bf16
   bool channels_last = true;         ///< images in memory as [N, H, W, C]
-  bool pin_memory = true;            ///< page-locked batches, for copies to a GPU that the loader's workers start
+  bool pin_memory = true;            ///< page-locked batches, so that loader workers can start copies to a GPU
   bool keep_all = false;             ///< Tally::keep_all()
   /// Number of parts into which the samples are divided; 0: the world size. If counts are not whole numbers, the last
   /// bits of the result depend only on this number.

@@ -44,7 +44,7 @@ struct ShardedEvaluation {
 /// `options` are the options of the loader that reads the set. They may not change the order or the selection of the
 /// samples: no shuffle, sampler, batch_sampler, shard, drop_last or elastic.
 /// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` must be equal on all ranks; if you
-///             pass the wrapper, it makes them so.
+///             pass the wrapper, the function copies those of rank 0.
 /// Throws:     UsageError for such an option, and if `count` returns a different number of values than before;
 ///             DataError if the set is empty; anything the data set or `count` throws.
 /// Example:    const auto found = lockstep::evaluate_sharded(job, model, set, {.batch_size = 64}, [&](auto& batch) {

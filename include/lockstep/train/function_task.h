@@ -27,10 +27,10 @@ namespace train {
 /// A forward pass of any network: returns the output for (network, batch).
 using ForwardCall = std::function<at::Tensor(torch::nn::Module&, const Batch&)>;
 
-/// Throws: UsageError naming both types, always.
+/// Throws: always a UsageError, which names both types.
 [[noreturn]] void throw_other_model(const char* wanted, const torch::nn::Module& model);
 
-/// Returns `model` as a Net. Throws: UsageError if it is something else.
+/// Returns `model` as a Net. Throws: UsageError if it is of another type.
 template <class Net>
 Net& model_as(torch::nn::Module& model) {
   // A static_cast does not compile: libtorch's modules inherit virtually.

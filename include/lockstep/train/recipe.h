@@ -42,7 +42,7 @@ struct PredictOptions {
 /// An experiment named in the settings.
 struct Experiment {
   std::filesystem::path folder = {};    ///< the folder of the run, with a config.yml that the user wrote; empty: none
-  std::filesystem::path snapshot = {};  ///< weights of the re-created program that --resume names; empty: none
+  std::filesystem::path snapshot = {};  ///< weights file of the re-created program, given by --resume; empty: none
 };
 
 /// A problem that is ready to train. It has no state: the config holds everything that a run depends on.
@@ -61,7 +61,7 @@ class Recipe {
   /// Returns `tree` after converting settings of the original program that depend on several of its keys. The other
   /// settings stay as they are, for aliases(). Throws: UsageError naming file and line.
   [[nodiscard]] virtual ConfigTree translate(const ConfigTree& tree) const { return tree; }
-  /// Returns settings that the typed ones override, such as the settings in the folder of an experiment.
+  /// Returns settings that those in `typed` override, such as the settings in the folder of an experiment.
   /// Throws: UsageError naming file and line, DataError for a missing file.
   [[nodiscard]] virtual ConfigTree base_settings(const ConfigTree& /*typed*/) const { return {}; }
   /// Returns the experiment that `config` names, and what `--resume 27` means in it.

@@ -30,7 +30,7 @@ struct RunFolderOptions {
 /// A run's folder. Only rank 0 opens it. Thread-safe: no.
 class RunFolder {
  public:
-  /// Creates and locks the folder, removes unfinished files of dead writers, and makes the renames they did durable.
+  /// Creates and locks the folder, removes unfinished files of dead writers, and makes their completed renames durable.
   /// Throws: UsageError if it holds an earlier run (without `resume`), is a file, or is locked by another process,
   ///         which the message names; TimeoutError if it stays locked for `wait_for_lock`; IoError if it cannot be
   ///         written.
@@ -54,7 +54,7 @@ class RunFolder {
   /// Replaces a file atomically. Throws: IoError.
   void write(const std::string& name, std::string_view content);
 
-  /// Appends one JSON object as a line to log.jsonl. Values are already JSON (text::json_quote for strings).
+  /// Appends one JSON object as a line to log.jsonl. Values must already be JSON (use text::json_quote for strings).
   /// Throws: IoError, without a partial line in the log.
   void log(const std::vector<std::pair<std::string, std::string>>& entries);
 

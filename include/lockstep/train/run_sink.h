@@ -53,20 +53,20 @@ struct StepResult {
   double lr = 0;                   ///< learning rate of this step
   std::optional<double> loss;      ///< mean over all replicas; none: it was not finite, and the step was skipped
   std::vector<std::pair<std::string, double>> terms = {};  ///< the parts of the loss, if there are several
-  std::optional<double> loss_scale;                        ///< factor on the loss; none: it is not scaled
+  std::optional<double> loss_scale;                        ///< scale of the loss; none if it is not scaled
   std::int64_t skipped = 0;                                ///< steps skipped since the start of the run
   std::optional<StepDigest> digest;                        ///< digests of the step; none: TrainConfig::digests is off
   std::optional<double> images_per_s;  ///< speed over the last few seconds; none until there is an interval to measure
-  std::optional<std::int64_t> proved;  ///< the last step that the guard has verified; none: it is off or not available
+  std::optional<std::int64_t> proved;  ///< the last step that the guard has verified; none if it is off or unavailable
 };
 
-/// The gradients of a step are reduced, and the weights have not changed yet. The event comes before the step's
+/// The gradients of a step have been reduced, and the weights have not changed yet. The event comes before the step's
 /// StepResult, at steps that are multiples of TrainConfig::tensorboard_histograms.
 struct StepGradients {
   std::int64_t step = 0;           ///< the current step
   const torch::nn::Module& model;  ///< the task's model; each parameter's grad() is the mean over all replicas, times
                                    ///< `loss_scale`; with optimizer.zero only in this rank's part
-  double loss_scale = 1;           ///< factor on the loss; 1: it is not scaled
+  double loss_scale = 1;           ///< scale of the loss; 1 if it is not scaled
 };
 
 /// The progress of an evaluation on this rank.
@@ -87,16 +87,16 @@ struct EvaluationResult {
 struct EpochResult {
   std::int64_t epoch = 0;   ///< counted from 0
   std::int64_t step = 0;    ///< steps done since the start of the run
-  double seconds = 0;       ///< seconds of its training steps
+  double seconds = 0;       ///< duration of the epoch's training steps, in seconds
   double images_per_s = 0;  ///< speed over all ranks
   double data_wait = 0;     ///< fraction of the epoch that the rank with the longest wait spent waiting for batches
   std::int64_t bad_samples = 0;         ///< samples skipped since the start of the run, over all replicas
-  double lr = 0;                        ///< learning rate of its last step
+  double lr = 0;                        ///< learning rate of the epoch's last step
   std::optional<double> loss;           ///< mean over the epoch
   std::optional<std::int64_t> skipped;  ///< steps of the epoch that were skipped; none: the loss is not scaled
   MemoryUse memory;                     ///< the maximum over all ranks so far
-  std::vector<Metric> metrics;          ///< metrics of its evaluation; empty: not evaluated
-  std::shared_ptr<const view::StepReport> step_report = {};  ///< how long its parts took, and advice
+  std::vector<Metric> metrics;          ///< metrics of the epoch's evaluation; empty if it was not evaluated
+  std::shared_ptr<const view::StepReport> step_report = {};  ///< how long the parts of its steps took, and advice
 };
 
 /// The weights were replaced by the best weights of the first stage, between two epochs of a run with two stages.
@@ -142,7 +142,7 @@ class RunSink {
   virtual ~RunSink() = default;
   /// Setup is done, and the first step comes next.
   virtual void on_start(const RunStart& /*event*/) {}
-  /// The gradients of a step are reduced. It is called only at the steps that StepGradients describes.
+  /// The gradients of a step have been reduced. It is called only at the steps that StepGradients describes.
   virtual void on_gradients(const StepGradients& /*event*/) {}
   /// A step is done. It is called while the next step runs.
   virtual void on_step(const StepResult& /*event*/) {}
@@ -160,7 +160,7 @@ class RunSink {
   virtual void on_end(const RunEnd& /*event*/) {}
 };
 
-/// Functions instead of a class; an event whose function is not set is ignored.
+/// A sink made of functions instead of a class; an event whose function is not set is ignored.
 struct RunCallbacks {
   std::function<void(const RunStart&)> on_start = {};               ///< see RunSink
   std::function<void(const StepResult&)> on_step = {};              ///< see RunSink

@@ -32,13 +32,13 @@ struct StepGraphOptions {
   /// target; none if this batch's step must not be recorded. Without this function, steps depend only on the shapes,
   /// and batches with `extra` are not recorded.
   std::function<std::optional<std::string>(const Batch&)> key = {};
-  /// A step that cannot be recorded is computed normally, and fallback() gives the reason; false: it ends the run. A
-  /// trial run before the recording finds operators that make the host wait; a step with such operators is not
-  /// recorded.
+  /// If true, a step that cannot be recorded is computed normally, and fallback() gives the reason; if false, such a
+  /// step ends the run. Before the recording, a trial run finds operators that make the host wait; a step with such
+  /// operators is not recorded.
   bool automatic = false;
   /// The job whose ranks take part in a step's collectives; none: the step has no collectives. Before each step the
-  /// ranks compare, with a small collective on CPU tensors, what they would record or replay. All ranks do the same: if
-  /// the batches differ, all compute normally. Their steps may only call collectives on GPU tensors over NCCL.
+  /// ranks compare, with a small collective on CPU tensors, what they would record or replay. All ranks then do the
+  /// same: if their batches differ, all compute normally. The steps may call collectives only on GPU tensors over NCCL.
   std::optional<Job> job = {};
 };
 
@@ -55,7 +55,7 @@ struct StepGraphOptions {
 /// 4. Create a DistributedDataParallel while the result of DeviceGraph::enter() is alive: it keeps autograd nodes.
 ///
 /// Must be used from the training thread. With StepGraphOptions::job, run() is collective.
-/// Lifetime: parameters and buffers keep their memory.
+/// Lifetime: parameters and buffers must keep their memory.
 ///
 /// Source:  PyTorch's torch.cuda.CUDAGraph, "whole network capture".
 ///
@@ -72,7 +72,8 @@ class StepGraph {
   /// Steps that are computed normally before the first recording: during these, libraries choose algorithms and
   /// allocate memory.
   static constexpr int kWarmUp = 3;
-  /// The number of such steps with several ranks: DistributedDataParallel settles its buckets, and NCCL connects.
+  /// The number of such steps in a job with several ranks, during which DistributedDataParallel also settles its
+  /// buckets and NCCL connects.
   static constexpr int kWarmUpOfRanks = 11;
   /// The maximum number of recordings that are kept.
   static constexpr std::size_t kMost = 16;

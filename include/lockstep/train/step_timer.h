@@ -43,13 +43,13 @@ class StepTimer {
   [[nodiscard]] double run(std::int64_t steps);
 
   /// Runs a step on a GPU, and returns the operators that made the host wait for it, in order, excluding the timer's
-  /// own read of the loss. It is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError without
-  /// a GPU.
+  /// own read of the loss. The list is empty if steps are replayed (cuda_graph). Collective: yes. Throws: UsageError
+  /// without a GPU.
   [[nodiscard]] std::vector<std::string> waits();
 
   /// Returns the network's parameters by name. Lifetime: the timer outlives them.
   [[nodiscard]] NamedTensors parameters() const;
-  /// Returns the number of their elements.
+  /// Returns the total number of elements in the parameters.
   [[nodiscard]] std::int64_t parameter_count() const;
 
   /// Returns the sizes of the gradient buckets (DistributedDataParallel::bucket_bytes()).

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A batch whose gradients are being computed. Lifetime: the call.
+/// A batch whose gradients are being computed. Lifetime: only during the call.
 struct WatchedBatch {
   int replica = 0;           ///< the replica that computes it
   const Batch& batch;        ///< the batch, on the model's device
@@ -19,18 +19,18 @@ struct WatchedBatch {
   Dataset& dataset;          ///< the training set
 };
 
-/// Receives the steps of this rank that it asks for. It must leave the model unchanged. It may draw random numbers,
-/// because each batch seeds the generator. Thread-safe: not needed; the replicas' threads take turns.
+/// Receives those steps of this rank that wants() selects. It must leave the model unchanged. It may draw random
+/// numbers, because each batch seeds the generator. Thread-safe: not needed; the replicas' threads take turns.
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
   /// Returns true if the step about to begin is to be watched. Called before each step.
   virtual bool wants(std::int64_t step) = 0;
-  /// The batch's forward pass comes next.
+  /// Called before the batch's forward pass.
   virtual void on_batch(const WatchedBatch& /*watched*/) {}
-  /// The batch's backward pass is done. `losses` has one dimension: the loss, then its parts if there are several.
+  /// Called after the batch's backward pass. `losses` has one dimension: the loss, then its parts if there are several.
   virtual void on_batch_done(const WatchedBatch& /*watched*/, const at::Tensor& /*losses*/) {}
-  /// The step's gradients are reduced.
+  /// Called once the step's gradients are reduced.
   virtual void on_gradients(const StepGradients& /*gradients*/) {}
 };
 

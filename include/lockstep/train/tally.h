@@ -24,7 +24,7 @@ class Tally {
  public:
   virtual ~Tally() = default;
 
-  /// Called before the first batch if results() will be called for all samples, as by `lockstep eval --results`: a
+  /// Called before the first batch if results() will be called for all samples, as in `lockstep eval --results`. A
   /// tally that otherwise keeps only what the metrics need must then keep everything.
   virtual void keep_all() {}
 
@@ -42,7 +42,7 @@ class Tally {
   [[nodiscard]] virtual std::string report() const { return ""; }
 
   /// Returns the files, name to content, that each evaluation writes to the run's `result` folder. `epoch` counts from
-  /// 1; it is 0 outside training, after keep_all(). It is called on rank 0.
+  /// 1, and is 0 outside training (after keep_all()). Called only on rank 0.
   [[nodiscard]] virtual std::map<std::string, std::string> results(std::int64_t /*epoch*/) const { return {}; }
 
   /// Writes images into `folder`, which exists. Called only on rank 0, at the end of a run or on request.

@@ -74,7 +74,8 @@ class Task {
 
   /// Returns the samples under `folder`, for training or evaluation. Throws: DataError naming the folder or file.
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_dataset(const std::string& folder) = 0;
-  /// Returns the training set. Override it if that differs from make_dataset(), as with augmentations.
+  /// Returns the training set. Override this if training needs a different set from make_dataset(), for example one
+  /// with augmentations.
   [[nodiscard]] virtual std::shared_ptr<Dataset> make_training_set(const std::string& folder) {
     return make_dataset(folder);
   }
@@ -108,22 +109,22 @@ class Task {
   [[nodiscard]] virtual std::optional<nn::NetworkFunction> network_function(torch::nn::Module& /*model*/) {
     return std::nullopt;
   }
-  /// Returns the network with its postprocessing (`--postprocess`), in the form in which the program that the recipe
-  /// re-creates deploys it; empty if there is no postprocessing.
+  /// Returns the network with its postprocessing (`--postprocess`), in the form deployed by the program that the recipe
+  /// re-creates; empty if there is no postprocessing.
   [[nodiscard]] virtual std::optional<nn::NetworkFunction> deployed_function(torch::nn::Module& /*model*/) {
     return std::nullopt;
   }
 
-  /// Returns the outputs of run() for a batch of an evaluation in which `network` computes network_function() in place
-  /// of the model, as an exported file does (`lockstep eval --onnx`). Throws: UsageError if the task has no such
-  /// function, or if its arguments have different sizes.
+  /// Returns outputs like those of run() for a batch of an evaluation. `network` computes network_function() in place
+  /// of the model, for example from an exported file (`lockstep eval --onnx`). Throws: UsageError if the task has no
+  /// such function, or if its arguments have different sizes.
   [[nodiscard]] virtual Outputs run_exported(const nn::TensorFunction& network, const Batch& batch);
 
   /// Creates the network with fresh weights; libtorch's generator has been seeded.
   [[nodiscard]] virtual std::shared_ptr<torch::nn::Module> make_model() = 0;
 
-  /// Called on every rank before the batches of each epoch, even if a run resumes in the middle of an epoch. Training
-  /// may depend on it.
+  /// Called on every rank before the batches of each epoch, even if a run resumes in the middle of an epoch, so
+  /// training may depend on this call.
   virtual void begin_epoch(const EpochInfo& /*info*/) {}
 
   /// Returns the network's output for a batch. It runs under Autocast if amp is on.
@@ -158,10 +159,10 @@ class Task {
   /// Creates a Tally for an evaluation whose metrics are not sums over samples; null to use count() and metrics().
   [[nodiscard]] virtual std::unique_ptr<Tally> make_tally() const;
 
-  /// Returns the tensors of a batch to save if its loss is not finite; by default data, target and indices.
+  /// Returns the tensors to save from a batch whose loss is not finite; by default its data, target and indices.
   [[nodiscard]] virtual StateDict batch_state(const Batch& batch) const;
 
-  /// Returns one line for the start banner ("conv7, 19,072,400 parameters" gets its number from the Trainer).
+  /// Returns one line for the start banner, such as "conv7"; the Trainer adds the number of parameters.
   [[nodiscard]] virtual std::string model_name() const = 0;
 };
 

@@ -35,9 +35,9 @@ struct TrainConfig {
   struct GradScaler {
     std::string enabled = "auto";         ///< auto (with fp16 only), true, false
     double init_scale = 65536;            ///< the first scale
-    double growth_factor = 2.0;           ///< factor on the scale after growth_interval good steps
-    double backoff_factor = 0.5;          ///< factor on the scale after a step with non-finite gradients
-    std::int64_t growth_interval = 2000;  ///< good steps until the scale grows
+    double growth_factor = 2.0;           ///< multiplies the scale after growth_interval good steps
+    double backoff_factor = 0.5;          ///< multiplies the scale after a step with non-finite gradients
+    std::int64_t growth_interval = 2000;  ///< good steps before the scale grows
   } grad_scaler;                          ///< loss scaling
   std::string tf32 = "default";       ///< TF32 for CUDA's float32: default (PyTorch's: convolutions only), true, false
   std::int64_t threads = 0;           ///< libtorch threads per replica; 0: the checkpoint's number, else 1
@@ -73,9 +73,9 @@ struct TrainConfig {
   struct Stages {
     std::int64_t stop_epoch = 0;  ///< epochs of the first stage; 0: there is no second stage
     std::int64_t patience = 0;    ///< evaluations without a new best after which the first stage ends; 0: no limit
-    std::int64_t epochs = 0;      ///< epochs of the second stage; 0, or more than remain: up to TrainConfig::epochs
+    std::int64_t epochs = 0;      ///< epochs of the second stage, at most up to TrainConfig::epochs; 0: all that remain
     double lr = 0;                ///< constant rate of the second stage, before lr_scaling; 0: the schedule continues
-    bool roll_back = true;        ///< false: the second stage continues from epoch to epoch
+    bool roll_back = true;        ///< false: no epoch of the second stage is undone
     double ema_restart_decay = 0.9999;  ///< decay of the average starting with the second stage
     double ema_decay_step = 1e-4;       ///< amount by which the decay falls after each undone epoch
   } stages;                             ///< the second stage
@@ -90,7 +90,7 @@ struct TrainConfig {
   std::int64_t prefetch_factor = 2;  ///< batches prefetched per worker
   bool persistent_workers = true;    ///< loader threads live for the whole run; false: for one epoch
   /// Seconds that a step waits for its batch; 0: no limit. The default is less than the 300 of LOCKSTEP_TIMEOUT, so
-  /// that a rank stuck on a sample names it before the other ranks time out.
+  /// that a rank stuck on a sample can name the sample before the other ranks time out.
   double loader_timeout_s = 240;
   /// Seconds that a rank may stay in a section without progress before the launcher reports a hang; 0: no limit; -1:
   /// ten times the longest time so far, at least 60 (lockstep/flight/watch.h).
@@ -108,17 +108,18 @@ struct TrainConfig {
   bool pin_memory = true;             ///< page-locked batches for copies to a GPU; no effect without a GPU
   std::int64_t log_every_steps = 10;  ///< steps between log lines; 0: never
   /// The folder of TensorBoard's event files: auto (run_dir/tensorboard), none, or a folder in which the run creates a
-  /// folder with its name.
+  /// subfolder with the run's name.
   std::string tensorboard = "auto";
-  /// Each step checks the norm of the gradients. If it is not finite, the run ends with the names of the parameters; if
-  /// it is far above the usual norm, the run reports it. With clip_norm the check for finite norms costs nothing.
+  /// Each step checks the norm of the gradients. If it is not finite, the run ends with an error that names the
+  /// parameters; if it is far above the usual norm, the run reports it. With clip_norm the check for finite norms costs
+  /// nothing.
   bool check_gradients = false;
   std::string digests = "auto";  ///< auto (true on the CPU), true or false: writes a digest of each step to digests.bin
   std::int64_t guard = 0;        ///< interval in steps at which another rank recomputes a replica; 0: never
   std::int64_t tensorboard_histograms = 0;  ///< steps between histograms of weights and gradients; 0: never
   std::string metrics_address;  ///< PORT on loopback, or HOST:PORT, that serves /metrics for Prometheus; empty: none
   std::int64_t eval_every_epochs = 1;  ///< epochs between evaluations; 0: never
-  std::int64_t eval_from_epoch = 0;    ///< first epoch, from 0, that is evaluated at its end; the last epoch always is
+  std::int64_t eval_from_epoch = 0;    ///< first epoch (from 0) that ends with an evaluation; the last one always does
   /// When checkpoints are written, and which are kept.
   struct Checkpoint {
     std::int64_t every_steps = 0;    ///< steps between checkpoints; 0: only at a new best and at the end
@@ -126,10 +127,10 @@ struct TrainConfig {
     std::int64_t keep_last = 3;      ///< number of latest step checkpoints to keep
     std::int64_t keep_every = 0;     ///< older checkpoints are kept if their step is a multiple of this number; 0: none
     bool async = true;               ///< a thread writes a copy while training continues
-    std::string when_busy = "wait";  ///< how to handle an unfinished last save: wait, or skip (with a note)
+    std::string when_busy = "wait";  ///< what to do if the previous save is unfinished: wait, or skip (with a note)
     bool sharded = false;            ///< each rank writes its part into a folder that all ranks share
     /// A checkpoint whose weights, moments or average are NaN or infinite (FiniteCheck) is neither written nor resumed
-    /// from: the run ends instead, with the names of the tensor and of the last good checkpoint.
+    /// from: the run ends instead, with an error that names the tensor and the last good checkpoint.
     bool require_finite = true;
   } checkpoint;  ///< when checkpoints are written
 

@@ -25,7 +25,7 @@ struct TrainResult {
   double images_per_s = 0;      ///< speed over all ranks
   bool reached_target = false;  ///< stop_at was met
   /// "SIGINT", "SIGTERM", "SIGUSR1" or "--max-time" if the run was asked to stop and saved; "replicas" if there are
-  /// more ranks than replicas, so that the launcher restarts the run on fewer ranks; empty: it is complete.
+  /// more ranks than replicas, so the launcher restarts the run on fewer ranks; empty: it is complete.
   std::string stopped_by;
   bool requeued = false;          ///< Slurm was asked to requeue the job
   std::vector<Metric> metrics;    ///< metrics of the last evaluation, measured again if the run was already complete;

@@ -28,11 +28,11 @@ struct TrainerOptions {
   std::filesystem::path run_dir;  ///< the run folder; empty: `runs/<recipe>-<time>`, or the run that `resume` names
   std::string resume =
       "none";  ///< none, auto (run_dir's newest valid checkpoint, if any), or a checkpoint's path or URL
-  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the first weights of a fresh run
-  bool init_from_partial = false;   ///< `init_from` may fit less than half of the model's elements
-  /// A resumed run may have a number of `replicas` (the parts of a batch) that differs from its checkpoint. Samples,
-  /// steps and learning rate stay the same, but the result differs in its last bits (docs/guide/resume.md). false: an
-  /// error.
+  std::filesystem::path init_from;  ///< a checkpoint or file (see load_weights) with the initial weights of a new run
+  bool init_from_partial = false;   ///< accepts an `init_from` that fits less than half of the model's elements
+  /// Lets a run resume with a number of `replicas` (the parts of a batch) that differs from its checkpoint's. Samples,
+  /// steps and learning rate stay the same, but the result differs in its last bits (docs/guide/resume.md). If false, a
+  /// different number is an error.
   bool allow_other_bits = false;
   std::chrono::duration<double> max_time{0};  ///< after this time the run saves and ends; 0: no limit
   /// A folder in which all ranks save the run, at the same step, if its own folder is removed or can no longer be

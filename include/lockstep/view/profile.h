@@ -25,7 +25,7 @@ enum class CallKind {
 struct CallInput {
   std::string type = {};  ///< dtype of a tensor: "float32"; "numbers" for a list of integers, such as strides
   std::vector<std::int64_t> sizes = {};  ///< the tensor's sizes, or the integers
-  bool channels_last = false;            ///< the tensor is in channels-last
+  bool channels_last = false;            ///< the tensor has the channels-last memory format
 };
 
 /// One call. Times are in nanoseconds of the rank's monotonic clock.
@@ -43,13 +43,13 @@ struct ProfiledCall {
   int bucket = -1;                     ///< gradient bucket of a collective, from 0; -1: none
   int buckets = 0;                     ///< number of buckets
   std::vector<CallInput> inputs = {};  ///< inputs of an operator, one for each argument, if they are recorded
-  std::int64_t made_ns = 0;  ///< start of the outermost operator behind the node (with recorded inputs); 0: unknown
+  std::int64_t made_ns = 0;  ///< start of the outermost operator that made the node (with recorded inputs); 0: unknown
 };
 
 /// A thread that made calls.
 struct ProfiledThread {
   std::string name;         ///< its name
-  std::int64_t id = 0;      ///< the kernel's id of the thread
+  std::int64_t id = 0;      ///< the kernel's thread ID
   bool runs_steps = false;  ///< true for the thread of the training loop and for a replica's thread
 };
 
@@ -80,8 +80,8 @@ struct Profile {
   std::int64_t clock_offset_ns = 0;
   std::int64_t clock_error_ns = 0;       ///< the largest error of clock_offset_ns
   std::vector<ProfiledThread> threads;   ///< threads that made calls
-  std::vector<ProfiledCall> calls;       ///< calls, by their start in each thread
-  std::vector<MemoryEvent> memory = {};  ///< memory of the loop's thread and of the backward passes that it starts
+  std::vector<ProfiledCall> calls;       ///< calls, in order of their start within each thread
+  std::vector<MemoryEvent> memory = {};  ///< allocations by the loop's thread and by the backward passes that it starts
   std::vector<DeviceCall> device = {};   ///< calls on the rank's GPU, in any order; empty without a GPU
 };
 
@@ -95,8 +95,8 @@ struct OperatorRow {
   double flops = 0;           ///< floating-point operations of its calls
 };
 
-/// Returns the operators, backward nodes and the autograd engine of the threads that run steps, by self time. Their
-/// self times add up to the time that these threads spent in operators.
+/// Returns the operators, backward nodes and the autograd engine of the threads that run steps, sorted by self time.
+/// Their self times add up to the time that these threads spent in operators.
 [[nodiscard]] std::vector<OperatorRow> operator_table(const Profile& profile);
 
 /// A part of the steps.
@@ -126,7 +126,7 @@ struct MemoryRow {
   std::string made_by;       ///< the outermost operator or backward node that allocated them; empty: none
   std::string layer;         ///< the module with weights in which it ran; empty: none
   std::int64_t tensors = 0;  ///< number of tensors
-  std::int64_t bytes = 0;    ///< size of all of them
+  std::int64_t bytes = 0;    ///< their total size
 };
 
 /// The live tensors at the moment when the steps used the most memory.
@@ -140,7 +140,7 @@ struct MemoryPeak {
 /// allocated earlier and do not count.
 [[nodiscard]] MemoryPeak memory_peak(const Profile& profile);
 
-/// Kernels of one name, or of one kind.
+/// Kernels with the same name, or of the same kind.
 struct DeviceRow {
   std::string name;        ///< the name, without namespaces and arguments
   std::int64_t calls = 0;  ///< number of calls

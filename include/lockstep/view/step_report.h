@@ -129,7 +129,7 @@ struct StepReport {
   std::vector<Finding> findings;   ///< the causes of slow steps
 };
 
-/// Adds later measurements of the same rank: adds times and counts, and replaces the memory figures.
+/// Merges in later measurements of the same rank: adds times and counts, and replaces the memory figures.
 void add(RankFigures& sum, const RankFigures& later);
 
 /// The traffic of the hosts' interfaces, each host counted once. Units: bytes per second; segments.

@@ -18,7 +18,7 @@ namespace lockstep::view {
 /// Returns true if output to `fd` gets colours: it is a terminal, NO_COLOR is unset, and TERM is not "dumb".
 [[nodiscard]] bool use_color(int fd);
 
-/// Returns true if LOCKSTEP_QUIET is set, as by --quiet: no banner, no progress, no table.
+/// Returns true if LOCKSTEP_QUIET is set (--quiet sets it): no banner, no progress, no table.
 [[nodiscard]] bool is_quiet();
 
 /// Colours and weights of text in a terminal.

@@ -10,7 +10,7 @@
 
 namespace lockstep::cuda {
 
-/// The first missing part that a process needs for GPUs. They are checked in this order.
+/// The first missing part of what a process needs for GPUs; the parts are checked in this order.
 enum class Lack {
   kNothing,   ///< no library is missing
   kParts,     ///< this build has no liblockstep-cuda.so
@@ -45,7 +45,7 @@ struct Search {
 
 /// A loaded liblockstep-cuda.so, or the reason why none was loaded.
 struct Library {
-  const void* parts = nullptr;  ///< the result of the library's only function; null: none was loaded
+  const void* parts = nullptr;  ///< the result of the library's only function; null if no library was loaded
   std::string path = {};        ///< the library's file
   Obstacle obstacle = {};       ///< the reason why none was loaded
 };

@@ -19,7 +19,7 @@ namespace lockstep::env {
 [[nodiscard]] std::vector<std::string> all();
 
 /// Returns the variable as an integer; none if it is unset.
-/// Throws: UsageError naming variable and value if the value is not an integer.
+/// Throws: UsageError naming the variable and its value if the value is not an integer.
 [[nodiscard]] std::optional<std::int64_t> get_int(const char* name);
 
 /// Returns the time limit of every collective: LOCKSTEP_TIMEOUT, else NCCL_TIMEOUT, in seconds (fractions are valid);

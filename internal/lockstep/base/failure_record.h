@@ -15,9 +15,9 @@
 namespace lockstep {
 
 /// kNone: no failure. kDied: the rank's process ended without a message. kFailed: the rank had its own error. kTimeout:
-/// it was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's failure.
-/// kLost: the rank's whole node was lost, and `rank` is its first. kHang: the launcher found that the other ranks
-/// waited for `rank`, or that the calls of `rank` differed from theirs; `message` says which.
+/// the rank was late. kMismatch: the ranks called different collectives. kPeer: the rank only repeats another rank's
+/// failure. kLost: the rank's whole node was lost, and `rank` is the node's first rank. kHang: the launcher found that
+/// the other ranks waited for `rank`, or that the calls of `rank` differed from theirs; `message` says which.
 enum class FailureKind : std::uint8_t { kNone, kDied, kFailed, kTimeout, kMismatch, kPeer, kLost, kHang };
 
 /// Returns "died", "failed" and so on.
@@ -48,7 +48,7 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns the wall-clock time in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns the record of this rank's `error`. The type of any other exception is fault::type_of_unknown().
+/// Returns the record of this rank's `error`. If `error` is not a Lockstep error, its type is fault::type_of_unknown().
 [[nodiscard]] FailureRecord record_of(const std::exception& error, int rank = -1, const std::string& host = {});
 
 /// Returns "DataError: broken image", or only the message if the type is empty or the message begins with it.

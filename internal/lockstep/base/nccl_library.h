@@ -104,13 +104,13 @@ struct Search {
 [[nodiscard]] Search search_of_this_process();
 
 /// Returns the files to open, in order: only the file that the user names; or only the loaded file, because two NCCLs
-/// in a process would call each other's functions; or else the files beside libtorch, as Python's packages and the
-/// archives of pytorch.org install NCCL, then the system's. It is a pure function.
+/// in a process would call each other's functions; or else the files beside libtorch, where Python packages and the
+/// archives of pytorch.org put NCCL, then the system's. It is a pure function.
 [[nodiscard]] std::vector<std::string> places(const Search& search);
 
 /// An open library, or the reason why there is none.
 struct Library {
-  Functions functions = {};  ///< all of them if `problem` is empty
+  Functions functions = {};  ///< the functions; complete if `problem` is empty
   std::string version = {};  ///< "2.28.9"; empty: no library was opened
   std::string path = {};     ///< the library's file; empty: no library was opened
   std::string problem = {};  ///< the reason why it cannot be used, in one line; empty: it can

@@ -39,7 +39,7 @@ struct NamedOption {
 /// Returns "--set epochs=3", or within ProgramWords "TrainConfig::epochs = 3". Thread-safe.
 [[nodiscard]] std::string setting_words(std::string_view assignment);
 
-/// While an object created with `on` = true exists, messages throughout the process name fields.
+/// While an object created with `on` = true exists, messages throughout the process name fields instead of options.
 class ProgramWords {
  public:
   explicit ProgramWords(bool on);

@@ -12,7 +12,8 @@ namespace lockstep::standby {
 
 /// The variable that names the descriptor from which a standby reads its environment.
 inline constexpr const char* kVariable = "LOCKSTEP_STANDBY";
-/// The prefix of store keys, followed by a rank. The value is the process id of a rank whose program can be a standby.
+/// The prefix of a store key; a rank follows it. The value is the process id of that rank, whose program can be a
+/// standby.
 inline constexpr const char* kKey = "lockstep/standby/";
 
 /// Returns the launcher's message for a list of NAME=VALUE: a zero byte follows each entry, and one more ends the list.

@@ -23,7 +23,7 @@ namespace lockstep::checkpoint {
 /// launcher chooses the same kernels.
 [[nodiscard]] std::string kernel_variables();
 
-/// Returns the arguments of `env` that set a checkpoint's variables, as recorded by kernel_variables() and
+/// Returns arguments for the `env` command that set a checkpoint's variables, as recorded by kernel_variables() and
 /// blas_kernels(), and unset the others: {"-u", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE=Haswell"}.
 /// Empty: the checkpoint does not record them.
 [[nodiscard]] std::vector<std::string> words_for_env(const Manifest& manifest);

@@ -22,14 +22,14 @@ struct StepCalls {
 
 /// Runs `work`, and returns its calls to `group`. While the caller's stream is recorded, a collective of GPU tensors
 /// that NCCL carries goes into the recording: hosts do not compare calls for it, and Work::is_done() is true at once.
-/// Lifetime: a recording with collectives ends before its group does.
+/// Lifetime: a recording with collectives must end before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
-/// Records for calls_of() that the host decides something in a step: a recording would repeat that in every replay.
+/// Tells calls_of() that the host makes a decision in the step, which a recording would repeat in every replay.
 void note_on_host(ProcessGroup& group, const std::string& call);
 
-/// Runs `launch`, which puts a recorded step on the current stream. The hosts meet once for all of its collectives and
-/// compare `recorded`; errors name late and missing ranks as they do for a single collective.
+/// Runs `launch`, which puts a recorded step on the current stream. The ranks' hosts synchronize once for all of its
+/// collectives and compare `recorded`; errors name late and missing ranks as they do for a single collective.
 /// Collective: yes. Blocks: no. Stream: the current one. Throws: the group's failure, UsageError for a group whose GPU
 /// tensors go through host memory.
 void replay_step(ProcessGroup& group, std::uint64_t recorded, const std::function<void()>& launch);

@@ -23,8 +23,8 @@ struct RecorderOptions {
 };
 
 /// Records the events that trace::Span reports from then on: collectives, sections, steps. Only sections of the calling
-/// thread (the main thread) count as the rank's place. A second call does nothing. If the file cannot be mapped, or a
-/// live process is recording in it, the recorder logs a note and does not use it.
+/// thread (the main thread) determine the rank's current position. A second call does nothing. If the file cannot be
+/// mapped, or a live process is recording in it, the recorder logs a note and does not use it.
 /// Cost: 268 KB of memory, about 40 ns per event, and at most 0.8 us every half millisecond (Event::queued_ns).
 void start_recorder(const RecorderOptions& options);
 
@@ -37,7 +37,8 @@ void limit_section(std::string_view name, std::chrono::milliseconds limit);
 void note_on_device(const trace::Event& event, bool ends) noexcept;
 
 /// Returns the time before which this rank's collectives must not time out, because the launcher sees that another rank
-/// is doing long work. If it is past, only their own timeout counts. Thread-safe: yes; it costs one load.
+/// is in a long-running section. Once that time has passed, only the collectives' own timeout counts. Thread-safe: yes;
+/// it costs one load.
 [[nodiscard]] std::chrono::steady_clock::time_point patience() noexcept;
 
 }  // namespace lockstep::flight

@@ -14,8 +14,8 @@
 namespace lockstep::flight {
 
 inline constexpr std::size_t kEvents = 4096;  ///< number of events in the ring, a power of two
-inline constexpr std::size_t kLanes = 32;     ///< number of lanes: half for the host, half for the GPU
-inline constexpr int kDeviceLanes = 16;       ///< first lane of the GPU: that of group g is kDeviceLanes + g
+inline constexpr std::size_t kLanes = 32;     ///< number of lanes: the first half for the host, the second for the GPU
+inline constexpr int kDeviceLanes = 16;     ///< first lane of the GPU: group g uses lane kDeviceLanes + g, if it exists
 inline constexpr std::size_t kNames = 128;  ///< number of names of operations and sections; later names become "other"
 inline constexpr std::size_t kDepth = 8;    ///< number of nested sections; deeper sections are only recorded as events
 
@@ -62,7 +62,7 @@ struct SectionSlot {
 struct NameSlot {
   std::atomic<std::uint32_t> is_ready;   ///< 1 once the text is complete
   char text[44];                         ///< ends with 0
-  std::atomic<std::int64_t> longest_ns;  ///< longest time of a section of the main thread; 0: no section has ended yet
+  std::atomic<std::int64_t> longest_ns;  ///< duration of the main thread's longest section; 0: no section has ended yet
   std::atomic<std::int64_t> limit_ns;    ///< limit that the user has set; 0: it is learned; below 0: no limit
 };
 
@@ -76,14 +76,14 @@ struct Ring {
   std::int64_t clock_offset_ns;      ///< CLOCK_REALTIME - CLOCK_MONOTONIC at the start of the ring
   std::int64_t timeout_ns;           ///< timeout of the rank's collectives; 0: unknown
   char host[64];                     ///< the host's name; ends with 0
-  /// This rank's collectives do not time out before this time: the launcher has seen that another rank is doing long
-  /// work.
+  /// This rank's collectives do not time out before this time: the launcher has seen that another rank is in a
+  /// long-running section.
   alignas(64) std::atomic<std::int64_t> patience_ns;
   alignas(64) std::atomic<std::uint64_t> next;  ///< number of the next event
   std::atomic<std::int64_t> step;               ///< the current step; -1: outside a step
   std::atomic<std::uint64_t> depth;             ///< number of sections that the main thread is in
   std::array<SectionSlot, kDepth> sections;     ///< the main thread's sections, outermost first
-  std::array<LaneSlot, kLanes> lanes;           ///< one lane for each group, and its lane for the GPU
+  std::array<LaneSlot, kLanes> lanes;           ///< for each group, a lane for the host and a lane for the GPU
   std::array<NameSlot, kNames> names;           ///< names of collectives and sections
   std::array<EventSlot, kEvents> events;        ///< the events, each at its number modulo kEvents
 };

@@ -60,7 +60,7 @@ struct Section {
 /// The facts about all sections with the same name.
 struct SectionName {
   std::string name;             ///< the name
-  std::int64_t longest_ns = 0;  ///< longest time of a section; 0: no section has ended yet
+  std::int64_t longest_ns = 0;  ///< duration of the longest section; 0: no section has ended yet
   std::int64_t limit_ns = 0;    ///< limit that the user has set; 0: it is learned; below 0: no limit
 };
 

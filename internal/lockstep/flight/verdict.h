@@ -38,15 +38,16 @@ inline constexpr const char* kLeftHint =
 /// Returns the timeout of the ranks' collectives in nanoseconds; 0 if unknown.
 [[nodiscard]] std::int64_t timeout_of(const std::vector<RankFacts>& ranks);
 
-/// Returns true if a signal or a debugger holds the rank's process.
+/// Returns true if a signal or a debugger has stopped the rank's process.
 [[nodiscard]] bool is_stopped(const RankFacts& facts);
 
 /// Finds the rank that the other ranks wait for, and the reason, as a kHang: "rank 2 hangs: stopped by SIGSTOP in
-/// backward of step 418 (5.0 s so far); ranks 0, 1 wait in ...". A rank whose program has ended is a PeerError, a late
-/// rank a TimeoutError. Call it once collectives have timed out. `facts` holds the ranks that this host can see. A
-/// collective waits for ranks that have not begun it, and for ranks that were stopped, inside it or elsewhere. `waiter`
-/// is the timeout of a rank on another host. The late rank is then the one that is outside collectives, or that cannot
-/// continue in a collective. Returns none if the other ranks do not wait for a rank in `facts`.
+/// backward of step 418 (5.0 s so far); ranks 0, 1 wait in ...". The error is a PeerError if the rank's program has
+/// ended, and a TimeoutError if the rank is late. Call it once collectives have timed out. `facts` holds the ranks that
+/// this host can see. A collective waits for ranks that have not begun it, and for ranks that were stopped, inside it
+/// or elsewhere. `waiter`, if given, is the timeout of a rank on another host; the late rank is then the one that is
+/// outside collectives, or that cannot continue in a collective. Returns none if the other ranks do not wait for a rank
+/// in `facts`.
 [[nodiscard]] std::optional<FailureRecord> judge(const std::vector<RankFacts>& facts, std::int64_t now_ns,
                                                  const FailureRecord* waiter = nullptr);
 

@@ -17,11 +17,11 @@ namespace lockstep::flight {
 
 /// The rules for the limit of a section without its own limit: `factor` times the longest section of that name on any
 /// rank of this host, and at least `least_ns`. If no section of that name has ended yet, the limit is the timeout of a
-/// collective, and for long work (setup, evaluate, save) at least `first_long_ns`.
+/// collective, and for long-running sections (setup, evaluate, save) at least `first_long_ns`.
 struct SectionRules {
   int factor = 10;                                 ///< multiple of the longest section so far
   std::int64_t least_ns = 60'000'000'000;          ///< lowest limit: a minute
-  std::int64_t first_long_ns = 1'800'000'000'000;  ///< lowest first limit of long work: half an hour
+  std::int64_t first_long_ns = 1'800'000'000'000;  ///< lowest first limit of a long-running section: half an hour
 };
 
 /// The time limit of a section.
@@ -43,11 +43,11 @@ struct WatchFacts {
 [[nodiscard]] SectionLimit limit_of(const Section& section, const WatchFacts& facts);
 
 /// Returns a rank that has exceeded the limit of its section, as a kHang; none if no rank has. A rank that waits in a
-/// collective is not late, and every event inside the section restarts its time.
+/// collective is not late, and every event inside the section restarts its time limit.
 [[nodiscard]] std::optional<FailureRecord> judge_sections(const WatchFacts& facts);
 
-/// Returns true if a rank is doing long work (setup, evaluate, save, or a section whose limit was set) within its
-/// limit. The other ranks must then wait for it.
+/// Returns true if a rank is in a long-running section (setup, evaluate, save, or one whose limit was set) and has not
+/// exceeded its limit. The other ranks must then wait for it.
 [[nodiscard]] bool has_long_work(const WatchFacts& facts);
 
 /// A wait that is worth a line in the log.
@@ -56,8 +56,8 @@ struct Stall {
   std::string text;           ///< "ranks 0, 2 wait in all_reduce for rank 1 (30.1 s so far): it computes in step 77"
 };
 
-/// Returns the longest wait for a rank of this host or of another node. If no rank waits, returns a rank without an
-/// event for more than three times the longest section of that name.
+/// Returns the longest wait for a rank of this host or of another node. If no rank waits, returns a rank that has been
+/// in a section without an event for more than three times the longest section of that name.
 [[nodiscard]] std::optional<Stall> longest_stall(const WatchFacts& facts);
 
 }  // namespace lockstep::flight

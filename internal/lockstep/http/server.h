@@ -54,12 +54,12 @@ struct ServerOptions {
 
 /// Serves from construction to destruction, with one thread per connection. It sleeps between requests.
 ///
-/// The head of a request may be 16 KB long and take 5 s; a body is rejected. If all places are taken, a new connection
-/// replaces the oldest one of an unknown client, so silent clients cannot block others. Range requests are not
-/// supported.
+/// The head of a request may be 16 KB long and take 5 s; a body is rejected. Once ServerOptions::places connections of
+/// unknown clients are open, a new connection replaces the oldest of them, so silent clients cannot block others. Range
+/// requests are not supported.
 ///
 /// Thread-safe: no.
-/// Throws: UsageError if the port is taken or the address is not this machine's.
+/// Throws: UsageError if the port is taken or the address does not belong to this machine.
 class Server {
  public:
   /// Starts listening.

@@ -26,7 +26,8 @@ struct ChildResult {
 /// it cannot be started.
 [[nodiscard]] ChildResult run_child(std::vector<std::string> command, std::chrono::milliseconds limit);
 
-/// A program that answers lines with lines until its input ends. Its stderr is kept, to report why it ended.
+/// A program that answers each line of input with a line of output until its input ends. Its stderr is kept, to report
+/// why it ended.
 class AnsweringChild {
  public:
   /// The first element of `command` is looked up in PATH. Throws: ResourceError; IoError if it cannot be started.

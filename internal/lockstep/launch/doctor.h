@@ -34,7 +34,7 @@ struct ProcessReport {
 
 /// The settings of read_machine().
 struct MachineOptions {
-  bool measures_disk = true;  ///< measures the disk by writing 64 MB to the working directory and removing it
+  bool measures_disk = true;  ///< measures the disk by writing 64 MB to a temporary file in the working directory
   nccl::Search nccl = {};     ///< the folders in which ranks look for NCCL
 };
 

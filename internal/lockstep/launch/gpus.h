@@ -57,7 +57,7 @@ struct GpuPlaces {
   std::vector<GpuPeers> pairs = {};         ///< every pair of GPUs
 };
 
-/// Reads the places through `library`, as read_gpus() does. The result is empty without a GPU or a driver.
+/// Reads the addresses and links through `library`, as read_gpus() does. The result is empty without a GPU or a driver.
 [[nodiscard]] GpuPlaces read_gpu_places(const std::string& library = "libnvidia-ml.so.1");
 
 /// Returns the slices (MIG) of all GPUs as CUDA_VISIBLE_DEVICES names them: "MIG-...,MIG-...". The result is empty if

@@ -18,7 +18,8 @@ struct HostEntry {
   int slots = 0;     ///< number of ranks on the host; 0: not given
 };
 
-/// Reads "a,user@b:8,[fe80::1]:4": hosts, each with its ranks after a colon, if given. Throws: UsageError.
+/// Reads "a,user@b:8,[fe80::1]:4": a list of hosts, each optionally followed by a colon and its number of ranks.
+/// Throws: UsageError.
 [[nodiscard]] std::vector<HostEntry> parse_hosts(const std::string& list);
 
 /// Reads a file with one host per line: "a", "b slots=8" (Open MPI, DeepSpeed) or "b:8" (MPICH); '#' begins a comment.

@@ -40,8 +40,8 @@ struct RankPlaces {
 /// function.
 [[nodiscard]] ProcessCount choose_training_count(const RankPlaces& places);
 
-/// Returns `count` if `replicas` gives each process at least one; else as many processes as there are replicas. If
-/// `replicas` is 0, the replicas follow the processes. It is a pure function.
+/// Returns `count` if `replicas` is enough for at least one replica per process; otherwise, one process per replica. If
+/// `replicas` is 0, the number of replicas follows that of processes, and `count` is returned. It is a pure function.
 [[nodiscard]] ProcessCount limit_to_replicas(const ProcessCount& count, std::int64_t replicas);
 
 /// Returns this machine's resources.

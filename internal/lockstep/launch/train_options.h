@@ -38,8 +38,9 @@ inline constexpr std::string_view kOneByOneGroup = "Ranks that you start one by 
 [[nodiscard]] const TrainOption* find_train_option(std::string_view word);
 
 /// Returns the word that names the recipe or its settings file: the first word that is neither an option nor an
-/// option's value. After an option that only the recipe knows, such as --batch-size 4 or --distributed, a word is its
-/// value unless no other word can be the recipe; a number, true or false is never the recipe. Empty if there is none.
+/// option's value. After an option that only the recipe knows, such as --batch-size 4 or --distributed, the next word
+/// is taken as its value unless no other word can be the recipe; a number, true or false is never the recipe. Empty if
+/// there is none.
 [[nodiscard]] std::string recipe_word(const std::vector<std::string>& words);
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 // The machine's best rates while all ranks load it at once, as references for a profile and for `lockstep bench`.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 

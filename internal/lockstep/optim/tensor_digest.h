@@ -11,8 +11,8 @@
 
 namespace lockstep::optim {
 
-/// Returns the digest of one float32 or float64 tensor and its name; 0 if the tensor is undefined or empty. Blocks:
-/// until the GPU has computed it, for a tensor on a GPU.
+/// Returns the digest of one float32 or float64 tensor and its name; 0 if the tensor is undefined or empty. Blocks: for
+/// a tensor on a GPU, until the GPU has computed the digest.
 [[nodiscard]] std::uint64_t digest_of(const at::Tensor& tensor, std::string_view name);
 
 /// Returns the sum of the digests of `tensors`.

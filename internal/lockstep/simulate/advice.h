@@ -14,13 +14,13 @@
 
 namespace lockstep::simulate {
 
-/// A number of ranks and its prediction.
+/// A number of ranks and the prediction for it.
 struct PlanPoint {
   Cluster cluster;        ///< the machines with these ranks
   Prediction prediction;  ///< the mean step on them
 };
 
-/// A step with one change.
+/// The prediction for a step with one change.
 struct Alternative {
   std::string name;   ///< "buckets of 4 MiB", "bf16 hook"
   double step_s = 0;  ///< time of a step with the change
@@ -41,7 +41,7 @@ struct Plan {
   PlanPoint asked;               ///< the prediction for the requested machines
   std::vector<PlanPoint> curve;  ///< predictions by number of ranks: 1, 2, 4, ... on one machine, then whole machines
   std::string bottleneck;        ///< "computation", "bandwidth", "latency", "processors" or "uneven steps"
-  std::vector<Alternative> limits;        ///< a step without one of the limits
+  std::vector<Alternative> limits;        ///< steps, each without one of the limits
   std::vector<Alternative> buckets;       ///< buckets of other sizes
   std::vector<Alternative> alternatives;  ///< other backends, hooks and ZeRO
   std::int64_t best_bucket_bytes = 0;     ///< the best size in `buckets`; 0: the current size is as good

@@ -24,7 +24,7 @@ struct PlanLimits {
 };
 
 /// Plans buckets as indices into `items`. `order` contains each index once, in the order in which the gradients are
-/// expected. Buckets come in the order in which their last gradients are expected and in which they are reduced.
+/// expected. The buckets are ordered by when their last gradients are expected, which is also the order of reduction.
 [[nodiscard]] std::vector<std::vector<std::size_t>> plan_buckets(const std::vector<PlanItem>& items,
                                                                  const std::vector<std::size_t>& order,
                                                                  const PlanLimits& limits);

@@ -12,8 +12,8 @@ namespace lockstep::simulate {
 
 /// The settings of a simulation.
 struct SimulationOptions {
-  int steps = 24;        ///< steps that are counted
-  int warmup = 4;        ///< steps before these, while the connections reach full speed
+  int steps = 24;        ///< simulated steps that are counted
+  int warmup = 4;        ///< uncounted steps before these, while the connections reach full speed
   bool is_even = false;  ///< every rank repeats the median step; false: steps are drawn from the measured steps
 };
 

@@ -12,12 +12,12 @@ namespace lockstep::simulate {
 
 /// Plans new buckets with plan_buckets(). If `limits` is about as large as the measured buckets or larger, whole
 /// buckets are joined. If it is smaller, a bucket's gradients are assumed to have arrived evenly since the previous
-/// bucket was complete. However, a bucket of more than twice its own limit must have a parameter larger than that
-/// limit, and is not split. That limit is estimated from the measured buckets, and for the first bucket it is 1 MiB,
-/// the default of DdpOptions. Measurements with small buckets are therefore the most useful.
+/// bucket was complete. However, a measured bucket of more than twice its original limit must hold a parameter larger
+/// than that limit, so it is not split. The original limit is estimated from the measured buckets; for the first bucket
+/// it is 1 MiB, the default of DdpOptions. Measurements with small buckets are therefore the most useful.
 [[nodiscard]] Workload with_buckets(const Workload& workload, const PlanLimits& limits);
 
-/// Adds hooks::bf16_compress(): half of the bytes, and two conversions at the memory copy rate.
+/// Adds hooks::bf16_compress(): half the bytes, and two conversions at the memory copy rate.
 [[nodiscard]] Workload with_bf16(const Workload& workload, const HostCosts& host);
 
 /// Adds hooks::power_sgd() with this rank: P while backward runs, then Q, and its passes over the gradients at the

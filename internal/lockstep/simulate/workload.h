@@ -27,7 +27,7 @@ struct Call {
   double waited_s = -1;    ///< the time at which the rank needs the result; below 0: not in this step
 };
 
-/// One step of one rank. It begins when the gradients of the last step are complete.
+/// One step of one rank. It begins when the gradients of the previous step are complete.
 struct MeasuredStep {
   double compute_s = 0;          ///< time of the rank's own computation
   double backward_s = 0;         ///< the part of it before backward begins

@@ -34,7 +34,7 @@ struct InterfaceChoice {
   std::string reason;   ///< one clause: "LOCKSTEP_SOCKET_IFNAME names it"
 };
 
-/// Returns the addresses of all interfaces that are up, with the loopback's last.
+/// Returns the addresses of all interfaces that are up, with the loopback addresses last.
 [[nodiscard]] std::vector<Interface> list_interfaces();
 
 /// Returns the active ports of InfiniBand and RoCE devices, named as in UCX and NCCL: "mlx5_0:1". It reads them from

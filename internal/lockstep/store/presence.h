@@ -25,7 +25,7 @@ struct PresenceOptions {
   std::chrono::milliseconds silence{6000};
 };
 
-/// Sends heartbeats to a store from its own thread until it is destroyed. After that the process counts as having left,
+/// Sends heartbeats to a store from its own thread until it is destroyed. The process is then considered to have left,
 /// and the server does not publish its will, unless abandon() was called. Thread-safe: yes.
 class Presence {
  public:
@@ -39,7 +39,7 @@ class Presence {
   [[nodiscard]] int fd() const noexcept;
   /// Returns "closed" or "silent" if the server is lost, else "".
   [[nodiscard]] std::string lost() const;
-  /// Makes the destructor publish the will: the process leaves without a report that others wait for.
+  /// Makes the destructor publish the will: the process leaves without a report that others are waiting for.
   void abandon() noexcept;
 
  private:

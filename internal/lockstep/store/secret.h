@@ -13,8 +13,8 @@ namespace lockstep {
 /// line of printable ASCII.
 void require_secret(const std::string& token, const std::string& source);
 
-/// Returns the token in a file, without the line ending. Throws: UsageError if the file is not regular, not this
-/// user's, readable by others, or does not hold a secret; DataError if it is missing.
+/// Returns the token in a file, without the line ending. Throws: UsageError if the file is not regular, is not owned by
+/// this user, can be read by others, or does not hold a secret; DataError if it is missing.
 [[nodiscard]] std::string read_token_file(const std::filesystem::path& file);
 
 /// Writes a new token into a new file that only this user may read. Throws: UsageError if the file exists; IoError.

@@ -26,8 +26,8 @@ struct SharingSigns {
 /// Returns a warning if the ranks share their data but neither gradients nor weights; else "". It is a pure function.
 [[nodiscard]] std::string separate_training(const SharingSigns& signs);
 
-/// Records that the job has `world` ranks, of which this is `rank`. Thread-safe: yes, like all note functions below;
-/// each costs one atomic load once there is nothing left to warn about.
+/// Records that the job has `world` ranks, and that this process is rank `rank`. Thread-safe: yes, like all note
+/// functions below; each costs one atomic load once there is nothing left to warn about.
 void note_world(int rank, int world) noexcept;
 /// Records a DistributedDataParallel over several ranks.
 void note_wrapper() noexcept;
@@ -51,8 +51,8 @@ struct FirstBatch {
   std::vector<std::int64_t> indices;  ///< the first few indices
 };
 
-/// Records the batch that the loop has just received, until the next batch arrives or take_first_batch() is called.
-/// After that a call costs one atomic load. Thread-safe: yes.
+/// Records the batch that the loop has just received, in place of the previous one, until take_first_batch() is called.
+/// After that, a call costs one atomic load. Thread-safe: yes.
 void note_first_batch(const std::vector<std::int64_t>& indices, std::int64_t shards) noexcept;
 
 /// Returns the last recorded batch, or none if there is none. Later batches are not recorded. Thread-safe: yes.

@@ -31,7 +31,7 @@ struct DigestRecord {
   bool operator==(const DigestRecord&) const = default;
 };
 
-/// Returns the fold of all steps up to `record`'s, from `fold`, the fold of all steps before it.
+/// Returns the fold of all steps up to and including that of `record`. `fold` is the fold of all earlier steps.
 [[nodiscard]] std::uint64_t fold_digest(std::uint64_t fold, const DigestRecord& record);
 
 /// Returns a fold as 16 hexadecimal digits, as in a checkpoint's manifest.
@@ -58,7 +58,7 @@ class DigestChain {
 
   [[nodiscard]] const DigestBegin& begin() const { return begin_; }
   [[nodiscard]] const std::vector<DigestRecord>& records() const { return records_; }
-  /// Returns the size of a file with these records; bytes after it are damaged.
+  /// Returns the size of a file that holds only these records; in a longer file, the bytes beyond it are damaged.
   [[nodiscard]] std::size_t whole_bytes() const;
 
   /// Returns the record of `step`; null if there is none.
@@ -89,8 +89,8 @@ struct DigestDifference {
 class DigestWriter {
  public:
   /// Opens the chain of `folder` for a run that resumes after `begin`, which comes from its checkpoint, and cuts off
-  /// later records. If the chain's fold differs there, it is renamed kOldDigestFile, with a warning, and a new chain
-  /// begins.
+  /// later records. If the chain has a different fold at that step, its file is renamed to kOldDigestFile, with a
+  /// warning, and a new chain begins.
   /// Throws: IoError.
   DigestWriter(const std::filesystem::path& folder, const DigestBegin& begin);
 

@@ -16,7 +16,7 @@ struct LinkHost {
   std::string address;  ///< the address at which the other ranks reach it
 };
 
-/// The speed of a connection with one wire. A value below 0 was not measured.
+/// The speed of a connection over one wire (tls or plain). A value below 0 was not measured.
 struct LinkSpeed {
   double round_trip_us = -1;  ///< median round trip of small messages
   double bytes_per_s = -1;    ///< rate in the slower direction
@@ -34,7 +34,7 @@ struct Link {
 
 /// The links between the hosts of a job, as measured.
 struct LinkFacts {
-  std::vector<LinkHost> hosts;  ///< hosts, by their first rank
+  std::vector<LinkHost> hosts;  ///< hosts, ordered by their first rank
   std::vector<Link> links;      ///< links, one for each pair of hosts
   std::string wire = "tls";     ///< the ranks' wire: "tls", "plain" or "ucx"; plain is measured instead of ucx
 };

@@ -26,14 +26,14 @@ struct RunFigures {
   std::optional<double> loss = {};                           ///< loss of the last logged step
   std::optional<double> learning_rate = {};                  ///< learning rate of the last step
   std::optional<double> images_per_s = {};                   ///< speed over all ranks
-  std::optional<double> loss_scale = {};                     ///< scale of the loss, with fp16
+  std::optional<double> loss_scale = {};                     ///< loss scale, with fp16
   std::optional<double> data_wait = {};                      ///< fraction of the last epoch spent waiting for data
   std::optional<std::int64_t> memory_peak = {};              ///< peak memory in bytes, the maximum over all ranks
   std::vector<std::pair<std::string, double>> losses = {};   ///< the parts of the loss
   std::vector<std::pair<std::string, double>> metrics = {};  ///< metrics of the last evaluation
 };
 
-/// Returns the page, in version 0.0.4 of the format. All names begin with "lockstep_".
+/// Returns the page, in version 0.0.4 of Prometheus's text format. All names begin with "lockstep_".
 [[nodiscard]] std::string metrics_page(const RunFigures& figures);
 
 }  // namespace lockstep::view

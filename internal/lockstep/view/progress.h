@@ -43,7 +43,7 @@ class RateMeter {
   void add(std::int64_t count);
   /// Starts measuring now. Call it when the loop begins and after an evaluation, so that the pause does not count.
   void restart();
-  /// Returns units per second; none before there is an interval.
+  /// Returns units per second; none until there is an interval to measure.
   [[nodiscard]] std::optional<double> rate() const;
 
  private:
@@ -75,7 +75,7 @@ class ProgressBar {
 
   /// Shows `state` if enough time has passed.
   void update(const ProgressState& state);
-  /// Always shows `state`: the last state of a loop, or a logged step. If live, the line stays.
+  /// Shows `state` unconditionally, for the last state of a loop or a logged step. If live, the line stays.
   void finish(const ProgressState& state);
   /// Prints `line` above the bar.
   void message(std::string_view line);

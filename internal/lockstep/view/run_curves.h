@@ -35,8 +35,8 @@ struct RunCurves {
   std::vector<std::string> metric_names = {};  ///< names in the task's order: the first is its main metric
 };
 
-/// Adds a line of log.jsonl to `run`, and returns it; none if it is damaged. A run that was killed repeats steps, so a
-/// line of an earlier step removes the points from that step onwards.
+/// Adds a line of log.jsonl to `run`, and returns it; none if it is damaged. A run that was killed and resumed repeats
+/// steps, so a line of an earlier step removes the points from that step onwards.
 std::optional<LogLine> add_line(RunCurves& run, std::string_view text);
 
 /// Reads `folder`/log.jsonl line by line, up to the last newline. Blocks: while it reads. Throws: DataError if there is

@@ -22,8 +22,8 @@ struct AttemptFacts {
   int number = 0;  ///< counted from 0
   int ranks = 0;   ///< number of ranks on this host that have a folder
   /// Its launcher's record of a failure or of a stop request: "rank 1 on gpu-a failed first: killed by signal 9
-  /// (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: it is running, ended successfully,
-  /// or its launcher died.
+  /// (SIGKILL)". kNone: its ranks stopped on request (a signal, --max-time). None: the attempt is running, it ended
+  /// successfully, or its launcher died.
   std::optional<FailureRecord> verdict = {};
   std::string then = {};  ///< the reason why the ranks were or were not restarted, if there is a verdict
   int exit_code = 0;      ///< exit code of the launcher, if there is a verdict; 0: the ranks were restarted
@@ -61,7 +61,7 @@ struct RunFacts {
   bool is_launched = false;                 ///< the launcher of the newest attempt runs on this host
   bool launcher_is_gone = false;  ///< the launcher ended without saving the rings: it was killed, or is on another host
   std::string trainer = {};       ///< a process without a launcher that is training in the folder: "pid 4711 on gpu-a"
-  std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if it is launched
+  std::vector<flight::RankFacts> ranks = {};  ///< ranks of the newest attempt, if is_launched
   std::optional<RunSummary> summary = {};     ///< content of the file; none: it has not been written yet
   std::optional<RunLog> log = {};             ///< content of the file; none: it has not been written yet
   std::string checkpoint = {};                ///< the newest committed checkpoint; empty: none

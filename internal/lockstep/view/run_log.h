@@ -30,7 +30,7 @@ struct LogLine {
 /// Returns the line with `entries`, whose values are JSON (text::json_quote for strings). It ends with a newline.
 [[nodiscard]] std::string log_line(const std::vector<std::pair<std::string, std::string>>& entries);
 
-/// Reads a line; returns none if it is not a JSON object, because a killed process tore it.
+/// Reads a line; returns none if it is not a JSON object, such as the torn last line of a killed process.
 [[nodiscard]] std::optional<LogLine> parse_log_line(std::string_view line);
 
 /// Calls `use` with every line of `text`, without its newline.

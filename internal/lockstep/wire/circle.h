@@ -33,7 +33,8 @@ class WrongLength : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An exchange was interrupted or timed out. what() is the reason why suspect() is not connected; empty if it is.
+/// An exchange was interrupted or timed out. what() is the reason why suspect() is not connected; empty if it is
+/// connected.
 class Interrupted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -65,8 +66,8 @@ struct Message {
   std::size_t bytes = 0;      ///< its length
 };
 
-/// A set of connections between the ranks, which all give it the same number. One thread at a time uses a circle, and
-/// does all its work: it sends and receives as much as it can, then waits for the descriptors.
+/// A set of connections between the ranks. All ranks give the set the same number. Only one thread at a time may use a
+/// circle, and that thread does all the work: it sends and receives as much as it can, then waits for the descriptors.
 class Circle {
  public:
   /// `number` must be unique among the circles of the hub.

@@ -113,7 +113,7 @@ FontSet::FontSet(const std::string& charset, const std::filesystem::path& folder
 }
 
 Color random_color(SampleRandom& random, int low, int high) {
-  // Braces fix the order in which the channels are drawn; function arguments are evaluated in no fixed order.
+  // Braces fix the order in which the channels are drawn; the evaluation order of function arguments is unspecified.
   return Color{static_cast<int>(random.between(low, high)), static_cast<int>(random.between(low, high)),
                static_cast<int>(random.between(low, high))};
 }

@@ -31,7 +31,8 @@ class FontSet {
 
 enum class Style { kSimple, kCustom };
 
-/// The size in pixels. The size of the letters depends on the height; their spacing depends on how many there are.
+/// The size of an image in pixels. The size of the letters depends on the height; their spacing depends on how many
+/// there are.
 struct ImageShape {
   std::int64_t width = 160;
   std::int64_t height = 60;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array kSizes{42.0, 50.0, 56.0};  // pixels per em, for an image height of 60
 constexpr double kSimpleHeight = 60;
-constexpr double kStretch = 1.15;     // upwards: the original letters are narrower and taller than DejaVu's
+constexpr double kStretch = 1.15;     // vertical: the original letters are narrower and taller than DejaVu's
 constexpr double kMaxTurn = 30;       // degrees
 constexpr double kMaxOverlap = 0.25;  // fraction of the letters' mean width
 constexpr int kDots = 30;             // at 160 x 60
@@ -23,7 +23,8 @@ constexpr double kDotWidth = 3;    // pixels
 constexpr double kCurveWidth = 1;  // pixels
 constexpr int kCurvePoints = 48;
 
-// Returns the opacity of letters of this colour, 0 .. 256: the original code masks a letter by its own brightness.
+// Returns the opacity of letters of this colour, 0 .. 256: the original code uses a letter's own brightness as its
+// mask.
 int opacity_of(Color color) {
   const int luma = (color.red * 299 + color.green * 587 + color.blue * 114) / 1000;
   return std::min(256, luma * 197 / 100 * 256 / 255);
@@ -89,7 +90,7 @@ std::vector<Outline> make_text(const std::string& label, const Painter& painter,
     place(letter, left, static_cast<double>(painter.shape.height));
     left += box_of(letter).width() + random.uniform(-kMaxOverlap, 0) * mean;
   }
-  // Text that is too wide is squeezed, as in the original code; its last letter never leaves the image.
+  // Text that is too wide is squeezed, as in the original code. The last letter always stays inside the image.
   const double right = box_of(letters.back()).right;
   const double squeeze = std::min(1.0, static_cast<double>(painter.shape.width) / std::max(right, total));
   for (Outline& letter : letters) {

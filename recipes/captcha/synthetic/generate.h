@@ -34,7 +34,7 @@ struct GenerateOptions {
 /// ASCII or cannot appear in a label ('_' ends a label, '/' a folder).
 [[nodiscard]] std::string expand_charset(const std::string& ranges);
 
-/// Parses "mixed", "simple" or "custom". Throws: UsageError naming the nearest style.
+/// Parses "mixed", "simple" or "custom". Throws: UsageError that suggests the closest style.
 [[nodiscard]] StyleChoice parse_style(const std::string& name);
 
 /// Writes `count` files LABEL_<index>.png. The same options give the same bytes, on any number of threads.

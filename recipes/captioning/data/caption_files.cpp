@@ -144,7 +144,7 @@ std::string as_id(const json& value) {
   return whole ? fmt::format("{}", static_cast<std::int64_t>(number)) : "";
 }
 
-/// The images of one JSON file, in file order, to which captions stored separately are added.
+/// The images of one JSON file, in file order. Captions that are stored separately are added to them.
 class JsonTable {
  public:
   JsonTable(const fs::path& file, std::string split) : name_(file.string()), split_(std::move(split)) {}

@@ -12,7 +12,7 @@
 
 namespace lockstep::captioning {
 
-/// The contents of a file. CaptionedImage::file is as given there, relative to a folder of images.
+/// The contents of a file. CaptionedImage::file is as given in that file, relative to a folder of images.
 struct CaptionTable {
   std::vector<CaptionedImage> images;  ///< images in file order; each has a caption and a unique id
   std::vector<std::string> notes;      ///< notes on everything skipped
@@ -25,7 +25,7 @@ struct CaptionTable {
 /// only by digits is part of the file name. Throws: DataError naming the line if it lacks a tab, a file or a caption,
 /// is not UTF-8, repeats FILE#NUMBER, or has the id of another file; naming the file if it is empty.
 [[nodiscard]] CaptionTable read_caption_text(const std::filesystem::path& file);
-/// Parses the bytes of a file; `file` is for messages. So do the other parse functions below.
+/// Parses the bytes of a file, as do the other parse functions below. `file` is the name to use in messages.
 [[nodiscard]] CaptionTable parse_caption_text(std::string_view text, const std::filesystem::path& file);
 
 /// Reads COCO's {"images": [...], "annotations": [...]}, or Karpathy's {"images": [{"sentences": [...]}]}, and keeps

@@ -2,7 +2,7 @@
 // A data set of images or features with word ids. Id 0 begins a sentence in the input and ends it in the target.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class CaptionDataset final : public Dataset {
   ~CaptionDataset() override;
 
   [[nodiscard]] std::int64_t size() const override;
-  /// Throws: DataError naming a file that is damaged, absurd or of a different width.
+  /// Throws: DataError naming a file that is damaged, implausible or of a different width.
   Sample get(std::int64_t index, SampleContext& context) override;
   [[nodiscard]] std::string describe(std::int64_t index) const override;
 

@@ -23,8 +23,9 @@ struct FeatureRows {
 
 /// Parses the array `feat` of an .npz file: little-endian float16, float32 or float64, C or Fortran order, [L, D], or
 /// with more dimensions before D, which are flattened. Returns only its first `most_rows` rows; -1 means all. Fails
-/// with a reason that names the field: the zip file or the header is damaged or absurd, the type is unsupported, the
-/// number of bytes does not match the shape, a dimension is 0, there are more than 2^24 values or one is not finite.
+/// with a reason that names the field: the zip file or the header is damaged or implausible, the type is unsupported,
+/// the number of bytes does not match the shape, a dimension is 0, there are more than 2^24 values or one is not
+/// finite.
 [[nodiscard]] Result<FeatureRows> parse_features(std::string_view npz, std::int64_t most_rows = -1);
 
 /// Parses a file. Thread-safe: yes. Throws: DataError naming the file and the reason; IoError.

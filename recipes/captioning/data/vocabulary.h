@@ -44,7 +44,7 @@ class Vocabulary {
   [[nodiscard]] std::optional<std::int64_t> find(std::string_view word) const;
   /// The ids of words, without a final 0. Throws: DataError naming a word without an id.
   [[nodiscard]] Ids ids_of(const std::vector<std::string>& words) const;
-  /// The words up to the first 0 or the `count`-th id, separated by blanks. Throws: UsageError if an id is not valid.
+  /// The words up to the first 0 or the `count`-th id, separated by spaces. Throws: UsageError if an id is not valid.
   [[nodiscard]] std::string text_of(const std::int64_t* ids, std::int64_t count) const;
   /// How this differs from `other`: "word 7 is 'cat' instead of 'dog'"; "" if they are equal.
   [[nodiscard]] std::string difference(const Vocabulary& other) const;

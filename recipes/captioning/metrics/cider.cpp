@@ -15,7 +15,7 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr std::size_t kMostLocal = 65000;  // words of one image's references and a caption: local numbers have 16 bits
+constexpr std::size_t kMostLocal = 65000;  // words of one image's references plus a caption; local numbers have 16 bits
 constexpr int kLocalBits = 16;
 constexpr std::uint64_t kLocalMask = 0xFFFF;
 constexpr std::ptrdiff_t kFew = 64;

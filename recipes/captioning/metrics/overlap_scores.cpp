@@ -73,7 +73,7 @@ namespace {
 constexpr double kBeta = 1.2;  // weight of recall relative to precision
 
 std::size_t longest_common(const Ids& one, const Ids& other) {
-  std::vector<std::size_t> lengths(other.size() + 1);  // length for the words so far and the first i words of `other`
+  std::vector<std::size_t> lengths(other.size() + 1);  // [i]: for the words so far and the first i words of `other`
   for (const std::int64_t word : one) {
     std::size_t diagonal = 0;
     for (std::size_t i = 0; i < other.size(); ++i) {

@@ -37,13 +37,14 @@ struct WordedCaption {
 };
 
 /// Returns the scores, bitwise identical for any order of the captions; zeros if there are no captions. An end mark (0)
-/// counts as a word if the captions have one; COCO's do not. frequencies: for CIDEr and CIDEr-D; nullptr means the
-/// references' own, with which a single image scores 0.
+/// counts as a word if the captions have one; COCO's do not. frequencies: document frequencies for CIDEr and CIDEr-D;
+/// if nullptr, they are computed from the references themselves, and a single image then scores 0.
 /// Throws: UsageError if an image occurs twice or has no reference.
 [[nodiscard]] CaptionScores score_captions(std::vector<ScoredCaption> captions,
                                            std::shared_ptr<const DocumentFrequencies> frequencies = nullptr);
 
-/// The same for captions in words, with the references' own frequencies; ids are assigned in order of first use.
+/// Does the same for captions given as words, with document frequencies from the references themselves; ids are
+/// assigned in order of first use.
 [[nodiscard]] CaptionScores score_captions(std::vector<WordedCaption> captions);
 
 }  // namespace lockstep::captioning

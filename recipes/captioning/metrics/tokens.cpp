@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll", "'s", "'m", "'d"};
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
-constexpr std::size_t kShownBytes = 40;  // number of bytes shown before an error
+constexpr std::size_t kShownBytes = 40;  // number of bytes quoted before the invalid byte in an error message
 /// Typographic characters and their plain replacements.
 constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
     {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};
@@ -83,7 +83,7 @@ bool is_digit(std::uint8_t byte) { return byte >= '0' && byte <= '9'; }
 bool ends_word(std::string_view text, std::size_t at) {
   const std::uint8_t byte = byte_at(text, at);
   if (byte <= 0x20 || byte == 0x7F || kAlwaysOut.find(text[at]) != std::string_view::npos) return true;
-  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first of the two ends the previous word and is dropped
+  if (byte == '-') return at > 0 && text[at - 1] == '-';  // the first '-' stays with the previous word and is trimmed
   if (kOutBesideLetters.find(text[at]) == std::string_view::npos) return false;
   return at == 0 || !is_digit(byte_at(text, at - 1)) || !is_digit(byte_at(text, at + 1));
 }

@@ -14,8 +14,8 @@
 
 namespace lockstep::captioning {
 
-/// A convolutional network trained together with the rest. Its convolutions and norms are from lockstep::nn: on a CPU
-/// they are fused in channels-last, and sync_batch_norm() finds the norms.
+/// A convolutional network trained together with the rest. Its convolutions and norms are from lockstep::nn, so on a
+/// CPU they run fused in channels-last format, and sync_batch_norm() can find the norms.
 class GridBackbone : public torch::nn::Module {
  public:
   /// Shapes: float [B, 3, H, W] to [B, channels(), H / stride, W / stride], rounded up.
@@ -55,7 +55,7 @@ class FeatureEmbedding final : public torch::nn::Module {
   std::shared_ptr<GridBackbone> backbone_;
   nn::Linear embed_{nullptr};
   nn::Dropout dropout_{nullptr};
-  at::Tensor positions_;  ///< positions of the grid below
+  at::Tensor positions_;  ///< positions for a grid of the size below
   std::int64_t positions_height_ = 0;
   std::int64_t positions_width_ = 0;
 };

@@ -16,8 +16,8 @@
 
 namespace lockstep::captioning {
 
-/// Creates a layer with Xavier-uniform weights and zero bias. `parts`: concatenated layers, each initialised for its
-/// own size.
+/// Creates a layer with Xavier-uniform weights and zero bias. `parts`: number of layers concatenated in it; each is
+/// initialised for its own size.
 [[nodiscard]] nn::Linear linear(std::int64_t in, std::int64_t out, std::int64_t parts = 1);
 [[nodiscard]] nn::Linear linear_without_bias(std::int64_t in, std::int64_t out);
 /// Creates an embedding with Xavier-uniform weights.

@@ -13,7 +13,7 @@
 namespace lockstep::captioning {
 namespace {
 
-/// The rows that count: their log-probabilities [M, V] and their words [M].
+/// The rows that are not skipped: their log-probabilities [M, V] and their words [M].
 class Counted {
  public:
   Counted(const at::Tensor& logits, const at::Tensor& words, const at::Tensor& counts) {
@@ -33,7 +33,7 @@ class Counted {
   [[nodiscard]] at::Tensor of(const at::Tensor& values) const {
     return rows_.defined() ? values.flatten().index_select(0, rows_) : values.flatten();
   }
-  /// The mean over the rows that count.
+  /// The mean over the rows that are not skipped.
   [[nodiscard]] at::Tensor mean(const at::Tensor& by_row) const {
     return rows_.defined() ? by_row.mean() : by_row.masked_fill(left_out_, 0).sum() / count_;
   }

@@ -47,7 +47,7 @@ struct BackboneOptions {
 struct XLinearOptions {
   std::int64_t word_dim = 0;    ///< width of the word embedding; 0 means dim
   std::int64_t middle_dim = 0;  ///< width per head of m (BilinearAttention); 0 means half of dim / heads
-  double word_dropout = -1;  ///< dropout on word embeddings; if below 0 (as for the next five), ModelOptions::dropout
+  double word_dropout = -1;  ///< dropout on word embeddings; a negative value (also below) means ModelOptions::dropout
   double feature_dropout = -1;    ///< dropout after the embedding of features
   bool celu_of_words = false;     ///< apply CELU(1.3) after the word embedding
   double attention_dropout = -1;  ///< dropout on the bilinear attention's result
@@ -128,8 +128,8 @@ class Captioner : public torch::nn::Module {
   /// The state before the first word of memory.rows() captions.
   [[nodiscard]] virtual DecoderState start(const Memory& memory) = 0;
 
-  /// Reads one more word of each caption and returns the log-probabilities of the next word. They equal the column of
-  /// log_probs() for the same words, up to rounding. The first words are 0.
+  /// Reads one more word of each caption and returns the log-probabilities of the next word. Up to rounding, they equal
+  /// the corresponding column of log_probs() for the same words. The first words are 0.
   /// Shapes: words int64 [N]; to float32 [N, vocabulary].
   [[nodiscard]] virtual at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) = 0;
 };

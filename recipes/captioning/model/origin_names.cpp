@@ -26,7 +26,7 @@ constexpr const char* kModule = "module.";
 
 // X-LAN. Source: JDAI-CV/image-captioning (models/xlan.py) and 232525/ImageCaptioning_Verbose.
 
-/// Adds a row for each suffix that both names have.
+/// Adds one row for each suffix in `ends`, appended to the names on both sides.
 void add_ends(Rows& rows, const common::OriginName& name, const std::vector<std::string>& ends) {
   for (const std::string& end : ends) {
     common::OriginName row = name;
@@ -215,7 +215,8 @@ StateDict as_pure_t(const StateDict& model, const ModelOptions& options) {
   return theirs;
 }
 
-/// A network with its own backbone does not use the file's, whose weights are then reported as lost.
+/// True if the network has a backbone of its own. It then does not use the backbone in the file, whose weights are
+/// reported as lost.
 bool has_backbone(const NamedTensors& model) {
   return std::ranges::any_of(model, [](const auto& entry) { return entry.first.starts_with("features.backbone."); });
 }

@@ -116,7 +116,7 @@ at::Tensor sample(Speaker& speaker, std::int64_t max_words) {
     // Takes the word whose part of 0 .. 1 contains the random number.
     const at::Tensor sums = at::cumsum(log_probs.exp(), 1, at::kDouble);
     const at::Tensor wanted = uniform.narrow(1, i, 1) * sums.narrow(1, sums.size(1) - 1, 1);
-    // With NaN probabilities, there is no such word: the last word is taken, so that the loss can report them.
+    // With NaN probabilities, there is no such word; the last word is taken, so that the loss can report the NaN.
     return at::searchsorted(sums, wanted, /*out_int32=*/false, /*right=*/true).squeeze(1).clamp_max(sums.size(1) - 1);
   });
 }

@@ -20,8 +20,9 @@
 namespace lockstep::captioning {
 namespace {
 
-/// The origin of each cell along a side. A shift moves the first cells behind the last, so the last window has cells of
-/// two origins; padding counts as a third origin. Shapes: int64 [padded]: after the shift, below 0 for padding.
+/// The origin of each cell along a side, in the order after the shift: 0 for most cells, 1 for the first cells, which
+/// the shift moves behind the last, and -1 for padding. The last window therefore mixes cells of different origins.
+/// Shapes: int64 [padded].
 at::Tensor origins(std::int64_t cells, std::int64_t padded, std::int64_t shift) {
   at::Tensor origin = at::zeros({padded}, at::kLong);
   origin.narrow(0, cells, padded - cells).fill_(-1);

@@ -102,7 +102,7 @@ LstmState XLinearCaptioner::fresh(std::int64_t rows, const Memory& memory) const
 at::Tensor XLinearCaptioner::logits(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling) {
   const bool drawn = scheduled_sampling > 0;
   LstmState state = fresh(inputs.size(0), memory);
-  // A single product for all words if they are known.
+  // If all words are known in advance, a single product computes their gates.
   const std::vector<at::Tensor> gates = drawn ? std::vector<at::Tensor>() : gates_of(inputs).unbind(1);
   std::vector<at::Tensor> contexts;
   for (std::int64_t t = 0; t < inputs.size(1); ++t) {

@@ -239,7 +239,7 @@ class Speaker {
   SampleRandom& random_;
   const Thing* one_ = nullptr;
   const Thing* two_ = nullptr;
-  const Thing* three_ = nullptr;  ///< nullptr if there are only two
+  const Thing* three_ = nullptr;  ///< nullptr if there are only two shapes
   // Habits.
   const bool sizes_ = random_.chance(0.4);
   const bool terse_ = random_.chance(0.07);

@@ -9,7 +9,7 @@
 namespace lockstep::captioning {
 namespace {
 
-constexpr std::uint64_t kSceneStream = 0x6361707469000000;  // differs from other recipes' streams
+constexpr std::uint64_t kSceneStream = 0x6361707469000000;  // random stream; differs from those of other recipes
 constexpr std::array<double, kShapeSizes> kRadii{0.07, 0.1, 0.145};
 constexpr double kPairs = 0.3;      // fraction of images with three or four shapes that have a pair
 constexpr double kSway = 0.02;      // maximum shift of a shape's centre from its cell's centre, in either direction

@@ -49,9 +49,10 @@ struct Scene {
 
 inline constexpr std::size_t kSceneCaptions = 5;
 
-/// kSceneCaptions different captions of 4 to 14 words, all true. They differ as people's do: in their first words, the
-/// relation mentioned (left, right, above, below, a corner, the middle), in whether they mention sizes, the number or
-/// the background, in synonyms, and in form (sentence or fragment). Most begin with the most noticeable shape.
+/// kSceneCaptions different captions of 4 to 14 words, all true. They differ in the same ways as people's captions: in
+/// their first words, the relation mentioned (left, right, above, below, a corner, the middle), in whether they mention
+/// sizes, the number or the background, in synonyms, and in form (sentence or fragment). Most begin with the most
+/// noticeable shape.
 [[nodiscard]] std::vector<std::string> scene_captions(const Scene& scene);
 
 /// The pixels of a scene: shapes with soft edges on a patchy background lit from one side, with noise on every channel.

@@ -68,8 +68,8 @@ struct DatasetOptions {
 /// Throws: anything open_source() throws; UsageError if scenes come without a number.
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
 
-/// The number of classes that a set names, or else its largest label plus 1; 0 if it has no objects.
-/// Throws: DataError if an image cannot be read; it names the image.
+/// The number of classes that a set names; if it names none, its largest label plus 1, or 0 if it has no objects.
+/// Throws: DataError naming the image if one cannot be read.
 [[nodiscard]] std::int64_t count_classes(const ImageSource& source);
 
 struct DetectionSet {
@@ -83,7 +83,7 @@ struct DetectionSet {
 /// Opens the images of a source, for a loader with collate_of(). Boxes are clipped to the image. Crowds and boxes
 /// without area are excluded, and one note counts them and names the first. A warning names the classes without any
 /// box. A sample's image, in Sample::extra, still has its original size: collate_of() resizes it once.
-/// Throws: DataError if a label is not below `classes` (it names file and object), or get() if an image is damaged or
+/// Throws: DataError naming file and object if a label is not below `classes`; from get(), if an image is damaged or
 ///         its annotations state another size; anything open_source() throws; UsageError if options are inconsistent.
 [[nodiscard]] DetectionSet open_training_set(const DatasetOptions& options, const AugmentOptions& augment);
 

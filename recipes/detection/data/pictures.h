@@ -20,7 +20,7 @@ struct JudgedImage {
   double quality = 0;      ///< quality from image_quality()
   ImageTruth truth;
   std::vector<FoundObject> found;         ///< confident detections
-  std::vector<FoundObject> guesses = {};  ///< less certain detections: the nearest one to each missed object
+  std::vector<FoundObject> guesses = {};  ///< less certain detections: the best match for each missed object
 };
 
 /// Keeps the worst and the best of all images added. Images without objects can only be among the worst.

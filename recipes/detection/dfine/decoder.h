@@ -24,7 +24,7 @@
 namespace lockstep::detection::dfine {
 
 /// The boxes of all positions, before the sigmoid. If a position's centre or size is within 0.01 of 0 or 1, its `valid`
-/// is 0 and its box consists of a number whose sigmoid is 1.
+/// is 0 and its box is filled with a number whose sigmoid is 1.
 struct Anchors {
   at::Tensor boxes;  ///< float32 [T, 4]
   at::Tensor valid;  ///< bool [T, 1]

@@ -38,7 +38,7 @@ struct Options {
 
   std::string backbone = "B0";
   bool use_lab = false;          ///< add a learnable scale and bias after each activation of the backbone
-  std::int64_t levels = 3;       ///< number of scales, the last of the strides 4, 8, 16, 32
+  std::int64_t levels = 3;       ///< number of scales: the last ones of the strides 4, 8, 16, 32
   std::int64_t freeze_at = 0;    ///< 0 freezes the backbone's stem; -1 freezes nothing
   bool freeze_stem_only = true;  ///< if false, the backbone's stages up to freeze_at are also frozen
   bool freeze_norm = true;       ///< the backbone's batch norms keep their statistics, scales and shifts
@@ -57,7 +57,7 @@ struct Options {
   std::int64_t eval_idx = -1;  ///< index of the layer used in evaluation; negative values count from the end
   std::vector<std::int64_t> points = {3, 6, 3};  ///< points that a head samples in each scale, finest first
   std::int64_t queries = 300;
-  std::string activation = "relu";      ///< of the feed-forward layers and quality estimators: relu or silu
+  std::string activation = "relu";      ///< activation of feed-forward layers and quality estimators: relu or silu
   std::string mlp_activation = "relu";  ///< activation of the decoder's heads
   std::int64_t reg_max = 32;
   double reg_scale = 4;

@@ -45,7 +45,8 @@ inline constexpr std::int64_t kAreas = 4;  ///< area ranges: all, small (up to 3
 inline constexpr std::size_t kMostDetections = 100;  ///< detections per image and class; any beyond that are ignored
 
 /// The results for one image, sufficient for all metrics. Bit `area * kThresholds + threshold` is set in a detection's
-/// `hits` if it is a hit, in `misses` if it is false; in neither if it matches a crowd or is outside the area range.
+/// `hits` if it is a hit, in `misses` if it is a false detection, and in neither if it matches a crowd or is outside
+/// the area range.
 struct ImageResult {
   struct Found {
     double score = 0;
@@ -66,7 +67,7 @@ struct ImageResult {
 
 /// Assigns detections to objects as COCOeval does: takes the 100 best detections of each class, best score first (equal
 /// scores in the given order), and matches each with the free object with the largest overlap.
-/// Throws: DataError if a box or a score is not finite; it names the image.
+/// Throws: DataError that names the image if a box or a score is not finite.
 /// Source: pycocotools' COCOeval.evaluateImg.
 [[nodiscard]] ImageResult evaluate_image(const ImageTruth& truth, const std::vector<FoundObject>& found);
 
@@ -118,7 +119,8 @@ struct CocoNumbers {
 };
 
 /// Returns the metrics of all images, for any order of `results`. An image may occur twice, because ranks repeat images
-/// so that each has as many; it counts once. Throws: InternalError naming the image if two of its results differ.
+/// so that every rank has the same number; it counts only once. Throws: InternalError naming the image if two of its
+/// results differ.
 /// Source: pycocotools' COCOeval.accumulate and summarize.
 [[nodiscard]] CocoNumbers accumulate(std::vector<ImageResult> results);
 

@@ -23,7 +23,8 @@ struct ImageDetections {
 /// Throws: InternalError if the bytes did not come from detection_bytes().
 [[nodiscard]] std::vector<ImageDetections> detections_from_bytes(std::string_view bytes);
 
-/// Sorts by index and keeps each image once; some occur twice, because every rank evaluates the same number of images.
+/// Sorts by index and keeps each image once. Some images occur twice, because every rank evaluates the same number of
+/// images.
 void sort_and_unite(std::vector<ImageDetections>& images);
 
 /// Writes the results file for pycocotools' loadRes(): image_id, category_id, bbox [x, y, width, height] and score.

@@ -26,7 +26,7 @@ at::Tensor area(const at::Tensor& sides) {
   return positive[0] * positive[1];
 }
 
-/// The first two and the last two at once: the gradient of a single part would be a full tensor, mostly zeros.
+/// Takes the first two and the last two at once: the gradient of a single part would be a full tensor, mostly zeros.
 std::vector<at::Tensor> halves(const at::Tensor& boxes) { return boxes.chunk(2, -1); }
 
 }  // namespace
@@ -91,7 +91,7 @@ SideBins side_bins(const at::Tensor& refs, const at::Tensor& boxes, const at::Te
                                         (last_two(corners) - first_two(refs)) / unit - 0.5 * reg_scale},
                                        -1)
                                    .contiguous();
-  // The last bin whose distance does not exceed the side's.
+  // For each side, the last bin whose distance does not exceed that of the side.
   const at::Tensor left =
       (at::searchsorted(bins, distances, /*out_int32=*/false, /*right=*/true) - 1).clamp(0, bins.size(0) - 2);
   const at::Tensor low = bins.index({left});

@@ -46,7 +46,7 @@ struct BinOptions {
 /// Moves the sides of `refs` by `distances`: left = cx - (reg_scale/2 + d) * w / reg_scale, and so on.
 [[nodiscard]] at::Tensor moved(const at::Tensor& refs, const at::Tensor& distances, double reg_scale);
 
-/// The two bins that each side of a box lies between.
+/// The two bins between which each side of a box lies.
 struct SideBins {
   at::Tensor left;         ///< int64 [M, 4]: the lower bin; the upper bin is left + 1
   at::Tensor left_share;   ///< float32 [M, 4]: the lower bin's weight; beyond the bins, the outermost bin has weight 1

@@ -39,7 +39,7 @@ struct Family {
   FamilyPairs pairs;
   float class_divisor = 1;
   float box_divisor = 1;
-  std::optional<Balance> balance = std::nullopt;  ///< none means computed from the family's own counts
+  std::optional<Balance> balance = std::nullopt;  ///< if empty, computed from the family's own counts
 
   [[nodiscard]] std::int64_t layers() const { return pairs.layers; }
   [[nodiscard]] std::int64_t sets() const { return pairs.sets; }
@@ -54,7 +54,7 @@ at::Tensor joined(const Outputs& outputs, const std::string& prefix, const std::
   return at::cat(parts, 0);
 }
 
-/// Fills in the sizes.
+/// Returns `family` with the sizes in `pairs` filled in.
 Family sized(Family family, std::int64_t layers) {
   family.pairs.layers = layers;
   family.pairs.sets = family.logits.size(0);
@@ -264,10 +264,10 @@ at::Tensor Losses::sums() const {
   return at::cat(all);
 }
 
-/// Returns, for each family, the sum over all predictions of each set.
+/// Returns, for each family, the class loss of each set, summed over all predictions.
 std::vector<at::Tensor> Losses::class_sums(const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
-  // One more element than there are logits, for pairs that classes do not learn from.
+  // One more element than there are logits: pairs that are excluded from the class loss write to it.
   const at::Tensor quality = at::zeros({places_.back().logit + 1}, numbers());
   const at::Tensor positive = at::zeros({places_.back().logit + 1}, numbers());
   quality.index_put_({rows.logit}, iou);
@@ -319,9 +319,9 @@ at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
 }
 
 /// The ddf loss of the decoder's layers except the last, which teaches the others. A matched prediction is weighted by
-/// its IoU, any other prediction by the last layer's confidence in it. The balance, or without one the square roots of
-/// the counts, weights the means over matched and other predictions, so that the many others do not dominate the few
-/// matched ones.
+/// its IoU, any other prediction by the last layer's confidence in it. The means over matched and other predictions are
+/// weighted by the balance, or by the square roots of the counts if there is none, so that the many others do not
+/// dominate the few matched ones.
 std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
   const std::int64_t pupils = corners.size(0) - 1;
@@ -382,7 +382,7 @@ float rebuilt_of(const Outputs& outputs) {
   return *sum.data_ptr<float>();
 }
 
-/// The mean over the replicas, at least 1, of each count: boxes, united pairs, denoising boxes and dense positions.
+/// The mean of each count over the replicas, but at least 1: boxes, united pairs, denoising boxes and dense positions.
 std::vector<float> mean_counts(std::vector<float> counts, const Reduce& reduce) {
   counts.push_back(1);
   const at::Tensor all = at::tensor(counts);

@@ -30,7 +30,8 @@ struct CriterionOptions {
   double temperature = 5;              ///< temperature of ddf
 
   /// If true, follows the published code in two places that this recipe changed. A predicted size below 0 counts as 0
-  /// in comparisons of boxes, and the counts of the queries weight the slots in the ddf of denoising.
+  /// in comparisons of boxes, and the ddf of denoising weights its means by the counts of the queries instead of its
+  /// own.
   bool as_published = false;
 
   MatcherOptions matcher;
@@ -44,9 +45,10 @@ using Reduce = std::function<void(const at::Tensor&)>;
 
 /// The weighted terms of a batch; the loss is their sum. They are "vfl" or "mal", "bbox", "giou", "fgl", "ddf", with
 /// the suffixes _aux_i, _pre, _enc_0, _dn_i, _dn_pre, _dense. Their names and order do not depend on the batch. Every
-/// term is divided by the number of boxes: its mean over the replicas, at least 1.
+/// term except "ddf" is divided by the number of boxes or pairs that it covers, averaged over the replicas and at least
+/// 1.
 ///
-/// Collective: exactly one reduce() of five numbers. Null if this replica is the only one.
+/// Collective: exactly one reduce() of five numbers. `reduce` is null if this replica is the only one.
 /// Shapes:     `outputs` are Detector's in training. If an image has more boxes than there are queries, only that many
 ///             boxes are matched.
 /// Throws:     DataError if a prediction is not finite; it names the prediction. Such values are never masked.

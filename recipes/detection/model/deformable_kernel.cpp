@@ -121,7 +121,7 @@ HWY_INLINE void see_all(const SampleShape& shape, SampleInputs in, float* out) {
   }
 }
 
-/// The inputs of one query and head, `pair`.
+/// The inputs of the query and head with index `pair`.
 HWY_INLINE SampleInputs inputs_of(const SampleShape& shape, const SampleInputs& in, std::int64_t pair) {
   const std::int64_t first = pair * shape.points;
   return {.values = in.values + (pair % shape.heads) * shape.depth,

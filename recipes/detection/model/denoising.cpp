@@ -19,7 +19,8 @@ namespace {
 
 /// When added to a score, makes the attention weight 0; sums of it stay finite in bfloat16.
 constexpr float kNever = -1e9F;
-/// The random numbers per slot: four sizes and four signs of a box's move, the label's change, the new label.
+/// The random numbers per slot: four for the size and four for the sign of a box's moves, one for whether the label
+/// changes, one for the new label.
 constexpr std::int64_t kDraws = 10;
 
 /// The slots of one image.

@@ -22,7 +22,7 @@ struct Denoising {
   at::Tensor mask;    ///< float32 [B, 1, D + Q, D + Q]: a very low number if a slot or query must not attend there (a
                       ///< slot to other groups, a query to any slot), otherwise 0
   at::Tensor index;   ///< int64 [B, D]: the object to restore; -1 for negative boxes and padding
-  at::Tensor weight;  ///< float32 [B, D]: 1 / groups of the image; 0 for padding
+  at::Tensor weight;  ///< float32 [B, D]: 1 / the image's number of groups; 0 for padding
 };
 
 struct DenoisingOptions {

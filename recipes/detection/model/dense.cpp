@@ -54,7 +54,7 @@ std::size_t best_scale(const float* box, std::size_t scales) {
 Pairs of_image(const std::vector<Scale>& scales, const float* boxes, std::int64_t count) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  // The smallest objects come last, so that they take the positions they share with others.
+  // Sorts the smallest objects last, so that they take the positions they share with others.
   std::ranges::stable_sort(order, std::ranges::greater{},
                            [&](std::int64_t i) { return boxes[4 * i + 2] * boxes[4 * i + 3]; });
   std::map<std::int64_t, std::int64_t> object_at;

@@ -39,7 +39,7 @@ at::Tensor EncoderLayer::forward(at::Tensor x_BNH, const at::Tensor& positions_N
 }
 
 FusionBlock::FusionBlock(const ModelOptions& options) {
-  // A multiple of 16, as the batch norm kernels require for the halves.
+  // A multiple of 16, so that each half has a channel count that the batch norm kernels accept.
   const std::int64_t inner = std::max<std::int64_t>(
       16, static_cast<std::int64_t>(options.expansion * static_cast<double>(options.hidden)) / 16 * 16);
   squeeze_ = register_module("squeeze", conv_norm_relu(2 * options.hidden, inner));

@@ -47,7 +47,7 @@ class LayersAtOnce {
 
     std::vector<std::shared_ptr<torch::nn::Module>> alive_;
     std::vector<std::pair<at::Tensor*, at::Tensor>> weights_;  ///< member tensors of layers, and their original values
-    std::vector<std::pair<nn::BatchNorm2dImpl*, at::Tensor>> counts_;  ///< norms with a momentum; others read counts
+    std::vector<std::pair<nn::BatchNorm2dImpl*, at::Tensor>> counts_;  ///< norms with momentum; others need their count
   };
 
  private:

@@ -33,7 +33,8 @@ struct ClassLossOptions {
 [[nodiscard]] at::Tensor fgl_loss(const at::Tensor& corners, const SideBins& sides, const at::Tensor& iou);
 
 /// The KL divergence of the distributions of `corners` from the distributions of `teacher` (without gradient), both
-/// softened by `temperature`, times its square. Summed over bins, averaged over the four sides.
+/// softened by `temperature`, multiplied by the square of `temperature`. Summed over bins, averaged over the four
+/// sides.
 /// Shapes: [..., 4 R]; `teacher` is broadcast; the result [...].
 [[nodiscard]] at::Tensor ddf_loss(const at::Tensor& corners, const at::Tensor& teacher, double temperature);
 

@@ -33,7 +33,7 @@ struct PaddedTargets {
   [[nodiscard]] std::int64_t total() const noexcept;
 };
 
-/// Throws: DataError for a label outside 0..classes-1; it names the image.
+/// Throws: DataError that names the image if a label is outside 0..classes-1.
 [[nodiscard]] PaddedTargets pad(const Targets& targets, std::int64_t classes, const at::Device& device);
 
 /// Query `query` of an image is matched with object `object`.

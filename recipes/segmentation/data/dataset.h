@@ -3,7 +3,7 @@
 // and collates samples into batches.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -34,10 +34,11 @@ enum class Supervision {
 struct SetOptions {
   std::string path;  ///< a folder, or "scenes:COUNT:SEED": images drawn in memory (scene_source.h), with all maps
   /// ImageSets/SegmentationAug/<split>.txt or ImageSets/Segmentation/<split>.txt, one name per line. Without a folder
-  /// ImageSets: every image of the folder, or of the folder <split> in it. Empty: train for training, otherwise val.
+  /// ImageSets, every image of the folder, or of the folder <split> in it. Empty means train for training, otherwise
+  /// val.
   std::string split = {};
   Supervision supervision = Supervision::kFull;  ///< labels of training sets
-  std::string masks = {};  ///< folder, relative to `path` or absolute; empty: by name; likewise below
+  std::string masks = {};  ///< folder, relative to `path` or absolute; if empty, found by name; likewise below
   MaskValues mask_values = plain_mask_values();  ///< class ids for the values of full masks, except for instances
   std::string scribbles = {};
   std::string pseudo_labels = {};
@@ -45,21 +46,21 @@ struct SetOptions {
   std::string class_distances = {};
   std::int64_t classes = 2;       ///< number of classes, including the background: ids are below it, or kUnlabelled
   Planes planes = {};             ///< planes of training samples
-  bool strict = true;             ///< false: images without one of their maps are skipped and counted in a note
-  double test_fraction = 0;       ///< fraction of the files' images in the test set (hold_out()); 0: all of them
+  bool strict = true;             ///< if false, images without one of their maps are skipped and counted in a note
+  double test_fraction = 0;       ///< fraction of the files' images in the test set (hold_out()); 0 means all of them
   std::uint64_t split_seed = 0;   ///< seed for choosing the test set
   std::int64_t scene_side = 128;  ///< width and height in pixels of images drawn in memory
 };
 
 /// The classes that a set names.
 struct SetClasses {
-  std::vector<std::string> names = {};  ///< names by id; empty: the set has no names
-  std::int64_t count = 0;  ///< number of names; else `SetOptions::classes`; else the largest id plus one, at least two
+  std::vector<std::string> names = {};  ///< names by id; empty if the set has no names
+  std::int64_t count = 0;  ///< number of names, else `SetOptions::classes`, else the largest id plus one, at least two
 };
 
 /// Returns the classes of a training set. The names come from `classes.txt` (one name per line) or `labelmap.txt`
-/// (CVAT's name:colour:parts:actions) in the set's folder or the one above; background and foreground for a folder
-/// `instances`; or the names of scenes. Cost: without names or a number, every label map is read.
+/// (CVAT's name:colour:parts:actions) in the set's folder or the one above; a folder `instances` has background and
+/// foreground, and scenes have their own names. Cost: without names or a number, every label map is read.
 /// Throws: the DataErrors of open_training_set().
 [[nodiscard]] SetClasses classes_of(const SetOptions& options);
 

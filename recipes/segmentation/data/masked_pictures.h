@@ -23,7 +23,7 @@ struct MaskedPicturesOptions {
   MaskValues values = plain_mask_values();  ///< class ids for the values of each image's first map
 };
 
-/// The values that occur in the label maps read.
+/// The values that occur in those label maps that were read.
 struct SeenValues {
   std::array<bool, 256> values{};   ///< values in the files
   std::array<bool, 256> classes{};  ///< their class ids; kUnlabelled is not a class
@@ -70,7 +70,7 @@ class MaskedPictures final : public ImageSource {
   MaskedPicturesOptions options_;
   ImageFiles pictures_;
   SeenValues seen_;
-  std::int64_t survey_step_ = 0;  ///< survey() read every n-th image; 0: it read none
+  std::int64_t survey_step_ = 0;  ///< survey() read every n-th image; 0 means that it read none
   mutable std::atomic<bool> told_unlabelled_{false};
   mutable std::atomic<bool> told_deep_{false};
 };

@@ -95,7 +95,7 @@ std::vector<std::string> lists_in(const fs::path& image_sets) {
   return found;
 }
 
-/// The missing files, counted, with the first of them.
+/// Counts the missing files and remembers the first of them.
 class Missing {
  public:
   /// Returns true and sets `to` to the file if the folder has a file of this name.
@@ -120,7 +120,7 @@ class Missing {
 /// A flaw in a set that does not prevent its use.
 struct Odd {
   std::string what = {};     ///< empty: no flaw
-  std::string hint = {};     ///< hint for the error
+  std::string hint = {};     ///< hint if the flaw is reported as an error
   std::string instead = {};  ///< the action taken instead of an error
 };
 
@@ -138,7 +138,7 @@ Odd repeated_in(const NameList& names) {
           .instead = "each is used once"};
 }
 
-/// The flaw that two files in the folder have the same name, for names in the list.
+/// Returns a flaw if two files in the folder have the same name and that name is in the list.
 Odd twins_of(const NameList& names, const NamedFiles& files) {
   std::int64_t count = 0;
   std::string first;

@@ -282,7 +282,7 @@ class FullSet {
   std::map<std::string, fs::path> seen_;
 };
 
-/// Writes the maps of one image, and counts their labels and their agreement with the mask.
+/// Writes the maps of one image. Counts the maps' labels, and their agreement with the mask.
 void write_one(const WeakFolderOptions& options, const MaskedFile& file, std::int64_t index, WeakSet& counts) {
   const VocFolders folders{options.out};
   const NumberMap mask = checked_mask(file.mask, file.meaning);

@@ -33,14 +33,14 @@ struct MapCounts {
 };
 
 struct ScribbleFolderOptions {
-  std::filesystem::path masks;  ///< PNGs of class ids; in a folder `instances` each number is an object of class 1
+  std::filesystem::path masks;  ///< PNGs of class ids; in a folder `instances`, each number is one object, of class 1
   std::filesystem::path out;    ///< empty or absent
   std::uint64_t seed = 0;
   ScribbleOptions scribbles = {};
-  std::int64_t threads = 0;  ///< 0: one per processor. The output does not depend on it. Likewise below
+  std::int64_t threads = 0;  ///< 0 means one per processor; the output is the same for any number (likewise below)
 };
-/// Writes a map of scribbles for each mask, under the mask's name. Its random numbers depend on its index among the
-/// sorted names.
+/// Writes a map of scribbles for each mask, under the mask's name. The random numbers of a map depend on the index of
+/// its mask among the sorted names.
 /// Throws: UsageError if `out` is not empty or an option is out of range; DataError naming a bad mask; IoError. The
 ///         other commands throw the same errors.
 [[nodiscard]] MapCounts write_scribbles(const ScribbleFolderOptions& options,
@@ -61,7 +61,7 @@ struct PseudoFolderOptions {
 
 struct DistanceFolderOptions {
   std::filesystem::path labels;       ///< scribbles or pseudo-labels
-  bool scribbles = true;              ///< false: distances to the borders of pseudo-labels
+  bool scribbles = true;              ///< if false, distances to the borders of pseudo-labels
   std::optional<double> lambda = {};  ///< positive; the default depends on the kind
   std::filesystem::path out;
   std::int64_t threads = 0;
@@ -71,7 +71,7 @@ struct DistanceFolderOptions {
 
 struct WeakFolderOptions {
   std::filesystem::path from;  ///< a set with full masks, in a layout of SetOptions, or a folder of sets by split
-  std::string masks = {};      ///< folder of masks in each set; empty: found by name
+  std::string masks = {};      ///< folder of masks in each set; if empty, found by name
   std::filesystem::path out;   ///< empty or absent
   WeakOptions weak = {};
   std::int64_t threads = 0;
@@ -82,8 +82,9 @@ struct WeakSet {
   MapCounts pseudo_labels;  ///< compared with the full masks
 };
 /// Writes a set in VOC's layout: copies of the images, their masks as class ids, all weak labels, and a list for each
-/// split. The splits are the lists of ImageSets; or the folders train, val and test if they hold sets; or just train.
-/// Lists of ImageSets that add no images to train and val, or whose images have no masks, are skipped with a note.
+/// split. The splits are the lists of ImageSets, else the folders train, val and test if they hold sets, else just
+/// train. Lists of ImageSets that add no images to train and val, or whose images have no masks, are skipped with a
+/// note.
 /// Throws: anything write_scribbles() throws; UsageError if images of two folders have the same name; DataError if a
 /// name has two files, or some images of a list have no mask.
 [[nodiscard]] WeakSet write_weak_set(const WeakFolderOptions& options, const common::IndexProgress& progress = nullptr);

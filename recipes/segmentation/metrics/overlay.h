@@ -19,8 +19,8 @@ namespace lockstep::segmentation {
 
 struct OverlayOptions {
   double opacity = 0.5;     ///< opacity of the colours over the image
-  bool background = false;  ///< class 0 is also coloured (black)
-  bool outlines = true;     ///< a thin opaque line at the border of each class
+  bool background = false;  ///< if true, class 0 is also coloured (black)
+  bool outlines = true;     ///< if true, a thin opaque line at the border of each class
 };
 
 /// Colours the image by its classes; kUnlabelled pixels are unchanged.

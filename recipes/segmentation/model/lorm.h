@@ -31,9 +31,9 @@ struct LormInputs {
 /// Forward also computes the gradient, one block of foreground positions at a time: the N x N attention is never in
 /// memory as a whole, and no part of it is computed twice. Products are in float32 (float64 stays float64), or in
 /// autocast's type; sums are in float32 or wider. The matrix products are libtorch's, so their last bits depend on the
-/// number of threads, like its convolutions; all other operations give the same bits. With the queries of all
-/// positions, the work does not depend on the number of foreground positions, so the host does not wait for a device to
-/// count them. All images are then processed together, in blocks of positions.
+/// number of threads, as those of its convolutions do; all other operations give the same bits. If the inputs have the
+/// queries of all positions, the work does not depend on the number of foreground positions, so the host does not wait
+/// for a device to count them, and all images are processed together, in blocks of positions.
 /// Cost:   6 products of F x N x C with a gradient, 2 without; memory of about three times the features.
 /// Throws: UsageError for a second derivative.
 [[nodiscard]] at::Tensor lorm_loss(const LormInputs& inputs);

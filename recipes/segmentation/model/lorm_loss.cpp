@@ -29,7 +29,8 @@ using torch::autograd::variable_list;
 constexpr double kSmallestNorm = 1e-12;
 
 /// The number of foreground positions processed together, for an image of `places` positions: a block of the attention
-/// is 8 MiB. Smaller blocks cost more time than the memory is worth (3481 positions: 602 rows).
+/// is 8 MiB. Smaller blocks would cost more time than the saved memory is worth. With 3481 positions, a block has 602
+/// rows.
 std::int64_t block_of(std::int64_t places) {
   constexpr std::int64_t kElements = 1 << 21;
   return std::clamp<std::int64_t>(kElements / std::max<std::int64_t>(places, 1), 64, 1024);

@@ -49,7 +49,7 @@ struct LossOptions {
 /// The inputs of fused_losses(): all maps of a batch.
 struct FusedMaps {
   at::Tensor target;                           ///< uint8 [B, planes, H, W], on the CPU; labels are classes or 255
-  std::array<std::int64_t, kLossMaps> places;  ///< the maps' planes; -1: the term is omitted
+  std::array<std::int64_t, kLossMaps> places;  ///< plane of each map; -1 if the term is omitted
   double smoothing = 0;
 };
 

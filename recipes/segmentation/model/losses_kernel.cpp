@@ -63,7 +63,7 @@ struct Factors {
   alignas(64) float all[kPixels];
 };
 
-/// The exponential; NaN for NaN, for which Highway's returns 0.
+/// The exponential. For NaN it returns NaN, whereas Highway's returns 0.
 HWY_INLINE hn::Vec<Floats> exponential(Floats d, hn::Vec<Floats> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
 }
@@ -230,7 +230,7 @@ HWY_INLINE void share_out(const LossShape& shape, Workspace& work, std::int64_t 
   }
 }
 
-/// The two rows of the logits around the current row of pixels, which moves down.
+/// The two rows of the logits around the current row of pixels, which moves down the image.
 class Rows {
  public:
   /// `grad`: as in add_loss_band_gradient(), or null.

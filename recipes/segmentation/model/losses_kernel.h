@@ -12,7 +12,8 @@ namespace lockstep::segmentation {
 /// Indices of the maps in the arrays below.
 enum LossMap { kLabelMap, kPseudoMap, kScribbleMap, kClassMap, kLossMaps };
 
-/// The positions of an upsampled axis's pixels between the pixels of the small axis, as in libtorch's align_corners.
+/// For each pixel of an upsampled axis, its position between two pixels of the small axis, as in libtorch's
+/// align_corners.
 struct Enlarged {
   Enlarged(std::int64_t small, std::int64_t large);
 
@@ -29,12 +30,12 @@ struct LossShape {
   const Enlarged* columns = nullptr;
   float smoothing = 0;  ///< smoothing of the pseudo-labels
 
-  /// The rows of logits of a band. The band's pixels are those whose row `before` is one of them.
+  /// The number of rows of logits in a band. A band's pixels are those whose row `before` is one of these rows.
   static constexpr std::int64_t kBandRows = 8;
   [[nodiscard]] std::int64_t bands() const { return (height + kBandRows - 1) / kBandRows; }
 };
 
-/// One image. Maps [large height, large width]; null: the term is omitted.
+/// One image. Maps are [large height, large width]; a null map means that its term is omitted.
 struct LossPicture {
   const float* logits = nullptr;  ///< [classes, height, width]
   std::array<const std::uint8_t*, kLossMaps> maps = {};
@@ -48,8 +49,8 @@ struct LossSums {
 /// Sums the summands of a band.
 [[nodiscard]] LossSums sum_loss_band(const LossShape& shape, const LossPicture& picture, std::int64_t band);
 
-/// Adds the gradient of the sums, times `factors`, to `grad`, [classes, kBandRows + 1, width]: the rows of the logits
-/// starting at `band` * kBandRows.
+/// Adds the gradient of the sums, times `factors`, to `grad`, which is [classes, kBandRows + 1, width] and holds the
+/// rows of the logits starting at `band` * kBandRows.
 void add_loss_band_gradient(const LossShape& shape, const LossPicture& picture, std::int64_t band,
                             const std::array<float, kLossMaps>& factors, float* grad);
 

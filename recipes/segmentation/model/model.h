@@ -37,7 +37,7 @@ struct ModelOptions {
   std::int64_t classes = 21;  ///< number of classes, including the background, class 0
   common::ResNetOptions backbone{
       .layers = 50, .output_stride = 8, .stride_in_1x1 = true, .multi_grid = true, .ceil_pool = true};
-  /// Dilations of the pyramid; empty: 6, 12, 18 with the decoder, otherwise 12, 18, 24.
+  /// Dilations of the pyramid. Empty means 6, 12, 18 with the decoder, otherwise 12, 18, 24.
   std::vector<std::int64_t> rates = {};
   double dropout = 0.5;  ///< dropout of the decoder's head
 };

@@ -13,11 +13,11 @@
 namespace lockstep::segmentation {
 
 struct WindowOptions {
-  std::int64_t window = 0;   ///< side of a window in pixels; 0: the whole image
+  std::int64_t window = 0;   ///< side of a window in pixels; 0 means the whole image
   double overlap = 1.0 / 3;  ///< overlap of two neighbouring windows, as a fraction of a window; below 1
   std::vector<double> scales = {1.0};
   bool flip = false;           ///< each window is also evaluated flipped
-  std::int64_t base_size = 0;  ///< the longer side in pixels at scale 1; 0: the image's own
+  std::int64_t base_size = 0;  ///< the longer side in pixels at scale 1; 0 means the image's own
   std::int64_t batch = 4;      ///< windows per batch
 };
 

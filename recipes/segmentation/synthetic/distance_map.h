@@ -11,9 +11,9 @@
 
 namespace lockstep::segmentation {
 
-/// e: a scribble's weight falls to 0 at a distance of 155 pixels.
+/// The value is e: a scribble's weight falls to 0 at a distance of 155 pixels.
 inline constexpr double kScribbleLambda = 2.718281828459045;
-/// e^6: the weight is full at 13 pixels from a border, so that small objects get some weight too.
+/// The value is e^6: the weight is full at 13 pixels from a border, so that small objects get some weight too.
 inline constexpr double kContourLambda = 403.4287934927351;
 
 /// The distance if there is no source.

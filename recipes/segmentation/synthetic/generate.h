@@ -40,7 +40,7 @@ struct GenerateOptions {
   common::SideRange size = {128, 128};  ///< width and height are drawn separately
   double val_share = 0.2;    ///< fraction of the images (the last ones) in the list val; train has at least 1
   WeakOptions weak = {};     ///< weak labels; their seed is `seed`
-  std::int64_t threads = 0;  ///< 0: one per processor. The output does not depend on it
+  std::int64_t threads = 0;  ///< 0 means one per processor; the output is the same for any number
 };
 
 struct GeneratedSet {

@@ -9,7 +9,7 @@
 namespace lockstep::checkpoint {
 
 /// Creates both folders if they are missing, readable only by their owner. Throws: UsageError if one of them belongs to
-/// another user (root is trusted), or others may write to it; IoError.
+/// another user (root is trusted) or if others may write to it; IoError.
 void make_cache_folders(const std::filesystem::path& cache, const std::filesystem::path& folder);
 
 /// Opens a cache file for reading and writing; creates it if it is missing. Throws: DataError unless it is a regular

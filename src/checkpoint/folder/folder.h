@@ -36,7 +36,7 @@ struct StepFolder {
 [[nodiscard]] Result<std::filesystem::path> follow_name(FileSystem& files, const std::filesystem::path& folder,
                                                         const std::string& name);
 
-/// Returns temporary_name(name) with this process's pid and its host's mark, by which its leftovers are found.
+/// Returns temporary_name(name) with this process's pid and its host's mark, so that its leftovers can be found.
 [[nodiscard]] std::string own_temporary_name(std::string_view name);
 
 /// Does the same as remove_checkpoint_leftovers(), but spares the files of other hosts, whose processes may still be

@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-/// The numbers of NaN and infinite values.
+/// How many values are NaN, and how many are infinite.
 struct NotFiniteCount {
   std::int64_t nan = 0;
   std::int64_t infinite = 0;

@@ -22,7 +22,7 @@ class FiniteRule {
   /// Returns true for the states that are checked: their names begin with "model", "optimizer" or "ema".
   [[nodiscard]] static bool looks_at(std::string_view state);
 
-  /// Notes that a state has this floating-point tensor. An optimizer tensor marks its parameter as learnt.
+  /// Records that a state has this floating-point tensor. An optimizer tensor marks its parameter as learnt.
   void add(std::string_view state, const std::string& entry);
 
   /// Returns true if the entry of a checked state has wrong values. Call it after all calls to add().
@@ -40,7 +40,7 @@ class NotFiniteWords {
  public:
   void add(std::string_view state, const std::string& entry, const NotFiniteCount& found, std::int64_t elements);
 
-  /// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors"; "" if there is none.
+  /// Returns "model/fc.weight is not finite (3 of 64 elements), nor are 2 other tensors"; "" if all tensors are finite.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -23,7 +23,8 @@ struct StepName {
 /// yet, or is removing; without a mark ".tmp-step-00001200-4711".
 [[nodiscard]] std::string temporary_name(std::string_view name, int pid, std::string_view host = {});
 
-/// Returns the mark of a host in such names, "h" and 8 hexadecimal digits: two containers may have the same pids.
+/// Returns the mark of a host in such names: "h" and 8 hexadecimal digits. A pid alone is not enough, because two
+/// containers may have the same pids.
 [[nodiscard]] std::string host_mark(std::string_view host_name);
 
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);

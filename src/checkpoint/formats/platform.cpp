@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kCore = "OPENBLAS_CORETYPE";
 constexpr const char* kNone = "none";
-constexpr std::size_t kMostBytes = 200;  // limit for all variables together, as a word in a manifest has one
+constexpr std::size_t kMostBytes = 200;  // limit for all variables together, since the manifest limits a word's length
 
 /// Variables that choose kernels, sorted by name.
 constexpr std::array kVariables = {
@@ -79,7 +79,7 @@ std::vector<std::string> words_for_env(const Manifest& manifest) {
   for (const std::string& word : text::split_words(manifest.kernel_variables)) {
     const bool is_known = std::any_of(kVariables.begin(), kVariables.end(),
                                       [&](const char* name) { return word.starts_with(std::string(name) + "="); });
-    if (is_known) words.push_back(word);  // a checkpoint may come from anyone: it must set no other variable
+    if (is_known) words.push_back(word);  // a checkpoint may come from anyone, so it must not set any other variable
   }
   return words;
 }

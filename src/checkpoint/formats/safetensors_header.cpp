@@ -24,8 +24,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Reads the JSON of a safetensors header event by event: the grammar bounds the nesting, and a repeated key is found,
-// which a document tree would hide. parse_safetensors_header() checks that the numbers are plausible.
+// Reads the JSON of a safetensors header event by event. The grammar bounds the nesting, and repeated keys, which a
+// document tree would hide, are detected. parse_safetensors_header() checks that the numbers are plausible.
 
 /// A tensor's entry, as written in the JSON.
 struct RawTensor {

@@ -18,7 +18,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Compares two tensors: first bit by bit, then by distances that people can judge.
+// Compares two tensors: first bit by bit, then by distances that a reader can interpret.
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 1, std::uint8_t,
@@ -136,7 +136,7 @@ std::set<std::string> either(const std::vector<std::string>& a, const std::vecto
   return all;
 }
 
-/// Returns two different texts in full; if one side has no text, the size of the other side's.
+/// Returns both texts, which differ, in full. If one of them is missing, returns only the size of the other.
 ValueDifference diff_text(const std::string& file, const std::optional<std::string>& a,
                           const std::optional<std::string>& b) {
   if (a && b) return {file, *a, *b};
@@ -208,7 +208,7 @@ void diff_state(const std::string& name, const StateDict& a, const StateDict& b,
   }
 }
 
-/// Sorts the tensors. They arrive in name order and keep it if they are equally bad.
+/// Sorts the tensors, worst first. They arrive in name order, and equally bad tensors keep it.
 void sort_worst_first(std::vector<TensorDifference>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorDifference& x, const TensorDifference& y) {
     if ((x.non_finite > 0) != (y.non_finite > 0)) return x.non_finite > 0;

@@ -16,8 +16,8 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr std::size_t kValueWidth = 48;  // two of them and a name fit into a wide terminal
-constexpr std::size_t kBefore = 16;      // equal characters in front of the first difference
+constexpr std::size_t kValueWidth = 48;  // two values of this width and a name fit into a wide terminal
+constexpr std::size_t kBefore = 16;      // number of equal characters shown before the first difference
 
 /// Returns a section of the text: a title, and its rows in columns.
 std::string section(const std::string& title, const Row& header, const std::vector<Row>& rows, std::size_t limit) {
@@ -69,7 +69,7 @@ Row row_of(const ValueDifference& difference) {
 
 Row row_of(const std::string& name) { return {name}; }
 
-/// Returns the number as text. If the difference is larger than rounding, its order of magnitude is enough.
+/// Returns the number as text. For a difference much larger than rounding errors, the order of magnitude is enough.
 std::string ulps_text(const std::optional<std::uint64_t>& ulps) {
   if (!ulps) return "-";
   return *ulps < 100'000 ? fmt::format("{}", *ulps) : fmt::format("{:.1e}", static_cast<double>(*ulps));

@@ -210,7 +210,7 @@ class AsyncSaver::Impl {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> task_;  ///< the running task; empty: none
+  std::function<void()> task_;  ///< the running task; empty if there is none
   std::exception_ptr error_;
   bool leaves_ = false;
   std::thread thread_;

@@ -39,8 +39,8 @@ std::filesystem::path commit_alone(FileSystem& files, const SaveTarget& target, 
 /// written files have been removed, so that their space is free again.
 [[nodiscard]] FailureRecord not_saved(const FailureRecord& why, const SaveTarget& target, const Content& content);
 
-/// Returns `why`, the rejection of values that are not finite, with the step, the last checkpoint from which a run can
-/// resume, and a hint on where to look.
+/// Returns `why`, the error for values that are not finite, after adding the step, the last checkpoint from which a run
+/// can resume, and a hint on where to look.
 [[nodiscard]] FailureRecord refused(FileSystem& files, const FailureRecord& why, const SaveTarget& target);
 
 }  // namespace lockstep::checkpoint

@@ -87,7 +87,7 @@ class CheckpointWriter::Impl {
     return std::exchange(saved_, {});
   }
 
-  std::unique_ptr<AsyncSaver> thread;  ///< null: saves run on the calling thread
+  std::unique_ptr<AsyncSaver> thread;  ///< if null, saves run on the calling thread
 
  private:
   [[nodiscard]] bool is_main() const { return peers_->rank() == 0; }

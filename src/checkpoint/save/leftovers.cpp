@@ -49,15 +49,16 @@ void remove_leftovers(FileSystem& files, const fs::path& folder, bool of_all_hos
   for (const std::string& name : files.list(folder)) {
     if (!is_leftover(name, of_all_hosts)) continue;
     const auto step = checkpoint::parse_old_name(name);
-    // If a process was killed between the two renames of Staging::replace(), this folder is the only one of the step.
+    // If a process was killed between the two renames of Staging::replace(), this folder is the only one left for its
+    // step.
     if (step && !files.exists(folder / *step)) {
       put_back(files, folder / name, folder / *step);
     } else {
       doomed.push_back(folder / name);
     }
   }
-  // The process may have been killed before it synced this name: a power cut would then bring back the folder's earlier
-  // name, that of a step, without the files removed by then.
+  // The process may have been killed before it synced this name. Without the sync, a power cut could restore the
+  // folder's earlier name, that of a step, after some of its files have been removed.
   if (!doomed.empty()) files.sync_folder(folder);
   for (const fs::path& path : doomed) remove_quietly(files, path);
 }

@@ -34,8 +34,8 @@ fs::path free_bad_path(FileSystem& files, const fs::path& folder, std::int64_t s
   return folder / bad_name(step, n);
 }
 
-/// A name that no other save uses: after a container's restart its processes may have the pids of a rank that is still
-/// writing an earlier save.
+/// A name that no other save uses. A pid is not enough: after a container restarts, a new process may have the pid of a
+/// rank that is still writing an earlier save.
 std::string new_name(std::int64_t step) { return fmt::format("{}-{:08x}", step_name(step), std::random_device{}()); }
 
 /// Renames `target` to `aside` and `from` to `target`. If the second rename fails, undoes the first.

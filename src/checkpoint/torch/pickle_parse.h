@@ -36,7 +36,7 @@ struct PickleStorage {
   std::string key;
   ElementType type = ElementType::kF32;
   std::uint64_t elements = 0;
-  bool untyped = false;  ///< `elements` are bytes, and each tensor has its own type
+  bool untyped = false;  ///< if true, `elements` counts bytes, and each tensor has its own type
 };
 
 struct PickleTensor {

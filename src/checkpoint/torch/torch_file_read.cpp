@@ -139,8 +139,8 @@ class TorchTree {
   std::vector<at::Tensor> tensors_;
 };
 
-/// Limits the size of all tensors: zero strides and shared storages turn a few bytes into large tensors, and a copy of
-/// the tensors would need the memory.
+/// Limits the total size of the tensors. With zero strides and shared storages, a few bytes can describe large tensors,
+/// and a copy of the tensors would need memory for their full size.
 void TorchTree::require_bounded() {
   double stored = 0;
   double seen = 0;

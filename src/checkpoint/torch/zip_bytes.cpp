@@ -20,7 +20,7 @@ constexpr std::size_t kInflateBlock = 1U << 16U;
 class InflateStream {
  public:
   explicit InflateStream(std::string_view packed) : rest_(packed) {
-    ready_ = inflateInit2(&stream_, -MAX_WBITS) == Z_OK;  // negative: raw deflate without zlib's header
+    ready_ = inflateInit2(&stream_, -MAX_WBITS) == Z_OK;  // a negative value selects raw deflate, without zlib's header
   }
   ~InflateStream() {
     if (ready_) inflateEnd(&stream_);

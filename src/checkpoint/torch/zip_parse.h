@@ -22,13 +22,13 @@ struct ZipMember {
   std::uint64_t stored = 0;  ///< number of its bytes in the file
   std::uint64_t bytes = 0;   ///< number of bytes after unpacking
   std::uint32_t crc = 0;     ///< CRC-32 of the unpacked bytes
-  bool deflated = false;     ///< false: the bytes are not compressed, and stored == bytes
+  bool deflated = false;     ///< if false, the bytes are not compressed, and stored == bytes
 };
 
 /// Returns true if `file` begins like a zip file.
 [[nodiscard]] bool is_zip(std::string_view file);
 
-/// The size of a zip file's end with the longest comment.
+/// The largest size that the end of a zip file can have: that with the longest comment.
 inline constexpr std::size_t kZipMostEnd = 22 + 65'535;
 
 /// Returns true if `end`, the last bytes of a file, is the end of a zip file.

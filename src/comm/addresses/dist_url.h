@@ -12,7 +12,7 @@ namespace lockstep::comm {
 
 /// The values from the command line, which take precedence over the environment.
 struct DistArguments {
-  std::string url;                                       ///< value of --dist_url; empty: env://
+  std::string url;                                       ///< value of --dist_url; empty means env://
   std::optional<std::string> rank = std::nullopt;        ///< --rank
   std::optional<std::string> world_size = std::nullopt;  ///< --world_size
   std::optional<std::string> local_rank = std::nullopt;  ///< --local_rank, as torch.distributed.launch passes it
@@ -20,14 +20,14 @@ struct DistArguments {
 
 /// Returns the plan that `arguments` and `environment` describe. A tcp:// or file:// address takes precedence over a
 /// launcher's store; rank and world size come from the address (?rank=0&world_size=4), else from the arguments, else
-/// from the environment. With env:// the arguments may only repeat the environment: torch.distributed.launch passes
-/// them, with -1 for unknown.
+/// from the environment. With env:// the arguments are allowed only if they repeat the environment, since
+/// torch.distributed.launch passes them; -1 means unknown.
 /// Throws: UsageError for any other kind of address, naming the valid kinds; for a missing rank or world size; and for
 /// an argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
-/// Returns an address of this host that other hosts can reach: the address of its name, unless that is a loopback
-/// address.
+/// Returns an address of this host that other hosts can reach: the address to which its host name resolves, unless that
+/// is a loopback address.
 [[nodiscard]] std::string own_address();
 
 }  // namespace lockstep::comm

@@ -24,7 +24,7 @@ namespace lockstep::comm {
 #ifdef LOCKSTEP_HAS_TCP_STORE
 namespace {
 
-// The polling interval of a wait: the first, and the longest.
+// The first and the longest polling interval of a wait.
 constexpr auto kFirstLook = std::chrono::milliseconds(2);
 constexpr auto kLastLook = std::chrono::milliseconds(50);
 

@@ -47,7 +47,8 @@ class Backend : public Runner {
   void run(const Collective& collective) final;
 
  protected:
-  /// Waits until all ranks have called it, and compares the descriptors. Reductions that copy first may do so later.
+  /// Waits until all ranks have called it, and compares the descriptors. Reductions that copy first may compare them
+  /// later.
   virtual void meet(const Collective& collective) = 0;
   /// Runs all_reduce, reduce and reduce_scatter, and compares the descriptors.
   virtual void reduce(const Collective& collective) = 0;

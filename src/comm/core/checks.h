@@ -39,8 +39,8 @@ void check_peer(int peer, Place place, const char* verb);
 /// Throws: UsageError if the first dimension cannot be divided among the ranks.
 void check_divisible(const at::Tensor& tensor, int world, const char* verb);
 
-/// Throws: UsageError unless there is one tensor per rank, all of the same dtype and shape; without `alike` the first
-/// dimension may differ.
+/// Throws: UsageError unless there is one tensor per rank, all of the same dtype and shape; if `alike` is false, the
+/// first dimension may differ.
 void check_list(const std::vector<at::Tensor>& tensors, int world, bool alike, const char* verb);
 
 /// Throws: UsageError for a negative size or a dtype that buckets do not support.

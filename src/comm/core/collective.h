@@ -68,14 +68,14 @@ struct Collective {
   TimePoint deadline = {};  ///< an AwakeClock time
   std::chrono::milliseconds timeout{0};
   bool caller_waits = false;                ///< the operation runs on a thread that has no other work
-  std::int64_t step = fault::noted_step();  ///< training step in which the collective was called; -1: unknown
+  std::int64_t step = fault::noted_step();  ///< training step in which the collective was called; -1 if unknown
   int bucket = -1;                          ///< number of the gradient bucket, out of `buckets`
   int buckets = 0;
   bool on_device = false;  ///< data and output are on a device: the hosts only compare their calls
 };
 
 /// Returns the AwakeClock time at which the operation times out: its deadline, or later while the launcher sees another
-/// rank busy with long work. A waiting thread calls it again at least every kAwakeLook.
+/// rank in a long-running operation. A waiting thread calls it again at least every kAwakeLook.
 [[nodiscard]] TimePoint end_of(const Collective& collective);
 
 [[nodiscard]] inline bool is_reduction(Kind kind) { return kind <= Kind::kReduceScatter; }

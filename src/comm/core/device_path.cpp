@@ -98,7 +98,7 @@ class RecordedOperation final : public Operation {
 
   void wait() override {
     event_->hold_stream();
-    tensors_ = {};  // from now on, later work of the recording may reuse their memory
+    tensors_ = {};  // from now on, the tensors' memory may be reused by later work in the recording
     if (const auto finish = std::exchange(finish_, nullptr)) finish();
   }
   bool is_done() const noexcept override { return true; }

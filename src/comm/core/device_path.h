@@ -48,7 +48,7 @@ class DevicePath {
   void abort(const std::string& reason) noexcept;
 
   /// Closes the path; call it before the queue is closed. With `orderly`, operations under way get a bounded time to
-  /// end, still watched; the rest are aborted.
+  /// end, during which they are still watched; the rest are aborted.
   void close(bool orderly) noexcept;
 
  private:
@@ -63,7 +63,7 @@ class DevicePath {
   const std::chrono::milliseconds timeout_;
   std::mutex order_;                         ///< held while a call is passed to the queue and to the transport
   mutable std::mutex mutex_;                 ///< guards the members below
-  std::shared_ptr<Operation> last_meeting_;  ///< the newest comparison of calls; null: there was none
+  std::shared_ptr<Operation> last_meeting_;  ///< the newest comparison of calls; null if there was none
   std::shared_ptr<DeviceWatch> watch_;       ///< shared with the operations, to which it reports failures
 };
 

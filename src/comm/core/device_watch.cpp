@@ -16,7 +16,7 @@ namespace {
 
 // The polling interval: a query of a GPU costs a microsecond, and a failure may be noticed a millisecond late.
 constexpr auto kDeviceLook = std::chrono::milliseconds(1);
-// The shortest wait that is noted: each note takes some of the rank's time.
+// The shortest wait that is recorded: each record costs the rank some time.
 constexpr auto kLongWait = std::chrono::milliseconds(100);
 
 std::exception_ptr problem_error(const World& world, const Collective& collective, const std::string& problem) {
@@ -109,7 +109,7 @@ void DeviceWatch::check(Time now) {
   if (const auto error = failure()) std::rethrow_exception(error);
 }
 
-/// Returns the failure of an operation that is not done; null: it may continue.
+/// Returns the failure of an operation that is not done; null if it may continue.
 std::exception_ptr DeviceWatch::verdict(const Entry& entry, Time now) const {
   const bool met = entry.meeting == nullptr || entry.meeting->is_done();
   if (met && entry.meeting != nullptr) entry.meeting->wait();  // throws if the calls differ
@@ -139,8 +139,8 @@ DeviceWatch::Finding DeviceWatch::examine(const Entry& entry, Time now) const no
   return found;
 }
 
-/// Notes a long wait. A rank waiting for its GPU is not in any host collective: without the note it looks as if it had
-/// not called the collective.
+/// Records a long wait. A rank waiting for its GPU is not in any host collective: without the record it would look as
+/// if it had not called the collective.
 void DeviceWatch::note_wait(const Entry& front, bool done, Time now) {
   const bool is_long = now >= front.collective.deadline - front.collective.timeout + kLongWait;
   const bool waits = !done && (waits_long_ || is_long);

@@ -34,10 +34,10 @@ class DeviceWatch {
     std::function<void(const Collective&)> check_group;     ///< throws the group's failure
     std::function<void(const std::exception_ptr&)> failed;  ///< called once, when failure() is set, to end operations
                                                             ///< under way
-    /// Called, by one thread at a time, when a collective has taken so long that the wait is noted, and again when it
-    /// ends.
+    /// Called, by one thread at a time, when a collective has taken so long that the wait is recorded, and again when
+    /// it ends.
     std::function<void(const Collective&, bool ends)> on_long_wait;
-    std::chrono::milliseconds naming{0};  ///< how much later the group may notice a death than the transport
+    std::chrono::milliseconds naming{0};  ///< how much later than the transport the group may notice a death
   };
 
   /// A collective under way. `meeting` is the comparison of all ranks' calls; null in a world of one.
@@ -67,7 +67,8 @@ class DeviceWatch {
   /// Thread-safe: yes.
   void check(Time now);
 
-  /// Returns the group's failure, which names a rank, if known within Hooks::naming; else `error`. Thread-safe: yes.
+  /// Returns the group's failure, which names a rank, if it becomes known within Hooks::naming; else `error`.
+  /// Thread-safe: yes.
   [[nodiscard]] std::exception_ptr named(const Collective& collective, const std::exception_ptr& error) const noexcept;
 
   /// Stores `error` unless there is already a failure. Operations may be ended only after that, so that a rank that

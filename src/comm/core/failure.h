@@ -19,10 +19,10 @@ namespace lockstep::comm {
 struct World {
   int rank = 0;
   int size = 1;
-  int whole = 0;                   ///< world size in messages, if the group is one host's part of another; 0: size
+  int whole = 0;                   ///< world size in messages if the group is one host's part of another; else 0
   std::vector<std::string> hosts;  ///< host names by rank
-  std::vector<int> ranks = {};     ///< each rank's number in the job, by rank of this group; empty: the same
-  std::vector<int> speakers = {};  ///< ranks that use the transport; empty: all ranks
+  std::vector<int> ranks = {};     ///< each rank's number in the job, by rank of this group; empty if they are equal
+  std::vector<int> speakers = {};  ///< ranks that use the transport; empty for all ranks
   std::shared_ptr<Store> store;
   std::string prefix;  ///< prefix of this group's own keys in `store`
   /// How long to wait for the record of a rank's death: the launcher's agent writes it a moment after the death.
@@ -41,8 +41,8 @@ void record_first_failure(Store& store, const FailureRecord& record) noexcept;
 /// Returns "rank 2 on host-a" for a rank of this group.
 [[nodiscard]] std::string rank_text(const World& world, int rank);
 
-/// Throws the error for a rank that is gone: a PeerError, with the reason if the store has it; if the rank ended
-/// because the calls differed, the same UsageError.
+/// Throws the error for a rank that is gone: a PeerError, with the reason if the store has it. If the rank ended
+/// because the calls differed, throws the same UsageError as that rank.
 [[noreturn]] void throw_death(const World& world, int rank, const Collective& collective);
 
 /// Throws the error for a rank that responds but whose connection was lost; `why` may be empty. If the store has a

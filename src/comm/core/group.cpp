@@ -291,7 +291,8 @@ class Group final : public OwnedGroup {
     return collective;
   }
 
-  /// Returns the `own_counts` of all ranks, one after another. Also compares the number of elements in a row.
+  /// Returns the `own_counts` of all ranks, one after another. Also checks that all ranks have the same number of
+  /// elements per row.
   std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& own_counts, std::int64_t row) {
     const auto size = static_cast<std::int64_t>(own_counts.size());
     const at::Tensor input = at::full({size + 1}, row, at::kLong);
@@ -365,7 +366,7 @@ class Group final : public OwnedGroup {
     return Work(std::move(operation));
   }
 
-  /// Notes this group's calls in `calls`, for calls_of(); null: stops noting them.
+  /// Records this group's calls in `calls`, for calls_of(); pass null to stop recording.
   void note_in(StepCalls* calls) {
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -398,7 +399,7 @@ class Group final : public OwnedGroup {
   int splits_ = 0;
   std::unique_ptr<Backend> alone_;         ///< backend of a world of one, without a queue or thread
   std::shared_ptr<OperationQueue> queue_;  ///< queue of any other world
-  std::unique_ptr<DevicePath> device_;     ///< path of device tensors that a transport carries; may be null
+  std::unique_ptr<DevicePath> device_;     ///< path for device tensors that are sent over a transport; may be null
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::shared_ptr<OperationQueue>> channels_;
   std::vector<std::weak_ptr<ProcessGroup>> children_;

@@ -45,7 +45,7 @@ struct Part {
 struct GroupOptions {
   Place place;
   std::chrono::milliseconds timeout{0};
-  /// The transport of device tensors; null: they go through host memory.
+  /// The transport of device tensors; if null, they go through host memory.
   std::unique_ptr<DeviceBackend> transport = nullptr;
   World world = {};  ///< the ranks' names, for transport errors
   /// Connects the members of a part. Collective over them.

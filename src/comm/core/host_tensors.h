@@ -29,10 +29,11 @@ namespace lockstep::comm {
 /// Runs a collective in a world of one; its tensors may be on any device.
 void apply_alone(const Collective& collective, const at::Tensor& input, const at::Tensor& output);
 
-/// Returns the sizes of `like` with `first` as the first dimension: in place of its own with `replace`, else before it.
+/// Returns the sizes of `like` with `first` as the first dimension. If `replace` is true, it replaces the first
+/// dimension of `like`; otherwise it is added before it.
 [[nodiscard]] std::vector<std::int64_t> with_first(const at::Tensor& like, std::int64_t first, bool replace);
 
-/// Returns the number of elements in one row, a step in the first dimension.
+/// Returns the number of elements in one row, that is, at one index of the first dimension.
 [[nodiscard]] std::int64_t row_elements(const at::Tensor& tensor);
 
 /// Returns views of the consecutive parts of `whole`.

@@ -39,7 +39,7 @@ class QueuedOperation final : public Operation {
   std::function<void()> finish_;       ///< copies a staged result back; may be null
   std::shared_ptr<OperationQueue> queue_;
   std::int64_t called_ns_ = 0;              ///< time of the submission
-  std::atomic<std::int64_t> waited_ns_{0};  ///< time at which the first thread began to wait for it; 0: none has
+  std::atomic<std::int64_t> waited_ns_{0};  ///< time at which a thread first began to wait for it; 0 if none has
   std::exception_ptr error_;                ///< the operation's error, written before done_
   std::atomic<bool> done_{false};
 };
@@ -66,7 +66,7 @@ class OperationQueue : public std::enable_shared_from_this<OperationQueue> {
   void submit(const std::shared_ptr<QueuedOperation>& operation);
   void wait(QueuedOperation& operation);
 
-  /// Fails everything, here and on the peers.
+  /// Fails all operations, here and on the peers.
   void abort(const std::string& reason) noexcept;
 
   /// Throws: the failure that ends all later operations, if there is one. Blocks: no.

@@ -10,14 +10,15 @@
 namespace lockstep::comm {
 
 /// Converts the launcher's times to AwakeClock. The launcher writes times on the machine's clock, which keeps running
-/// while the whole job is suspended. A time that was read before it passed lasts as long as it would have without the
-/// suspension, and at least kAfterStop: the launcher was also stopped and may resume later. Thread-safe: yes.
+/// while the whole job is suspended. A suspension does not shorten a wait that is under way. After the suspension the
+/// wait lasts at least another kAfterStop, because the launcher was also stopped and may resume later. Thread-safe:
+/// yes.
 class Patience {
  public:
   static constexpr auto kAfterStop = std::chrono::seconds(2);
 
   /// `until` is the launcher's current value; `now` and `awake` are the current times of the machine's clock and of
-  /// AwakeClock. Returns the end as an AwakeClock time.
+  /// AwakeClock. Returns the end of the wait as an AwakeClock time.
   [[nodiscard]] TimePoint end(TimePoint until, TimePoint now, TimePoint awake) {
     const std::lock_guard lock(mutex_);
     const auto stopped = now - awake;

@@ -3,7 +3,7 @@
 // Nothing here may be contracted into fused operations (-ffp-contract=off), so that every set gives the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "comm/core/tree_reduce.cpp"
-#include <hwy/foreach_target.h>  // compiles this file again for each set
+#include <hwy/foreach_target.h>  // compiles this file again for each instruction set
 //
 #include <hwy/aligned_allocator.h>
 #include <hwy/highway.h>

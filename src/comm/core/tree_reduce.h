@@ -20,12 +20,12 @@ struct Reduction {
   c10::ScalarType dtype = c10::ScalarType::Float;  ///< dtype of the leaves
   ReduceOp op = ReduceOp::kSum;
   int divisor = 1;  ///< divisor of a mean
-  /// The dtype of the destinations; by default the dtype of the leaves. A partial sum of float16 or bfloat16 before its
-  /// rounding is float32, as a result or as a leaf.
+  /// The dtype of the destinations; by default the dtype of the leaves. An unrounded partial sum of float16 or bfloat16
+  /// values is float32, whether it is a result or a leaf.
   std::optional<c10::ScalarType> result = std::nullopt;
 };
 
-/// One array to combine, and the replicas (or ranks) in its sum: a whole subtree.
+/// One array to combine, and the replicas (or ranks) in its sum, which form a whole subtree.
 struct TreeLeaf {
   const std::byte* data = nullptr;
   ReplicaSpan span;

@@ -94,7 +94,7 @@ void FlatBackend::reduce_at_once(const Collective& collective) {
   } catch (const WrongLength&) {
     compare();
     throw;
-  } catch (const PeerError&) {  // a rank with a larger call compares it first, and leaves
+  } catch (const PeerError&) {  // a rank with a larger call finds the difference first, and leaves
     compare();
     throw;
   }

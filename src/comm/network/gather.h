@@ -9,8 +9,8 @@
 
 namespace lockstep::comm {
 
-/// A round in which a rank sends its first `count` entries to rank `to`, and gets as many from rank `from`, which it
-/// appends to its own.
+/// A round in which a rank sends its first `count` entries to rank `to`, and appends as many entries from rank `from`
+/// to its own.
 struct GatherRound {
   int to = 0;
   int from = 0;

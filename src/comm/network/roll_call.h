@@ -18,15 +18,16 @@ using RollCall = std::map<int, int>;
 /// How long a suspected rank may take to answer after a connection has ended.
 inline constexpr std::chrono::milliseconds kSuspectLimit{1000};
 /// Returns the limit after the collective's `timeout` has passed. The rank has already been silent for that long, and
-/// the error should follow within another tenth of it.
+/// the error should follow within another tenth of that time.
 [[nodiscard]] constexpr std::chrono::milliseconds suspect_limit_after(std::chrono::milliseconds timeout) {
   return std::clamp(timeout / 20, std::chrono::milliseconds(50), kSuspectLimit);
 }
 
-/// Reports `suspect` under a key of the group that does not depend on the operation (ranks may fail in different ones),
-/// and collects the other ranks' reports. Waits `suspect_limit` for a suspected rank and longer for other ranks, which
-/// may not have failed yet. Then it waits until the ranks that answered have the same reports, since this rank may
-/// serve the store. Never throws; the result is empty if the store is gone. Blocks: at most a few seconds.
+/// Reports `suspect` under a key of the group that does not depend on the operation (different ranks may fail in
+/// different operations), and collects the other ranks' reports. Waits `suspect_limit` for a suspected rank and longer
+/// for other ranks, which may not have failed yet. Then it waits until the ranks that answered have the same reports,
+/// since this rank may serve the store. Never throws; the result is empty if the store is gone. Blocks: at most a few
+/// seconds.
 [[nodiscard]] RollCall call_roll(const World& world, int suspect,
                                  std::chrono::milliseconds suspect_limit = kSuspectLimit) noexcept;
 

@@ -30,7 +30,8 @@ class Transport {
                         const Collective& collective) = 0;
 
   /// Returns true if exchange() throws WrongLength for a message of an unexpected length, after the messages before it
-  /// have arrived. Otherwise it looks like a dead rank, so ranks must compare their calls before any other exchange.
+  /// have arrived. Otherwise such a message looks like a dead rank, so ranks must compare their calls before any other
+  /// exchange.
   [[nodiscard]] virtual bool reports_wrong_lengths() const noexcept { return false; }
 
   /// Called repeatedly by the exchanging thread, with the number of bytes that every message has received.

@@ -17,7 +17,7 @@ struct DeviceRequest {
   int gpus = 0;                  ///< number of GPUs that this process sees
   int devices = 0;               ///< number of GPUs that the kernel and CUDA_VISIBLE_DEVICES show
   cuda::Obstacle obstacle = {};  ///< reason why this process cannot use CUDA
-  std::string visible = {};      ///< value of CUDA_VISIBLE_DEVICES; empty: not set
+  std::string visible = {};      ///< value of CUDA_VISIBLE_DEVICES; empty if it is not set
   bool share = false;            ///< several ranks may share one GPU
 };
 
@@ -27,7 +27,7 @@ struct DeviceRequest {
 /// Throws: UsageError if `wanted` does not name a device, ResourceError if the host does not have the GPU.
 [[nodiscard]] c10::Device choose_device(const DeviceRequest& request);
 
-/// Returns a warning about idle GPUs; empty: none is idle, or the user asked for the CPU.
+/// Returns a warning about idle GPUs; empty if none is idle or the user asked for the CPU.
 [[nodiscard]] std::string idle_gpus_warning(const DeviceRequest& request);
 
 /// Returns true if another rank may use the same GPU: the user names it (cuda:N), or lets ranks share.

@@ -143,7 +143,8 @@ Membership part_of(const Membership& whole, const Part& part) {
   return members;
 }
 
-/// Returns the wanted backend for a part of a group whose backend the user has chosen; a part of one rank needs none.
+/// Returns the backend to request for a part of a group whose backend the user has chosen; a part of one rank needs
+/// none.
 BackendKind wanted_by_part(BackendKind wanted, std::size_t members) {
   return members == 1 && wanted != BackendKind::kNccl ? BackendKind::kAuto : wanted;
 }

@@ -17,12 +17,12 @@ namespace lockstep::comm {
 struct Meeting {
   BackendKind wanted = BackendKind::kAuto;
   std::shared_ptr<Store> store;
-  std::string store_host;  ///< the store's host: the interface that leads to it has the address for other ranks
+  std::string store_host;  ///< the store's host; by default, ranks connect over the interface that leads to it
   std::chrono::milliseconds timeout{0};
   std::chrono::milliseconds patience{0};  ///< World::patience
   c10::Device device{c10::kCPU};          ///< the device on which this rank computes
   Wire wire = Wire::kAuto;                ///< the wire, the same on every rank
-  std::string token;                      ///< the secret that opens the store; empty: there is none
+  std::string token;                      ///< the secret that the store requires; empty if there is none
 };
 
 /// The members of a group, in the order of their ranks in the group.

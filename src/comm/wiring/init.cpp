@@ -311,7 +311,7 @@ std::string hello(const Job::State& state, const std::string& prefix, const std:
       // The missing ranks are reported below, and the wait continues while there is time.
     }
     auto missing = missing_ranks(state, prefix);
-    if (missing.empty()) missing.emplace_back("rank 0");  // it has not yet published the other ranks' introductions
+    if (missing.empty()) missing.emplace_back("rank 0");  // rank 0 has not yet published the introductions
     if (AwakeClock::instance().now() >= end) throw_missing(state, missing);
     const auto waited = notice.due(SystemClock::instance().now());
     if (waited) {

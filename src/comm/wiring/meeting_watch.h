@@ -38,7 +38,7 @@ class MeetingWatch {
 
   /// Reports to the others that this rank has failed.
   void report(const FailureRecord& record) noexcept;
-  /// Returns the failure that ended the waits; none: they were not ended within `patience`. The caller may notice the
+  /// Returns the failure that ended the waits; none if they were not ended within `patience`. The caller may notice the
   /// loss of the store before this watch does.
   [[nodiscard]] std::optional<FailureRecord> failure(std::chrono::milliseconds patience = {}) const;
 

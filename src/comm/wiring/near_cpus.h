@@ -22,8 +22,9 @@ struct CpuChoice {
 /// CPUs are near, none is, or numactl, Slurm or taskset has already bound it. It is a pure function.
 [[nodiscard]] std::vector<int> cpus_to_keep_to(const CpuChoice& choice);
 
-/// Binds this process to the CPUs near the GPU with this PCI address ("0000:3b:00.0"): all current and later threads,
-/// whose memory is then also near the GPU. Reads /sys below `root`. Returns: the number of CPUs; 0: it was not bound.
+/// Binds this process, with all its current and later threads, to the CPUs near the GPU with this PCI address
+/// ("0000:3b:00.0"). The threads' memory is then also near the GPU. Reads /sys below `root`. Returns: the number of
+/// CPUs; 0 if the process was not bound.
 int keep_near(const std::string& pci_address, const std::filesystem::path& root = "/");
 
 }  // namespace lockstep::comm

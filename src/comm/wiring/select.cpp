@@ -63,7 +63,7 @@ std::string host_names(const std::vector<HostFacts>& hosts) {
 
 BackendChoice choose_backend(BackendKind wanted, const std::vector<HostFacts>& hosts) {
   const auto world = hosts.size();
-  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl does not choose the backend for host memory
+  if (wanted == BackendKind::kNccl) wanted = BackendKind::kAuto;  // kNccl does not apply to the backend for host memory
   if (world == 1) return {BackendKind::kLocal, "a world of one has no other rank"};
   if (wanted == BackendKind::kLocal) {
     throw UsageError(fmt::format("the backend local supports only one rank, but this job has {}", world));
@@ -107,14 +107,14 @@ ResourceError clash(const std::vector<HostFacts>& hosts, std::size_t one, std::s
                   text::counted(std::ssize(gpus), "rank"), gpus.size()));
 }
 
-/// Returns the reason why NCCL cannot connect these two ranks; empty: it can.
+/// Returns the reason why NCCL cannot connect these two ranks; empty if it can.
 std::string nccl_objection(const HostFacts& one, const HostFacts& other) {
   if (one.gpu == other.gpu) return fmt::format("share a GPU of {}, which NCCL does not allow", one.name);
   const bool is_one_slot = one.id == other.id && !one.gpu_slot.empty() && one.gpu_slot == other.gpu_slot;
   return is_one_slot ? fmt::format("have slices (MIG) of one GPU of {}, which NCCL does not connect", one.name) : "";
 }
 
-/// Returns the reason why NCCL is impossible; empty: it is possible.
+/// Returns the reason why NCCL is impossible; empty if it is possible.
 UsageError nccl_objection(const std::vector<HostFacts>& hosts) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const HostFacts& host = hosts[rank];

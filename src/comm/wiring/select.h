@@ -13,10 +13,10 @@ namespace lockstep::comm {
 struct HostFacts {
   std::string id;                 ///< host id: equal for two ranks that can share memory
   std::string name;               ///< host name for messages
-  std::string gpu = {};           ///< id of its GPU, equal for two ranks on the same GPU; empty: the CPU
-  std::string nccl = {};          ///< NCCL's version; empty: the rank has no usable NCCL
+  std::string gpu = {};           ///< id of its GPU, equal for two ranks on the same GPU; empty for the CPU
+  std::string nccl = {};          ///< NCCL's version; empty if the rank has no usable NCCL
   std::string nccl_problem = {};  ///< reason why the rank has no usable NCCL
-  std::string gpu_slot = {};      ///< the GPU's PCI address, shared by its slices (MIG); empty: unknown
+  std::string gpu_slot = {};      ///< the GPU's PCI address, shared by its slices (MIG); empty if unknown
   bool may_share_gpu = false;     ///< another rank may compute on the same GPU
 };
 
@@ -37,7 +37,7 @@ void require_gpu_each(const std::vector<HostFacts>& hosts);
 
 /// The choice of the transport for GPU tensors.
 struct DeviceChoice {
-  bool nccl = false;   ///< true: NCCL; false: the group's backend, through host memory
+  bool nccl = false;   ///< true for NCCL; false for the group's backend, through host memory
   std::string reason;  ///< reason in one sentence; empty if no rank has a GPU
 };
 

@@ -52,7 +52,8 @@ AnnotatedImage joined(Four& images, const std::array<Region, 4>& where) {
   return result;
 }
 
-/// The source of the other images, and the list for unreadable ones; null: an unreadable image is an error.
+/// The source of the other images, and the list for unreadable ones. If the list is null, an unreadable image is an
+/// error.
 struct Others {
   const ImageSource& source;
   SampleRandom& random;

@@ -27,7 +27,7 @@ constexpr Ink kInk{235, 235, 235};
 constexpr int kLetters = 12;            // pixels
 constexpr std::int64_t kGap = 6;        // pixels between cells
 constexpr std::int64_t kWords = 18;     // height of the text below an image, and of a line of the legend, in pixels
-constexpr std::int64_t kSwatch = 10;    // side of a colour in the legend, in pixels
+constexpr std::int64_t kSwatch = 10;    // side of a colour's square in the legend, in pixels
 constexpr ImageSize kFrame{24, 12};     // size of a frame in the legend, in pixels
 constexpr float kShareOfMasks = 0.45F;  // weight of the colour in a mask's pixels
 
@@ -67,7 +67,7 @@ std::string class_text(std::int64_t label, const ContactSheetOptions& options) {
 struct Word {
   std::string text;
   Ink ink = kInk;
-  const BoxMark* frame = nullptr;  ///< in the legend: the look of a frame; null: a plain colour
+  const BoxMark* frame = nullptr;  ///< in the legend: the look of a frame; null for a plain colour
 
   [[nodiscard]] std::int64_t swatch() const noexcept { return frame == nullptr ? kSwatch : kFrame.width; }
 };

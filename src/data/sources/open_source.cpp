@@ -114,7 +114,7 @@ std::shared_ptr<ImageSource> open_masks(const SourceOptions& options) {
   }
   if (fs::is_directory(root / "masks")) return std::make_shared<MaskFolders>(root / "images", root / "masks", how);
   how.meaning = options.masks ? MaskMeaning::kInstances : MaskMeaning::kForeground;
-  if (options.masks) how.class_names.clear();  // all objects of instances have one class
+  if (options.masks) how.class_names.clear();  // with instance masks, all objects have the same class
   return std::make_shared<MaskFolders>(root / "images", root / "instances", how);
 }
 

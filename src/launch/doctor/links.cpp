@@ -130,7 +130,7 @@ void measure_with(const Meeting& meeting, const Hubs& hubs, HostPair pair, int p
   std::vector<view::LinkSpeed> speeds;
   std::string problem;
   try {
-    // The other host may still be measuring with a third host.
+    // The other host may still be measuring its link to a third host.
     (void)meeting.store->get(ready_key(pair), meeting.patience);
     for (const auto& hub : hubs) {
       wire::Circle circle(hub, circle_of(pair));

@@ -21,8 +21,8 @@ namespace lockstep::launch {
 [[nodiscard]] view::ClockFacts read_clock();
 /// Reads the facts about the GPUs, and opens NCCL through `search` if there are GPUs.
 [[nodiscard]] view::GpuFacts read_gpu_facts(const nccl::Search& search);
-/// Measures the disk of `folder`. With `measures`, it writes up to 64 MB there for at most `limit`, plus 4 KiB several
-/// times. The file is unnamed, so nothing is left behind.
+/// Reads the facts about the disk of `folder`. If `measures` is true, also measures the disk: writes up to 64 MB for at
+/// most `limit`, then 4 KiB several times for at most half of `limit`. The file is unnamed, so nothing is left behind.
 [[nodiscard]] view::DiskFacts read_disk(const std::filesystem::path& folder, bool measures,
                                         std::chrono::milliseconds limit);
 

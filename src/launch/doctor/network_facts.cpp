@@ -102,7 +102,7 @@ view::NetworkFacts read_network() {
     if (each.address == outward && !each.is_loopback) network.outward = each.name;
   }
   for (const char* variable :
-       {"GLOO_SOCKET_IFNAME", "LOCKSTEP_SOCKET_IFNAME"}) {  // the last one wins, as it does for the ranks
+       {"GLOO_SOCKET_IFNAME", "LOCKSTEP_SOCKET_IFNAME"}) {  // the last variable wins, as it does for the ranks
     const auto value = env::get(variable);
     if (!value) continue;
     network.interface_variable = variable;

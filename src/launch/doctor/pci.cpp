@@ -22,7 +22,7 @@ constexpr std::size_t kExtended =
 constexpr unsigned kAcs = 0x000d;
 constexpr std::size_t kAcsControl = 6;
 constexpr unsigned kRedirectsRequests = 0x4;
-constexpr std::size_t kMostCapabilities = 960;  // there is no room for more
+constexpr std::size_t kMostCapabilities = 960;  // the configuration space has no room for more
 
 unsigned word_at(std::string_view bytes, std::size_t at) {
   return static_cast<unsigned char>(bytes[at]) | static_cast<unsigned>(static_cast<unsigned char>(bytes[at + 1])) << 8U;
@@ -89,7 +89,7 @@ void read_access_control(const std::vector<PciPlace>& places, view::GpuLinkFacts
   }
 }
 
-/// Returns true if the IOMMU translates addresses: in "DMA" and "DMA-FQ", not in "identity".
+/// Returns true if the IOMMU translates addresses: its mode is "DMA" or "DMA-FQ", not "identity".
 bool translates(const PciPlace& place) { return kernel_text(place.path / "iommu_group/type").starts_with("DMA"); }
 
 /// Returns a number that grows with the length of the path.

@@ -27,7 +27,7 @@ struct PciPlace {
 [[nodiscard]] std::optional<bool> redirects_peers(std::string_view configuration);
 
 /// Returns the links between the GPUs and to nearby network cards, from the kernel's files in `sys`. None if there is
-/// at most one GPU, with no InfiniBand or RoCE card near it.
+/// at most one GPU and no InfiniBand or RoCE card near it.
 [[nodiscard]] std::optional<view::GpuLinkFacts> read_gpu_links(const GpuPlaces& gpus, const std::filesystem::path& sys);
 
 }  // namespace lockstep::launch

@@ -38,7 +38,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, problem);
 }
 
-/// The kinds of ring file of a rank. While the launcher is alive, the file is a link to its memory.
+/// The states of a rank's ring file. While the launcher is alive, the file is a link to the launcher's memory.
 enum class RingFile { kNone, kKept, kLive, kDangling };
 
 RingFile kind_of(const fs::path& ring) {
@@ -120,7 +120,8 @@ fs::path logs_of(const fs::path& path) {
   return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
 }
 
-/// Returns the training process: "pid 4711 on gpu-a" in .lock. It counts only while it holds that file open.
+/// Returns the training process as named in .lock, such as "pid 4711 on gpu-a"; empty if that process does not hold the
+/// file open.
 std::string trainer_of(const fs::path& run) {
   const fs::path lock = run / ".lock";
   std::string line;

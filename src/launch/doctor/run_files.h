@@ -16,7 +16,7 @@ namespace lockstep::launch {
 /// A line for each file that could not be read.
 using Notes = std::vector<std::string>;
 
-/// Returns the numbered folders `prefix`N of `parent`, by number.
+/// Returns the folders `prefix`N in `parent`, in the order of their numbers.
 [[nodiscard]] std::map<int, std::filesystem::path> numbered_folders(const std::filesystem::path& parent,
                                                                     std::string_view prefix);
 

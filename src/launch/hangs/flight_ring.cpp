@@ -61,7 +61,8 @@ void FlightRing::keep() {
 }
 
 std::string FlightRing::path() const {
-  // In the /proc of another PID namespace, the number from getpid() is another process's, whose file a rank would open.
+  // Uses the process ID in /proc/self: if /proc belongs to another PID namespace, the number from getpid() refers to a
+  // different process there, and a rank would open that process's file.
   std::error_code problem;
   const std::string self = fs::read_symlink("/proc/self", problem).string();
   return memory_.valid() && !problem ? fmt::format("/proc/{}/fd/{}", self, memory_.get()) : "";

@@ -31,8 +31,8 @@ struct WatchedRank {
 [[nodiscard]] std::optional<FailureRecord> find_hang(const std::vector<WatchedRank>& ranks,
                                                      const FailureRecord* waiter = nullptr);
 
-/// Finds a rank that was stopped, so that its peers could not reach it. Call it when ranks report that a peer died, and
-/// no rank of this node did.
+/// Finds a rank that was stopped, so that its peers could not reach it. Call it when ranks report that a peer died,
+/// although no rank of this node has died.
 [[nodiscard]] std::optional<FailureRecord> find_stopped(const std::vector<WatchedRank>& ranks);
 
 /// Finds a rank that exited without an error while others were waiting. Call it when a rank reports a dead peer.

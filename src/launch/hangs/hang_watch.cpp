@@ -24,7 +24,8 @@ constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(50);
 constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
-// Returns the interval between checks, short enough that the ranks learn of long work before they give up.
+// Returns the interval between checks, short enough that the ranks learn of a long-running operation before they give
+// up.
 std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
   return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
 }

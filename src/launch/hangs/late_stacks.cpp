@@ -15,7 +15,7 @@
 namespace lockstep::launch {
 namespace {
 
-// The limits add up to 2 s. A refusal is immediate.
+// The two time limits add up to 2 s. If the system refuses access, it does so immediately.
 constexpr auto kOutside = std::chrono::milliseconds(1500);
 constexpr auto kInside = std::chrono::milliseconds(500);
 

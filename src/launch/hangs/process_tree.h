@@ -18,7 +18,8 @@ struct ProcessEntry {
 };
 
 /// Returns this process's number in /proc; 0 if it cannot be read. It differs from getpid() if /proc belongs to an
-/// outer pid namespace (unshare --pid without --mount-proc): to kill(), numbers from /proc then mean other processes.
+/// outer pid namespace (unshare --pid without --mount-proc). In that case, kill() would send the signal to a different
+/// process if it were given a number from /proc.
 [[nodiscard]] pid_t number_in_proc() noexcept;
 
 /// A table of processes in its own mapped memory, so it is usable after a fork.

@@ -102,7 +102,8 @@ class Unwinder {
   Unwinder(pid_t pid, TimePoint deadline) : pid_(pid), deadline_(deadline) {
     static char* no_path = nullptr;
     callbacks_.find_elf = dwfl_linux_proc_find_elf;
-    // No search for debug information, which may query a server: the symbol tables have the names.
+    // Does not search for debug information, because the search may query a server; the symbol tables are enough for
+    // the names.
     callbacks_.find_debuginfo = [](auto... /*unused*/) { return -1; };
     callbacks_.debuginfo_path = &no_path;
     dwfl_.reset(::dwfl_begin(&callbacks_));

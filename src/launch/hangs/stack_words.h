@@ -25,7 +25,7 @@ struct StackLimits {
 /// Reads a rank's own report (lockstep/base/fault.h): "#0 _Zname+0x1c (file)", one line per frame.
 [[nodiscard]] std::vector<StackFrame> parse_frames(std::string_view text);
 
-/// Returns a linker name in C++ form, such as "lockstep::Loader::next()", or the name itself.
+/// Returns a demangled name, such as "lockstep::Loader::next()", or `name` itself if it cannot be demangled.
 [[nodiscard]] std::string demangled(const char* name);
 
 }  // namespace lockstep::launch

@@ -13,7 +13,7 @@ namespace lockstep::launch {
 struct StackFrame {
   std::string function = {};  ///< demangled name; empty if the file has no symbol for it
   std::string module = {};    ///< file name, such as "libtorch_cpu.so.1.13.0"; empty if unknown
-  std::uint64_t offset = 0;   ///< offset in the function, otherwise in the module's file
+  std::uint64_t offset = 0;   ///< offset in the function; if `function` is empty, in the module's file
 
   bool operator==(const StackFrame&) const = default;
 };
@@ -30,7 +30,7 @@ struct ProcessStacks {
   pid_t pid = 0;
   std::string program = {};  ///< the executable's file name
   std::vector<ThreadStack> threads = {};
-  int refusal = 0;      ///< errno if the system did not allow it, in which case there are no threads
+  int refusal = 0;      ///< errno if the system did not allow access, in which case there are no threads
   bool is_cut = false;  ///< the time limit expired before all threads were read
 };
 

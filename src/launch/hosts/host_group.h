@@ -61,7 +61,7 @@ class HostGroup {
   HostLines lines_;
   std::vector<Member> members_;
   std::optional<TimePoint> end_at_;   ///< when the remaining launchers are asked to stop
-  std::optional<TimePoint> kill_at_;  ///< when ssh is killed, and each launcher ends as its input closes
+  std::optional<TimePoint> kill_at_;  ///< when ssh is killed; each launcher then ends, because its input closes
   int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< exit code of the first launcher that failed
   int lost_ = 0;                      ///< number of lost hosts

@@ -22,7 +22,7 @@ class HostLines {
   HostLines(std::vector<std::string> hosts, Sink sink) : hosts_(std::move(hosts)), sink_(std::move(sink)) {}
 
   void feed(int host, int stream, std::string_view bytes);
-  /// Shows the rest of a stream that ended without a newline as a line.
+  /// If a stream ended without a newline, shows the rest of it as a line.
   void finish(int host, int stream);
 
  private:

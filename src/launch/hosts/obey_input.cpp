@@ -80,7 +80,7 @@ std::string obey_input() {
   std::string token = take_first_orders(input.get());
   const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (nothing.valid()) ::dup2(nothing.get(), STDIN_FILENO);
-  // The new thread blocks all signals, which other threads are waiting for.
+  // Blocks all signals in the new thread, since other threads are waiting for them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

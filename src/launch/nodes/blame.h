@@ -17,7 +17,7 @@ struct Suspect {
   int rank = -1;              ///< the rank that failed; -1 if unknown
   bool is_late = false;       ///< its launcher found that others were waiting for it, even if one of them gave up first
   bool has_own_code = false;  ///< it ended with its own error, even if it was stopped while unwinding
-  bool is_consequence = false;  ///< another rank's end came first, according to its error or its launcher
+  bool is_consequence = false;  ///< another rank ended first, according to this rank's error or its launcher
   bool was_stopped = false;     ///< its launcher had already sent it a signal
 };
 
@@ -46,7 +46,8 @@ struct NodeName {
 /// Returns the record of a node whose agent's connection to the store was "closed", or "silent" for `silence`.
 [[nodiscard]] FailureRecord lost_node(const NodeName& node, const std::string& why, std::chrono::milliseconds silence);
 
-/// Returns the record of a node whose agent lost the store and came back: it could not reach `server`, which serves it.
+/// Returns the record of a node whose agent lost the store and came back: the agent could not reach `server`, the node
+/// that serves the store.
 [[nodiscard]] FailureRecord unreachable_server(const NodeName& server, const NodeName& node);
 
 /// Returns the record of a node that gave up on `server`, whose launcher had been stopped for `stopped`.

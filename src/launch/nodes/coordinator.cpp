@@ -54,7 +54,7 @@ Coordinator::Coordinator(CoordinatorSpec spec)
       store_(connect_store(spec_.address, kConnect)),
       state_(AwakeClock::instance().now()) {
   see_stops();
-  state_.stopped_for = {};  // until now nothing depended on this process
+  state_.stopped_for = {};  // earlier stops do not count: nothing depended on this process
   thread_ = start_thread("that coordinates the nodes", [this] { run(); });
 }
 
@@ -117,7 +117,8 @@ void Coordinator::take_events() {
   }
 }
 
-// Detects stops of this process. The thread reads AwakeClock while waiting: it falls behind if only this process stops.
+// Detects that this process was stopped. The thread reads AwakeClock while it waits; that clock falls behind
+// SystemClock if only this process is stopped.
 void Coordinator::see_stops() {
   const TimePoint awake = AwakeClock::instance().now();
   const auto behind = SystemClock::instance().now() - awake;
@@ -187,8 +188,8 @@ void Coordinator::send(const Decision& decision) {
   if (order.kind == Order::Kind::kRun) remove_read(numbers);
 }
 
-// Removes orders that have been read. An order that starts a round names all nodes, so it is large; an agent that has
-// finished a round, or has left, no longer needs any order up to and including that round's.
+// Removes orders that have been read. An order that starts a round names all nodes, so it is large. An agent that has
+// finished a round, or has left, no longer needs the order that started that round, or any earlier order.
 void Coordinator::remove_read(const std::map<std::string, std::int64_t>& next) {
   const auto before = std::exchange(orders_, {});
   for (const auto& [id, number] : next) orders_[id].run = number;

@@ -336,7 +336,7 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
   return std::nullopt;
 }
 
-// Returns the node's cause, naming the node if it concerns another node's rank.
+// Returns the cause that the node has reported. The text names the node if the cause concerns a rank of another node.
 FailureRecord cause_of(const GroupNode& node) {
   FailureRecord cause = *node.end.cause;
   const bool is_of_it = cause.rank >= node.first_rank && cause.rank < node.first_rank + node.info.processes;
@@ -346,8 +346,8 @@ FailureRecord cause_of(const GroupNode& node) {
   return cause;
 }
 
-// Returns the node whose rank computed wrong numbers, if the group can continue without it: the group is a range, and
-// the node does not serve the store.
+// Returns the node whose rank computed wrong numbers, if the group can continue without it: the job is elastic
+// (--nnodes MIN:MAX), and the node does not serve the store.
 std::optional<ExcludedNode> node_that_erred(const GroupState& state, const GroupOptions& options,
                                             const FailureRecord& cause) {
   if (!options.is_range() || cause.type != "CorruptionError" || cause.erred < 0) return std::nullopt;

@@ -71,12 +71,12 @@ struct GroupState {
   bool is_stopping = false;
   bool stops_for_joiners = false;
   std::optional<FailureRecord> lost = {};         ///< the first node lost
-  int lost_ranks = 0;                             ///< the number of its ranks
+  int lost_ranks = 0;                             ///< number of ranks of that node
   std::optional<NodeName> left = {};              ///< the lost node, if it closed the connection
   std::optional<FailureRecord> claim = {};        ///< the first failure, according to the ranks
   int left_by_signal = 0;                         ///< signal that ended a node's agent
   std::optional<std::int64_t> saves = {};         ///< number of checkpoints so far, if the program counts them
-  std::optional<std::int64_t> saves_before = {};  ///< the same number when a node asked to join
+  std::optional<std::int64_t> saves_before = {};  ///< value of `saves` when a node asked to join
 
   // The state of the deciding process.
   std::chrono::milliseconds stopped_for{0};  ///< how long it was last stopped
@@ -90,7 +90,7 @@ struct Decision {
   std::vector<std::string> ids = {};  ///< agents that the decision is for; kStart: in the order of their node ranks
   std::optional<FailureRecord> cause = {};
   int max_world_size = 0;    ///< kStart: maximum number of ranks of the job
-  int min_world_size = 0;    ///< kStart, in a range: minimum number of ranks with which it can continue
+  int min_world_size = 0;    ///< kStart, elastic job: minimum number of ranks with which it can continue
   int code = 0;              ///< kEnd: exit code
   bool is_graceful = false;  ///< kStop, kEnd: the value of Order::is_graceful
   bool is_restart = false;   ///< kAgain: it uses up one of --max-restarts

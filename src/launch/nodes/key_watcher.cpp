@@ -58,14 +58,14 @@ void QueueReader::read(const std::string& queue) {
   try {
     for (std::int64_t number = 1;; ++number) {
       std::string entry = store_->get(queue + std::to_string(number), kNoLimit);
-      // The lock makes taking an entry also take its notification, so that no stale notification keeps the descriptor
-      // readable.
+      // The lock makes take() remove an entry together with its notification, so that no stale notification keeps the
+      // descriptor readable.
       const std::lock_guard lock(mutex_);
       entries_.push_back(std::move(entry));
       notify(event_);
     }
   } catch (const std::exception&) {
-    // The store is gone, which its heartbeat reports, or the destructor shut it down.
+    // The store is gone, and its heartbeat connection reports the loss, or the destructor has shut it down.
   }
 }
 

@@ -54,8 +54,8 @@ Store& LongWorkLink::store() {
   return *store_;
 }
 
-// Publishes or reads the key. The nodes' clocks differ, so its value is not a time: a change shows that the work is
-// continuing.
+// Publishes or reads the key. Its value is not a time, since the nodes' clocks differ; a change of the value shows that
+// the operation is still running.
 void LongWorkLink::talk(bool publish) {
   if (publish) {
     store().set(key_, std::to_string(::getpid()) + " " + std::to_string(++beats_));
@@ -80,7 +80,7 @@ void LongWorkLink::loop() {
     try {
       talk(publish);
     } catch (const std::exception&) {
-      // The store is gone, which its heartbeat reports.
+      // The store is gone; its heartbeat connection reports the loss.
     }
     lock.lock();
     changed_.wait_for(lock, kBeat, [this] { return is_closed_; });

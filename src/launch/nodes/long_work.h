@@ -15,8 +15,8 @@
 namespace lockstep::launch {
 
 /// A link to the other nodes. Its thread connects to the store on the first publish() or ask(), and uses the store only
-/// while these are being called. Neither they nor the constructor block, so that the agent still notices if the store
-/// is lost. Thread-safe: yes.
+/// while these functions are being called. Neither these functions nor the constructor block, so the agent still
+/// notices if the store is lost. Thread-safe: yes.
 class LongWorkLink {
  public:
   LongWorkLink(StoreAddress address, std::string key);
@@ -24,9 +24,10 @@ class LongWorkLink {
   LongWorkLink(const LongWorkLink&) = delete;
   LongWorkLink& operator=(const LongWorkLink&) = delete;
 
-  /// Publishes that a rank of this node is doing long work; call it repeatedly for as long as that lasts.
+  /// Announces that a rank of this node is in a long-running operation. Call it repeatedly while the operation lasts.
   void publish();
-  /// Returns true if another node has recently published long work. A publication becomes known within a second.
+  /// Returns true if another node has recently announced a long-running operation. An announcement becomes known within
+  /// a second.
   [[nodiscard]] bool ask(TimePoint now);
 
  private:

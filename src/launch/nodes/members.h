@@ -19,26 +19,27 @@ using Nodes = std::vector<const GroupNode*>;
 
 [[nodiscard]] int ranks_of(const Nodes& nodes);
 
-/// Returns the waiting nodes that form the next round, in the order of their ranks: at most as many as --nnodes and, in
-/// a range, the run's replicas allow. If there are too few replicas for the minimum number of nodes, as many as
-/// --nnodes allows: the ranks then report the error.
+/// Returns the waiting nodes that form the next round, in the order of their ranks. Their number is limited by --nnodes
+/// and, in an elastic job, by the run's replicas. If there are too few replicas for the minimum number of nodes, only
+/// --nnodes limits the number, and the ranks then report the error.
 [[nodiscard]] Nodes members_of_next_round(const GroupState& state, const GroupOptions& options);
 
-/// Returns the waiting nodes of a range that the running round has places and replicas for.
+/// Returns the waiting nodes of an elastic job for which the running round has places and replicas.
 [[nodiscard]] Nodes joiners_of(const GroupState& state, const GroupOptions& options);
 
-/// Returns the maximum number of ranks of a job that starts with `members`. Each node that may still join counts with
-/// as many ranks as the largest node has.
+/// Returns the maximum number of ranks of a job that starts with `members`. Each node that may still join is assumed to
+/// have as many ranks as the largest node.
 [[nodiscard]] int most_ranks(const Nodes& members, const GroupOptions& options);
 
-/// Returns the minimum number of ranks with which a range of these members can continue; 0 if not a range.
+/// Returns the minimum number of ranks with which an elastic job of these members can continue; 0 if the job is not
+/// elastic.
 [[nodiscard]] int fewest_ranks(const Nodes& members, const GroupOptions& options);
 
 /// Returns true if this round has more ranks than the run has replicas, and some of its nodes can continue on their
 /// own.
 [[nodiscard]] bool has_idle_ranks(const GroupState& state, const GroupOptions& options);
 
-/// Returns why a node of a range is waiting while others train.
+/// Returns why a node of an elastic job is waiting while others train.
 [[nodiscard]] std::string held_text(const GroupNode& node, const GroupState& state, const GroupOptions& options);
 
 /// Returns the nodes that an idle group is waiting for: "nodes 1, 2 of 3", "1 more node (2 of 3 to 4 are here)".

@@ -144,7 +144,8 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
       address_.inside = server_->door();
       if (options_.nodes > 1) warn_of_loopback(options_.master_addr);
     } catch (const UsageError& problem) {
-      // Another agent at that address serves the store. At an address of this machine, some process must be listening.
+      // Another agent at that address serves the store. If the address belongs to this machine, some process must be
+      // listening on the port.
       const bool is_here = is_own(address_.host);
       if (!may_be_any || (is_here && port_holder(address_.port).empty())) throw;
       if (is_here) log::note("{}: joining the job there", problem.message());
@@ -170,7 +171,7 @@ void Membership::coordinate() {
                        .serving_id = id_};
   const bool is_given = options_.nodes == 1 && options_.master_port != 0;
   spec.free_port = [host = options_.master_addr, port = is_given ? options_.master_port : std::uint16_t{0}] {
-    // A rank of the previous round that hangs in the kernel may still listen there.
+    // A rank of the previous round that hangs in the kernel may still be listening on the given port.
     return port != 0 && is_free(host, port) ? port : find_free_port(host);
   };
   spec.remove_all = [this](const std::string& prefix) { server_->remove_all(prefix); };

@@ -35,7 +35,7 @@ struct Round {
   int number = 0;                 ///< how many times the ranks have been started before
   int restarts = 0;               ///< restarts used up, out of --max-restarts
   int max_world_size = 0;         ///< maximum number of ranks of the job
-  int min_world_size = 0;         ///< minimum number of ranks with which a range can continue; 0 if not a range
+  int min_world_size = 0;         ///< minimum number of ranks with which an elastic job can continue; else 0
   Place place = {};               ///< place of local rank 0
   std::uint16_t master_port = 0;  ///< free port on node 0, for programs that create their own store
   std::string keys = {};          ///< prefix of the round's keys in the store
@@ -45,9 +45,9 @@ struct Round {
 /// An agent's membership. Owned by the agent's thread.
 class Membership {
  public:
-  /// Serves the store, or connects to it, waiting up to LOCKSTEP_TIMEOUT; `is_asked_to_end`, called about once a
-  /// second, may end the wait. It then joins. Throws: UsageError (busy port, wrong token); TimeoutError if no store
-  /// answers.
+  /// Serves the store, or connects to it, waiting up to LOCKSTEP_TIMEOUT, and then joins the group. `is_asked_to_end`,
+  /// called about once a second, may end the wait. Throws: UsageError (busy port, wrong token); TimeoutError if no
+  /// store answers.
   Membership(const AgentOptions& options, const History& history, const std::function<bool()>& is_asked_to_end);
   ~Membership();
   Membership(const Membership&) = delete;
@@ -67,9 +67,9 @@ class Membership {
   /// Returns the record of node 0 if the store is lost.
   [[nodiscard]] std::optional<FailureRecord> lost() const;
 
-  /// Returns this agent's part in the round of an order kRun; none if it has no part.
+  /// Returns this agent's part in the round that the order (a kRun) starts; none if it has no part.
   [[nodiscard]] std::optional<Round> round_of(const Order& order) const;
-  /// Reports how the ranks ended. Sends nothing if the store is gone, which its heartbeat reports.
+  /// Reports how the ranks ended. Sends nothing if the store is gone, since its heartbeat connection reports the loss.
   void report(NodeEnd end);
   /// Returns the names of the nodes that the group is waiting for.
   [[nodiscard]] std::string missing() const;
@@ -90,7 +90,7 @@ class Membership {
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<QueueReader> orders_;
   std::unique_ptr<Presence> presence_;
-  bool has_left_ = false;  ///< and the coordinator knows
+  bool has_left_ = false;  ///< this agent has left, and the coordinator knows
 };
 
 }  // namespace lockstep::launch

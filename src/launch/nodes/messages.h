@@ -32,14 +32,14 @@ inline constexpr const char* kPresentKey = "lockstep/nodes/present";
 /// A node's description, which its agent sends when it joins.
 struct NodeInfo {
   std::string id;    ///< id and secret of this agent's connection; replaced once the agent has lost the store
-  std::string host;  ///< host name; used to keep its ranks in the same place
+  std::string host;  ///< host name; a host's ranks keep their place from round to round
   int wish = -1;     ///< value of --node-rank; -1 means any
   int processes = 1;
   int min_nodes = 1;
   int max_nodes = 1;
   int last_round = -1;                  ///< latest round that the node was part of; -1 if none
-  int restarts = 0;                     ///< restarts used up, if it knows of any
-  int max_world_size = 0;               ///< maximum number of ranks of the job; 0 if unknown to it
+  int restarts = 0;                     ///< restarts used up, as far as the node knows
+  int max_world_size = 0;               ///< maximum number of ranks of the job; 0 if the node does not know it
   std::vector<std::string> peers = {};  ///< hosts of its last round, in the order of their node ranks
 };
 
@@ -80,11 +80,11 @@ struct Order {
   std::string reason = {};
   std::optional<FailureRecord> cause = {};
   int round = 0;
-  int restarts = 0;               ///< kRun: restarts used up
-  int max_world_size = 0;         ///< kRun: maximum number of ranks of the job
-  int min_world_size = 0;         ///< kRun: minimum number of ranks with which a range can continue; 0 if not a range
-  std::uint16_t master_port = 0;  ///< kRun: port for programs that create their own store
-  std::string keys = {};          ///< kRun: round_keys(), unique to this coordinator's round
+  int restarts = 0;                  ///< kRun: restarts used up
+  int max_world_size = 0;            ///< kRun: maximum number of ranks of the job
+  int min_world_size = 0;            ///< kRun: minimum number of ranks with which an elastic job can continue; else 0
+  std::uint16_t master_port = 0;     ///< kRun: port for programs that create their own store
+  std::string keys = {};             ///< kRun: round_keys(), unique to this coordinator's round
   std::vector<Member> members = {};  ///< kRun: the nodes, in the order of their node ranks
   /// kStop: the ranks are healthy; they save and leave. kEnd: they were asked to leave and did so: none has failed.
   bool is_graceful = false;

@@ -31,7 +31,7 @@ class LineMux {
 
   /// Takes bytes from a rank. The sink receives the resulting output in one piece.
   void feed(int rank, int stream, std::string_view bytes);
-  /// Shows the rest of a stream that ended without a newline as a line.
+  /// If a stream ended without a newline, shows the rest of it as a line.
   void finish(int rank, int stream);
   /// Shows the unfinished line, such as a prompt, after a moment without output.
   void idle();

@@ -41,7 +41,8 @@ bool is_still_there(const fs::path& path, int fd) {
          named.st_ino == opened.st_ino;
 }
 
-/// Locks the folder. Returns false, so that it is kept, if another process has locked it or there are no file locks.
+/// Locks the folder. Returns false, so that the folder is kept, if another process has locked it or the file system has
+/// no file locks.
 bool lock(int fd) { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
 
 bool is_ours(const std::string& name) {

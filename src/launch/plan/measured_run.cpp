@@ -90,9 +90,9 @@ Record record_of(const flight::Snapshot& ring) {
   return record;
 }
 
-/// Maps a host time to the rank's own computation since the step began, excluding waits for collectives or for a core.
-/// A thread that waits for a collective needs no core, so between two readings it can have lacked a core only while it
-/// was not waiting.
+/// Maps a host time to the rank's own computation time since the step began, excluding waits for collectives or for a
+/// core. A thread that waits for a collective needs no core, so between two readings it can have lacked a core only
+/// while it was not waiting.
 class OwnTime {
  public:
   OwnTime(const Record& record, std::int64_t from, std::int64_t to) : from_(from), to_(to) {
@@ -274,7 +274,8 @@ double setting(const ConfigTree& tree, const std::string& key, double missing) {
   return found == tree.values().end() ? missing : text::parse_number(found->second.yaml).value_or(missing);  // "auto"
 }
 
-/// Returns the images of one rank in one step: batch_size times its replicas and accumulated batches. 0: unknown.
+/// Returns how many images one rank processes in one step: batch_size times its replicas and accumulated batches. 0
+/// means unknown.
 double images_of_settings(const fs::path& file, int ranks) {
   try {
     const ConfigTree tree = ConfigTree::from_file(file);

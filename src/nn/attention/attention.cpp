@@ -81,7 +81,7 @@ void for_heads(const Attended& attended, F f) {
   });
 }
 
-/// Sums the gradient over the items that share a bias, in order. Shapes: [B, H, N, M] to [W, H, N, M].
+/// Sums the gradient over the items that share a bias, in the order of the items. Shapes: [B, H, N, M] to [W, H, N, M].
 at::Tensor bias_gradient(const at::Tensor& by_item, const at::Tensor& bias) {
   const std::int64_t windows = bias.size(0);
   if (by_item.size(0) == windows) return by_item;

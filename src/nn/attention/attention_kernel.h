@@ -25,7 +25,7 @@ struct AttentionHead {
   AttentionRows key;
   AttentionRows value;
   const float* bias = nullptr;           ///< [queries, keys], or null
-  std::int64_t bias_row = 0;             ///< distance from one query to the next, in numbers
+  std::int64_t bias_row = 0;             ///< distance from one query to the next, in elements
   const std::uint8_t* hidden = nullptr;  ///< a byte for each score, or null
   std::int64_t hidden_row = 0;           ///< distance from one query to the next, in bytes
   float* logs = nullptr;                 ///< [queries]: logarithms of the sums of exponentials, written by forward

@@ -29,7 +29,7 @@ LOCKSTEP_KERNEL_INLINE void transpose_units(__m512i (&rows)[16]) {
     half[i] = _mm512_maskz_unpacklo_epi32(kAllLanes, rows[i], rows[i + 1]);
     half[i + 1] = _mm512_maskz_unpackhi_epi32(kAllLanes, rows[i], rows[i + 1]);
   }
-  for (int i = 0; i < 16; i += 4) {  // rows[i + k]: column k of each 128 bits, of rows i to i + 3
+  for (int i = 0; i < 16; i += 4) {  // rows[i + k]: column k of each 128-bit lane, for rows i to i + 3
     rows[i] = _mm512_maskz_unpacklo_epi64(0xFF, half[i], half[i + 2]);
     rows[i + 1] = _mm512_maskz_unpackhi_epi64(0xFF, half[i], half[i + 2]);
     rows[i + 2] = _mm512_maskz_unpacklo_epi64(0xFF, half[i + 1], half[i + 3]);
@@ -94,7 +94,7 @@ struct Bfloat16 {
     const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0]);
     _mm512_storeu_si512(at, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
   }
-  /// Stores a vector of channels starting at `c` of two pixels, as the two halves of units.
+  /// Stores a vector of channels of each of two pixels, starting at channel `c`, as the two halves of units.
   LOCKSTEP_KERNEL_INLINE static void join(const Element* const (&from)[2], std::int64_t c, Unit* at) {
     const auto wide = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
       return _mm512_maskz_cvtepu16_epi32(kAll, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pixel + c)));
@@ -104,7 +104,7 @@ struct Bfloat16 {
   /// Does the same as join() for the first `count` lanes only. Reads and writes nothing beyond them.
   LOCKSTEP_KERNEL_INLINE static void join_part(const Element* const (&from)[2], std::int64_t c, std::int64_t count,
                                                Unit* at) {
-    if (count == 4) {  // four channels, as for images, at every tap
+    if (count == 4) {  // the count at every tap of an image that is padded to four channels
       const auto low = [&](const Element* pixel) LOCKSTEP_KERNEL_ATTR {
         return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(pixel + c));
       };

@@ -28,8 +28,8 @@ bool is_depthwise(const torch::nn::detail::ConvNdOptions<2>& options) {
 
 /// True for one group or a depthwise convolution, padded with zeros.
 bool fits_kernels(const torch::nn::detail::ConvNdOptions<2>& options) {
-  // Index 0 of each variant, whose type depends on libtorch's version: numeric padding, not "same", and padding with
-  // zeros.
+  // Index 0 of both variants, whose types depend on the version of libtorch, is the supported case: numeric padding
+  // (not "same") and padding with zeros.
   return options.padding().index() == 0 && options.padding_mode().index() == 0 &&
          (options.groups() == 1 || is_depthwise(options));
 }

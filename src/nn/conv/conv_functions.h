@@ -2,7 +2,7 @@
 // The kernels of nn::Conv2d as autograd functions.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <array>
@@ -15,7 +15,8 @@ namespace lockstep::nn {
 [[nodiscard]] at::Tensor thin_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 /// Convolves by Winograd: `input` [N, in, H, W], channels-last, of float32 or bfloat16; `weight` [out, in, 3, 3],
-/// `bias` [out] or undefined, of float32; `tile`: results along a tile's side: 2, or 4 in float32.
+/// `bias` [out] or undefined, of float32. `tile` is the number of results along a tile's side: 2, or 4 (only in
+/// float32).
 [[nodiscard]] at::Tensor winograd_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                               std::int64_t tile);
 

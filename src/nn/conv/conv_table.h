@@ -17,7 +17,7 @@ struct ConvShape {
   std::int64_t large_tiles = 0;  ///< number of tiles of 4x4 results in all images
   bool bfloat16 = false;         ///< bfloat16; false: float32
   bool plain = true;             ///< kernel 3x3 with padding 1 and stride 1
-  bool depthwise = false;        ///< each channel separately; then `in` is `out`
+  bool depthwise = false;        ///< each channel is convolved separately, so `in` is `out`
 };
 
 /// A processor's bfloat16 instructions.

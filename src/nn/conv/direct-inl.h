@@ -28,7 +28,7 @@ inline DirectPiece direct_piece(const DirectPlan& plan, std::int64_t index) {
   return piece;
 }
 
-/// A block of results: the addresses of its rows and results.
+/// A block of results: the addresses of its input rows and of its results.
 template <class Ops, int kRows>
 struct DirectBlock {
   const typename Ops::Element* rows[kRows];
@@ -140,8 +140,8 @@ void direct_pieces(const DirectPlan& plan, const DirectImages<typename Ops::Elem
   }
 }
 
-// Units packed for one vector of columns before the next vector. This matters when each unit of the sum is on its own
-// page.
+// Number of units that are packed for one vector of columns before the next vector is packed. This matters when each
+// unit of the sum is on its own page.
 constexpr std::int64_t kPackedSteps = 16;
 
 /// Packs the weights to [blocks of 64 columns, taps, in / kGroup, width, kGroup].

@@ -114,8 +114,8 @@ struct DirectPairs {
   std::vector<std::int32_t> dy;  ///< [count]
 };
 
-/// Groups the taps. With few channels, neighbouring taps share a group. With many, each tap has its own group, without
-/// pixels outside.
+/// Groups the taps. With few channels, neighbouring taps share a group. With many, each tap has its own group, which
+/// omits pixels outside the image.
 [[nodiscard]] std::vector<DirectPairs> direct_pairs(const DirectConv& conv);
 
 /// The tensors for the gradient of the weights.
@@ -127,8 +127,8 @@ struct DirectGradient {
   std::int64_t row = 0;   ///< at least taps x in, rounded up to 16 unless in is a multiple of 16
 };
 
-/// Sums one group of taps for the output channels from `begin` to `end`, multiples of 16 except the last. Pixels are
-/// added in order, 512 at a time (256 in float32).
+/// Sums one group of taps for the output channels from `begin` to `end`. Both are multiples of 16, unless `end` is the
+/// number of channels. Pixels are added in order, 512 at a time (256 in float32).
 void direct_weight_sums(const DirectConv& conv, const DirectGradient<float>& gradient, const DirectPairs& pairs,
                         std::int64_t begin, std::int64_t end);
 void direct_weight_sums(const DirectConv& conv, const DirectGradient<std::uint16_t>& gradient, const DirectPairs& pairs,

@@ -9,13 +9,13 @@
 
 namespace lockstep::nn {
 
-/// Results of a class that are computed at a time: a multiple of the rows of every block of sums.
+/// Number of results of a class that are computed at a time: a multiple of the rows of every block of sums.
 constexpr std::int64_t kDirectChunk = 96;
-/// Output channels that are computed at a time: their weights stay in the second-level cache.
+/// Number of output channels that are computed at a time: their weights stay in the second-level cache.
 constexpr std::int64_t kDirectColumns = 64;
 /// The columns of the packed weights are padded with zeros to a whole vector of any instruction set.
 constexpr std::int64_t kDirectLanes = 16;
-/// Output channels whose gradients are summed together: a multiple of a vector, and of the rows of a block.
+/// Number of output channels whose gradients are summed together: a multiple of a vector, and of the rows of a block.
 constexpr std::int64_t kDirectPanel = 48;
 
 [[nodiscard]] inline std::int64_t direct_columns(std::int64_t out) {

@@ -9,7 +9,8 @@
 // join and join_part (the same channels of kGroup pixels into a vector of units, or into its first lanes), and
 // pack_columns (float32 weights into units). float32's Ops also has times (a vector times a number) and add_times.
 
-/// A matrix product: sums[r][c] becomes (with `add`: increases by) the sum over s of a[r][s] * b[s][c]. Strides: units.
+/// A matrix product: sums[r][c] becomes (with `add`: increases by) the sum over s of a[r][s] * b[s][c]. Strides are in
+/// units.
 template <class Ops>
 struct Product {
   std::int64_t rows = 0;
@@ -63,7 +64,8 @@ void product_columns(const Product<Ops>& p, std::int64_t column) {
   for (; row < p.rows; ++row) product_block<Ops, 1, kCount>(p, row, column);
 }
 
-/// Computes a product. Fewer vectors of columns take more rows: with about 24 sums in progress, none waits for another.
+/// Computes a product. With fewer vectors of columns, a block has more rows: with about 24 sums in progress, none waits
+/// for another.
 template <class Ops>
 void product(const Product<Ops>& p) {
   constexpr std::int64_t kWide = Ops::kVectors * Ops::kLanes;

@@ -6,7 +6,7 @@
 // Tiles processed at once: their sums for 64 channels, and their points for 128 channels, fit in the cache.
 constexpr std::int64_t kTiles = 24;
 constexpr std::int64_t kColumns = 64;
-// In sums over tiles, the tiles summed in registers before the sum in memory is updated.
+// Number of tiles that a sum over tiles adds up in registers before it updates the sum in memory.
 constexpr std::int64_t kSummedTiles = 128;
 // The distance between the sums of two points: not a power of two, so that a tile's points are in different cache sets.
 constexpr std::int64_t kSumsStep = kTiles * kColumns + 16;
@@ -143,7 +143,7 @@ LOCKSTEP_KERNEL_INLINE void tile_results(const float* sums, typename Ops::V (&re
   for (int i = 0; i < kTile; ++i) Transform<Ops, kTile>::results(half[i], results[i]);
 }
 
-/// Computes the results of a run. `kBorder`: the bias is [16, out], by border.
+/// Computes the results of a run. With `kBorder`, the bias is [16, out], with a row for each border.
 template <class Ops, int kTile, bool kBorder>
 void results_of_run(const Winograd& conv, const Run& run, const Results<Ops>& to) {
   const std::int64_t rows = std::min<std::int64_t>(kTile, conv.height - run.y);

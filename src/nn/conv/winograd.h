@@ -31,11 +31,12 @@ struct Winograd {
   [[nodiscard]] std::int64_t tile_columns() const { return (width + tile - 1) / tile; }
   [[nodiscard]] std::int64_t image_tile_rows() const { return (height + tile - 1) / tile; }
   [[nodiscard]] std::int64_t tile_rows() const { return images * image_tile_rows(); }  ///< tile rows of all images
-  /// Returns the number of parts that the weight gradient is divided into for the threads. Each has parts() points.
+  /// Returns the number of parts into which the weight gradient is divided for the threads. Each part has parts()
+  /// points.
   [[nodiscard]] std::int64_t parts() const { return tile + 2; }
   [[nodiscard]] std::int64_t points() const { return parts() * parts(); }
   /// Returns the distance between the in x out matrices of two points. It is not a multiple of a large power of two,
-  /// because such addresses would share a cache set.
+  /// because the matrices would then share a cache set.
   [[nodiscard]] std::int64_t point_step() const { return in * out + 32; }
 };
 

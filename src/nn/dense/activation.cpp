@@ -23,9 +23,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kChunk = 1 << 15;  // elements: a multiple of 128, the elements of a block of dropout bits
+constexpr std::int64_t kChunk = 1 << 15;  // elements: a multiple of 128, the size of a block of dropout bits
 
-/// Returns the gradient in the memory order of forward.
+/// Returns the gradient in the memory order that forward used.
 at::Tensor in_order(const at::Tensor& grad, at::MemoryFormat layout) { return grad.contiguous(layout); }
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {

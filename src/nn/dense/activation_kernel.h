@@ -14,7 +14,7 @@ struct Span {
   std::int64_t end = 0;
 };
 
-/// The elements that dropout keeps: a bit for each element in memory order, set if it is kept. Null: no dropout.
+/// The elements that dropout keeps: a bit for each element in memory order, set if it is kept. Null means no dropout.
 struct KeptBits {
   const std::uint8_t* bits = nullptr;  ///< bits, with at least 4 readable bytes after the last
   float scale = 1;                     ///< factor for the elements that are kept

@@ -18,7 +18,7 @@ template <class Chosen>
   return kAll[chosen.index()];
 }
 
-/// A loss and its gradient with respect to the logits; backward multiplies this by the incoming gradient.
+/// A loss and its gradient with respect to the logits, which backward multiplies by the incoming gradient.
 struct ComputedLoss {
   at::Tensor loss;  ///< a scalar, or one loss for each element
   at::Tensor grad;  ///< gradient of the logits; undefined if not requested

@@ -77,7 +77,7 @@ HWY_INLINE float to_float(std::uint16_t bits) {
 struct Parts {
   float hard;
   float smooth;  ///< factor of each class's weight
-  float total;   ///< sum of hard, and of smooth over the classes
+  float total;   ///< `hard`, plus the sum of the smooth parts of all classes
 };
 
 HWY_INLINE Parts parts_of(const CrossEntropy& loss, std::int64_t target) {

@@ -19,8 +19,8 @@ namespace lockstep::nn::detail {
 
 /// The tensors that are added before and after the batch norm.
 struct NormActAdded {
-  at::Tensor residual = {};    ///< added before ReLU, with the input's layout and type; not with pooling; or undefined
-  at::Tensor input_bias = {};  ///< bias of the previous convolution, which the input lacks, or undefined. Shapes: [C]
+  at::Tensor residual = {};    ///< added before ReLU, in the input's layout and type, or undefined; never with pooling
+  at::Tensor input_bias = {};  ///< bias of the previous convolution, not in the input yet, or undefined. Shapes: [C]
 };
 
 /// Normalizes with the statistics of the batch, as fused_norm_act() does. The input bias changes only the running mean,

@@ -21,7 +21,7 @@ struct NormActDevice {
   float* by;              ///< [3, channels]: dx = by[0] g + by[1] x + by[2]
   const float* weight;
   const float* bias;
-  const float* input_bias;  ///< bias of the previous convolution, which x lacks, or null
+  const float* input_bias;  ///< bias of the previous convolution, not yet added to x, or null
   float* running_mean;      ///< or null
   float* running_var;
   float* dweight;
@@ -141,7 +141,7 @@ LOCKSTEP_DEVICE unsigned pixels_of_block(unsigned pixels, unsigned block, unsign
   return pixels / stride * rows + (more < rows ? more : rows);
 }
 
-/// Returns the first step of a tree sum: the greatest power of two below `rows`; 0 for one row.
+/// Returns the first step of a tree reduction: the greatest power of two below `rows`; 0 for one row.
 LOCKSTEP_DEVICE unsigned half_of(unsigned rows) {
   unsigned half = 1;
   while (half * 2 < rows) half *= 2;
@@ -355,7 +355,7 @@ LOCKSTEP_DEVICE void forward(const NormActDevice& with) {
   store(largest, static_cast<T*>(with.out) + window.out * with.channels + channel);
 }
 
-/// For each channel: g, and the pixel of a window that it reaches, which is the first largest above 0.
+/// For each channel: g, and the pixel of a window that receives it: the first of the largest pixels, if above 0.
 struct Reached {
   unsigned pixel[kVector];  // pixel in the window; 4: none
   float g[kVector];
@@ -477,7 +477,7 @@ LOCKSTEP_DEVICE void finish_backward(const NormActDevice& with) {
   with.by[2 * with.channels + c] = static_cast<float>(-a * plain / count - dp * with.rows[2 * with.channels + c]);
   with.dweight[c] = static_cast<float>(times_x * inverse);
   with.dbias[c] = static_cast<float>(plain);
-  if (with.dinput_bias != nullptr) with.dinput_bias[c] = 0;  // the batch norm subtracts the bias with the mean
+  if (with.dinput_bias != nullptr) with.dinput_bias[c] = 0;  // the batch norm subtracts the bias together with the mean
 }
 
 /// Computes the gradient of the input, and of the residual if there is one.

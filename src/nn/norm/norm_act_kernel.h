@@ -33,7 +33,8 @@ struct NormActChannels {
   const float* b = nullptr;
 };
 
-/// The elements that dropout keeps: a bit for each input element in memory order, set if it is kept. Null: no dropout.
+/// The elements that dropout keeps: a bit for each input element in memory order, set if it is kept. Null means no
+/// dropout.
 struct NormActDropout {
   const std::uint8_t* kept = nullptr;  ///< bits, with at least 4 readable bytes after the last
   float scale = 1;
@@ -43,7 +44,7 @@ struct NormActDropout {
 struct NormActImage {
   const void* x = nullptr;
   std::int64_t index = 0;
-  const void* residual = nullptr;  ///< residual of x's type; not allowed with dropout or pooling; or null
+  const void* residual = nullptr;  ///< residual of x's type, or null; not allowed with dropout or pooling
 };
 
 /// Element types: float32, or bfloat16 as its 16 bits.

@@ -16,7 +16,7 @@ struct Entry {
 };
 
 constexpr std::array kTable = {
-    // operators on each element separately
+    // element-wise operators
     Entry{"abs", unary, "Abs"}, Entry{"acos", unary, "Acos"}, Entry{"asin", unary, "Asin"},
     Entry{"atan", unary, "Atan"}, Entry{"ceil", unary, "Ceil"}, Entry{"cos", unary, "Cos"},
     Entry{"cosh", unary, "Cosh"}, Entry{"erf", unary, "Erf"}, Entry{"exp", unary, "Exp"},
@@ -45,7 +45,7 @@ constexpr std::array kTable = {
     Entry{"floor_divide", divide}, Entry{"remainder", remainder}, Entry{"fmod", remainder, "fmod"}, Entry{"lerp", lerp},
     Entry{"bitwise_and", bitwise, "And"}, Entry{"bitwise_or", bitwise, "Or"}, Entry{"bitwise_xor", bitwise, "Xor"},
     Entry{"bitwise_not", bitwise, "Not"}, Entry{"__and__", bitwise, "And"}, Entry{"__or__", bitwise, "Or"},
-    // operators that keep the elements, perhaps in another type
+    // operators that return their input, perhaps in another type
     Entry{"alias", identity}, Entry{"clone", identity}, Entry{"contiguous", identity}, Entry{"detach", identity},
     Entry{"dropout", dropout}, Entry{"feature_dropout", dropout}, Entry{"alpha_dropout", dropout},
     Entry{"feature_alpha_dropout", dropout}, Entry{"to", identity}, Entry{"type_as", identity},
@@ -110,7 +110,7 @@ constexpr std::array kTable = {
 
 void run_row(OnnxCall& call) {
   std::string name = call.name();
-  if (name.ends_with("_")) name.pop_back();  // the traced graph has no operators that change their arguments
+  if (name.ends_with("_")) name.pop_back();  // the traced graph has no in-place operators
   const auto* const entry =
       std::find_if(kTable.begin(), kTable.end(), [&](const Entry& each) { return each.name == name; });
   if (entry == kTable.end()) call.refuse("the exporter does not support it");

@@ -209,8 +209,8 @@ void index(OnnxCall& call, const char* /*op*/) {
 
 namespace {
 
-/// Returns the pads in ONNX's order: before all dimensions, then after all. `given`: before and after each, starting
-/// with the last.
+/// Returns the pads in ONNX's order: those before each dimension, then those after each. `given` has the pads before
+/// and after each dimension, starting with the last dimension.
 std::string pads_of(OnnxCall& call, const std::vector<std::int64_t>& given) {
   const auto rank = static_cast<std::size_t>(call.rank(0));
   std::vector<std::int64_t> pads(2 * rank, 0);
@@ -307,14 +307,14 @@ void scatter(OnnxCall& call, const char* /*op*/) {
   std::string values = call.as(3, call.result_type());
   if (call.rank(3) == 0) {
     values = call.add("Expand", {values, shape_of(call, 2)});
-  } else if (call.sizes(3) != call.sizes(2)) {  // drops values without a place
+  } else if (call.sizes(3) != call.sizes(2)) {  // drops the values that have no entry in `places`
     const std::vector<std::int64_t> begin(static_cast<std::size_t>(call.rank(2)), 0);
     values = call.add("Slice", {values, call.integers_of(begin), shape_of(call, 2)});
   }
   call.give(call.add("ScatterElements", {call.in(0), call.in(2), values}, {{"axis", call.dim(1)}}));
 }
 
-/// repeat_interleave(x, times, dim, ...): each element several times.
+/// repeat_interleave(x, times, dim, ...): repeats each element several times.
 void repeat_each(OnnxCall& call, const char* /*op*/) {
   if (call.none(2)) call.refuse("it flattens all dimensions");
   const std::int64_t axis = call.dim(2);

@@ -103,7 +103,7 @@ at::Tensor divisors(const Pool& pool, bool counts_pads) {
   return all;
 }
 
-/// Returns window `k` of an adaptive pooling: from, to.
+/// Returns window `k` of an adaptive pooling: its begin and its end.
 std::pair<std::int64_t, std::int64_t> adaptive_window(std::int64_t k, std::int64_t in, std::int64_t out) {
   return {k * in / out, ((k + 1) * in + out - 1) / out};
 }

@@ -22,7 +22,7 @@ namespace {
 
 /// Batch sizes for which the archive is compared with the function; neither was traced.
 constexpr std::int64_t kTried[] = {1, 5};
-/// Both run the same operators, so any difference beyond rounding is a bug.
+/// The archive and the function run the same operators, so any difference beyond rounding is a bug.
 constexpr double kTolerance = 1e-5;
 
 /// Turns the fuser off. On the second call a libtorch built with LLVM would compile the recorded graph, which takes
@@ -128,7 +128,8 @@ void require_same_results(torch::jit::Module& module, const NetworkFunction& fun
 std::string to_torchscript(torch::nn::Module& model, const NetworkFunction& function,
                            const std::map<std::string, std::string>& texts) {
   const Tracing tracing(model);
-  // A network may build tables on its first call and keep them. This call builds them, to be recorded as constants.
+  // A network may build tables on its first call and keep them. This call builds them, so that they are recorded as
+  // constants.
   const std::vector<at::Tensor> arguments = function.example(1);
   torch::jit::ExtraFilesMap files(texts.begin(), texts.end());
   files["network.json"] = describe(function, arguments, function.run(arguments));

@@ -44,7 +44,7 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
                      .first;
     torch::jit::EliminateDeadCode(state->graph);
     return state->graph;
-  } catch (const std::runtime_error& error) {  // for parameters that are not the model's
+  } catch (const std::runtime_error& error) {  // for parameters that do not belong to the model
     if (std::string_view(error.what()).find("requires grad as a constant") == std::string_view::npos) throw;
     throw UsageError("the function uses a parameter that does not belong to the model",
                      "register it in the model (register_module() or register_parameter()), or detach() it");

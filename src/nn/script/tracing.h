@@ -16,8 +16,8 @@
 
 namespace lockstep::nn {
 
-/// While it lives, a network can be traced on this thread: without gradients, with libtorch's own operators, and with
-/// numbers written independently of the locale. Throws: UsageError for a network in training mode.
+/// While this object lives, a network can be traced on this thread: without gradients, with libtorch's own operators,
+/// and with numbers written independently of the locale. Throws: UsageError for a network in training mode.
 class Tracing {
  public:
   explicit Tracing(torch::nn::Module& model);

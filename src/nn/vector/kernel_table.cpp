@@ -3,10 +3,10 @@
 
 namespace lockstep::nn {
 
-// Below this size both take the few microseconds of an autograd node.
+// Below this size, both layers only take the few microseconds of an autograd node.
 bool dropout_is_faster(std::int64_t elements) { return elements >= 64; }
 
-// One bit per element instead of the output saves memory traffic in backward if the output exceeds the cache.
+// Saving one bit per element instead of the output reduces memory traffic in backward if the output exceeds the cache.
 bool relu_is_faster(std::int64_t elements) { return elements >= 1 << 18; }
 
 // Without dropout the fused layer saves only a pass for the bias, and rows shorter than a vector cost more than that.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends gradients in 16 bits.
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include "lockstep/parallel/communication_hook.h"
 

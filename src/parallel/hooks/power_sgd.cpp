@@ -53,11 +53,11 @@ at::Tensor flat_part(const at::Tensor& flat, const tensor::FlatSlot& slot) {
 at::ScalarType wide(at::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
 /// Checks the sum of magnitudes: finite only if every element, and any product with a column of length 1, is finite.
-/// Returns: a truth value on their device.
+/// Returns: a boolean scalar on the device of `values`.
 at::Tensor is_finite(const at::Tensor& values) { return at::isfinite(values.abs().sum()); }
 
-/// Sets `kept` to `fresh` if `keeps` is true. On the CPU the caller has checked that it is. On a GPU the host does not
-/// read it: if it is false, the earlier value remains, or `otherwise` if there is none.
+/// Sets `kept` to `fresh` if `keeps` is true. On the CPU, the caller has checked that `keeps` is true. On a GPU, the
+/// host does not read `keeps`: if it is false, the earlier value remains, or `otherwise` if there is none.
 void keep(at::Tensor& kept, const at::Tensor& fresh, const at::Tensor& keeps, const at::Tensor& otherwise) {
   kept = keeps.is_cpu() ? fresh : at::where(keeps, fresh, kept.defined() ? kept : otherwise);
 }
@@ -88,8 +88,8 @@ struct PowerSgd::Step {
   GradBucket* bucket;
   std::vector<std::size_t> compressed = {};  ///< indices of parameters()
   std::vector<std::size_t> plain = {};
-  std::vector<std::vector<at::Tensor>> matrices_NM = {};  ///< index: local replica, then compressed parameter
-  std::vector<at::Tensor> ps_NR = {};                     ///< index: compressed parameter; set once the Ps are summed
+  std::vector<std::vector<at::Tensor>> matrices_NM = {};  ///< indexed by local replica, then by compressed parameter
+  std::vector<at::Tensor> ps_NR = {};                     ///< by compressed parameter; set once the Ps are summed
   std::vector<at::Tensor> qs_MR = {};
   double loss_scale = 1;
   ReplicaSum plain_sum = {};
@@ -319,7 +319,7 @@ StateDict PowerSgd::gather_state_dict(ProcessGroup& group) const {
     const auto* block = blocks[static_cast<std::size_t>(rank)].data_ptr<std::int64_t>();
     for (auto replica = static_cast<int>(block[0]); replica < block[1]; ++replica) {
       for (const auto& [key, own] : errors_) {
-        if (key.first != block_.begin) continue;  // so each parameter occurs once
+        if (key.first != block_.begin) continue;  // so that each parameter occurs once
         const at::Tensor error = rank == group.rank() ? errors_.at({replica, key.second}) : at::empty_like(own);
         group.broadcast(error, rank).wait();
         state[error_name(replica, key.second)] = error;

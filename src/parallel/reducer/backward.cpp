@@ -126,7 +126,7 @@ void Backward::output_reached(ForwardPass& forward) {
 
 void Backward::gradient_ready(std::size_t index, bool defined) {
   ReplicaBackward& now = replica();
-  if (!now.running) {  // the backward came through no known output
+  if (!now.running) {  // backward did not go through any known output
     begin();
     now.synced = now.last_sync;
   }

@@ -2,7 +2,7 @@
 // The states of a backward on one rank, from the first node that it reaches to the last reduction.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <cstddef>
 #include <functional>
@@ -18,8 +18,8 @@
 
 namespace lockstep::parallel {
 
-// Reports of backwards that do not fit their options. Each report aborts the group, since the other ranks would wait
-// for this one.
+// Reports of backward passes that do not fit the options. Each report aborts the group, since the other ranks would
+// wait for this one.
 
 /// The place where a backward failed.
 struct FaultyBackward {
@@ -30,7 +30,8 @@ struct FaultyBackward {
 
 /// Reports that a gradient came through the inner module, not through the wrapper. Throws: UsageError.
 [[noreturn]] void throw_bypassed(const FaultyBackward& fault);
-/// Reports that a parameter got a second gradient, or one that no output of a forward leads to. Throws: UsageError.
+/// Reports that a parameter got a second gradient, or got a gradient although no output of a forward depends on it.
+/// Throws: UsageError.
 [[noreturn]] void throw_two_gradients(const FaultyBackward& fault, std::size_t index);
 /// Reports that a step of a static graph differs from the first one. Throws: UsageError.
 [[noreturn]] void throw_changed_graph(const FaultyBackward& fault, std::size_t index);
@@ -40,7 +41,7 @@ struct FaultyBackward {
 /// The actions that a DistributedDataParallel announces inside a Join.
 enum JoinAction { kForward, kBuffers, kBackward };
 
-/// Returns the divisor of the step that `status` begins; 0: the number of replicas.
+/// Returns the divisor of the step that `status` begins; 0 means the number of replicas.
 [[nodiscard]] int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status);
 
 /// The objects that a Backward uses. They belong to its owner and outlive it.

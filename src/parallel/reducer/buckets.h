@@ -20,14 +20,14 @@ namespace lockstep::parallel {
 
 /// The replicas whose gradients a rank contributes, and how they are combined.
 struct ReplicaLayout {
-  int replicas = 0;   ///< number of replicas in the run; 0: the world size, one per rank
+  int replicas = 0;   ///< number of replicas in the run; 0 means one per rank
   ReplicaSpan block;  ///< replicas of this rank
   int world = 1;
   bool exact = true;
   CommunicationHook hook = nullptr;
 
-  /// Returns true if buckets have rows: one for each partial sum, or with a hook one for each replica, if some rank has
-  /// several replicas.
+  /// Returns true if buckets have rows, as they do if some rank has several replicas or the backend may add in any
+  /// order. There is one row for each partial sum or, with a hook, for each replica.
   [[nodiscard]] bool has_rows() const noexcept { return replicas != 0; }
   /// Returns the replicas of the run.
   [[nodiscard]] int total() const noexcept { return has_rows() ? replicas : world; }
@@ -45,14 +45,14 @@ struct TrainedParameters {
   [[nodiscard]] at::Tensor& grad(std::size_t index) const { return items[index].second.mutable_grad(); }
 };
 
-/// The rows to which the gradient of one local replica is added: rows `first`, first + 1, ... and the gradient are
-/// combined into the subtree that becomes row `first`.
+/// How the gradient of one local replica is added: it is combined with rows `first`, first + 1, ... into the subtree
+/// that becomes row `first`.
 struct FoldStep {
   std::size_t first = 0;
-  std::vector<ReplicaSpan> spans = {};  ///< spans of those rows, then of the replica
+  std::vector<ReplicaSpan> spans = {};  ///< the replicas in each of those rows, then this replica
 };
 
-/// Returns one step for each replica of the block, in order. It is a pure function.
+/// Returns one step for each replica of the block, in order. Pure function.
 [[nodiscard]] std::vector<FoldStep> fold_steps(const ReplicaLayout& layout);
 
 /// One flat buffer and the parameters whose gradients it holds; or one parameter with sparse gradients and no buffer.
@@ -90,23 +90,23 @@ class Buckets {
   /// its row.
   void fold(std::size_t parameter, std::size_t local, const at::Tensor& gradient);
 
-  /// Sets the object that sums the squares of the reductions' results; null: none. Hooks and sparse gradients are not
-  /// supported.
+  /// Sets the object that sums the squares of the reductions' results; null disables this. Not supported with hooks or
+  /// sparse gradients.
   void count_norm(std::shared_ptr<NormSums> sums) { norm_sums_ = std::move(sums); }
-  /// Forgets the gradients so far, since a new backward begins. The sums are divided by `divisor`; 0: by the number of
-  /// replicas.
+  /// Discards the gradients received so far, because a new backward begins. The sums are divided by `divisor`, or by
+  /// the number of replicas if it is 0.
   void restart(int divisor = 0);
   /// Records that `parameter`'s gradient is complete on this rank; starts the all_reduce (mean), or the hook, of each
   /// bucket that is full, in bucket order.
   void arrived(std::size_t parameter, ProcessGroup& group);
   /// Returns how many buckets are being reduced or already reduced.
   [[nodiscard]] std::size_t started() const { return stages_.size(); }
-  /// Makes each rank get the mean only in its part of a bucket, shard_of() the bucket's elements.
+  /// If `on`, each rank gets the mean only for its part of each bucket, which is shard_of() the bucket's elements.
   void shard(bool on) noexcept { sharded_ = on; }
   /// Returns true if the reduction of some buckets has started, and of others has not.
   [[nodiscard]] bool is_halfway() const { return !recorded_ && !stages_.empty() && stages_.size() < buckets_.size(); }
-  /// Waits until every bucket is reduced; all gradients must have arrived. Reductions of a failed recording of a step
-  /// are forgotten.
+  /// Waits until every bucket is reduced; all gradients must have arrived. Reductions that were started in a failed
+  /// recording are discarded.
   void wait();
 
  private:
@@ -125,7 +125,7 @@ class Buckets {
   std::vector<std::size_t> bucket_of_;         ///< bucket of each parameter
   int divisor_ = 0;
   std::vector<std::size_t> missing_;  ///< number of missing gradients of each bucket
-  bool recorded_ = false;             ///< the stages are in a recording, not under way
+  bool recorded_ = false;             ///< the stages are part of a recording and are not running
   std::vector<HookStage> stages_;     ///< stages of the buckets that are being reduced, the first of all()
 };
 

@@ -2,7 +2,7 @@
 // The record that a forward leaves for the backward through its outputs.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -16,11 +16,11 @@ struct Node;
 
 namespace lockstep::parallel {
 
-/// A forward whose backward may come. Hooks on the outputs own it, so it lives as long as the graph.
+/// A forward whose backward may still run. Hooks on the outputs own it, so it lives as long as the graph.
 struct ForwardPass {
   bool sync = true;                  ///< the forward ran outside no_sync()
-  std::vector<bool> reachable = {};  ///< true for each parameter that the outputs depend on; empty: not searched
-  bool reached = false;              ///< a backward has come through an output
+  std::vector<bool> reachable = {};  ///< true for each parameter that the outputs depend on; empty if not searched
+  bool reached = false;              ///< a backward has passed through an output
 };
 
 /// Maps each accumulator node to its parameter.

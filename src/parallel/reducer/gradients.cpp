@@ -162,7 +162,8 @@ void Gradients::deliver(const std::vector<bool>& used) {
 }
 
 double Gradients::norm() const {
-  // The grad() that a parameter kept differs from the reduction's result; in this rare case all gradients are read.
+  // If a parameter kept its grad(), that differs from the reduction's result. In this rare case, all gradients are
+  // read.
   if (!counts_ || std::find(kept_.begin(), kept_.end(), true) != kept_.end()) return grad_norm(parameters_.items);
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -2,7 +2,7 @@
 // Moves each parameter's gradient from grad() into its bucket, and the result back. The Reducer decides when.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <cstddef>
 #include <memory>
@@ -23,15 +23,15 @@ class Gradients {
   [[nodiscard]] const TrainedParameters& parameters() const { return parameters_; }
   [[nodiscard]] const Buckets& buckets() const { return buckets_; }
 
-  /// Starts a synced backward, in which no gradient has arrived yet. The sums are divided by `divisor`; 0: by the
-  /// number of replicas.
+  /// Starts a synced backward, in which no gradient has arrived yet. The sums are divided by `divisor`, or by the
+  /// number of replicas if it is 0.
   void restart(int divisor);
   /// Keeps the gradient of a backward that is not reduced: later gradients accumulate in the bucket.
   void keep(std::size_t index);
   /// Puts the complete gradient of the block's `local`-th replica into its bucket.
   void contribute(std::size_t index, int local);
-  /// Does the same for a parameter that this backward did not reach: its gradient is the one accumulated before, else
-  /// zero.
+  /// Like contribute(), but for a parameter that this backward did not reach: its gradient is what earlier backwards
+  /// accumulated, or zero.
   void contribute_unused(std::size_t index, int local);
   /// Waits for all reductions and leaves the results in grad(). `used` is empty, or true for each parameter that a
   /// replica of the run has reached; other parameters keep their grad().

@@ -15,8 +15,8 @@ namespace lockstep::parallel {
 
 using NodePointer = decltype(torch::autograd::Edge::function);
 
-/// Creates a node that a long chain of nodes may lead to: with either pointer type, the chain is not destroyed
-/// recursively.
+/// Creates a node that may be reached through a long chain of nodes. With either pointer type, the chain is destroyed
+/// without recursion.
 template <class Node, class... Arguments>
 auto make_node(Arguments&&... arguments) {
   if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {

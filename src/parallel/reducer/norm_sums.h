@@ -2,7 +2,7 @@
 // The gradient norm without a separate pass: each bucket's squares are summed at the end of its reduction.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <ATen/core/Tensor.h>
 
@@ -33,7 +33,8 @@ class NormSums {
   void restart();
   /// Sums this rank's blocks of a reduced bucket: float32 or float64, flat, on the CPU.
   void add(const at::Tensor& bucket, const std::vector<NormMember>& members);
-  /// Sends all sums to every rank. One rank has a block's sum and the others have zeros, so adding changes no bit.
+  /// Gives every rank all sums. For each block, one rank has the sum and the others have zero, so adding changes no
+  /// bit.
   /// Collective: yes.  Blocks: yes.
   void combine(ProcessGroup& group);
   /// Returns the sums of one parameter's blocks in grad_norm().
@@ -42,7 +43,7 @@ class NormSums {
  private:
   int world_;
   int rank_;
-  std::vector<std::int64_t> first_;  ///< the number of each parameter's first block; then the number of all blocks
+  std::vector<std::int64_t> first_;  ///< index of each parameter's first block, then the total number of blocks
   at::Tensor sums_;
 };
 

@@ -20,7 +20,7 @@ ReplicaLayout layout_of(const ProcessGroup& group, const DdpOptions& options) {
     throw UsageError(fmt::format("DdpOptions::replicas is {}, but the world size is {}", replicas, world),
                      fmt::format("start at most {} ranks", replicas));
   }
-  // One replica per rank needs rows only to let the backend add in any order.
+  // With one replica per rank, rows are needed only if the backend may add in any order.
   const bool rows = replicas != world || (!options.exact && world > 1 && !options.hook);
   return {.replicas = rows ? replicas : 0,
           .block = replicas_of_rank(group.rank(), world, replicas),

@@ -2,7 +2,7 @@
 // The core of DistributedDataParallel: it reduces gradients while backward is still computing others.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,8 @@ namespace lockstep::parallel {
 /// removes the hooks.
 class AutogradHooks {
  public:
-  /// The function. `defined` is false if only a part of the graph without gradients leads to the parameter.
+  /// The function to call. `defined` is false if the parameter is reached only through a part of the graph without
+  /// gradients.
   using Ready = std::function<void(std::size_t index, bool defined)>;
 
   AutogradHooks() = default;

@@ -2,7 +2,7 @@
 // The backward of one replica: the gradients that have arrived, and those that will not.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -21,10 +21,10 @@ struct ReplicaBackward {
   bool sync = true;                                       ///< the gradients of later forwards are reduced
   bool armed = false;                                     ///< a forward has not had its backward yet
   bool last_sync = true;                                  ///< the value of `sync` in the last forward
-  std::vector<std::weak_ptr<ForwardPass>> forwards = {};  ///< forwards whose backward may come
+  std::vector<std::weak_ptr<ForwardPass>> forwards = {};  ///< forwards whose backward may still run
   bool running = false;
-  bool reached = false;  ///< the backward came through an output of a forward
-  bool whole = false;    ///< the call was backward(), not the gradient of some inputs
+  bool reached = false;  ///< the backward has passed through an output of a forward
+  bool whole = false;    ///< the call was backward(), not autograd::grad() for some inputs
   bool synced = false;
   bool started = false;
   std::size_t arrivals = 0;      ///< number of calls to hooks
@@ -35,7 +35,7 @@ struct ReplicaBackward {
   std::vector<at::Tensor> gradients = {};  ///< accumulated gradients, while another replica runs
 
   void begin(std::size_t parameters);
-  /// Ends the backward: forgets the forwards that it came through, and forwards whose graph is gone.
+  /// Ends the backward: forgets the forwards that it passed through, and forwards whose graph is gone.
   void end();
   /// Returns true in the first synced step of a static graph.
   [[nodiscard]] bool is_recording(const DdpOptions& options) const {

@@ -78,7 +78,7 @@ void SparseMean::reduce(ProcessGroup& group) {
     indices.push_back(one.indices);
     values.push_back(one.values);
   }
-  // The number of rows of each of the rank's replicas comes before its indices.
+  // The indices are preceded by the number of rows of each of this rank's replicas.
   indices.insert(indices.begin(), at::tensor(counts).to(parameter_.device()));
   const std::vector<at::Tensor> all_indices = group.all_gather_uneven(at::cat(indices));
   const std::vector<at::Tensor> all_values = group.all_gather_uneven(at::cat(values));

@@ -3,7 +3,7 @@
 // order, so that the result has the same bits on any number of ranks.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 #include <ATen/core/Tensor.h>
 
 #include <vector>
@@ -21,7 +21,7 @@ struct SparseRows {
 };
 
 /// Adds the rows of `replicas`, which begins with replica 0, in the order of tree(lo, hi). A row that only one side has
-/// is taken unchanged. It is a pure function. Shapes: values are float32 or float64.
+/// is copied unchanged. Pure function. Shapes: values are float32 or float64.
 [[nodiscard]] SparseRows sparse_tree_sum(const std::vector<SparseRows>& replicas, ReplicaSpan span);
 
 /// The mean of one parameter's sparse gradients.

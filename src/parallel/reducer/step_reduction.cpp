@@ -84,7 +84,7 @@ void StepReduction::shadow(int divisor) {
   begin(divisor);
   used_.assign(used_.size(), false);
   for (std::size_t i = 0; i < used_.size(); ++i) {
-    gradients_.parameters().grad(i) = at::Tensor();  // the last step's result, which all ranks have used
+    gradients_.parameters().grad(i) = at::Tensor();  // drops the last step's result, which all ranks have used
     gradients_.contribute_unused(i, 0);
   }
   end();
@@ -96,7 +96,7 @@ void StepReduction::shard(bool on) {
   }
   gradients_.shard(on);
   sharded_ = on;
-  keeps_plan_ = keeps_plan_ || on;  // in other buckets the ranks' parts would differ
+  keeps_plan_ = keeps_plan_ || on;  // new buckets would change the ranks' parts
 }
 
 double StepReduction::norm() const {

@@ -2,7 +2,7 @@
 // One step's reduction over all replicas: from the first bucket that takes a gradient to grad() on every rank.
 #pragma once
 
-#include <ATen/core/ivalue.h>  // before any other torch header: Clang cannot compile libtorch 1.13 as C++20 otherwise
+#include <ATen/core/ivalue.h>  // before any other torch header: otherwise Clang cannot compile libtorch 1.13
 
 #include <cstddef>
 #include <vector>
@@ -21,7 +21,7 @@ class StepReduction {
   StepReduction(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options,
                 const ReplicaLayout& layout);
 
-  /// Begins a step. The sums are divided by `divisor`; 0: by the number of replicas.
+  /// Begins a step. The sums are divided by `divisor`, or by the number of replicas if it is 0.
   void begin(int divisor);
   /// Takes the gradient of the block's `local`-th replica, which is complete in grad().
   void contribute(std::size_t index, int local);
@@ -55,7 +55,7 @@ class StepReduction {
   ReplicaLayout layout_;
   Gradients gradients_;
   bool settled_ = false;     ///< the buckets are final: the first step is over
-  bool keeps_plan_ = false;  ///< the first bucket plan stays
+  bool keeps_plan_ = false;  ///< the first bucket plan is kept
   bool sharded_ = false;
   bool reduced_ = false;
   std::vector<std::size_t> arrival_order_;

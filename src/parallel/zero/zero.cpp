@@ -159,7 +159,7 @@ std::optional<std::size_t> ZeroRedundancyOptimizer::Impl::parameter_of(const std
 void ZeroRedundancyOptimizer::Impl::consolidate() {
   const at::NoGradGuard no_grad;
   StateDict whole;
-  std::map<std::string, NamedTensors> kinds;  // the same on every rank: each has an entry for every parameter
+  std::map<std::string, NamedTensors> kinds;  // the same on every rank, with an entry for every parameter
   for (const auto& [entry, value] : local_->state_dict()) {
     const auto* tensor = std::get_if<at::Tensor>(&value);
     if (tensor != nullptr && parameter_of(entry)) {

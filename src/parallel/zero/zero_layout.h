@@ -42,7 +42,7 @@ class ZeroLayout {
   /// Returns this rank's part of each parameter.
   [[nodiscard]] const std::vector<ZeroPart>& parts() const { return parts_; }
 
-  /// Returns this rank's part of a tensor with the memory order of parameter `index`, as a one-dimensional view.
+  /// Returns this rank's part of `tensor`, which has the memory order of parameter `index`, as a one-dimensional view.
   [[nodiscard]] at::Tensor part_of(const at::Tensor& tensor, std::size_t index) const;
   /// Returns this rank's part of the parameter itself.
   [[nodiscard]] at::Tensor own_part(std::size_t index) const;

@@ -78,7 +78,7 @@ class Blocks {
     }
   }
 
-  /// Combines the blocks of all ranks. One rank has each value and the others have zeros, so adding changes no bit.
+  /// Combines the blocks of all ranks. One rank has each value and the others have zero, so adding changes no bit.
   void combine(ProcessGroup& group) {
     group.all_reduce(sums_).wait();
     group.all_reduce(pieces_).wait();
@@ -102,7 +102,7 @@ class Blocks {
   at::Tensor pieces_;
 };
 
-/// Returns the norm in the device's order of additions, which differs with the world size.
+/// Returns the norm, added in the device's own order, which depends on the world size.
 double device_norm(const NamedTensors& parameters, const ZeroLayout& layout, ProcessGroup& group) {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -8,8 +8,9 @@
 
 namespace lockstep::parallel {
 
-/// Returns the norm, bit for bit equal to grad_norm() over the whole gradients. A block of elements that is split
-/// across two ranks is joined first. On GPUs, which add in their own order, each rank reads one number back.
+/// Returns the norm, bit for bit equal to grad_norm() over the whole gradients: a block of elements that is split
+/// across two ranks is joined first. On a GPU, which adds in its own order, the bits may differ, and each rank reads
+/// one number back.
 ///
 /// Collective: yes.  Blocks: yes.
 /// Cost: each rank reads its part once; an all-reduce of 8 bytes for each 4,096 elements, and of at most one block of

@@ -64,7 +64,7 @@ class Recording final : public at::cuda::CUDAGraph {
   }
 
   /// Ends a recording that failed. capture_end() fails as well, before the allocator and the generator have left the
-  /// recording, so this function ends their part. Returns true if both have left.
+  /// recording, so this function makes them leave it. Returns true if both have left.
   bool abandon() noexcept {
     try {
       capture_end();
@@ -75,7 +75,8 @@ class Recording final : public at::cuda::CUDAGraph {
   }
 
  private:
-  /// Begins in a mode in which only this thread's calls can break the recording: loader threads keep allocating.
+  /// Begins in a mode in which only this thread's calls can break the recording, because loader threads keep
+  /// allocating.
   template <class Graph, class Pool>
   static void begin_in(Graph& graph, const Pool& pool) {
     if constexpr (KnowsModes<Graph, Pool>) {
@@ -85,7 +86,7 @@ class Recording final : public at::cuda::CUDAGraph {
     }
   }
 
-  /// Before libtorch 2.14 a generator is in one recording or in none.
+  /// Before libtorch 2.14, a generator takes part in at most one recording.
   template <class State>
   static void leave(State& state) {
     if constexpr (requires { state.capturing_ = false; }) state.capturing_ = false;

@@ -223,7 +223,7 @@ void EpochLoop::end_epoch() {
 }
 
 void EpochLoop::save(const SaveReason& reason) {
-  late_.flush();  // it may contain a request to end the run
+  late_.flush();  // the pending step may carry a request to end the run
   if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   trouble_.guard(
       [&] { saves_.save(state_, {.names = reason.names, .may_skip = reason.may_skip, .last = finished()}); });

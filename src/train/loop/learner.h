@@ -50,8 +50,8 @@ class Learner {
   /// Evaluates the average if there is one, otherwise the weights. Collective: yes.
   [[nodiscard]] Evaluation evaluate(const std::shared_ptr<Dataset>& set, const EvaluateOptions& options);
 
-  /// Continues from the first stage's best checkpoint, `folder`/step-<step>. If that has no average, a new one is
-  /// started. Collective: yes. Throws: anything load_base() throws.
+  /// Continues from the first stage's best checkpoint, `folder`/step-<step>. If that checkpoint has no average, a new
+  /// one is started. Collective: yes. Throws: anything load_base() throws.
   void go_back_to(const std::filesystem::path& folder, std::int64_t step);
 
   /// Returns the parts of the model, optimizer, ema and scaler states that `share` writes.

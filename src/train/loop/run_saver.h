@@ -41,14 +41,15 @@ class RunSaver {
 
   /// Returns the step last saved or being saved; -1 if none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  /// Sets last_step() to the checkpoint to resume from, if it is in the run's folder. Every rank calls it; `path` is
-  /// rank 0's.
+  /// Sets last_step() to the step of the checkpoint to resume from, if that is in the run's folder. Every rank calls
+  /// it; `path` is rank 0's.
   void start_at(std::int64_t step, const std::filesystem::path& path);
 
   /// Allocates memory for copies of states such as `parts`. Does not block for long.
   void reserve(const StateParts& parts) { writer_.reserve(parts); }
 
-  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. Only names a step that is already saved.
+  /// Saves this rank's `parts`, names the checkpoint, and removes old ones. If the step is already saved, only names
+  /// its checkpoint.
   ///
   /// Collective: yes; only ranks that write read `parts`. Blocks: for a copy of the state (asynchronous), or until the
   ///             data is on disk; also until the previous save has ended. No timeout limits it.

@@ -15,7 +15,7 @@ bool SavePoints::is_due(const RunState& run) const {
 
 void SavePoints::make_room(const RunState& run) {
   if (std::exchange(made_room_, true)) return;
-  // If rank 0 gathers the state from shards, it does not exist yet.
+  // If rank 0 gathers the state from shards, the whole state does not exist yet.
   const bool gathered = plan_.config.optimizer.zero && !plan_.config.checkpoint.sharded;
   if (plan_.config.checkpoint.every_steps > 0 && saver_.writes() && !gathered) saver_.reserve(parts(run));
 }

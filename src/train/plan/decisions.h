@@ -23,7 +23,7 @@ namespace lockstep::train {
 /// plan.total_steps.
 [[nodiscard]] std::int64_t last_step(const TrainConfig& config, const Plan& plan, const RunState& run);
 
-/// Returns the learning rate of the next step: the schedule's, the plateau's, or the second stage's own.
+/// Returns the learning rate of the next step, which comes from the schedule, the plateau or the second stage.
 [[nodiscard]] double learning_rate(const TrainConfig& config, const Plan& plan, const RunState& run);
 
 /// Returns true if an evaluation is due at the end of `epoch`.

@@ -20,7 +20,7 @@ namespace lockstep::train {
 /// A run's position in its stages, a part of RunState. It is the same on all ranks.
 struct StageState {
   std::int64_t stage = 1;
-  std::int64_t base_step = 0;   ///< step of the first stage's best, from which the second stage starts; 0 if none
+  std::int64_t base_step = 0;   ///< step of stage 1's best checkpoint, from which stage 2 starts; 0 if none
   std::optional<Metric> rival;  ///< stage 2: the metric that the next evaluation must beat; if none, any metric will do
   double decay = 0;             ///< stage 2: decay of the average
   bool roll_back = false;  ///< stage 2: the last epoch was no improvement, so the next one starts from the base again
@@ -34,7 +34,7 @@ struct Evaluated {
   std::int64_t step = 0;
   bool best = false;   ///< it is now the run's best across both stages
   bool counts = true;  ///< false if it takes place only because the run ends here, so a longer run would not have it
-  bool gains = true;   ///< the metric of this best is better than the previous best's; false if the loss decided
+  bool gains = true;   ///< the best metric has improved; false if the loss decided between equal metrics
 };
 
 /// Records the outcome in `state`. Returns: the names that the step's checkpoint gets: best, best_stg1, best_stg2.

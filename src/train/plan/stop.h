@@ -11,8 +11,8 @@
 
 namespace lockstep::train {
 
-/// The reasons why a run ends early, in ascending order of precedence: a run asked to end does not ask for a restart,
-/// and a run whose disk fails (disk_trouble.h) or whose background save has failed ends with that error.
+/// The reasons why a run ends early, in ascending order of precedence. A run that was asked to end does not request a
+/// restart. A run whose disk fails (disk_trouble.h) or whose background save has failed ends with that error.
 enum class StopReason { kNone, kTimeLimit, kUserSignal, kInterrupted, kTerminated, kDisk };
 inline constexpr int kStopReasons = 5;  ///< number of reasons, without kNone
 

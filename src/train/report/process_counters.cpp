@@ -102,7 +102,7 @@ std::vector<view::Traffic> parse_interfaces(std::string_view text) {
     const bool repeats = std::any_of(kRepeats.begin(), kRepeats.end(),
                                      [&](std::string_view prefix) { return each.name.starts_with(prefix); });
     std::istringstream fields(line.substr(colon + 1));
-    constexpr int kSent = 8;  // after the eight fields of received traffic
+    constexpr int kSent = 8;  // index of the sent bytes, after the eight fields of received traffic
     std::int64_t value = 0;
     for (int i = 0; i <= kSent && fields >> value; ++i) {
       if (i == 0) each.received = value;

@@ -24,7 +24,7 @@ struct ProcessCounters {
 
 /// The traffic on this process's network interfaces since the host started.
 struct NetworkCounters {
-  std::string network;  ///< the same for processes that share the interfaces
+  std::string network;  ///< identifies the network; equal for processes that share the interfaces
   std::vector<view::Traffic> traffic;
   std::int64_t resent = 0;  ///< retransmitted TCP segments
 };

@@ -200,7 +200,7 @@ RunFolder::RunFolder(fs::path path, const RunFolderOptions& options)
 }
 
 /// A killed process may have named a checkpoint without syncing the name. A run that resumes from that checkpoint, or
-/// ends because it is the last one, must not lose it.
+/// that ends because this is its last checkpoint, must not lose it.
 void RunFolder::sync_names() const {
   FileSystem& files = FileSystem::system();
   files.sync_folder(path_);

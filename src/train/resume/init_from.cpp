@@ -90,7 +90,7 @@ void start_from_weights(Task& task, const NamedTensors& model, const FirstWeight
     require_no_other_names(model, weights, match);
   }
   std::string report = to_text(copy_weights(model, weights));
-  report.pop_back();  // the end of the last line
+  report.pop_back();  // removes the newline at the end
   log::note("weights from {}: {}", weights.origin, report);
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kShown = 16;
 
-/// Returns the first divisors above 1; the divisors nearest to the requested number would be harder to read.
+/// Returns the smallest divisors, starting at 1; the divisors nearest to the requested number would be harder to read.
 std::vector<std::int64_t> divisors(std::int64_t samples) {
   std::vector<std::int64_t> found;
   for (std::int64_t parts = 1; parts <= samples && found.size() < kShown; ++parts) {

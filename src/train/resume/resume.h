@@ -51,8 +51,8 @@ struct RunPlace {
 [[nodiscard]] std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place,
                                                    bool require_finite);
 
-/// For a run killed before its first checkpoint: the values chosen when it was started, read from the settings file. 0
-/// if unknown.
+/// For a run killed before its first checkpoint: the values that were chosen when it started, read from the settings
+/// file; 0 if unknown.
 struct BegunWith {
   std::int64_t replicas = 0;
   std::int64_t threads = 0;

@@ -19,7 +19,7 @@ fs::path step_folder_of(const fs::path& folder, std::int64_t step) { return fold
 void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& folder, const std::string& name) {
   const Checkpoint checkpoint = read_checkpoint(from.string(), files);
   ShardedContent content;
-  content.finite.required = false;  // it is copied without the check
+  content.finite.required = false;  // the copy does not require finite values
   for (const std::string& state : checkpoint.names()) content.parts[state].entries = checkpoint.state(state);
   for (const std::string& file : checkpoint.text_files()) content.texts[file] = checkpoint.text(file).value();
   const fs::path copy = commit_sharded_checkpoint(files, *no_peers(), folder, checkpoint.manifest().meta, content);

@@ -18,7 +18,8 @@ struct RunLength {
   std::int64_t total_steps = 0;
 };
 
-/// Returns the schedule that the settings describe. For schedule.type plateau, its rate is the one before any metric.
+/// Returns the schedule that the settings describe. For schedule.type plateau, it gives the rate that applies before
+/// the first metric.
 [[nodiscard]] Schedule make_schedule(const ScheduleConfig& config, const RunLength& run);
 
 /// Returns the options for plateau, without lower_is_better, which depends on the metric.

@@ -51,7 +51,7 @@ class BatchProbe {
   explicit BatchProbe(const Untried& run);
 
   /// Runs two steps (forward, backward, optimizer) of each replica of this rank with `batch` samples, with the run's
-  /// device, precision, layout and number of accumulated batches, and with the memory that its buckets and its moving
+  /// device, precision, layout and number of accumulated batches, and with the memory that the run's buckets and moving
   /// average would need.
   /// Returns: false if memory ran out.
   /// Throws:  any other error of a step.

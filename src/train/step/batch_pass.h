@@ -49,8 +49,8 @@ class BatchPass {
 
   /// Begins a step of `batches` batches per replica.
   void begin(std::int64_t batches) { batches_ = batches; }
-  /// Runs a prepared batch's forward pass, its loss times its share of the step, and its backward pass. `is_last`: this
-  /// is the last batch of the replica's step. Returns the loss row. Throws: anything the task throws.
+  /// Runs the forward pass of a prepared batch, scales its loss by its share of the step, and runs the backward pass.
+  /// `is_last`: this is the last batch of the replica's step. Returns the loss row. Throws: anything the task throws.
   at::Tensor run(const Replica& replica, Batch& batch, bool is_last);
   /// Recomputes the loss and row of the prepared batch, without the reducer.
   BatchLoss loss_again(int replica, const Batch& batch);
@@ -71,10 +71,10 @@ class BatchPass {
   DistributedDataParallel<TaskNet>* model_ = nullptr;
   StepWatch* watch_ = nullptr;
   std::optional<StepGraph> graph_;  ///< set if steps are recorded; destroyed before the communicators of job_
-  std::string noted_;               ///< why they are not, once that has been logged
+  std::string noted_;               ///< why steps are not recorded, once that has been logged
   std::vector<std::string> loss_names_;
   std::int64_t batches_ = 1;  ///< batches of each replica in this step
-  bool adds_up_ = false;      ///< the batch's gradients are reduced together with a later batch's
+  bool adds_up_ = false;      ///< the batch's gradients are reduced together with those of a later batch
 };
 
 }  // namespace lockstep::train

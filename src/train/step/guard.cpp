@@ -179,7 +179,8 @@ void Guard::require_equal(const std::vector<std::int64_t>& all, const char* faul
   blame(odd, fmt::format("{} different {} from the others", odd.size() == 1 ? "has" : "have", fault));
 }
 
-/// A third rank also recomputes the replica. With only two ranks, both do so: after a transient error, they now agree.
+/// A third rank also recomputes the replica. With only two ranks, both recompute it: after a transient error, their new
+/// results agree.
 void Guard::break_tie(const std::vector<std::int64_t>& first, const Recompute& recompute,
                       const std::string& reductions) {
   const bool two = roles_.third < 0;

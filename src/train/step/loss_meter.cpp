@@ -38,7 +38,7 @@ LateCopy::LateCopy(const at::Tensor& tensor) : host_(tensor) {
 }
 
 const at::Tensor& LateCopy::get() const {
-  // libtorch 1.13 can only poll a device-independent event. It has usually occurred long ago.
+  // libtorch 1.13 can only poll a device-independent event. In most cases the event has occurred long before this call.
   while (copied_ && !copied_->query()) std::this_thread::sleep_for(std::chrono::microseconds(20));
   return host_;
 }

@@ -70,7 +70,7 @@ class LossMeter {
   /// Sets the names of the parts of the loss, for errors.
   void name_terms(std::vector<std::string> names) { names_ = std::move(names); }
 
-  /// Notes that every rank skipped the pending step. A non-finite loss is then not an error and is excluded from the
+  /// Records that every rank skipped the pending step. A non-finite loss is then not an error and is excluded from the
   /// mean.
   void left_out() noexcept { pending_left_out_ = true; }
 

@@ -25,7 +25,7 @@ struct FaultOrder {
   int bit = -1;         ///< the bit of an element; -1 means a different bit for each step
 };
 
-/// Parses the fault in `text`. Throws: UsageError if it is not one.
+/// Parses the fault in `text`. Throws: UsageError if `text` is not a valid fault.
 [[nodiscard]] FaultOrder parse_fault(const std::string& text);
 
 /// Flips one bit of one element; without an order it does nothing. It belongs to the replica whose turn it is.

@@ -46,8 +46,8 @@ class ReplicaLoaders {
   /// Rebuilds `count` batches of any replica of the run, starting with batch `first`, and calls `use` with each.
   void make_again(int replica, std::int64_t first, std::int64_t count, const std::function<void(Batch&)>& use) const;
 
-  /// Returns the time that replicas have waited for batches since the last call, as a fraction of `seconds`, for the
-  /// rank that waited longest. Collective: yes.
+  /// Returns how long the replicas of the rank that waited longest have waited for batches since the last call, as a
+  /// fraction of `seconds`. Collective: yes.
   [[nodiscard]] double wait_share(double seconds);
   /// Returns the indices of the samples that this rank's replicas skipped, separately for each replica.
   [[nodiscard]] std::vector<std::int64_t> bad_samples() const;
@@ -63,7 +63,7 @@ class ReplicaLoaders {
   std::shared_ptr<const Sampler> sampler_;  ///< null if every sample is read
   std::vector<DataLoader> loaders_;
   std::vector<DataLoader::Epoch> passes_;  ///< the loaders' passes over the current epoch
-  /// A replica's batch that next() repeats, and the copy that it returned.
+  /// A replica's batch that next() repeats, and the copy that next() returned.
   struct Repeated {
     std::optional<Batch> first;
     Batch lent;

@@ -20,11 +20,11 @@ class StepBuffers {
   void sync();
   /// Begins a step, which changes the buffers; with `keeps`, keeps a copy for restore().
   void begin(bool keeps);
-  /// Restores the elements that the last step turned into NaN or infinity: the loss is scaled, the step was skipped,
-  /// and running statistics from an overflow would stay wrong. Does nothing if the step began without a copy.
+  /// After a step with a scaled loss was skipped, restores the elements that the step turned into NaN or infinity;
+  /// running statistics from an overflow would otherwise stay wrong. Does nothing if the step began without a copy.
   /// Collective: yes.
   void restore();
-  /// Notes that weights and buffers were loaded.
+  /// Records that weights and buffers were loaded.
   void note_change() { synced_ = false; }
 
  private:

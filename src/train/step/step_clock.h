@@ -40,7 +40,7 @@ class StepClock final : public trace::Sink {
   void end(const trace::Event& event) noexcept override;
   void step(std::int64_t step) noexcept override;
 
-  /// Notes that replica `local` of this rank is now running.
+  /// Records that replica `local` of this rank is now running.
   void turn_to(int local) noexcept;
 
   /// While this object lives, the training thread is in `part`.

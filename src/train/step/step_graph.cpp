@@ -54,7 +54,7 @@ bool all_have(ProcessGroup& group, const std::optional<std::string>& key) {
   return key && values[0] == number && values[1] == ~number;
 }
 
-/// Returns true if `here` is true on every rank. Collective: yes. Throws: like all_have().
+/// Returns true if `here` is true on every rank. Collective: yes. Throws: anything all_have() throws.
 bool all_are(ProcessGroup& group, bool here) {
   const at::Tensor all = at::full({}, here ? 1 : 0, at::kLong);
   take_least(group, all);
@@ -162,7 +162,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
-/// Shares an obstacle with all ranks: if one rank cannot record, no rank does.
+/// Tells all ranks about an obstacle: if one rank cannot record, no rank does.
 void StepGraph::share(std::string obstacle) {
   const bool none = obstacle.empty();
   if (options_.job ? all_are(options_.job->group(), none) : none) return;

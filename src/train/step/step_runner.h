@@ -40,19 +40,20 @@ class StepRunner {
 
   /// Runs the forward and backward passes of `batches` batches per replica; gradients become means over all replicas.
   /// Collective: yes. Returns: for each replica of this rank, the mean of loss_row() over its batches.
-  /// Throws: whatever the task throws; if the task rejects a batch (DataError), that batch is kept first.
+  /// Throws: whatever the task throws; if the task rejects a batch (DataError), taken() keeps that batch.
   const std::vector<at::Tensor>& compute_gradients(std::int64_t batches);
 
   /// Returns this rank's batches.
   [[nodiscard]] ReplicaLoaders& data() { return data_; }
   [[nodiscard]] DistributedDataParallel<TaskNet>& model() { return *model_; }
-  /// Returns the object that runs a batch forward and backward, with the names of the loss parts and the watch.
+  /// Returns the object that runs the forward and backward passes of a batch. It also holds the names of the loss parts
+  /// and the watch.
   [[nodiscard]] BatchPass& pass() { return pass_; }
   [[nodiscard]] StepBuffers& buffers() { return buffers_; }
   [[nodiscard]] StepGuard& guard() { return guard_; }
   /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
-  /// Returns the clock with the times of this rank's parts.
+  /// Returns the clock that times the parts of this rank's steps.
   [[nodiscard]] StepClock& clock() { return clock_; }
   /// Returns the batches that the last calls to compute_gradients() took.
   [[nodiscard]] const TakenBatches& taken() const { return taken_; }
@@ -60,7 +61,7 @@ class StepRunner {
   [[nodiscard]] std::int64_t images() const;
   /// Returns the layers of the network that were fused.
   [[nodiscard]] const nn::Optimized& optimized() const { return optimized_; }
-  /// Returns the tensors that this rank keeps, and its last batch's.
+  /// Returns the tensors that this rank keeps, including those of its last batch.
   [[nodiscard]] std::vector<Holder> memory_holders() const;
 
  private:

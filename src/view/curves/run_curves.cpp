@@ -30,7 +30,7 @@ void add_point(Curves& curves, const std::string& name, std::int64_t step, const
   Curve& curve = curves[name];
   while (!curve.empty() && curve.back().step >= step) curve.pop_back();  // a run that was killed repeats steps
   if (is_number) curve.push_back({step, value.get<double>()});
-  if (curve.empty()) curves.erase(name);  // null, a value that is not finite, is not a point
+  if (curve.empty()) curves.erase(name);  // null stands for a value that is not finite, which is not a point
 }
 
 void add_points(Curves& curves, const std::string& prefix, std::int64_t step, const Json& object) {
@@ -40,7 +40,7 @@ void add_points(Curves& curves, const std::string& prefix, std::int64_t step, co
   }
 }
 
-/// Json sorts its keys, but the text of the line has the task's order.
+/// Takes the names from the text of the line, which has the task's order, because Json sorts its keys.
 void add_metric_names(RunCurves& run, const Json& metrics, std::string_view text) {
   const auto is_known = [&](const std::string& name) {
     return std::ranges::find(run.metric_names, text::printable(name)) != run.metric_names.end();

@@ -115,7 +115,7 @@ void draw(Canvas& canvas, const Plan& plan, const Curve& curve, std::size_t seri
 
 char letter_of(std::size_t series) { return static_cast<char>('a' + series % 26); }
 
-/// Returns the title, and with several runs a line for each below it, with its last value.
+/// Returns the title and, if there are several runs, a line below it for each run with the run's last value.
 std::string title_lines(const Chart& chart, const TextChartOptions& options) {
   std::string title = chart.title + (chart.unit.empty() ? "" : " (" + chart.unit + ")");
   const bool is_one = chart.series.size() == 1;

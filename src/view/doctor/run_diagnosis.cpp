@@ -100,7 +100,7 @@ std::string steps_of(const RunFacts& facts) {
                      : fmt::format(", steps {} to {}", text::thousands(low), text::thousands(high));
 }
 
-/// Returns the time of the last event of any rank here; 0: unknown.
+/// Returns the time of the last event of any rank here; 0 if unknown.
 std::int64_t last_event_of(const RunFacts& facts) {
   std::int64_t last = 0;
   for (const flight::RankFacts& rank : facts.ranks) last = std::max(last, rank.ring ? rank.ring->last_event_ns : 0);
@@ -113,7 +113,7 @@ std::string last_sign_of(const RunFacts& facts) {
   return fmt::format(", the last event {} ago", text::duration(seconds(facts.monotonic_ns - last)));
 }
 
-/// Returns "no progress for 8.0 s: rank 2 is stopped (T)"; empty: no rank is stopped.
+/// Returns "no progress for 8.0 s: rank 2 is stopped (T)"; empty if no rank is stopped.
 std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stall>& stall) {
   std::vector<std::string> ranks;
   char state = 'T';
@@ -123,7 +123,7 @@ std::string stopped_text(const RunFacts& facts, const std::optional<flight::Stal
     state = rank.process.state;
   }
   if (ranks.empty()) return "";
-  // Ranks that stop waiting also have events.
+  // A rank that stops waiting also records an event, so the start of a stall comes first.
   const std::int64_t last = stall ? stall->since_ns : last_event_of(facts);
   const std::string since = last == 0 ? "" : " for " + text::duration(seconds(facts.monotonic_ns - last));
   return fmt::format("no progress{}: {} {} {} stopped ({})", since, ranks.size() == 1 ? "rank" : "ranks",
@@ -210,8 +210,8 @@ const FailureRecord* first_error(const AttemptFacts& attempt) {
   return cause == attempt.errors.end() ? nullptr : &*cause;
 }
 
-/// Returns the guard's message, which names the faulty rank and host; empty: it was a different error. Every rank ends
-/// with this message, so the first rank to end does not matter.
+/// Returns the guard's message, which names the faulty rank and host; empty if the error was a different one. Every
+/// rank ends with this message, so the first rank to end does not matter.
 std::string corruption_of(const AttemptFacts& attempt) {
   for (const FailureRecord& error : attempt.errors) {
     if (error.type == "CorruptionError") return error.message;
@@ -247,7 +247,7 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   }
   const std::size_t count = std::min(attempt.errors.size(), kShownErrors);
   for (std::size_t i = 0; i < count; ++i) {
-    // The verdict has this error, or it repeats the first failure.
+    // Skips errors that the verdict already has or that repeat the first failure.
     const FailureRecord& error = attempt.errors[i];
     const std::string text = words_of(error);
     const bool is_said = diagnosis.text.find(text) != std::string::npos ||

@@ -14,7 +14,7 @@
 namespace lockstep::view {
 namespace {
 
-/// An operator that computes a convolution or a product, and the name of its kernel; empty: it depends.
+/// An operator that computes a convolution or a product, and the name of its kernel; empty if the kernel varies.
 struct Computing {
   LayerKind kind;
   KernelMaker maker;
@@ -43,7 +43,7 @@ const std::unordered_map<std::string_view, Computing>& computing() {
   return operators;
 }
 
-/// Names of layers that are not an operator's name with spaces.
+/// Names of layers for which the operator's name, with spaces instead of underscores, is not used.
 const std::unordered_map<std::string_view, std::string_view>& layer_names() {
   static const std::unordered_map<std::string_view, std::string_view> names = {
       {"lockstep::batch_norm_relu", "norm + ReLU"},
@@ -70,7 +70,8 @@ bool moves_its_input(std::string_view name) {
   return movers.contains(name) || name.starts_with("lockstep::");
 }
 
-/// Returns true for operators that write less, or nothing, or an amount that their inputs do not show.
+/// Returns true for operators that write less than their first input, or nothing, or an amount that their inputs do not
+/// show.
 bool only_reads(std::string_view name) {
   return name == "lockstep::loss" || name == "lockstep::resize" || name == "aten::max_pool2d" ||
          name == "aten::adaptive_avg_pool2d" || name == "aten::avg_pool2d";
@@ -107,8 +108,8 @@ std::array<std::int64_t, 2> pair_of(const std::vector<std::int64_t>& numbers, st
 }
 
 /// Lockstep's kernels have six numbers in one list; libtorch's operators have a list for each value. The Winograd
-/// kernel and the kernel for a single channel have no list, because they always compute a 3x3 with stride 1 and padding
-/// 1.
+/// kernel and the kernel for a single channel have no list, because they always compute a 3x3 convolution with stride 1
+/// and padding 1.
 Geometry geometry_of(const LayerCalls& calls) {
   std::vector<std::vector<std::int64_t>> lists;
   for (const ProfiledCall* call : calls) {
@@ -288,7 +289,7 @@ KernelRow describe_layer(const LayerCalls& calls, const KernelMachine& machine) 
   const bool multiplies = row.kind == LayerKind::kConvolution || row.kind == LayerKind::kProduct;
   const bool is_known = multiplies || moves_its_input(outer.name) || only_reads(outer.name);
   if (is_known) row.forward.bytes += bytes_read(outer, multiplies ? row.type : "");
-  row.backward.bytes = row.forward.bytes;  // it writes the gradients of both
+  row.backward.bytes = row.forward.bytes;  // it writes the gradients of the input and the weight
   row.instructions = instructions_of(row, machine);
   return row;
 }

@@ -49,8 +49,8 @@ std::string_view kind_of(std::string_view name) {
   return found == kKinds.end() ? "other" : found->second;
 }
 
-/// Returns a kernel's name without result type, namespaces, and the arguments after its last template parameter.
-/// "Memcpy HtoD (Pinned -> Device)" does not change.
+/// Returns a kernel's name without the result type, the namespaces, and the arguments after the last template
+/// parameter. "Memcpy HtoD (Pinned -> Device)" does not change.
 std::string short_kernel_name(std::string_view name) {
   if (name.starts_with("Mem")) return std::string(name);
   if (name.starts_with("void ")) name.remove_prefix(5);

@@ -157,7 +157,7 @@ std::string layers_text(const Profile& profile, const Words& words, std::size_t 
   if (table.empty()) return "";
   const auto time = [](const LayerRow& row) { return row.forward_ns + row.backward_ns; };
   std::size_t left_out = 0;
-  if (table.size() > most_rows) {  // the slowest are kept, in their order
+  if (table.size() > most_rows) {  // keeps the slowest layers, in their original order
     std::vector<std::int64_t> times;
     for (const LayerRow& row : table) times.push_back(time(row));
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(most_rows) - 1, times.end(),

@@ -11,7 +11,7 @@
 namespace lockstep::view {
 namespace {
 
-// No thread of a kernel has this number.
+// Linux never gives a thread this number.
 constexpr std::int64_t kCollectiveTrack = 1'000'000'000;
 
 const char* category_of(const ProfiledCall& call) {

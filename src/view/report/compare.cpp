@@ -44,8 +44,8 @@ double ratio_in(const Ranks& ranks, std::int64_t rank, std::size_t i,
   return median > 0 ? cost(own) / median : 0;
 }
 
-/// Returns the stretch from which the rank has been slower; the number of stretches if it is not slower in the last
-/// one.
+/// Returns the index of the stretch from which on the rank has been slower, or the number of stretches if it is not
+/// slower in the last one.
 std::size_t slow_from(const Ranks& ranks, std::int64_t rank, const std::function<double(const Stretch&)>& cost) {
   std::size_t begin = ranks[static_cast<std::size_t>(rank)].stretches.size();
   while (begin > 0 && ratio_in(ranks, rank, begin - 1, cost) >= kSlowerRank) --begin;

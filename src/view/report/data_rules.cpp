@@ -15,7 +15,8 @@ namespace {
 /// chance which rank that is.
 const RankFigures& slowest(const Ranks& ranks) { return ranks[static_cast<std::size_t>(largest(ranks, data_share))]; }
 
-/// Returns the workers' time for the batch of a step, on a core or blocked.
+/// Returns how long the workers take for the batch of a step, including the time they are blocked but not the time they
+/// wait for a core.
 double loading_cost(const RankFigures& rank) {
   return rank.steps > 0 ? (rank.workers.busy - rank.workers.delayed) / static_cast<double>(rank.steps) : 0;
 }
@@ -106,7 +107,7 @@ std::optional<Finding> find_unbalanced_loader(const Ranks& ranks, const ReportSe
   const double others = median_of(ranks, data_share, worst);
   if (data_share(rank) < kMuchWaiting || others > data_share(rank) / 2) return std::nullopt;
   if (loading_cost(rank) < kCostlierBatch * median_of(ranks, loading_cost, worst)) return std::nullopt;
-  // Threads without a core are a different cause.
+  // Threads that wait for a core are a different cause.
   if (delayed_share(rank.workers) > kOftenDelayed) return std::nullopt;
   const std::string why = computes(rank) ? fmt::format("its samples cost {:.2f} s of CPU time per worker and second",
                                                        rank.workers.busy > 0 ? rank.workers.cpu / rank.workers.busy : 0)

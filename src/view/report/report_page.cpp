@@ -36,7 +36,7 @@ bool is_shown(StepPart part, const Ranks& ranks) {
 // A part with a smaller share does not explain a slow step.
 constexpr double kMuch = 0.1;
 
-/// Returns a part's position among the columns to omit if the table is too wide; 0: it stays.
+/// Returns a part's position among the columns to omit if the table is too wide; 0 if it stays.
 int left_out_as(StepPart part, const Ranks& ranks) {
   if (part == StepPart::kOther) {
     const bool is_much = std::any_of(ranks.begin(), ranks.end(), [](const RankFigures& rank) {

@@ -25,7 +25,7 @@ inline constexpr double kMuchWaiting = 0.15;
 inline constexpr double kAlwaysBusy = 0.7;
 // A worker that neither runs nor waits for a core is in a read or another blocking call.
 inline constexpr double kMostlyBlocked = 0.5;
-// With equal loads one rank is the slowest by chance, but its batches cost as much as the other ranks'.
+// With equal loads one rank is the slowest by chance, but its batches cost as much as those of the other ranks.
 inline constexpr double kCostlierBatch = 1.5;
 // If workers already wait for a core, more workers would not help.
 inline constexpr double kOftenDelayed = 0.3;
@@ -42,7 +42,7 @@ inline constexpr double kMoreWork = 1.2;
 // On cores that other programs also use, CPU time differs by half, because of caches and hyperthreads.
 inline constexpr double kMuchMoreWork = 1.6;
 inline constexpr double kCrowdedHost = 0.1;
-// Other load comes and goes, but more work remains.
+// Load from other programs comes and goes, but additional work remains.
 inline constexpr std::int64_t kFewestStretches = 3;
 inline constexpr double kMostStretches = 0.8;
 // The wait of the other ranks above which unequal work is worth evening out.
@@ -51,7 +51,7 @@ inline constexpr double kWorthEvening = 0.08;
 // Below this size a bucket's fixed costs are noticeable compared with its bytes (docs/design/ddp.md).
 inline constexpr double kTinyBucket = 2.0 * (1 << 20);
 inline constexpr std::int64_t kManyBuckets = 8;
-// The remedy is just to reset one changed setting, so it takes less waiting than other findings do.
+// The remedy is just to reset one changed setting, so less waiting is enough for this finding than for others.
 inline constexpr double kWorthLargerBuckets = 0.08;
 inline constexpr std::int64_t kDefaultBucketMb = 25;
 

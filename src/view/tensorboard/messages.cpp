@@ -86,7 +86,7 @@ std::int32_t big_endian(std::string_view bytes, std::size_t at, std::size_t size
   return static_cast<std::int32_t>(value & 0x7FFFFFFFU);
 }
 
-/// Reads a JPEG's segments up to the segment with its size.
+/// Reads a JPEG's segments up to the one that contains the image size.
 std::optional<ImageKind> jpeg_kind(std::string_view bytes) {
   for (std::size_t at = 2; at + 9 <= bytes.size() && encoded_byte(bytes, at) == 0xFF;) {
     const unsigned mark = encoded_byte(bytes, at + 1);

@@ -27,7 +27,7 @@ constexpr int kSessionLog = 7;
 /// Returns an Event whose field `field` is `content`, a string or the bytes of a message.
 [[nodiscard]] std::string event_bytes(double wall_time, std::int64_t step, int field, std::string_view content);
 
-/// Returns SessionLog START: it discards earlier points from the event's step onwards.
+/// Returns SessionLog START, which discards points written earlier for the event's step and later steps.
 [[nodiscard]] std::string session_start_bytes();
 
 [[nodiscard]] std::string scalars_bytes(const Scalars& points);

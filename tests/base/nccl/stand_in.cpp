@@ -5,7 +5,7 @@
 #define LOCKSTEP_STAND_IN(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 0; }
 
-// As in NCCL itself, one function calls another, which resolves to the library that the loader finds first.
+// As in NCCL itself, one function calls another, and that call resolves to the library that the loader finds first.
 extern "C" __attribute__((visibility("default"))) int lockstep_stand_in_version() { return LOCKSTEP_STAND_IN_VERSION; }
 
 extern "C" __attribute__((visibility("default"))) int ncclGetVersion(int* version) {

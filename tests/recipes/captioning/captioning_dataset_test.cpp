@@ -149,7 +149,7 @@ TEST(CaptionRows, AreDrawnWithoutRepeatsAndAnewEachEpoch) {
     SampleContext again(1, epoch, 0);
     EXPECT_TRUE(at::equal(set->get(0, again).target, target));
   }
-  EXPECT_EQ(drawn.size(), 12U);  // each of four, then each of three
+  EXPECT_EQ(drawn.size(), 12U);  // each of four lengths, then each of the other three
 }
 
 TEST(CaptionRows, OfUnknownWordsAreUnkOrNoWordAtAll) {
@@ -289,7 +289,7 @@ TEST_F(CaptionFiles, OfKarpathyHaveSplitsAndTrainHasRestvalToo) {
   options.split = "train";
   const auto train = read_captions(options);
   EXPECT_THAT(ids_of(train), ElementsAre("392", "393"));
-  // The file's folder is used if it exists.
+  // The folder that the file names (`filepath`) is used if it exists.
   EXPECT_EQ(train[0].file, (folder_ / "images/b.png").string());
   EXPECT_EQ(train[1].file, (folder_ / "images/train/c.png").string());
   options.split = "test";
@@ -450,7 +450,7 @@ std::string fault_of_text(const std::string& text) {
 }
 
 TEST(Vocabulary, HasFrequentWordsFirstAndEqualOnesByTheirBytes) {
-  // a 4, cat dog runs 2 each, eats sits the zebra 1 each.
+  // Counts: 4 of a; 2 each of cat, dog and runs; 1 each of eats, sits, the and zebra.
   EXPECT_EQ(Vocabulary::of(images(), 1).to_text(), "a\ncat\ndog\nruns\neats\nsits\nthe\nzebra\n");
 }
 

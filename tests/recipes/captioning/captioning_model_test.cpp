@@ -274,14 +274,14 @@ TEST(CaptioningModel, ScheduledSamplingOfZeroIsTeacherForcingAndOfOneReadsNothin
     EXPECT_GT(difference(drawn(inputs, 0.5), net->log_probs(memory, inputs)), 1e-3);
     // One word is a smaller product than six words, and its last bits depend on the processor.
     EXPECT_LT(difference(drawn(inputs, 1).select(1, 0), net->log_probs(memory, inputs).select(1, 0)), 1e-5);
-    // The transformer's first pass reads the words; X-linear's is the only one that does not depend on them.
+    // The transformer's first pass reads the given words. Only X-linear's words do not depend on them.
     if (type == ModelType::kXLinear) {
       EXPECT_TRUE(drawn(inputs, 1).equal(drawn(other, 1)));
     }
   }
 }
 
-/// A drawn word comes from the distribution after the previous word, with the given probability.
+/// With the given probability, a word is replaced by one drawn from the distribution after the previous word.
 TEST(CaptioningModel, DrawnWordsFollowTheDistributionAndTheProbability) {
   at::manual_seed(2);
   const at::Tensor words = at::full({4000}, 9, at::kLong);
@@ -330,7 +330,7 @@ TEST(CaptioningModel, WorksUnderAutocastToBfloat16InChannelsLastAndOptimized) {
     use_channels_last(*net);
     at::Tensor logs;
     {
-      // With cached copies of the weights, none of which may come from a pass without gradients.
+      // Autocast keeps cached copies of the weights, none of which may come from a pass without gradients.
       const Autocast autocast(at::kCPU, Amp::kBf16, {.weight_cache = true});
       const Memory memory = net->encode(to_channels_last(at::randn({2, 3, 32, 32})), {});
       {

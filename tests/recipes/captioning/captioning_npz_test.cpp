@@ -54,8 +54,8 @@ struct Zip {
   std::string content;
   std::string name = "feat.npy";
   bool deflate = false;
-  std::uint64_t method = 0;  ///< instead of the correct one
-  std::int64_t size = -1;    ///< as stated in the directory; -1 means the true one
+  std::uint64_t method = 0;  ///< the stated compression method, unless `deflate` is true
+  std::int64_t size = -1;    ///< size stated in the directory; -1: the true size
   std::int64_t packed_size = -1;
   std::uint64_t crc_off_by = 0;
   std::uint64_t flags = 0;

@@ -357,7 +357,7 @@ TEST(CaptioningTask, FeaturesOfAnotherWidthThanTheCheckpointsAreAnErrorThatNames
   }
 }
 
-/// The ids would mean different words, and every reward would be wrong.
+/// With other captions, the ids would mean different words, and every reward would be wrong.
 TEST(CaptioningTask, DocumentFrequenciesOfOtherCaptionsAreAnErrorThatNamesTheFile) {
   const TempDir folder;
   CaptioningConfig config = small_config();

@@ -154,7 +154,7 @@ class ByDefinition {
     }
     for (std::size_t rank = 0; rank < std::min<std::size_t>(order.size(), 100); ++rank) {
       const FoundObject& detection = one.found[order[rank].second];
-      // Countable objects before others, then by overlap; ties go to the later one.
+      // Prefers countable objects, then a larger overlap; of equal ones, takes the last.
       std::optional<std::tuple<bool, double, std::size_t>> best;
       for (const std::size_t k : free) {
         const TruthObject& object = one.truth.objects[k];

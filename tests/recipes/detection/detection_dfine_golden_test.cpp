@@ -199,7 +199,7 @@ class Golden {
   /// places.
   void expect_queries_of(Golden& whole, double tolerance) {
     const auto [own, theirs] = std::pair{queries(evaluate()), queries(whole.evaluate())};
-    const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: from differences, not matrix products
+    const at::Tensor distances = at::cdist(theirs, own, 2, 2);  // mode 2: from differences, without matrix products
     const at::Tensor nearest = distances.argmin(2);
     for (std::int64_t i = 0; i < nearest.size(0); ++i) {
       EXPECT_EQ(std::get<0>(at::_unique2(nearest[i])).numel(), nearest.size(1)) << name_ << ", image " << i;

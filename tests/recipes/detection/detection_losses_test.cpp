@@ -422,7 +422,7 @@ TEST(DetectionCriterion, ATinyNetworkLearnsABatchByHeart) {
     loss.backward();
     optimizer.step();
   }
-  // As in training: batch norm's running means have not moved far.
+  // Decodes in training mode, because batch norm's running means have not moved far.
   const std::vector<Found> found = decode(net.forward(images, nullptr), 1);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(found[i].labels[0].item<std::int64_t>(), static_cast<std::int64_t>(i % 3)) << "picture " << i;

@@ -164,7 +164,7 @@ TEST(DetectionModel, SamplesWhatGridSampleSamples) {
   const ScaleSizes sizes = {{12, 10}, {6, 5}, {3, 3}};
   const std::array<std::int64_t, 3> points = {4, 3, 2};
   at::Tensor values = at::randn({2, 120 + 30 + 9, 64}).requires_grad_();
-  // Some of them outside the image.
+  // Some of the points are outside the image.
   at::Tensor places = (at::rand({2, 7, 2, 9, 2}) * 1.6 - 0.3).requires_grad_();
   at::Tensor shares = at::rand({2, 7, 2, 9}).requires_grad_();
   const at::Tensor weights = at::randn({2, 7, 64});
@@ -438,7 +438,7 @@ TEST(DetectionMatcher, SaysWhichPredictionIsNotFinite) {
   const Targets targets = {objects(2, 4), objects(0, 4)};
   const at::Tensor logits = at::randn({2, 2, 5, 4});
   const at::Tensor boxes = at::rand({2, 2, 5, 4});
-  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // for an image without objects, which still counts
+  boxes[1][1][3][2] = std::numeric_limits<float>::quiet_NaN();  // in an image without objects, which is checked as well
   try {
     static_cast<void>(match(logits, boxes, pad(targets, 4, at::kCPU), {}, {"predictions_aux_0", "predictions"}));
     FAIL() << "no error";

@@ -70,7 +70,7 @@ TEST(Gallery, RanksPutTheirsTogetherInAnyOrder) {
     const Evaluated one = image_with(id, static_cast<double>((id * 7) % 10));  // many have equal quality
     add(whole, one);
     add(parts[static_cast<std::size_t>(id % 3)], one);
-    if (id % 5 == 0) add(parts[static_cast<std::size_t>((id + 1) % 3)], one);  // as padding, it is on two ranks
+    if (id % 5 == 0) add(parts[static_cast<std::size_t>((id + 1) % 3)], one);  // as padding, this image is on two ranks
   }
   for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1, 2}, std::vector<std::size_t>{2, 0, 1}}) {
     Gallery merged(4);

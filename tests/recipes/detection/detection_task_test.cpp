@@ -335,7 +335,7 @@ TEST(DetectionTally, TheNumbersAreThoseOfOneRankHoweverTheImagesAreDivided) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].value, expected[i].value) << found[i].name;
   EXPECT_EQ(other->report(), whole->report());
-  // Scenes of 64 pixels have no object that COCO calls large: so there is no curve at -1.
+  // Scenes of 64 pixels have no object that COCO calls large, so there is no metric `ap_large`, rather than one of -1.
   for (const Metric& metric : found) {
     EXPECT_NE(metric.name, "ap_large");
     EXPECT_NE(metric.value, -1) << metric.name;

@@ -31,7 +31,7 @@ constexpr std::array<std::array<std::uint8_t, 3>, 3> kColours{{{250, 20, 30}, {2
 constexpr std::array<float, 3> kMean{0.485F, 0.456F, 0.406F};
 constexpr std::array<float, 3> kDeviation{0.229F, 0.224F, 0.225F};
 
-/// Three classes in patches; `weights` is 40, 80, 120 on them.
+/// An image of patches of three classes; `weights` is 40, 80 and 120 on the classes.
 struct Patches {
   Image picture;
   Image mask;

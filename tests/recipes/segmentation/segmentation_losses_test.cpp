@@ -366,7 +366,7 @@ TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormula) {
 }
 
 TEST(SegmentationLorm, WithTheQueriesOfAllPlacesIsThatOfItsFormulaOverTwoBlocks) {
-  // 64 positions in each of this many images make a block.
+  // With this many images, a block holds 64 positions of each.
   const LormInputs all =
       with_all_queries(some_inputs({.pictures = 4096, .places = 70, .channels = 2, .type = at::kFloat}));
   EXPECT_LT(difference(found_by(lorm_loss, all), found_by(lorm_loss_plain, all)), 1e-5);

@@ -57,7 +57,7 @@ class SegmentationOrigin : public ::testing::TestWithParam<Network> {
   SegmentationTask task_;
 };
 
-/// The outputs with the file's batch norm statistics, and LoRM computed.
+/// Returns the outputs computed with the file's batch norm statistics, including LoRM's output.
 Outputs outputs_of(Segmenter& net) {
   const at::Tensor images = ((fractions("images", {2, 3, 41, 33}) - 0.5) * 4).to(at::kFloat);
   at::Tensor labels = (fractions("labels", {2, 41, 33}) * 25).floor();

@@ -46,7 +46,7 @@ struct Rank {
   int round = 0;
   bool gives_up = false;  ///< true if its group has failed
   bool has_ended = false;
-  std::uint64_t failures_before = 0;  ///< failed disk calls up to when it, or its save, began
+  std::uint64_t failures_before = 0;  ///< number of failed disk calls when it, or its save, began
 };
 
 /// The contents of a step folder.
@@ -99,7 +99,7 @@ class World {
   [[nodiscard]] std::uint64_t failures() const;
 
   // checks.cpp
-  /// Returns true if a rank 0 of an old round is still working in the folder and locks do not keep it out.
+  /// Returns true if rank 0 of an old round is still working in the folder and locks do not keep it out.
   [[nodiscard]] bool is_contested();
   void check_change(const std::string& from, const std::string& to);
   /// Returns the complete step folders on a disk, by step. For an image after a power cut, this includes the folders

@@ -11,7 +11,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// A queue and its thread, which live for the life of the process.
+/// A queue and its thread, which exist for the life of the process.
 class Lane {
  public:
   /// Adds work. Blocks: while LOCKSTEP_DOUBLE_QUEUE work items (1024 by default) are waiting.

@@ -16,7 +16,7 @@
 
 namespace lockstep::testing::make_believe {
 
-/// How far each stream is known to have got.
+/// The known progress of each stream.
 class Clock {
  public:
   [[nodiscard]] std::uint64_t at(int stream) const;
@@ -37,15 +37,17 @@ class Ledger {
   /// Returns the progress of an event recorded now.
   [[nodiscard]] Clock record(int stream);
   void hold(int stream, const Clock& clock);
-  /// Notes that the calling thread has seen this progress.
+  /// Records that the calling thread has seen this progress.
   void seen(const Clock& clock);
-  /// Notes that the host has waited for this progress: all its threads may rely on it.
+  /// Records that the host has waited for this progress: all its threads may rely on it.
   void waited(const Clock& clock);
 
-  /// Notes that memory was allocated for a stream. After give_back(), later work of that stream may get it.
+  /// Records that memory was allocated for a stream. After give_back(), the stream's later work may get the same
+  /// memory.
   void take(const void* begin, std::size_t bytes, int stream);
   void give_back(const void* begin);
-  /// Reports memory that is not allocated, because a graph's memory must stay. Returns false if there is such memory.
+  /// Returns true if all this memory is allocated. Otherwise, reports it, because a graph's memory must not be given
+  /// back.
   [[nodiscard]] bool has_taken(const std::string& name, const std::vector<Access>& accesses);
   /// Does the same as Tensor::record_stream: keeps memory until the stream's work so far is done.
   void record_stream(const void* begin, int stream);

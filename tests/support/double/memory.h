@@ -15,7 +15,7 @@ namespace lockstep::testing::make_believe {
 /// Returns the CPU twin of a GPU tensor; a CPU tensor is its own twin.
 [[nodiscard]] at::Tensor on_host(const at::Tensor& value);
 
-/// Returns the same twin, which keeps the bytes but not the GPU's allocation: to the ledger they have been given back.
+/// Returns the twin without the GPU's allocation: it keeps the bytes, but to the ledger they have been given back.
 [[nodiscard]] at::Tensor without_gpu(const at::Tensor& twin);
 
 /// The bytes that a tensor spans.

@@ -295,7 +295,7 @@ class Call {
   Stack& stack_;
   const Traits& traits_;
   bool waits_;
-  bool mixes_ = false;  ///< true: the host's tensors are among the arguments
+  bool mixes_ = false;  ///< true: some arguments are tensors of the host
   Twins twins_;
   std::optional<int> index_;
   int gpu_ = 0;
@@ -311,7 +311,7 @@ void run_operator(const c10::OperatorHandle& op, Stack* stack) { Call(op, *stack
 /// CUDA copies up to this much pageable memory without waiting; for more, it waits until the stream is done.
 constexpr std::size_t kStagedBytes = std::size_t{64} << 10;
 
-/// True if the host waits for this copy; notes the kind of wait.
+/// Returns true if the host waits for this copy. Records the kind of wait.
 bool copy_waits(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (from.is_cpu() && from.dim() == 0 && !non_blocking) {
     note_wait("copy of a number to the device");

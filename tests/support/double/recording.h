@@ -53,7 +53,7 @@ class Recording : public std::enable_shared_from_this<Recording> {
   // overwrite are restored.
   /// Saves the memory that an operation is about to write.
   void save(const std::vector<Access>& accesses);
-  /// Keeps memory allocated during recording alive. It is only filled in by replays.
+  /// Keeps memory allocated during recording alive. Only replays fill it.
   void own(const at::Storage& made);
   /// Records that the work draws random numbers, which the caller's thread must do immediately.
   void note_draw() { draws_ = true; }

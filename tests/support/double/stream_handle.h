@@ -25,8 +25,8 @@ class StreamHandle {
   StreamHandle& operator=(const StreamHandle&) = delete;
 
   /// Adds work after the stream's current work. The stream's thread does it after the delay LOCKSTEP_DOUBLE_DELAY_US.
+  /// If the stream is being recorded (is_recording()), each replay does the work instead.
   /// Thread-safe: yes.
-  /// If the stream is being recorded, each replay does the work instead: is_recording().
   virtual void enqueue(const std::string& name, const std::vector<Access>& accesses, std::function<void()> work) = 0;
   [[nodiscard]] virtual bool is_recording() = 0;
 };

@@ -41,7 +41,7 @@ class DeviceStream final : public StreamHandle {
   /// Waits until all work is done, like cudaStreamSynchronize.
   void wait();
 
-  /// Sends later work into the recording; null: later work runs as usual.
+  /// Sends later work into the recording. If it is null, later work runs as usual.
   void record(std::shared_ptr<Recording> recording);
   [[nodiscard]] std::shared_ptr<Recording> recording();
   [[nodiscard]] bool is_recording() override { return recording() != nullptr; }

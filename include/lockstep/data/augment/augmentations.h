@@ -36,7 +36,7 @@ struct Augmentation {
 /// Returns the names of all built-in steps, sorted.
 [[nodiscard]] std::vector<std::string> augmentation_names();
 
-/// A sequence of steps, and itself a step of Compose. Thread-safe: calls are, if its steps are.
+/// A sequence of steps, and itself a step of Compose. Thread-safe: yes for calls, if all steps are thread-safe.
 /// Example: Augmentations chain; chain.add(make_augmentation("horizontal_flip", {{"p", {0.5}}}));
 class Augmentations {
  public:

@@ -24,7 +24,8 @@ struct RandomResizedCrop {
   double min_ratio = 3.0 / 4.0;                            ///< smallest ratio of width to height
   double max_ratio = 4.0 / 3.0;                            ///< largest ratio of width to height
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
-  /// Decodes at 1/2, 1/4 or 1/8 if the cropped part of a JPEG is large enough: faster, but not bit-identical to Pillow.
+  /// Decodes a JPEG at 1/2, 1/4 or 1/8 of its size if the cropped part is large enough. This is faster, but the result
+  /// is not bit-identical to Pillow's.
   bool shrink_while_decoding = true;
 
   /// Draws the part to crop from an image of this size.
@@ -62,7 +63,7 @@ struct RandomCrop {
   std::int64_t padding = 0;  ///< width of the border that is added first, in pixels
   Color fill{};              ///< colour of the border
 
-  /// Draws the region, in pixels of the image without its border; it may extend outside.
+  /// Draws the region, in pixels of the image without its border; the region may extend outside the image.
   [[nodiscard]] Region parameters(ImageSize picture, SampleRandom& random) const;
   /// Crops the region; pixels outside the image get the border's colour.
   void apply(AnnotatedImage& image, const Region& region) const;

@@ -58,7 +58,7 @@ struct SanitizeBoxes {
 /// Combines the sample's image with three others from the source, with probability `p`. Each is resized to a shorter
 /// side of `shorter` and fills one quarter; the whole is then rotated, shifted and scaled. Maps and masks are included;
 /// class and captions are those of the sample's image. If bad samples are skipped (SampleContext::left_out), another
-/// image replaces an unreadable one. Thread-safe: calls are, if the source is.
+/// image replaces an unreadable one. Thread-safe: yes for calls, if the source is thread-safe.
 /// Throws: anything the source throws. Source: YOLOv4, with the parameters of D-FINE and DEIM.
 struct Mosaic {
   std::shared_ptr<const ImageSource> source;  ///< the source of the other images

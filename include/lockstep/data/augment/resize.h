@@ -12,15 +12,16 @@ namespace lockstep {
 struct Resize {
   ImageSize size{224, 224};                                ///< size of the result
   Interpolation interpolation = Interpolation::kBilinear;  ///< the resampling method
-  /// Decodes at 1/2, 1/4 or 1/8 if the JPEG is large enough: faster, but not bit-identical to Pillow.
+  /// Decodes a JPEG at 1/2, 1/4 or 1/8 of its size if it is large enough. This is faster, but the result is not
+  /// bit-identical to Pillow's.
   bool shrink_while_decoding = false;
 
   /// Throws: DataError naming the file that cannot be decoded.
   void operator()(AnnotatedImage& image) const;
 };
 
-/// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or fewer to keep the longer within
-/// `longest`. Source: torchvision's Resize with one number and max_size.
+/// Resizes and keeps the aspect ratio: the shorter side becomes `shorter` pixels, or fewer if the longer side would
+/// otherwise exceed `longest`. Source: torchvision's Resize with one number and max_size.
 struct ResizeShorter {
   std::int64_t shorter = 256;  ///< length of the shorter side, in pixels
   std::int64_t longest = 0;    ///< maximum length of the longer side, in pixels; 0: no limit

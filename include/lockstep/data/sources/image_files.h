@@ -77,8 +77,9 @@ class ClassFolders final : public ImageSource {
 /// "values".
 class ImageList final : public ImageSource {
  public:
-  /// `images` is the folder that paths are relative to and must stay in (name_inside()); empty: the list's folder.
-  /// Throws: DataError naming file and line; IoError. A missing file is an error when it is read.
+  /// Paths are relative to the folder `images` and must stay inside it (name_inside()). If `images` is empty, the
+  /// list's folder is used.
+  /// Throws: DataError naming file and line; IoError. A missing file becomes an error only when it is read.
   explicit ImageList(const std::filesystem::path& list, const std::filesystem::path& images = {},
                      bool allow_outside = false);
 

@@ -35,12 +35,12 @@ enum class SourceKind {
 struct SourceOptions {
   std::string path;                     ///< a file, a folder, or shards such as "train-{000000..000012}.tar"
   SourceKind kind = SourceKind::kAuto;  ///< the layout
-  std::filesystem::path images = {};    ///< folder of the images; empty: the layout's folder, else the file's
+  std::filesystem::path images = {};    ///< lists, COCO: folder of the images; empty: that of the list or JSON file
   /// The split. VOC: a list in ImageSets; IDX: the beginning of the file names; a folder of splits: one of them. Empty
   /// means "trainval" for VOC and "train" for IDX.
   std::string split = {};
   bool recursive = false;      ///< folder: also searches subfolders
-  bool masks = false;          ///< COCO: a mask for each object; masks: the objects of an instance map
+  bool masks = false;          ///< COCO: a mask for each object; mask folders: reads an instance map as objects
   bool allow_outside = false;  ///< lists, COCO, VOC: lets names point outside the folder (name_inside())
   bool remap = true;           ///< COCO: labels 0 .. n - 1 in the order of the ids; false: the ids themselves
   /// VOC: the names of the classes by label; empty: all classes in the set, sorted.

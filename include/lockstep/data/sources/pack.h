@@ -25,7 +25,7 @@ struct PackOptions {
   std::filesystem::path out;                ///< the file; with several shards, the prefix of their names
   PackFormat format = PackFormat::kPacked;  ///< Lockstep's packed file, or tar shards
   std::uint64_t shard_bytes = 0;            ///< tar: size at which a shard ends; 0: one shard
-  PackedOptions packed = {};                ///< options of a packed file; empty class_names: the source's
+  PackedOptions packed = {};                ///< options of a packed file; without class_names, the source's are used
   std::int64_t workers = 1;                 ///< threads that decode
   bool skip_bad = false;                    ///< skips unreadable images; otherwise packing stops at the first one
   std::function<void(std::int64_t done)> progress = {};  ///< receives the number of samples done, on the calling thread

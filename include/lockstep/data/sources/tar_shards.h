@@ -21,7 +21,7 @@ class TarPipe;
 class TarFile;
 }  // namespace data
 
-/// Expands braces: "a-{000..002}.tar" becomes a-000.tar, a-001.tar, a-002.tar; "{x,y}" becomes x, y. It returns all
+/// Expands braces: "a-{000..002}.tar" becomes a-000.tar, a-001.tar, a-002.tar; "{x,y}" becomes x, y. Returns all
 /// combinations; the last brace varies fastest.
 /// Throws: UsageError if a brace is not closed, a range is invalid, or there are more than a million names.
 [[nodiscard]] std::vector<std::string> expand_braces(const std::string& pattern);

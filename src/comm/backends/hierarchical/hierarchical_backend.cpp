@@ -35,8 +35,9 @@ bool is_hierarchy(const HostRanks& hosts) {
 
 namespace {
 
-/// Returns the elements that each host's first rank combines. In an all_reduce a host combines its share, and the first
-/// ranks exchange the results; else it combines the consecutive elements of its own ranks' results.
+/// Returns the elements that each host's first rank combines. In an all_reduce each host combines its share, and the
+/// first ranks exchange the results. In other reductions each host combines the consecutive elements that make up the
+/// results of its own ranks.
 std::vector<ElementRange> ranges_of_hosts(const Collective& collective, const HostRanks& hosts, int world) {
   const Descriptor& call = collective.call;
   if (call.kind == Kind::kAllReduce)
@@ -192,8 +193,9 @@ void HierarchicalBackend::reduce_between_hosts(const Collective& collective) {
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
     job.contributors.push_back({leaders_[host], ranges[host], host_part(collective, static_cast<int>(host)).rows});
   }
-  // The result is at most as wide as the rows, so writing it in place never gets ahead of reading its own row. But with
-  // several ranges it would overwrite rows that are still to be sent, so it is written after them.
+  // The elements of the result are at most as wide as those of the rows, so with a single range the result could be
+  // written in place without overwriting elements that have not been read. With several ranges it would overwrite rows
+  // that are still to be sent, so it is written after the rows.
   const std::size_t rows = job.contributors[static_cast<std::size_t>(host_)].rows.size();
   std::byte* result = scratch_ + rows * job.row_bytes;
   job.output = result + static_cast<std::size_t>(ranges[static_cast<std::size_t>(host_)].begin) * job.result_bytes;
@@ -208,7 +210,7 @@ void HierarchicalBackend::reduce(const Collective& collective) {
   watched([&] { reduce_through_hosts(collective); });
 }
 
-/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank still reads the old
+/// Compares the calls and gives this host's ranks `bytes` of the leader's scratch. No rank is still reading the old
 /// contents.
 void HierarchicalBackend::meet_with_scratch(const Collective& collective, std::size_t bytes, std::size_t announced) {
   Memory replaced;

@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-/// Creates the backend of a world of one: a mean divides, and other collectives copy.
+/// Creates the backend of a world of one: a mean divides by its divisor, and all other collectives copy.
 [[nodiscard]] std::unique_ptr<Backend> make_local_backend();
 
 }  // namespace lockstep::comm

@@ -16,11 +16,11 @@ namespace {
 // A call to a connected communicator completes within about 20 us: a sleeping thread would wake too late.
 constexpr auto kYield = std::chrono::microseconds(200);
 constexpr auto kPoll = std::chrono::microseconds(100);
-// NCCL's time limit is this much longer, so that the hosts' comparison and the watch report first: they know the
-// missing rank.
+// NCCL's time limit is longer by this much, so that the hosts' comparison and the watch report first: they know which
+// rank is missing.
 constexpr auto kSettleGrace = std::chrono::seconds(5);
 constexpr auto kFinalizeLimit = std::chrono::seconds(10);
-// How long abort() waits for a call to return on its own, as a call that is not blocked does.
+// How long abort() waits for a call to return on its own, which it does if it is not blocked.
 constexpr auto kLeaveLimit = std::chrono::milliseconds(100);
 // The interval of the hosts' check while connecting, which takes about 100 ms; the check may query the store.
 constexpr auto kHostLook = std::chrono::milliseconds(100);
@@ -79,7 +79,7 @@ class NcclCommunicator::Visit {
   Visit& operator=(const Visit&) = delete;
 
   [[nodiscard]] nccl::Comm comm() const { return comm_; }
-  /// Notes that the call itself has returned.
+  /// Records that the call itself has returned.
   void leave() {
     const std::lock_guard lock(owner_.mutex_);
     owner_.is_inside_ = false;

@@ -73,7 +73,7 @@ class NcclCommunicator {
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;  ///< guards the members below; not held during NCCL calls that may block
   std::condition_variable left_;
-  nccl::Comm comm_ = nullptr;  ///< null: not connected, aborted or destroyed
+  nccl::Comm comm_ = nullptr;  ///< null if not connected, aborted or destroyed
   bool is_under_way_ = false;  ///< from the start of a call until NCCL has accepted it
   bool is_inside_ = false;     ///< a thread is inside the NCCL function, which may block
   std::atomic<bool> aborted_{false};

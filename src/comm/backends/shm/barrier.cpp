@@ -16,7 +16,7 @@ namespace {
 
 // A sleeper checks again at this interval even if no rank wakes it, which bounds the delay if the waking rank died.
 constexpr auto kBarrierSlice = std::chrono::milliseconds(50);
-// A blocked caller has a core to itself and may spin for longer than the ranks' arrivals usually differ. The
+// A blocked caller has a core to itself, so it may spin for longer than ranks usually have to wait for each other. The
 // communication thread takes its core from backward, so it spins only for about the cost of a sleep.
 constexpr auto kCallerSpin = std::chrono::microseconds(40);
 constexpr auto kThreadSpin = std::chrono::microseconds(3);

@@ -12,7 +12,7 @@ namespace lockstep::comm {
 
 /// A meeting of all ranks, without a lock. Each rank's slot in the segment has two counters: `arrived`, the meetings
 /// that the rank has reached (only that rank writes it, and it only grows; it may wrap, so counts are compared by their
-/// difference), and `waiters`, the number of ranks that sleep until it changes.
+/// difference), and `waiters`, the number of ranks that sleep until `arrived` changes.
 ///
 /// States on one rank: outside -> arrived (its `arrived` equals `target_`) -> waiting for one rank after another, first
 /// spinning, then asleep -> met, or failed. An arriving rank stores `arrived` before it reads `waiters`, and a sleeper

@@ -180,7 +180,7 @@ UniqueFd knock(const World& world, const DoorAddress& door, TimePoint end) {
 ShmConnection join(const World& world, std::chrono::milliseconds timeout) {
   const TimePoint end = AwakeClock::instance().now() + timeout;
   const DoorAddress door = find_door(world, timeout);
-  // Strangers may have displaced this rank before rank 0 read its message; then it connects again.
+  // Strangers may have displaced this rank before rank 0 read its message; in that case it connects again.
   for (auto pause = kFirstPause;; pause = std::min<std::chrono::milliseconds>(pause * 2, kLongestPause)) {
     UniqueFd socket = knock(world, door, end);
     UniqueFd segment = receive_descriptor(socket.get(), end);

@@ -56,8 +56,8 @@ ResourceError memory_error(std::size_t bytes, const std::string& why) {
                        "run fewer ranks on this host, use a smaller model, or --backend tcp");
 }
 
-/// Creates the error for a call that failed with `error`. A process limit is a better explanation than the host's
-/// memory.
+/// Creates the error for a call that failed with `error`. A process limit, if there is one, is a likelier cause than
+/// the host's memory.
 ResourceError call_error(std::size_t bytes, const char* call, int error) {
   if (error == EFBIG) {  // the file size limit also applies to a memfd
     return ResourceError(fmt::format("cannot share {} of memory between the ranks by {}: {}", text::bytes(bytes), call,

@@ -19,8 +19,8 @@
 
 namespace lockstep::comm {
 
-/// The maximum number of bytes that a rank copies at a time into one of the two halves of its staging area, used
-/// alternately.
+/// The maximum number of bytes that a rank copies at a time into one of the two halves of its staging area, which are
+/// used alternately.
 inline constexpr std::size_t kStagingBytes = std::size_t{512} << 10;
 
 /// The descriptor of a collective, and the offset of this rank's data in its region (kNowhere: outside the segment;
@@ -36,18 +36,18 @@ inline constexpr std::uint64_t kNothing = kNowhere - 1;  ///< this rank has no b
 struct alignas(128) RankSlot {
   std::atomic<std::uint32_t> arrived;   ///< number of barriers reached; a futex
   std::atomic<std::uint32_t> waiters;   ///< number of ranks that sleep on `arrived`
-  std::atomic<std::uint32_t> left;      ///< 1: the rank left normally
+  std::atomic<std::uint32_t> left;      ///< 1 if the rank left normally
   std::atomic<std::uint64_t> finished;  ///< sequence number of the last finished collective
   std::atomic<std::uint64_t> scratch;   ///< offset, in this rank's region, of the memory that it offers to all ranks;
                                         ///< see HierarchicalBackend
   Announcement announcements[2];        ///< one for even and one for odd collectives
-  char words[1024];                     ///< the text of a failure that this rank noted
+  char words[1024];                     ///< the text of a failure that this rank recorded
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// A byte stream from one rank to another: a ring in the sender's region.
 struct alignas(128) PairSlot {
-  std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0: no ring yet
+  std::atomic<std::uint64_t> ring;              ///< 1 + its offset in the sender's region; 0 if there is no ring yet
   std::atomic<std::uint32_t> written;           ///< bytes written by the sender so far; a futex
   std::atomic<std::uint32_t> reader_waits;      ///< the receiver sleeps on `written`
   alignas(64) std::atomic<std::uint32_t> read;  ///< bytes read by the receiver so far; a futex
@@ -59,7 +59,7 @@ struct SegmentHead {
   std::uint64_t world;
   std::uint64_t region_bytes;  ///< address space of one rank's region, far more than it ever uses
   /// The group's failure in one word, written once by compare-and-swap, so that all ranks report the same one: its
-  /// kind, the rank to blame, and the rank whose slot has the text. 0: no failure.
+  /// kind, the rank to blame, and the rank whose slot has the text. It is 0 if there is no failure.
   std::atomic<std::uint32_t> failure;
 };
 
@@ -92,8 +92,8 @@ class Segment {
   [[nodiscard]] std::uint64_t offset_of(const std::byte* data, std::size_t bytes) noexcept;
 
   [[nodiscard]] bool has_failed() noexcept { return head().failure.load(std::memory_order_acquire) != 0; }
-  /// Returns the group's failure: the rank of this group to blame, and the text of the rank that noted it. kPeer: a
-  /// rank of another host died or failed. kNone: the group has not failed. A rank's own error is also in the store.
+  /// Returns the group's failure: the rank of this group to blame, and the text from the rank that recorded it. kPeer:
+  /// a rank of another host died or failed. kNone: the group has not failed. A rank's own error is also in the store.
   [[nodiscard]] FailureRecord failure();
   /// Records a failure; only the first call on any rank takes effect. `words` go into this rank's slot. Wakes all
   /// waiting ranks.

@@ -13,10 +13,10 @@ namespace lockstep::comm {
 
 /// The settings of the connections between ranks.
 struct TcpOptions {
-  std::string store_host;                ///< the store's host: the route to it decides the interface
+  std::string store_host;                ///< the store's host; the route to it determines the interface
   std::chrono::milliseconds timeout{0};  ///< the job's timeout for an exchange
   Wire wire = Wire::kAuto;               ///< the wire, the same on every rank
-  std::string token;                     ///< the secret that opens the store; empty: there is none
+  std::string token;                     ///< the secret that the store requires; empty if there is none
 };
 
 /// Creates the connections between ranks, which find each other in the world's store. LOCKSTEP_SOCKET_IFNAME,

@@ -9,7 +9,7 @@ namespace lockstep::comm {
 
 class InheritedSockets {
  public:
-  /// Notes the existing sockets, which do not belong to UCX.
+  /// Records the existing sockets, which do not belong to UCX.
   InheritedSockets();
   /// Makes sockets created since construction close in programs started from now on.
   void keep_back() const noexcept;

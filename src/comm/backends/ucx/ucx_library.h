@@ -36,7 +36,7 @@ struct Ucp {
 
 struct UcxLibrary {
   Ucp functions;
-  std::string problem;  ///< reason why UCX cannot be used; empty: it can
+  std::string problem;  ///< reason why UCX cannot be used; empty if it can
 };
 
 /// Loads the library on the first call. It is never unloaded. Thread-safe: yes.

@@ -48,7 +48,7 @@ struct UcxShared {
 /// A transport that creates its worker and publishes its address with the first message. One thread uses it at a time.
 class UcxTransport final : public Transport {
  public:
-  /// `label` is the same on all of its ranks, and unique to this transport.
+  /// `label` is the same on all ranks of the transport, and unique to it.
   UcxTransport(std::shared_ptr<UcxShared> shared, const std::string& label);
 
   const World& world() const override { return shared_->state.world; }
@@ -151,7 +151,7 @@ void UcxTransport::exchange(const std::vector<Message>& sends, const std::vector
   }
 }
 
-/// Returns the rank that caused the failure; none: it succeeded.
+/// Returns the rank that caused the failure; none if the exchange succeeded.
 std::optional<int> UcxTransport::run(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                      const Collective& collective, const std::atomic<bool>& stop) {
   for (const auto* messages : {&receives, &sends}) {

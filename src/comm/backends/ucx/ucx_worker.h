@@ -52,8 +52,8 @@ class UcxWorker {
   /// Starts connecting to `peer`. Throws: PeerError if UCX cannot reach that address.
   void add(int peer, const std::string& address);
 
-  /// Sends and receives all messages, in both directions at once. Returns the rank that caused a failure; none: it
-  /// succeeded. After a failure, or once `stop` is true, messages may still be in flight: only drop() may follow.
+  /// Sends and receives all messages, in both directions at once. Returns the rank that caused a failure; none on
+  /// success. After a failure, or once `stop` is true, messages may still be in flight: only drop() may follow.
   /// Blocks: until all messages are sent and received, a failure, or `stop`.
   [[nodiscard]] std::optional<int> carry(const std::vector<Message>& sends, const std::vector<Message>& receives,
                                          const std::atomic<bool>& stop);

@@ -84,7 +84,7 @@ class Column {
   [[nodiscard]] std::string_view text(std::size_t row) const { return without_blanks(rows_[row + 1].fields[column_]); }
   [[nodiscard]] bool has_numbers() const { return numbers_ > 0; }
   [[nodiscard]] bool all_numbers() const { return numbers_ == size(); }
-  /// True if all numbers are single digits, which sort as text in the order of the numbers.
+  /// True if all numbers are single digits, so that sorting them as text gives their numeric order.
   [[nodiscard]] bool only_digits() const { return single_digits_ == numbers_; }
   /// Returns the first field that is not a number: a word if there is one, otherwise a placeholder for a missing
   /// number.

@@ -12,7 +12,7 @@ namespace lockstep::data {
 struct VocFolders {
   std::filesystem::path annotations;
   std::filesystem::path pictures;
-  std::filesystem::path lists;  ///< ImageSets/Main; empty: there is none
+  std::filesystem::path lists;  ///< ImageSets/Main; empty if there is none
 };
 
 /// Finds the folders of a set: Annotations and JPEGImages, or annotations and images in any case, or XML files next to

@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// A file as UTF-8; if it cannot be converted, its own bytes and the reason.
+/// A file as UTF-8; if it cannot be converted, its original bytes and the reason.
 struct XmlText {
   std::string text;
   std::string fault;

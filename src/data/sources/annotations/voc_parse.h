@@ -14,7 +14,7 @@ namespace lockstep::data {
 
 struct VocObject {
   std::string name;
-  Box box;  ///< converted: counted from 0, x2 and y2 outside
+  Box box;  ///< after conversion: counted from 0, and x2 and y2 are exclusive
   bool difficult = false;
 };
 

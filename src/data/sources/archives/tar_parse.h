@@ -45,7 +45,7 @@ class TarScanner {
   std::int64_t long_size_ = -1;
 };
 
-/// A file in a shard; `extension`: the part after the first dot of its base name, in lower case.
+/// A file in a shard. `extension` is the part after the first dot of its base name, in lower case.
 struct TarPart {
   std::string extension;
   std::uint64_t offset = 0;
@@ -60,7 +60,7 @@ struct TarSample {
 /// A file name, split as WebDataset does.
 struct TarName {
   std::string key;
-  std::string extension;  ///< empty: the file belongs to no sample
+  std::string extension;  ///< empty if the file belongs to no sample
 };
 [[nodiscard]] TarName split_tar_name(const std::string& name);
 

@@ -105,7 +105,8 @@ UsageError bad_brace(const std::string& pattern, const std::string& why) {
                     "use a pattern such as train-{000000..000012}.tar");
 }
 
-// Returns the numbers of "000..012", as wide as the longer end; none if it is not a range.
+// Returns the numbers of a range such as "000..012"; if either end has leading zeros, all get the width of the longer
+// end. Returns none if it is not a range.
 std::optional<std::vector<std::string>> range_of(const std::string& inside) {
   const std::size_t dots = inside.find("..");
   if (dots == std::string::npos) return std::nullopt;

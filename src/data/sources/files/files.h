@@ -35,8 +35,8 @@ namespace lockstep::data {
 [[nodiscard]] std::filesystem::path file_of_name(const std::filesystem::path& folder, const std::string& name,
                                                  const std::vector<std::string>& extensions);
 
-/// Logs a note if all class names are numbers and a label differs from its name, because names sort as text. `where`:
-/// the set.
+/// Logs a note if all class names are numbers and a label differs from its name, because names sort as text. `where`
+/// names the set.
 void note_numbered_classes(const std::string& where, const std::vector<std::string>& classes);
 
 /// Throws: DataError if `folder` is missing or not a folder.

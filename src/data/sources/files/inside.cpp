@@ -18,8 +18,8 @@ bool begins_with(const fs::path& path, const fs::path& folder) {
   return at == folder.end();
 }
 
-/// True if `file` is in `folder` as written, or in the folder's real path with all links resolved, which the file's
-/// name may use.
+/// True if `file` is in `folder` as written, or in the folder's real path (all links resolved), in case the file's name
+/// uses that path.
 bool is_in(const fs::path& file, const fs::path& folder) {
   const fs::path written = fs::absolute(folder / "x").lexically_normal().parent_path();  // "data/" is "data"
   if (begins_with(file, written)) return true;

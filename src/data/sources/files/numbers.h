@@ -12,7 +12,7 @@
 
 namespace lockstep::data {
 
-inline constexpr double kMaxCoordinate = 1e6;  // pixels, more than any image has; floats resolve 0.1 of them
+inline constexpr double kMaxCoordinate = 1e6;  // in pixels: more than any image has; floats still resolve 0.1 pixels
 inline constexpr double kMaxArea = 1e12;       // pixels
 
 /// Returns true for a valid coordinate of a box or a point, in pixels; false for a number that is not finite.

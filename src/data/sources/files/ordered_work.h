@@ -37,7 +37,8 @@ class OrderedWork {
   OrderedWork(const OrderedWork&) = delete;
   OrderedWork& operator=(const OrderedWork&) = delete;
 
-  /// Returns the next result. Call it at most `count` times. Throws: its error; the next call may succeed.
+  /// Returns the next result. Call it at most `count` times. Throws: the error of the call for this result; the next
+  /// call may succeed.
   T next() {
     std::unique_lock lock(mutex_);
     Slot& slot = slot_of(taken_);

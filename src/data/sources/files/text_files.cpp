@@ -82,7 +82,7 @@ std::string plain_name(std::string_view encoding) {
   return plain;
 }
 
-/// Returns iconv's name of "iso88592", "windows1252" and the like; "" for other names.
+/// Returns iconv's name for "iso88592", "windows1252" and the like; "" for other names.
 std::string numbered_encoding(const std::string& plain) {
   for (const auto& [begin, name] :
        {Pair{"iso8859", "ISO-8859-"}, Pair{"windows125", "CP125"}, Pair{"cp125", "CP125"}}) {
@@ -198,7 +198,7 @@ Result<std::string> converted_text(std::string_view bytes, const std::string& en
 
 std::string read_text(const fs::path& file) {
   std::string bytes = FileSystem::system().read(file, kMostTextBytes);
-  if (is_plain(bytes)) return bytes;  // needs no second copy, which matters for gigabytes of COCO
+  if (is_plain(bytes)) return bytes;  // avoids a second copy, which matters for gigabytes of COCO
   Result<std::string> text = utf8_text(bytes);
   if (text) return std::move(text).value();
   throw DataError(fmt::format("cannot read {}: {}", file.string(), text.error()),

@@ -45,7 +45,7 @@ class PackedFile {
     throw damaged(fmt::format("byte {}: sample {} differs from what was written", entry.offset, sample));
   }
 
-  // Verifies the hash of a sample once, since training reads each sample many times.
+  // Verifies the hash of a sample only once, since training reads each sample many times.
   void check_once(std::int64_t sample, const PackedEntry& entry) {
     std::atomic<bool>& seen = seen_[static_cast<std::size_t>(sample)];
     if (seen.load(std::memory_order_relaxed)) {

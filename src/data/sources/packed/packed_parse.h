@@ -27,7 +27,7 @@ struct PackedEntry {
   std::uint64_t offset = 0;
   std::uint64_t pixel_bytes = 0;
   std::uint32_t marks_bytes = 0;
-  std::uint8_t encoded = 0;   ///< 1: the bytes of a PNG or JPEG file
+  std::uint8_t encoded = 0;   ///< 1 if the pixels are the bytes of a PNG or JPEG file
   std::uint8_t channels = 0;  ///< 0 if encoded
   std::uint32_t width = 0;
   std::uint32_t height = 0;
@@ -43,7 +43,7 @@ struct PackedIndex {
   [[nodiscard]] PackedEntry entry(std::int64_t index) const;
 };
 
-enum class PackedCheck { kHash, kLayout };  ///< kLayout: does not verify hashes
+enum class PackedCheck { kHash, kLayout };  ///< kLayout does not verify hashes
 
 [[nodiscard]] std::uint64_t packed_hash(std::string_view bytes) noexcept;
 
@@ -51,16 +51,16 @@ enum class PackedCheck { kHash, kLayout };  ///< kLayout: does not verify hashes
 [[nodiscard]] std::string packed_entry(const PackedEntry& entry);
 /// Encodes the class names. The index is the entries, followed by these bytes.
 [[nodiscard]] std::string packed_classes(const std::vector<std::string>& classes);
-/// Encodes the footer. `at`: the start of the index.
+/// Encodes the footer. `at` is the offset of the index in the file.
 [[nodiscard]] std::string packed_footer(std::string_view index, std::uint64_t at, std::uint64_t count);
 
 /// Parses the header, index and footer of a file, and checks that entries lie between header and index. A Failure names
 /// the offset.
 [[nodiscard]] Result<PackedIndex> parse_packed(std::string_view file, PackedCheck check = PackedCheck::kHash);
 
-/// Encodes everything of an image except its pixels.
+/// Encodes everything in an image except its pixels.
 [[nodiscard]] std::string packed_marks(const AnnotatedImage& picture);
-/// Decodes packed_marks(). `size`: the size of the image, which its masks must also have.
+/// Decodes packed_marks(). `size` is the size of the image, which its masks must also have.
 [[nodiscard]] Result<AnnotatedImage> parse_packed_marks(std::string_view bytes, ImageSize size);
 
 }  // namespace lockstep::data
