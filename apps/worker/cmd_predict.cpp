@@ -96,8 +96,8 @@ std::vector<std::filesystem::path> pictures_in(const std::filesystem::path& fold
   }
 }
 
-// The files that the arguments name. A folder stands for its images in natural order: frame 9 of a film comes before
-// frame 10.
+// The files that the arguments name. A folder is replaced by its images in natural order: frame 9 of a film comes
+// before frame 10.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& words) {
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {

@@ -64,8 +64,7 @@ const std::string* LayersOfMemory::layer_of(c10::ArrayRef<const c10::IValue> inp
   return nullptr;
 }
 
-/// Derives from the base class of libtorch's profilers, because libtorch expects a profiler where this object is
-/// stored.
+/// Derives from the base class of libtorch's profilers, because libtorch stores this object as one.
 class MemoryWatch::State final : public ProfilerStateBase {
  public:
   explicit State(MemoryListener listener)

@@ -19,7 +19,7 @@ class Table {
   [[nodiscard]] std::optional<std::string> find(const std::string& key) const;
   /// Returns the sum; none if the value is not a decimal integer or the sum overflows.
   std::optional<std::int64_t> add(const std::string& key, std::int64_t delta);
-  /// Stores the value under the key `queue` + N, where N counts from 1, and returns N.
+  /// Stores the value under the key `queue` + N and returns N, which counts from 1.
   std::int64_t append(const std::string& queue, std::string value);
   /// Returns the value afterwards.
   std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);

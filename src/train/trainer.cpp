@@ -221,7 +221,7 @@ ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
        .largest = run_.learner ? run_.learner->steps().memory_holders() : std::vector<train::Holder>{}});
 }
 
-/// Every rank has this error, so the ranks can tell each other which losses and samples caused it.
+/// Every rank has this error, so the ranks can exchange the losses and samples that caused it.
 std::string Trainer::Impl::bad_loss_text(const train::NonFiniteLoss& fault) {
   const train::TakenBatches& taken = run_.learner->steps().taken();
   const std::int64_t ago = computed_step() - fault.step();

@@ -127,7 +127,7 @@ struct TrainConfig {
     std::int64_t keep_last = 3;      ///< number of latest step checkpoints to keep
     std::int64_t keep_every = 0;     ///< older checkpoints are kept if their step is a multiple of this number; 0: none
     bool async = true;               ///< a thread writes a copy while training continues
-    std::string when_busy = "wait";  ///< what to do if the previous save is unfinished: wait, or skip (with a note)
+    std::string when_busy = "wait";  ///< if the previous save is unfinished: wait, or skip (with a note)
     bool sharded = false;            ///< each rank writes its part into a folder that all ranks share
     /// A checkpoint whose weights, moments or average are NaN or infinite (FiniteCheck) is neither written nor resumed
     /// from: the run ends instead, with an error that names the tensor and the last good checkpoint.

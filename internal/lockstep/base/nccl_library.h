@@ -104,8 +104,8 @@ struct Search {
 [[nodiscard]] Search search_of_this_process();
 
 /// Returns the files to open, in order: only the file that the user names; or only the loaded file, because two NCCLs
-/// in a process would call each other's functions; or else the files beside libtorch, where Python packages and the
-/// archives of pytorch.org put NCCL, then the system's. It is a pure function.
+/// in a process would call each other's functions; or else the files beside libtorch (Python packages and the archives
+/// of pytorch.org put NCCL there), then the system's. It is a pure function.
 [[nodiscard]] std::vector<std::string> places(const Search& search);
 
 /// An open library, or the reason why there is none.

@@ -25,7 +25,7 @@ struct StepCalls {
 /// Lifetime: a recording with collectives must end before its group does.
 [[nodiscard]] StepCalls calls_of(ProcessGroup& group, const std::function<void()>& work);
 
-/// Tells calls_of() that the host makes a decision in the step, which a recording would repeat in every replay.
+/// Informs calls_of() that the host makes a decision in the step, which a recording would repeat in every replay.
 void note_on_host(ProcessGroup& group, const std::string& call);
 
 /// Runs `launch`, which puts a recorded step on the current stream. The ranks' hosts synchronize once for all of its

@@ -332,8 +332,8 @@ bool PickleReader::reduce() {
   return true;
 }
 
-/// Reads BUILD as it occurs in a state_dict(), where it sets attributes of an OrderedDict ("_metadata", the versions of
-/// modules). The attributes are dropped.
+/// Reads BUILD. In a state_dict() it sets attributes of an OrderedDict ("_metadata", the versions of modules). The
+/// attributes are dropped.
 bool PickleReader::build() {
   const bool is_ordered =
       stack_.has(2) && stack_.top(1).kind == PickleKind::kDict && stack_.top(1).integer == kPickleOrdered;

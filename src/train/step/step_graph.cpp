@@ -162,7 +162,7 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   return compute(batch, seed);
 }
 
-/// Tells all ranks about an obstacle: if one rank cannot record, no rank does.
+/// Informs all ranks of an obstacle: if one rank cannot record, no rank does.
 void StepGraph::share(std::string obstacle) {
   const bool none = obstacle.empty();
   if (options_.job ? all_are(options_.job->group(), none) : none) return;

@@ -30,7 +30,7 @@ void add_point(Curves& curves, const std::string& name, std::int64_t step, const
   Curve& curve = curves[name];
   while (!curve.empty() && curve.back().step >= step) curve.pop_back();  // a run that was killed repeats steps
   if (is_number) curve.push_back({step, value.get<double>()});
-  if (curve.empty()) curves.erase(name);  // null stands for a value that is not finite, which is not a point
+  if (curve.empty()) curves.erase(name);  // null means that a value was not finite, so it is not a point
 }
 
 void add_points(Curves& curves, const std::string& prefix, std::int64_t step, const Json& object) {
