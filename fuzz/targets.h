@@ -78,9 +78,9 @@ void page_words(std::string_view bytes);
 
 // wire_targets.cpp: bytes on a connection between two ranks, from a peer that does not know the key
 
-void wire_hello(std::string_view bytes);  ///< the first bytes, as they are and applied as changes to valid ones
-/// Feeds such bytes in pieces to both ends of an opening, and feeds each end the other's bytes with changes: no end may
-/// accept them.
+void wire_hello(std::string_view bytes);  ///< the first bytes of a connection, and mutations of valid ones
+/// Feeds such bytes in pieces to both ends of a handshake, and feeds each end a mutated copy of the other's bytes:
+/// neither end may accept them.
 void wire_opening(std::string_view bytes);
 /// The first byte chooses plain or TLS; the others replace messages or the handshake. The reader must write only into
 /// the memory of the message that it is waiting for.

@@ -131,8 +131,9 @@ class OriginSettings {
   /// Adds a note if `value` differs from `here`, the value of `other`, which this program uses for both keys.
   void same_as(const std::string& key, double value, const std::string& other, double here) {
     if (!keys_.has(key) || !keys_.has(other) || value == here) return;
-    different_.push_back(fmt::format("{}: {} is {}, which changes the result: here it is that of {}, {}",
-                                     keys_.origin(key), key, value, other, here));
+    different_.push_back(
+        fmt::format("{}: {} is {}, which changes the result: here the value of {} is used for both: {}",
+                    keys_.origin(key), key, value, other, here));
   }
 
   [[nodiscard]] bool is_x_lan() const { return keys_.model_type == "XLAN"; }
@@ -159,7 +160,7 @@ class OriginSettings {
   OriginKeys keys_;                     // NOLINT(*-non-private-member-variables-in-classes): the classes below use it
   ConfigTree ours_;                     // NOLINT(*-non-private-member-variables-in-classes)
   std::vector<std::string> different_;  ///< notes on values that change the result there, but not here  NOLINT
-  std::vector<std::string> replaced_;   ///< notes on files for which this program reads others  NOLINT
+  std::vector<std::string> replaced_;   ///< notes on files that this program replaces with others  NOLINT
 };
 
 /// The settings of the network.

@@ -13,7 +13,7 @@
 namespace lockstep::common {
 
 /// Letters of one size, drawn with FreeType and the font of Debian's fonts-dejavu-core. Without the font nothing is
-/// drawn, and text has no lines. Text is UTF-8; invalid bytes count as '?'. Thread-safe: no.
+/// drawn, and lines() returns none. Text is UTF-8; invalid bytes count as '?'. Thread-safe: no.
 class Lettering {
  public:
   explicit Lettering(int pixels);
@@ -27,7 +27,7 @@ class Lettering {
   [[nodiscard]] std::int64_t width(const std::string& text) const;
   /// Returns lines of at most `width` pixels, broken at spaces; a wider word is broken anywhere.
   [[nodiscard]] std::vector<std::string> lines(const std::string& text, std::int64_t width) const;
-  /// Writes `text` from its upper left corner; parts outside the image are clipped.
+  /// Draws `text` with its upper left corner at `left_top`; parts outside the image are clipped.
   /// Shapes: an image with 3 channels.
   void write(Image& image, std::array<std::int64_t, 2> left_top, const std::string& text,
              const std::array<std::uint8_t, 3>& ink) const;

@@ -38,7 +38,7 @@ SectionName known_of(const std::string& name, const std::vector<RankFacts>& rank
 
 bool is_alive(const RankFacts& rank) { return rank.ring && !rank.process.has_ended; }
 
-// Returns when a rank's innermost section went silent.
+// Returns the time at which a rank's innermost section went silent.
 std::int64_t silent_since(const RankFacts& rank, const WatchFacts& facts) {
   return std::max({rank.ring->sections.back().since_ns, rank.ring->last_event_ns, facts.watched_since_ns});
 }

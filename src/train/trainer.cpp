@@ -212,7 +212,7 @@ void Trainer::Impl::finish(RunEnd end) {
 /// Returns this rank's error, which reaches the other ranks the way any error does.
 ResourceError Trainer::Impl::out_of_memory(const std::exception& error) const {
   return train::out_of_memory_error(
-      {.when = loop_ ? loop_->position_text() : "setting up",
+      {.when = loop_ ? loop_->position_text() : "setup",
        .cause = error.what(),
        .setting_up = !loop_,
        .batch_size = config_.batch_size.is_auto() ? 0 : config_.batch_size.value(),

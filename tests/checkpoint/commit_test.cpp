@@ -57,9 +57,9 @@ struct FaultMode {
 constexpr FaultMode kFaultModes[] = {
     {"once", FaultyFileSystem::Fault::kOnce, [](FaultyFileSystem&) {}},
     {"for good", FaultyFileSystem::Fault::kForGood, [](FaultyFileSystem&) {}},
-    {"for good, with what was not synced", FaultyFileSystem::Fault::kForGood,
+    {"for good, and unsynced data is lost", FaultyFileSystem::Fault::kForGood,
      [](FaultyFileSystem& files) { files.drop_unsynced(); }},
-    {"for good, with names that were not synced", FaultyFileSystem::Fault::kForGood, [](FaultyFileSystem& files) {
+    {"for good, and unsynced names are lost", FaultyFileSystem::Fault::kForGood, [](FaultyFileSystem& files) {
        files.drop_unsynced();
        files.forget_unsynced_names();
      }}};
@@ -136,7 +136,7 @@ TEST(Commit, WritesAllAgainToNewFilesAfterAnFsyncThatFailed) {
     }
     if (files.failed_verb() == "fsync") {
       ++failed_syncs;
-      EXPECT_EQ(problem, "") << "an fsync that fails once is mended";
+      EXPECT_EQ(problem, "") << "a single failed fsync is repeated";
     }
     if (problem.empty()) {
       files.drop_unsynced();

@@ -243,9 +243,9 @@ TEST(SafetensorsHeader, RefusesSizesThatDoNotFit) {
 TEST(SafetensorsHeader, RefusesWhatTheGrammarLacks) {
   EXPECT_THAT(verdict("[]"), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(verdict(" {}"), HasSubstr("does not begin with '{'"));
-  EXPECT_THAT(verdict("{"), HasSubstr("not JSON at byte"));
-  EXPECT_THAT(verdict("{}{}"), HasSubstr("not JSON at byte"));
-  EXPECT_THAT(verdict("{\"\xff\":1}"), HasSubstr("not JSON at byte"));
+  EXPECT_THAT(verdict("{"), HasSubstr("not valid JSON (error at byte"));
+  EXPECT_THAT(verdict("{}{}"), HasSubstr("not valid JSON (error at byte"));
+  EXPECT_THAT(verdict("{\"\xff\":1}"), HasSubstr("not valid JSON (error at byte"));
   EXPECT_THAT(verdict(R"({"a":1})"), HasSubstr("the number 1 at 'a'"));
   EXPECT_THAT(verdict(R"({"a":null})"), HasSubstr("null at 'a'"));
   EXPECT_THAT(verdict(R"({"a":{}})"), HasSubstr("'a' lacks a key"));

@@ -59,7 +59,7 @@ at::Tensor input(int replica, int micro_batch, std::int64_t count) {
   return at::randn({count, 1, 8, 9}, generator) + replica;
 }
 
-/// A net with synced statistics on a group, and a step of it over all replicas.
+/// A net whose statistics are synced across a group. Its step() runs one training step on all replicas.
 struct Model {
   explicit Model(ProcessGroup& group, int replicas = kReplicas)
       : ddp(make_net(), group, DdpOptions{.replicas = replicas, .first_bucket_bytes = 300, .bucket_bytes = 300}),

@@ -34,4 +34,4 @@ inline std::string name_of_backend(const ::testing::TestParamInfo<std::string>& 
 /// Skips a test over UCX if UCX cannot be loaded.
 #define SKIP_WITHOUT_UCX(backend)                                                       \
   if (lockstep::testing::is_over_ucx(backend) && lockstep::comm::ucx_version().empty()) \
-  GTEST_SKIP() << "libucp.so.0 cannot be loaded, or the build had no headers of UCX"
+  GTEST_SKIP() << "libucp.so.0 cannot be loaded, or the UCX headers were missing at build time"

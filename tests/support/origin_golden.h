@@ -24,7 +24,7 @@
 
 namespace lockstep::test {
 
-/// Computes the same weights as value_of() of make_origin_names.py.
+/// Computes the same weights as value_of() in make_origin_names.py.
 inline at::Tensor origin_weight(const std::string& name, const std::vector<std::int64_t>& shape) {
   if (name.ends_with("num_batches_tracked")) return at::zeros(shape, at::kLong);
   const at::Tensor value = fractions(name, shape);
@@ -62,7 +62,7 @@ class OriginGolden {
     const at::Tensor difference = found.detach().to(at::kDouble).flatten() - expected;
     return difference.abs().max().item<double>() / expected.abs().max().item<double>();
   }
-  /// Expects the original's network to load the file strictly in PyTorch, if installed, and to give its outputs.
+  /// If PyTorch is installed, expects the original network to load the file in strict mode and to return equal outputs.
   void expect_read_in_python(const std::string& file) const {
     if (lockstep::testing::run_shell("/usr/bin/python3 -c 'import torch'").code != 0) return;
     const auto done = lockstep::testing::run_shell(

@@ -207,13 +207,13 @@ TEST(OutOfMemory, ProposesNoSmallerBatchThanOneSample) {
 
 TEST(OutOfMemory, NamesNoBatchWhereNoneIsKnown) {
   const ResourceError error =
-      train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB", .setting_up = true});
-  EXPECT_THAT(error.message(), HasSubstr("out of memory in setting up: wanted 3 GB"));
+      train::out_of_memory_error({.when = "setup", .cause = "wanted 3 GB", .setting_up = true});
+  EXPECT_THAT(error.message(), HasSubstr("out of memory in setup: wanted 3 GB"));
 }
 
 TEST(OutOfMemory, BeforeTheFirstBatchASmallerOneIsNoAdvice) {
   const ResourceError error =
-      train::out_of_memory_error({.when = "setting up", .cause = "wanted 3 GB", .setting_up = true, .batch_size = 64});
+      train::out_of_memory_error({.when = "setup", .cause = "wanted 3 GB", .setting_up = true, .batch_size = 64});
   EXPECT_THAT(error.hint(), AllOf(HasSubstr("a smaller one would not help"), HasSubstr("lockstep inspect gpu"),
                                   HasSubstr("ema.decay=0"), Not(HasSubstr("batch_size="))));
 }

@@ -120,7 +120,7 @@ class Captioner : public torch::nn::Module {
   ///
   /// scheduled_sampling: the probability that a word after the first is drawn from the network's distribution instead
   /// of taken from `inputs`. X-linear draws step by step; the transformer draws in a first pass without gradients.
-  /// Shapes: inputs int64 [N, T], the first column 0; to [N, T, vocabulary].
+  /// Shapes: inputs int64 [N, T], with 0 in the first column; returns [N, T, vocabulary].
   /// Source: Bengio et al., Scheduled Sampling for Sequence Prediction, 2015; Mihaylova and Martins, Scheduled Sampling
   ///         for Transformers, 2019.
   [[nodiscard]] at::Tensor log_probs(const Memory& memory, const at::Tensor& inputs, double scheduled_sampling = 0);
@@ -130,7 +130,7 @@ class Captioner : public torch::nn::Module {
 
   /// Reads one more word of each caption and returns the log-probabilities of the next word. Up to rounding, they equal
   /// the corresponding column of log_probs() for the same words. The first words are 0.
-  /// Shapes: words int64 [N]; to float32 [N, vocabulary].
+  /// Shapes: words int64 [N]; returns float32 [N, vocabulary].
   [[nodiscard]] virtual at::Tensor step(const Memory& memory, DecoderState& state, const at::Tensor& words) = 0;
 };
 

@@ -133,11 +133,11 @@ struct Known {
   at::Tensor factors;               ///< factor of each term
   at::Tensor divisors;              ///< divisor of each term
   std::vector<at::Tensor> weights;  ///< [B, Q] for each family; undefined means all 1
-  std::vector<Teaching> teachings;  ///< constants of the families that have pupils
+  std::vector<Teaching> teachings;  ///< constants of the families that have students
 };
 
 /// Computes all terms into one tensor: classes, L1 and overlaps of all sets, distributions of all layers, ddf of all
-/// pupils, each in the order of the families.
+/// students, each in the order of the families.
 class Losses {
  public:
   Losses(const std::vector<Family>& families, const CriterionOptions& options, const PaddedTargets& targets)
@@ -173,9 +173,9 @@ class Losses {
                                                                {"bbox", sets + first.set + set},
                                                                {"giou", 2 * sets + first.set + set}};
     if (set < families_[family].layers()) terms.emplace_back("fgl", 3 * sets + first.layer + set);
-    // Each earlier family has one layer that is not a pupil.
-    const std::int64_t pupil = first.layer - static_cast<std::int64_t>(family) + set;
-    if (set + 1 < families_[family].layers()) terms.emplace_back("ddf", 3 * sets + places_.back().layer + pupil);
+    // Each earlier family has one layer that is not a student.
+    const std::int64_t student = first.layer - static_cast<std::int64_t>(family) + set;
+    if (set + 1 < families_[family].layers()) terms.emplace_back("ddf", 3 * sets + places_.back().layer + student);
     return terms;
   }
 
@@ -324,15 +324,15 @@ at::Tensor Losses::fgl(const at::Tensor& corners, const at::Tensor& iou) const {
 /// dominate the few matched ones.
 std::vector<at::Tensor> Losses::ddf(const at::Tensor& corners, const at::Tensor& iou) const {
   const Rows& rows = known_.rows;
-  const std::int64_t pupils = corners.size(0) - 1;
-  if (pupils == 0) return {};
-  const at::Tensor loss = ddf_loss(corners.narrow(0, 0, pupils), corners[pupils], options_.temperature);
+  const std::int64_t students = corners.size(0) - 1;
+  if (students == 0) return {};
+  const at::Tensor loss = ddf_loss(corners.narrow(0, 0, students), corners[students], options_.temperature);
   std::vector<at::Tensor> sure;
   for (const Family& one : families_) {
-    if (one.layers() > 0) sure.push_back(std::get<0>(one.logits[pupils].detach().sigmoid().max(-1)));
+    if (one.layers() > 0) sure.push_back(std::get<0>(one.logits[students].detach().sigmoid().max(-1)));
   }
   const at::Tensor weight = at::cat(sure, 1).expand(loss.sizes()).contiguous();
-  weight.view({-1}).index_put_({rows.corner.narrow(0, 0, rows.pupils)}, iou.narrow(0, 0, rows.pupils));
+  weight.view({-1}).index_put_({rows.corner.narrow(0, 0, rows.students)}, iou.narrow(0, 0, rows.students));
   const at::Tensor weighted = loss * weight;
   std::vector<at::Tensor> all;
   for (std::size_t i = 0; i < known_.teachings.size(); ++i) {

@@ -18,7 +18,7 @@ class Collector {
   Rows rows() {
     Rows rows;
     for (const FamilyPairs& one : families_) add_sets(one, 0, one.layers - 1);
-    rows.pupils = count();
+    rows.students = count();
     for (const FamilyPairs& one : families_) add_sets(one, std::max<std::int64_t>(one.layers - 1, 0), one.layers);
     rows.layers = count();
     for (const FamilyPairs& one : families_) add_sets(one, one.layers, one.sets);
@@ -133,10 +133,10 @@ Rows rows_of(const std::vector<FamilyPairs>& families, const PaddedTargets& targ
 }
 
 TeachingMasks teaching_masks(const FamilyPairs& family) {
-  const std::int64_t pupils = family.layers - 1;
+  const std::int64_t students = family.layers - 1;
   const std::int64_t count = family.images * family.queries;
-  TeachingMasks masks{.matched = at::zeros({pupils, count}), .others = at::zeros({pupils, count})};
-  for (std::int64_t set = 0; set < pupils; ++set) {
+  TeachingMasks masks{.matched = at::zeros({students, count}), .others = at::zeros({students, count})};
+  for (std::int64_t set = 0; set < students; ++set) {
     float* matched = masks.matched.data_ptr<float>() + set * count;
     float* others = masks.others.data_ptr<float>() + set * count;
     const Matches& matches = family.of_boxes(set);

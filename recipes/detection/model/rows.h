@@ -43,15 +43,15 @@ struct Place {
 /// of last layers (J pairs up to here); pairs of sets without distributions; and, with weight 0, pairs that only the
 /// class loss uses.
 struct Rows {
-  at::Tensor box;           ///< int64 [M]: index of the box among the boxes of all families
-  at::Tensor object;        ///< float32 [M, 4]: the object's box
-  at::Tensor logit;         ///< int64 [M]: index of the logit; one past the last if the class loss skips the pair
-  at::Tensor corner;        ///< int64 [J]: index of the distribution
-  at::Tensor ref;           ///< int64 [J]: index of the reference box
-  at::Tensor sum;           ///< int64 [2 M + J]: index of each row's sum: first L1, then overlaps, then distributions
-  at::Tensor weight;        ///< float32 [2 M + J]: weight of the row in its sum
-  std::int64_t pupils = 0;  ///< K
-  std::int64_t layers = 0;  ///< J
+  at::Tensor box;             ///< int64 [M]: index of the box among the boxes of all families
+  at::Tensor object;          ///< float32 [M, 4]: the object's box
+  at::Tensor logit;           ///< int64 [M]: index of the logit; one past the last if the class loss skips the pair
+  at::Tensor corner;          ///< int64 [J]: index of the distribution
+  at::Tensor ref;             ///< int64 [J]: index of the reference box
+  at::Tensor sum;             ///< int64 [2 M + J]: index of each row's sum: first L1, then overlaps, then distributions
+  at::Tensor weight;          ///< float32 [2 M + J]: weight of the row in its sum
+  std::int64_t students = 0;  ///< K
+  std::int64_t layers = 0;    ///< J
 };
 
 /// Computes the rows on the CPU. The sums are the L1 of each set, then the overlap of each set, then the distribution

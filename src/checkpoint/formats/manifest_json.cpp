@@ -44,7 +44,7 @@ constexpr ManifestRange kThreadsRange{"threads", 1, 4096};
 constexpr ManifestRange kBytesRange{"bytes", 0, std::int64_t{1} << 50};
 
 std::string out_of_range(const ManifestRange& range, const std::string& place, const std::string& value) {
-  return fmt::format("its {}{} is {}; valid values are {} to {}", range.key, place, value, range.least, range.most);
+  return fmt::format("'{}'{} is {}; valid values are {} to {}", range.key, place, value, range.least, range.most);
 }
 
 /// Returns the problem with the number; "" if it is in its range.

@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kMaxManifestBytes = 16U << 20U;
 inline constexpr std::int64_t kFormatVersion = 1;
 inline constexpr std::int64_t kShardedFormatVersion = 2;  ///< each state is split into parts
 
-/// Returns the problem with an impossible value ("its threads is -1; 1 to 4096 make sense"); "" if there is none.
+/// Returns the problem with an impossible value ("'threads' is -1; valid values are 1 to 4096"); "" if there is none.
 [[nodiscard]] std::string manifest_problem(const Manifest& manifest);
 
 /// Returns the text of manifest.json; equal manifests give equal text.

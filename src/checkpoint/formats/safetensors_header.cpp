@@ -122,7 +122,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::json::exception& /*error*/) override {
-    return stop(fmt::format("the header is not JSON at byte {}", position));
+    return stop(fmt::format("the header is not valid JSON (error at byte {})", position));
   }
 
   [[nodiscard]] const std::string& error() const { return error_; }

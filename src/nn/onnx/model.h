@@ -22,7 +22,7 @@ using OnnxAttributes = std::vector<std::pair<std::string, OnnxAttribute>>;
 /// An argument or a result. Its first dimension is the batch, of any size.
 struct OnnxPort {
   std::string name;
-  at::Tensor example;  ///< example of its type and of the sizes of its other dimensions
+  at::Tensor example;  ///< a tensor of its dtype, with the sizes of its other dimensions
 };
 
 /// The file, and a second file for the tensors if they do not fit in the first.
@@ -48,9 +48,10 @@ class OnnxModel {
     bool half = false;  ///< stores float32 tensors as 16-bit floats
     std::vector<OnnxPort> inputs;
     std::vector<OnnxPort> outputs;
-    std::map<std::string, std::string> texts;          ///< metadata
-    std::int64_t most_bytes = std::int64_t{1} << 31U;  ///< maximum bytes of a file with tensors: protobuf's limit
-    std::string beside;                                ///< name of the second file
+    std::map<std::string, std::string> texts;  ///< metadata
+    std::int64_t most_bytes = std::int64_t{1}
+                              << 31U;  ///< maximum size of a file with tensors, in bytes: protobuf's limit
+    std::string beside;                ///< name of the second file
   };
   /// Returns the bytes of the file.
   [[nodiscard]] OnnxBytes bytes(const Head& head) const;

@@ -18,6 +18,7 @@
 #include "detection/synthetic/scene_paint.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/augment/turn.h"
 #include "lockstep/data/contact_sheet.h"
 #include "lockstep/data/loader.h"

@@ -46,7 +46,7 @@ struct Boxes::Shared {
 
 std::string Boxes::make() {
   static std::atomic<int> next{0};
-  // Not one of Lockstep's names, which tests search for to find leftovers of the library.
+  // Deliberately unlike Lockstep's names, which tests search for to find what the library left behind.
   const std::string name = "/nccl-double-" + std::to_string(getpid()) + "-" + std::to_string(next++);
   (void)shm_unlink(name.c_str());  // removes what a killed process with this process ID left
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
