@@ -270,12 +270,12 @@ std::string refusal_of_value(const std::string& key, const std::string& value) {
 
 TEST(Manifest, IsRefusedByKeyWhereASealedValueMakesNoSense) {
   EXPECT_EQ(refusal_of_value("step", "1"), "taken");
-  EXPECT_EQ(refusal_of_value("step", "-5"), "its step is -5; valid values are 0 to 1000000000000000");
+  EXPECT_EQ(refusal_of_value("step", "-5"), "'step' is -5; valid values are 0 to 1000000000000000");
   EXPECT_EQ(refusal_of_value("replicas", "0"), "'replicas' is 0; valid values are 1 to 1000000");
   EXPECT_THAT(refusal_of_value("replicas", "4294967298"), HasSubstr("'replicas' is 4294967298"));
   EXPECT_EQ(refusal_of_value("threads", "-1"), "'threads' is -1; valid values are 1 to 4096");
   EXPECT_THAT(refusal_of_value("threads", "1000000000"), HasSubstr("'threads' is 1000000000"));
-  EXPECT_THAT(refusal_of_value("bytes", "18446744073709551615"), HasSubstr("its bytes of \"a.txt\" is 184467440737"));
+  EXPECT_THAT(refusal_of_value("bytes", "18446744073709551615"), HasSubstr("'bytes' of \"a.txt\" is 184467440737"));
   for (const char* hash : {R"("")", R"("0123")", R"("../../../../../../../../../../etc/")"}) {
     EXPECT_THAT(refusal_of_value("xxh3_128", hash), HasSubstr("not a hash of 32 hexadecimal digits")) << hash;
   }

@@ -206,8 +206,7 @@ TEST(OutOfMemory, ProposesNoSmallerBatchThanOneSample) {
 }
 
 TEST(OutOfMemory, NamesNoBatchWhereNoneIsKnown) {
-  const ResourceError error =
-      train::out_of_memory_error({.when = "setup", .cause = "wanted 3 GB", .setting_up = true});
+  const ResourceError error = train::out_of_memory_error({.when = "setup", .cause = "wanted 3 GB", .setting_up = true});
   EXPECT_THAT(error.message(), HasSubstr("out of memory in setup: wanted 3 GB"));
 }
 

@@ -340,8 +340,8 @@ TEST_F(Experiment, WhatChangesTheResultIsSaidFirstAndEachKeyOnALineOfItsOwn) {
   EXPECT_THAT(lines,
               ElementsAre(place + ":4: MODEL.ATT_FEATS_NORM is true, which changes the result: here it is always false",
                           place + ":9: MODEL.BILINEAR.ELU_ALPHA is 1, which changes the result: here it is always 1.3",
-                          place + ":8: MODEL.BILINEAR.DECODE_DROPOUT is 0.2, which changes the result: here it is "
-                                  "that of MODEL.BILINEAR.ENCODE_DROPOUT, 0.5",
+                          place + ":8: MODEL.BILINEAR.DECODE_DROPOUT is 0.2, which changes the result: here "
+                                  "the value of MODEL.BILINEAR.ENCODE_DROPOUT is used for both: 0.5",
                           HasSubstr(":11: DATA_LOADER.INPUT_SEQ_PATH is a pickle, which is not read"),
                           "note: this setting has no effect here: LOGGER_NAME",
                           "note: this setting has no effect here: INFERENCE.EVAL"));
