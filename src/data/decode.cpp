@@ -81,7 +81,7 @@ Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::siz
 
 Result<Image> decode_stored(std::string_view bytes, ColorMode mode) {
   forget_oddity();
-  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
+  if (bytes.empty()) return Failure{"empty file"};
   if (is_png(bytes)) return decode_png(bytes, mode);
   if (is_jpeg(bytes)) return decode_jpeg(bytes, mode);
   constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
@@ -90,7 +90,7 @@ Result<Image> decode_stored(std::string_view bytes, ColorMode mode) {
 }
 
 Result<ImageSize> stored_size(std::string_view bytes) {
-  if (bytes.empty()) return Failure{"empty file (0 bytes)"};
+  if (bytes.empty()) return Failure{"empty file"};
   if (is_png(bytes)) return png_size(bytes);
   if (is_jpeg(bytes)) return jpeg_size(bytes);
   return Failure{"neither a PNG nor a JPEG file"};

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/sources/text_files.h"
 
 namespace lockstep::segmentation {
@@ -148,10 +149,10 @@ Odd twins_of(const NameList& names, const NamedFiles& files) {
     if (count++ == 0) first = fmt::format("{} and {}", files.files.at(name), twin->second);
   }
   if (count == 0) return {};
-  return {
-      .what = fmt::format("folder {} has two files for {} names, the first: {}", files.folder.string(), count, first),
-      .hint = "images and maps are matched by file name: rename or remove one of the two",
-      .instead = "the first of each pair is used"};
+  return {.what = fmt::format("folder {} has two files for {}, the first: {}", files.folder.string(),
+                              text::counted(count, "name"), first),
+          .hint = "images and maps are matched by file name: rename or remove one of the two",
+          .instead = "the first of each pair is used"};
 }
 
 }  // namespace
@@ -242,9 +243,9 @@ FileList list_files(const fs::path& path, const FileListOptions& options) {
     if (found == 1 + std::ssize(maps)) list.samples.push_back(std::move(sample));
   }
   if (missing.count() == 0) return list;
-  const std::string what =
-      fmt::format("{}: {} files of {} of {} images are missing, the first: {}", names.from, missing.count(),
-                  names.names.size() - list.samples.size(), names.names.size(), missing.first());
+  const std::string what = fmt::format("{}: {} of {} images are incomplete: missing {}, the first: {}", names.from,
+                                       names.names.size() - list.samples.size(), names.names.size(),
+                                       text::counted(missing.count(), "file"), missing.first());
   if (options.strict) throw DataError(what, "add the files, or set strict to false to continue without these images");
   if (list.samples.empty()) throw DataError(what, "add the files: no image of the set is complete");
   list.notes.push_back(what + "; these images are skipped");
