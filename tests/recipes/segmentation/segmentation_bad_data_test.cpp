@@ -98,7 +98,8 @@ TEST_F(BadSets, WithoutFaultHaveNoNote) { EXPECT_EQ(notes(), "4 pictures: no not
 TEST_F(BadSets, MissingMasksAreAllCountedAndTheFirstIsNamed) {
   fs::remove(mask("b"));
   fs::remove(mask("d"));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("2 of 4 images are incomplete: missing 2 files"), HasSubstr(mask("b").string())));
+  EXPECT_THAT(fault(),
+              AllOf(HasSubstr("2 of 4 images are incomplete: missing 2 files"), HasSubstr(mask("b").string())));
   EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("skipped"), HasSubstr(mask("b").string())));
 }
 
