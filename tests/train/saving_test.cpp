@@ -235,8 +235,7 @@ class FailedSave : public ::testing::TestWithParam<std::tuple<bool, int>> {};
 
 TEST_P(FailedSave, InTheBackgroundIsTheErrorOfEveryRankWhicheverHearsOfItFirst) {
   for (const std::string when_busy : {"wait", "skip"}) {
-    const auto [sharded, late] = GetParam();
-    if (sharded && when_busy == "skip") continue;  // refused
+    if (std::get<0>(GetParam()) && when_busy == "skip") continue;  // refused for a sharded save
     const TempDir folder;
     run_ranks(current_test(),
               [](Job& job) {

@@ -26,16 +26,6 @@ constexpr const char* kModule = "module.";
 
 // X-LAN. Source: JDAI-CV/image-captioning (models/xlan.py) and 232525/ImageCaptioning_Verbose.
 
-/// Adds one row for each suffix in `ends`, appended to the names on both sides.
-void add_ends(Rows& rows, const common::OriginName& name, const std::vector<std::string>& ends) {
-  for (const std::string& end : ends) {
-    common::OriginName row = name;
-    for (std::string& one : row.theirs) one += end;
-    row.here += end;
-    rows.push_back(std::move(row));
-  }
-}
-
 void add_attention(Rows& rows, const std::string& theirs, const std::string& here) {
   const auto add_normed = [&](const std::string& first, const std::string& second, const std::string& to) {
     rows.push_back({{theirs + first + ".0.", theirs + second + ".0."}, here + to + ".linear."});

@@ -22,7 +22,7 @@ std::atomic<int> user_signals = 0;
 std::atomic<int> users = 0;
 
 /// The previous handlers of kSignals, if Lockstep replaced them.
-std::array<struct sigaction, 3> before;
+std::array<struct sigaction, 3> old_actions;
 std::array<bool, 3> taken;
 
 std::int64_t packed(const StopSignal& signal, bool interrupt) {
@@ -91,8 +91,8 @@ StopSignals::StopSignals() {
   action.sa_sigaction = note_stop_signal;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], nullptr, &before[i]);
-    taken[i] = before[i].sa_handler == SIG_DFL;
+    ::sigaction(kSignals[i], nullptr, &old_actions[i]);
+    taken[i] = old_actions[i].sa_handler == SIG_DFL;
     if (taken[i]) ::sigaction(kSignals[i], &action, nullptr);
   }
 }
@@ -100,7 +100,7 @@ StopSignals::StopSignals() {
 StopSignals::~StopSignals() {
   if (users.fetch_sub(1) > 1) return;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    if (taken[i]) ::sigaction(kSignals[i], &before[i], nullptr);
+    if (taken[i]) ::sigaction(kSignals[i], &old_actions[i], nullptr);
   }
 }
 
