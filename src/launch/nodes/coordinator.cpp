@@ -108,8 +108,8 @@ void Coordinator::take_events() {
   } catch (const TimeoutError&) {
     return;  // the passage of time alone may change the decision
   }
-  see_stops();
   for (; text; text = store_->try_get(key())) {
+    see_stops();  // for each event: the process may have been stopped since it read the one before
     (void)store_->remove(key());
     ++next_event_;
     const auto event = parse_event(*text);

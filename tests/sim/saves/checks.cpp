@@ -182,11 +182,12 @@ void World::has_saved(const Rank& rank, std::int64_t step) {
   if (rank.round < begun_ || is_contested()) return;
   saved_ = std::max(saved_.value_or(0), step);
   for (int i = 0; i < 3; ++i) check_image();
-  check_retention(rank);
+  check_retention(rank, step);
 }
 
-// Checks that no more checkpoints are kept than the retention setting asks for.
-void World::check_retention(const Rank& rank) {
+// Checks that no more checkpoints are kept than the retention setting asks for. The one just saved is always kept, even
+// if newer ones could not be read and the rank began after an older one.
+void World::check_retention(const Rank& rank, std::int64_t saved) {
   const auto is_old = [&](const Rank& other) { return other.round != round_ && !other.has_ended; };
   if (failures() != rank.failures_before || std::any_of(ranks_.begin(), ranks_.end(), is_old)) return;
   const auto whole = check_disk(disk_, false);
@@ -195,7 +196,8 @@ void World::check_retention(const Rank& rank) {
   const std::string named = best == disk_.at(folder).names.end() ? "" : disk_.at(best->second).bytes;
   auto left = plan_.keep_last;
   for (auto it = whole.rbegin(); it != whole.rend(); ++it) {
-    if (left-- > 0 || (plan_.keep_every > 0 && it->first % plan_.keep_every == 0)) continue;
+    if (left-- > 0 || it->first == saved) continue;
+    if (plan_.keep_every > 0 && it->first % plan_.keep_every == 0) continue;
     require(named.starts_with(checkpoint::step_name(it->first) + " "), fmt::format("step {} is not pruned", it->first));
   }
 }

@@ -107,7 +107,7 @@ class World {
   std::map<std::int64_t, Found> check_disk(const Disk& disk, bool is_image);
   const Found& look_at(const Disk& disk, int folder, const std::string& name);
   void check_image();
-  void check_retention(const Rank& rank);
+  void check_retention(const Rank& rank, std::int64_t saved);
 
   const Plan plan_;
   Result& result_;
