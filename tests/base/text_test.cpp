@@ -57,6 +57,14 @@ TEST(Text, ThousandsAreSeparated) {
   EXPECT_EQ(thousands(-1000), "-1,000");
 }
 
+TEST(Text, ACountCarriesItsNoun) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(12'000, "step"), "12,000 steps");
+  EXPECT_EQ(counted(1, "box", "boxes"), "1 box");
+  EXPECT_EQ(counted(2, "box", "boxes"), "2 boxes");
+}
+
 TEST(Text, TheNearestSpellingIsSuggestedAndAFarOneIsNot) {
   EXPECT_EQ(nearest("batchsize", {"epochs", "batch_size", "seed"}), "batch_size");
   EXPECT_EQ(nearest("qqqqqq", {"epochs", "batch_size", "seed"}), "");

@@ -42,8 +42,7 @@ std::string ways_text(const std::vector<DeviceWay>& pairs) {
   std::map<std::string, int> ways;
   for (const DeviceWay& pair : pairs) ++ways[pair.way.empty() ? "an unknown route" : pair.way];
   std::vector<std::string> parts;
-  for (const auto& [way, count] : ways)
-    parts.push_back(fmt::format("{} pair{} by {}", count, count == 1 ? "" : "s", way));
+  for (const auto& [way, count] : ways) parts.push_back(fmt::format("{} by {}", text::counted(count, "pair"), way));
   return text::join(parts);
 }
 

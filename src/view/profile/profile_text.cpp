@@ -232,8 +232,8 @@ std::string flops_text(const Profile& profile, const MachineRates& rates) {
 
 std::string profile_text(const Profile& profile, const MachineRates& rates, std::size_t most_rows) {
   const Words words(profile);
-  std::string out = fmt::format("profile of {} step{} on rank {} of {}; times are averages per step\n\n", profile.steps,
-                                profile.steps == 1 ? "" : "s", profile.rank, profile.world_size);
+  std::string out = fmt::format("profile of {} on rank {} of {}; times are averages per step\n\n",
+                                text::counted(profile.steps, "step"), profile.rank, profile.world_size);
   out += parts_text(profile, words) + "\n" + operators_text(profile, words, most_rows) +
          layers_text(profile, words, most_rows) + memory_text(profile) + device_text(profile, rates, most_rows) + "\n";
   if (rates.copied_bytes_per_s > 0) {
