@@ -108,7 +108,8 @@ TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
   SetOptions wanted = options();
   wanted.planes = {.pseudo_labels = true};
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
-              AllOf(HasSubstr("4 files of 4 of 4"), HasSubstr("pseudo-labels of"), HasSubstr("pseudo_labels/a.png")));
+              AllOf(HasSubstr("4 of 4 images are incomplete: missing 4 files"), HasSubstr("pseudo-labels of"),
+                    HasSubstr("pseudo_labels/a.png")));
   wanted.strict = false;
   EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(wanted, {.crop = 8}); }),
               HasSubstr("no image of the set is complete"));
@@ -250,7 +251,7 @@ TEST_F(LargeSets, SayNothingAgainThatOpeningSaid) {
 
 TEST_F(BadSets, TwoPicturesOfOneNameAreBothNamed) {
   fs::copy_file(picture("b"), folder_ / "images/b.JPG");
-  EXPECT_THAT(fault(), AllOf(HasSubstr("two files for 1 names"), HasSubstr("b.JPG and b.png")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("two files for 1 name,"), HasSubstr("b.JPG and b.png")));
   EXPECT_THAT(notes(false), AllOf(HasSubstr("4 pictures: "), HasSubstr("b.JPG and b.png")));
 }
 
@@ -356,7 +357,8 @@ TEST_F(BadLists, AnEmptyListIsNamed) {
 
 TEST_F(BadLists, ANameWithoutAPictureIsMissing) {
   list("a\nz\n");
-  EXPECT_THAT(fault(), AllOf(HasSubstr("2 files of 1 of 2 images"), HasSubstr("images of"), HasSubstr("images/z")));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("1 of 2 images are incomplete: missing 2 files"), HasSubstr("images of"),
+                             HasSubstr("images/z")));
 }
 
 TEST_F(BadSets, AFolderThatIsNoSetSaysWhatItLooksFor) {

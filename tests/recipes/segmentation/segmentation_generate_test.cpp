@@ -248,7 +248,7 @@ TEST_F(ListedSets, MayNotLackTheMasksOfSomePictures) {
   list("test", "3\n4\n");
   fs::remove(set_ / "SegmentationClass/4.png");
   EXPECT_THAT(fault_of<DataError>([&] { (void)write_weak_set({.from = set_, .out = folder_ / "weak"}); }),
-              AllOf(HasSubstr("test.txt: 1 files of 1 of 2 images"), HasSubstr("4.png")));
+              AllOf(HasSubstr("test.txt: 1 of 2 images are incomplete: missing 1 file"), HasSubstr("4.png")));
 }
 
 TEST_F(ListedSets, AreOpenedAgainWhateverThePicturesNames) {
