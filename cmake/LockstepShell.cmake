@@ -13,10 +13,14 @@ file(GLOB_RECURSE texts apps/*.cpp apps/*.h recipes/*/config.cpp recipes/*/recip
   include/lockstep/train/*_config.h)
 list(APPEND texts packaging/completion.bash.in packaging/completion.zsh.in include/lockstep/base/error.h)
 set(programs ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+set(run "")
+if(LOCKSTEP_WHEEL)  # its programs look for torch where pip will put it
+  set(run ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${LOCKSTEP_TORCH_LIBRARIES})
+endif()
 add_custom_command(OUTPUT ${shell}/help.json
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${shell}
   COMMAND ${CMAKE_COMMAND} -E make_directory ${shell}
-  COMMAND Python3::Interpreter scripts/build/command_help.py --programs ${programs} --output ${shell}/new.json
+  COMMAND ${run} ${Python3_EXECUTABLE} scripts/build/command_help.py --programs ${programs} --output ${shell}/new.json
   COMMAND Python3::Interpreter scripts/build/man_pages --texts ${shell}/new.json --output ${shell}/man
   COMMAND Python3::Interpreter scripts/build/completions --texts ${shell}/new.json --output ${shell}
   COMMAND ${CMAKE_COMMAND} -E rename ${shell}/new.json ${shell}/help.json  # done last, so that they are regenerated after a failure
