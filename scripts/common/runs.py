@@ -83,6 +83,12 @@ def step_digests(run_dir) -> str:
     return json.loads((newest / "manifest.json").read_text()).get("digest_fold", "none")
 
 
+def counted(count: int, nouns: str) -> str:
+    """The count with its noun, which is passed as a plural: "1 run", "1,000 switches"."""
+    noun = nouns if count != 1 else nouns.removesuffix("es") if nouns.endswith("ches") else nouns.removesuffix("s")
+    return f"{count:,} {noun}"
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

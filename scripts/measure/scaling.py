@@ -23,6 +23,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/common"))
+from runs import counted  # noqa: E402
+
 COLUMNS = [("ddp", "weak"), ("ddp", "strong"), ("dp", "weak"), ("dp", "strong")]
 # The speeds that tutorials promise for GPUs, to compare the table with.
 CLAIMS = {1: "", 2: "DDP 1.7 to 1.9 x", 4: "DDP 3.2 to 3.8 x, DP 2.5 x", 8: "DDP 6 to 7 x"}
@@ -79,7 +82,7 @@ def honest_words(ranks: list[int], places: int, kind: str) -> str:
     unseen = [number for number in CLAIMS if number > places]
     words = []
     if unseen:
-        words.append(f"A machine of {places} {kind}s shows the speed of up to {places} ranks, but not of "
+        words.append(f"A machine of {counted(places, kind + 's')} shows the speed of up to {counted(places, 'ranks')}, but not of "
                      f"{' or '.join(map(str, unseen))}: those claims are not measured here.")
     if any(number > places for number in ranks):
         words.append(f"`*`: more ranks than {kind}s; they share them, so the row shows what sharing costs.")
@@ -161,7 +164,7 @@ def main() -> None:
         print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
     words = (f"Images per second, speed relative to one rank ({given.rounds} rounds: median, minimum to maximum), efficiency. Captcha "
              f"{given.model}, batch {given.batch}, {'float32' if given.amp == 'none' else given.amp}, one thread a rank; "
-             f"{places} {kind}s of {cards[0] if cards else processor()}.\n")
+             f"{counted(places, kind + 's')} of {cards[0] if cards else processor()}.\n")
     options = [f"--{name} {getattr(given, name)}" for name, usual in
                (("model", "conv7"), ("batch", 64), ("amp", "none"), ("device", "cpu"), ("repeats", 7), ("rounds", 5))
                if getattr(given, name) != usual] + ["--oversubscribe"] * given.oversubscribe

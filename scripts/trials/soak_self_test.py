@@ -77,7 +77,7 @@ def self_test(Counts, soak, report) -> None:
         assert code == 1 and again == [*rows, ("broken", "1", "1")], again
         table = report([small("bad", 9, 3), failing("untried")], Counts(path)).splitlines()
         assert table[2].startswith("| bad | 9 runs | 6 | 1 | fewer than "), table
-        assert table[3] == "| untried | 1 runs | 0 | 0 | nothing tried |", table
+        assert table[3] == "| untried | 1 run | 0 | 0 | nothing tried |", table
     names = [trial.name for trial in all_trials()]
     assert len(set(names)) == len(names), "two trials have the same name"
     root = pathlib.Path(__file__).resolve().parents[2]

@@ -15,7 +15,8 @@ import subprocess
 import threading
 import time
 
-from attacks.net import answer, connect, end_of, frame, free_port, node, shake_hands, string
+from attacks.net import answer, connect, end_of, frame, node, shake_hands, string
+from runs import free_port
 
 MIB = 1 << 20
 LIMIT_S = 3

@@ -6,7 +6,7 @@ import re
 import socket
 import time
 
-from attacks.net import free_port
+from runs import free_port
 
 SSH = """#!/bin/sh
 # A substitute for ssh: records its own command line, and runs the command here.

@@ -15,6 +15,8 @@ import subprocess
 import threading
 import time
 
+from runs import free_port
+
 STRANGERS = 3000
 STORM_SECONDS = float(os.environ.get("LOCKSTEP_STORM_SECONDS", "60"))
 STORM_JOINS = 1000  # a second
@@ -58,12 +60,6 @@ def end_of(process, limit):
     except subprocess.TimeoutExpired as late:
         raise AssertionError(f"it did not finish within {limit} s") from late
     return process.returncode, output.decode(errors="surrogateescape")
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def node(bench, rank, port, token, *program, **more):

@@ -14,7 +14,8 @@ import subprocess
 import threading
 import time
 
-from attacks.net import free_port, started
+from attacks.net import started
+from runs import free_port
 
 MOST_BYTES = 100e6  # the server's memory limit
 ENDLESS = 72 << 20  # bytes of an endless request

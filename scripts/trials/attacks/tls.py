@@ -15,6 +15,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common"))
+from runs import free_port  # noqa: E402
+
 RATE = 2000  # connections per second
 ADDRESSES = 50
 HELD = 400
@@ -79,12 +82,6 @@ def certificate(bench, kind):
     subprocess.run(["openssl", "req", "-x509", *new, "-nodes", "-days", "2", "-subj", "/CN=node-0", "-keyout",
                     str(folder / "job.key"), "-out", str(folder / "job.crt")], check=True, capture_output=True)
     return {"LOCKSTEP_TLS_CERT": str(folder / "job.crt"), "LOCKSTEP_TLS_KEY": str(folder / "job.key")}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def wait_for_listener(port):
