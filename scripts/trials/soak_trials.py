@@ -90,7 +90,7 @@ def of_engine() -> list[Trial]:
         Trial("kill_rings", "kills", 1000, 100, trial("kill_rings"), ENGINE, "kill_rings.jsonl", 2),
         Trial("hangs", "runs", 4000, 100, trial("hangs"), [*ENGINE, "scripts/trials/hangs.py"], "hangs.jsonl", 20),
         Trial("node_faults", "runs", 100, 10, trial("node_faults"), ENGINE, "node_faults.jsonl", 5),
-        Trial("worlds", "worlds", 1_000_000, 40_000, trial("worlds"), ["src/base", "src/store", "src/flight", "src/launch", "tests/sim"],
+        Trial("worlds", "worlds", 1_000_000, 40_000, trial("worlds"), ["src/base", "src/store", "src/flight", "src/wire", "src/checkpoint", "src/launch", "tests/sim"],
               "worlds.jsonl"),
         Trial("node_changes", "runs", 140, 14, trial("node_changes"), ENGINE, "node_changes.jsonl", 7),
         Trial("attack", "rounds", 10, 1, ["{python}", str(SCRIPTS / "attack"), "--minutes", "10", "--programs", "{bin}"],
