@@ -23,7 +23,7 @@ def failing(name: str) -> Trial:
     return Trial(name, "runs", 1, 1, ["{python}", "-c", "raise SystemExit(3)"], ["LICENSE"])
 
 
-def self_test(Counts, soak, report) -> None:
+def self_test(Counts, soak, report, code_hash) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "soak.tsv"
         given = argparse.Namespace(bin=pathlib.Path("bin"), work=pathlib.Path(folder) / "work", hours=1, batch_minutes=10)
@@ -75,9 +75,13 @@ def self_test(Counts, soak, report) -> None:
         assert code == 1 and rows[-1] == ("broken", "1", "1") and "exit code 3" in said, (said, rows)
         code, said, again = quietly([failing("broken")])  # a failed trial is not counted as done
         assert code == 1 and again == [*rows, ("broken", "1", "1")], again
-        table = report([small("bad", 9, 3), failing("untried")], Counts(path)).splitlines()
-        assert table[2].startswith("| bad | 9 runs | 6 | 1 | fewer than "), table
-        assert table[3] == "| untried | 1 run | 0 | 0 | nothing tried |", table
+        counts = Counts(path)
+        counts.add(trial="bad", date="2026-11-20", commit="c", processor="A, 4 cores", code=code_hash(small("bad", 9, 3)), count=3,
+                   failures=0, seconds=7200)
+        table = report([small("bad", 9, 3), failing("untried")], counts).splitlines()
+        assert table[2].startswith("| bad | 9 runs | 9 | 1 | fewer than ") and table[2].endswith(" | 2.00 |"), table
+        assert table[3] == "| untried | 1 run | 0 | 0 | nothing tried | 0.00 |", table
+        assert "| all, on A, 4 cores | 2026-11-20 | | 0 | | 2.00 |" in table and len(table) == 6, table
     names = [trial.name for trial in all_trials()]
     assert len(set(names)) == len(names), "two trials have the same name"
     root = pathlib.Path(__file__).resolve().parents[2]
