@@ -12,6 +12,7 @@ import gather
 
 NAME = "lockstep-ddp"  # PyPI's `lockstep` is another project
 PACKAGE = "lockstep"
+LIMIT_MB = 45  # of which the runtime of exported networks (WebAssembly) takes 3.7
 PROGRAMS = ("lockstep", "lockstep-worker", "lockstep-dashboard", "lockstep-plot")
 FONTS = pathlib.Path("/usr/share/fonts/truetype/dejavu")
 HEADERS = {"libfmt-dev": "fmt", "nlohmann-json3-dev": "nlohmann"}  # included by our public headers
