@@ -52,8 +52,8 @@ SAID = {"kill": r"rank {}( on \S+)? failed first: killed by signal 9 \(SIGKILL\)
         "skip": r"rank {} called barrier as operation \d+ in step \d+, but ranks \d, \d called all_reduce|"
                 r"^\nlockstep: the ranks called different collectives as operation \d+: (barrier on rank {}, all_reduce.* on rank \d|"
                 r"all_reduce.* on rank \d, barrier on rank {})",
-        "exit0": r"rank {} left: its program has ended in backward of step {};",
-        "early": r"rank {} left: its program has ended in step {};", "loop": r"rank {} hangs: it computes in backward of step {} ",
+        "exit0": r"rank {}( on \S+)? left: its program has ended in backward of step {}[;,]",
+        "early": r"rank {}( on \S+)? left: its program has ended in step {}[;,]", "loop": r"rank {} hangs: it computes in backward of step {} ",
         "data": r"rank {} hangs: it is waiting for data in DataLoader::next of step {} ",
         "alone": r"rank {} hangs: it computes in forward of step {} \([\d.]+ s so far; limit [\d.]+ s\)", "long": r"",
         "suspend": r"", "suspend_save": r"", "suspend_start": r"", "meet": r"rank {}( on \S+)? died"}

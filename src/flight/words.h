@@ -42,9 +42,6 @@ const RankFacts* most_surely(const std::vector<RankFacts>& all, const IsLate& is
 
 [[nodiscard]] bool runs_collective(const RankFacts& facts);
 
-/// Returns " in backward of step 418", or as much of it as is known.
-[[nodiscard]] std::string place_of(const RankFacts& facts);
-
 /// Returns, for instance, "it computes" or "stopped by SIGSTOP (or SIGTSTP)".
 [[nodiscard]] std::string words_of(const RankFacts& facts);
 

@@ -243,7 +243,10 @@ void print_stacks(const std::vector<std::string>& lines) {
 
 NodeEnd end_of_round(const RoundFacts& facts) {
   const WorkerGroupResult& result = facts.result;
-  NodeEnd end{.round = facts.round.number, .is_success = result.is_success(), .interrupted_by = result.interrupted_by};
+  NodeEnd end{.round = facts.round.number,
+              .is_success = result.is_success(),
+              .place = result.place,
+              .interrupted_by = result.interrupted_by};
   if (result.start_error != 0) {
     end.code = static_cast<int>(ExitCode::kUsage);
     end.cause = FailureRecord{.type = "UsageError",

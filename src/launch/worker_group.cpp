@@ -17,6 +17,7 @@
 #include "lockstep/base/blas.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/flight/verdict.h"
 
 namespace lockstep::launch {
 namespace {
@@ -181,6 +182,7 @@ WorkerGroupResult WorkerGroup::run() {
   while (std::any_of(members_.begin(), members_.end(), is_left)) wait_for_event();
   show_the_rest();
   result_.last_step = last_step_of(members_);
+  result_.place = flight::place_of(states_of(watched(members_)).front());
   try {
     if (!result_.lost) result_.claim = claim_of(*spec_.membership.store_of(spec_.round));
   } catch (const Error&) {

@@ -292,6 +292,7 @@ TEST_F(GroupWithALiar, OfAThousandThatWaitTheNewestIsRefused) {
 TEST(Messages, AnEventSurvivesItsText) {
   Event event{.kind = Event::Kind::kEnded,
               .end = {.round = 3,
+                      .place = " in step 4",
                       .interrupted_by = 15,
                       .left_by_request = true,
                       .code = 143,
@@ -308,6 +309,7 @@ TEST(Messages, AnEventSurvivesItsText) {
   EXPECT_EQ(same->kind, Event::Kind::kEnded);
   EXPECT_EQ(same->node.id, "n1");
   EXPECT_EQ(same->end.round, 3);
+  EXPECT_EQ(same->end.place, " in step 4");
   EXPECT_TRUE(same->end.left_by_request);
   EXPECT_FALSE(same->end.is_success);
   EXPECT_EQ(same->end.cause->type, "DataError");

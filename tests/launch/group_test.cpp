@@ -211,11 +211,13 @@ TEST_F(GroupTest, ARankThatWasLateIsToBlameAndNotTheOneThatGaveUpFirst) {
 
 TEST_F(GroupTest, RanksThatEndedWithoutAnErrorAreToBlameWhereTheOthersOnlyNameADeadPeer) {
   start_four();
-  end("b", {.is_success = true});
+  end("b", {.is_success = true, .place = " in backward of step 7"});
   end_as_consequence({"a", "c", "d"});
   const Decision last = next();
   EXPECT_EQ(last.cause->rank, 1);
-  EXPECT_THAT(last.cause->message, HasSubstr("rank 1 on host-b left: its program has ended"));
+  EXPECT_EQ(last.cause->message,
+            "rank 1 on host-b left: its program has ended in backward of step 7, but other ranks "
+            "still called collectives");
   EXPECT_EQ(last.code, 75);
 }
 

@@ -35,6 +35,9 @@ struct RankFacts {
 inline constexpr const char* kLeftHint =
     "every rank must call the same collectives; for uneven data, use Join or the same number of batches on each rank";
 
+/// Returns " in backward of step 418", or as much of it as is known.
+[[nodiscard]] std::string place_of(const RankFacts& facts);
+
 /// Returns the timeout of the ranks' collectives in nanoseconds; 0 if unknown.
 [[nodiscard]] std::int64_t timeout_of(const std::vector<RankFacts>& ranks);
 

@@ -327,8 +327,8 @@ std::optional<FailureRecord> early_leaver(const GroupState& state, const GroupNo
     return FailureRecord{
         .kind = FailureKind::kHang,
         .type = "PeerError",
-        .message = fmt::format("{} on {} left: its program has ended, but other ranks still called collectives",
-                               ranks_text(name_of(node)), node.info.host),
+        .message = fmt::format("{} on {} left: its program has ended{}, but other ranks still called collectives",
+                               ranks_text(name_of(node)), node.info.host, node.end.place),
         .hint = flight::kLeftHint,
         .rank = node.first_rank,
         .host = node.info.host};

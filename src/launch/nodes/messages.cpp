@@ -95,6 +95,7 @@ NodeInfo node_of(const Json& json) {
 Json end_json(const NodeEnd& end) {
   return {{"round", end.round},
           {"is_success", end.is_success},
+          {"place", end.place},
           {"interrupted_by", end.interrupted_by},
           {"left_by_request", end.left_by_request},
           {"has_lost_store", end.has_lost_store},
@@ -106,6 +107,7 @@ Json end_json(const NodeEnd& end) {
 NodeEnd end_of(const Json& json) {
   return {.round = int_at(json, "round", -1),
           .is_success = bool_at(json, "is_success"),
+          .place = text_at(json, "place"),
           .interrupted_by = signal_at(json, "interrupted_by"),
           .left_by_request = bool_at(json, "left_by_request"),
           .has_lost_store = bool_at(json, "has_lost_store"),

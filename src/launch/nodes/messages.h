@@ -47,6 +47,7 @@ struct NodeInfo {
 struct NodeEnd {
   int round = 0;
   bool is_success = false;
+  std::string place = {};                   ///< is_success: where its first rank ended, " in step 418"; "" if unknown
   int interrupted_by = 0;                   ///< signal that its agent received
   bool left_by_request = false;             ///< a rank was asked to save and leave, and did so
   bool has_lost_store = false;              ///< its agent lost contact with the store and stopped its ranks
