@@ -56,7 +56,7 @@ struct WorkerGroupResult {
   std::optional<FailureRecord> found;  ///< the launcher's own finding about a rank of this node, which it reports last
   std::vector<std::string> stacks;     ///< stacks of that rank if it is late, line by line
   std::int64_t last_step = -1;         ///< furthest step that a rank of this node reached; -1 if none
-  std::string place;                   ///< where the first rank was when it ended, " in step 418"; "" if unknown
+  std::string place;                   ///< the last place of the first rank, " in step 418"; "" if unknown
 
   /// Returns true if every rank exited with 0.
   [[nodiscard]] bool is_success() const;

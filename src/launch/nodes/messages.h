@@ -47,12 +47,12 @@ struct NodeInfo {
 struct NodeEnd {
   int round = 0;
   bool is_success = false;
-  std::string place = {};                   ///< is_success: where its first rank ended, " in step 418"; "" if unknown
-  int interrupted_by = 0;                   ///< signal that its agent received
-  bool left_by_request = false;             ///< a rank was asked to save and leave, and did so
-  bool has_lost_store = false;              ///< its agent lost contact with the store and stopped its ranks
-  bool is_consequence = false;              ///< its ranks merely report a failure elsewhere
-  int code = 0;                             ///< exit code of its first failure
+  std::string place = {};        ///< is_success: the last place of its first rank, " in step 418"; "" if unknown
+  int interrupted_by = 0;        ///< signal that its agent received
+  bool left_by_request = false;  ///< a rank was asked to save and leave, and did so
+  bool has_lost_store = false;   ///< its agent lost contact with the store and stopped its ranks
+  bool is_consequence = false;   ///< its ranks merely report a failure elsewhere
+  int code = 0;                  ///< exit code of its first failure
   std::optional<FailureRecord> cause = {};  ///< its first failure, with the type and text of the error
 };
 
