@@ -37,6 +37,13 @@ bool is_late(const RankFacts& facts, const Lane& held) {
   return is_stopped(facts) || (!is_in(facts, held) && !is_past(facts, held));
 }
 
+// Returns true for a late rank that does not itself wait in an earlier collective, perhaps for a rank of another host.
+bool is_late_itself(const RankFacts& facts, const Lane& held) {
+  const Lane* lane = lane_of(facts, held.group);
+  const bool waits_before = lane != nullptr && lane->is_running() && lane->started < held.started;
+  return is_late(facts, held) && (!waits_before || is_stopped(facts));
+}
+
 // Returns true if a disk or swapping blocks the rank inside the collective. Checked last, when every rank is inside the
 // collective.
 bool is_held_inside(const RankFacts& facts, const Lane& held) { return is_held(facts) && is_in(facts, held); }
@@ -68,8 +75,9 @@ bool is_whole_world(const std::vector<RankFacts>& all) {
 }  // namespace
 
 std::optional<HeldUp> held_up(const std::vector<RankFacts>& all) {
-  auto found = first_held_up(all, is_late);
-  if (!found && is_whole_world(all)) found = first_held_up(all, is_held_inside);
+  const bool sees_all = is_whole_world(all);
+  auto found = first_held_up(all, sees_all ? is_late : is_late_itself);
+  if (!found && sees_all) found = first_held_up(all, is_held_inside);
   if (!found) return std::nullopt;
   for (const RankFacts& facts : all) {
     if (waits_in(facts, found->lane) && &facts != found->late) found->waiting.push_back(facts.rank);

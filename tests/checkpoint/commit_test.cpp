@@ -2,6 +2,7 @@
 // The commit protocol against disks that fail: after any failure, committed checkpoints still load.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -314,6 +315,18 @@ TEST(Commit, RemovesLeftoversOfTheDeadAndSparesTheLiving) {
   write_file_atomically(good(), run / "checkpoints" / fmt::format("best.tmp-{}", dead), "x");
   quick_commit(run / "checkpoints", 10, 1);
   EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre(living, "step-00000010"));
+}
+
+TEST(Commit, RemovesLeftoversOfAKilledProcessThatNothingReaps) {
+  const test::TempDir run;
+  const pid_t zombie = ::fork();
+  if (zombie == 0) ::_exit(0);
+  siginfo_t end = {};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(zombie), &end, WEXITED | WNOWAIT), 0);
+  fs::create_directories(run / "checkpoints" / checkpoint::temporary_name("step-00000005", zombie));
+  remove_checkpoint_leftovers(good(), run / "checkpoints");
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre());
+  EXPECT_EQ(::waitpid(zombie, nullptr, 0), zombie);
 }
 
 TEST(Commit, SparesLeftoversOfOtherHostsAndAStartDoesNot) {

@@ -303,6 +303,13 @@ TEST(Verdict, ARankThatHasFinishedTheCollectiveIsNotLate) {
   EXPECT_EQ(verdict->rank, 2);
 }
 
+TEST(Verdict, ARankThatItselfWaitsInAnEarlierCollectiveIsNotLateIfAnotherHostMayHoldItUp) {
+  const RankFacts root = waiting(0);  // of a broadcast: rank 1 has its part, and rank 2 of another host was stopped
+  EXPECT_FALSE(verdict_of({root, waiting(1, 10)}));
+  EXPECT_EQ(verdict_of({in_state('T', root), waiting(1, 10)})->rank, 0);
+  EXPECT_EQ(verdict_of({root, waiting(1, 10), waiting(2, 10)})->rank, 0) << "all other ranks have passed it";
+}
+
 TEST(Verdict, ThereIsNoneWhereNobodyWaits) {
   EXPECT_FALSE(verdict_of({}));
   EXPECT_FALSE(verdict_of({rank(0), rank(1)}));

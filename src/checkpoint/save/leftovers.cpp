@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes the leftovers of dead writers from a "checkpoints" folder.
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/folder/folder.h"
@@ -25,6 +28,23 @@ std::string own_host() {
   return host_mark(name);
 }
 
+/// Returns true for a process that has ended but that its parent has not reaped. A container's first process may never
+/// do so.
+bool is_zombie(pid_t pid) {
+  const int file = ::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  char text[128] = {};
+  const ssize_t length = ::read(file, text, sizeof text);
+  (void)::close(file);
+  const std::string_view line(text, length < 0 ? 0 : static_cast<std::size_t>(length));
+  const std::size_t name_end = line.rfind(") ");  // the name may contain anything, up to 15 characters
+  const bool has_state = name_end != std::string_view::npos && name_end + 2 < line.size();
+  const char state = has_state ? line[name_end + 2] : '?';
+  return state == 'Z' || state == 'X';
+}
+
+bool has_ended(pid_t pid) { return (::kill(pid, 0) != 0 && errno == ESRCH) || is_zombie(pid); }
+
 /// Returns true for an unfinished entry of a dead process. Only one thread per process commits to a folder, so an entry
 /// with this process's pid is also a leftover: pids are reused.
 bool is_leftover(const std::string& name, bool of_all_hosts) {
@@ -32,7 +52,7 @@ bool is_leftover(const std::string& name, bool of_all_hosts) {
   if (!pid || *pid <= 0) return false;
   const std::string_view host = parse_temporary_host(name);
   if (!host.empty() && host != own_host()) return of_all_hosts;
-  return *pid == ::getpid() || (::kill(*pid, 0) != 0 && errno == ESRCH);
+  return *pid == ::getpid() || has_ended(*pid);
 }
 
 void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
