@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "lockstep/base/process_stat.h"
 #include "lockstep/launch/gpus.h"
 
 namespace lockstep::dashboard {
@@ -78,9 +79,7 @@ Json gpus() {
 }  // namespace
 
 std::optional<ProcessUse> parse_process(std::string_view stat, double tick, std::uint64_t page) {
-  const auto end = stat.rfind(')');  // the program's name may contain any character
-  if (end == std::string_view::npos || end + 2 >= stat.size()) return std::nullopt;
-  std::istringstream words{std::string(stat.substr(end + 2))};
+  std::istringstream words{std::string(fields_of_stat(stat))};
   ProcessUse use;
   words >> use.state;
   std::string word;
@@ -100,7 +99,7 @@ std::optional<ProcessUse> read_process(int pid) {
   const auto use =
       parse_process(first_line(fmt::format("/proc/{}/stat", pid)), static_cast<double>(::sysconf(_SC_CLK_TCK)),
                     static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
-  if (!use || use->state == 'Z' || use->state == 'X') return std::nullopt;
+  if (!use || is_state_of_ended(use->state)) return std::nullopt;
   return use;
 }
 

@@ -16,6 +16,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/process_stat.h"
 #include "lockstep/base/signal_guard.h"
 #include "lockstep/base/standard_streams.h"
 #include "support/temp_dir.h"
@@ -122,6 +123,12 @@ bool is_blocked(int signal) {
   sigset_t mask;
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   return sigismember(&mask, signal) == 1;
+}
+
+TEST(ProcessStat, FindsTheStateAfterANameWithBracketsAndSpaces) {
+  EXPECT_EQ(fields_of_stat("17 (a) b (c) S 1 2"), "S 1 2");
+  EXPECT_EQ(fields_of_stat("17 (torn"), "");
+  EXPECT_EQ(fields_of_stat("17 (torn) "), "");
 }
 
 TEST(SignalGuard, BlocksSignalsForAThreadThatIsStartedUnderItAndRestoresThemInItsOwn) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes the leftovers of dead writers from a "checkpoints" folder.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "checkpoint/folder/remove_quietly.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/process_stat.h"
 #include "lockstep/checkpoint/checkpoint.h"
 
 namespace lockstep {
@@ -28,19 +30,12 @@ std::string own_host() {
   return host_mark(name);
 }
 
-/// Returns true for a process that has ended but that its parent has not reaped. A container's first process may never
-/// do so.
 bool is_zombie(pid_t pid) {
-  const int file = ::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  char text[128] = {};
-  const ssize_t length = ::read(file, text, sizeof text);
-  (void)::close(file);
-  const std::string_view line(text, length < 0 ? 0 : static_cast<std::size_t>(length));
-  const std::size_t name_end = line.rfind(") ");  // the name may contain anything, up to 15 characters
-  const bool has_state = name_end != std::string_view::npos && name_end + 2 < line.size();
-  const char state = has_state ? line[name_end + 2] : '?';
-  return state == 'Z' || state == 'X';
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  const std::string_view fields = fields_of_stat(line);
+  return !fields.empty() && is_state_of_ended(fields.front());
 }
 
 bool has_ended(pid_t pid) { return (::kill(pid, 0) != 0 && errno == ESRCH) || is_zombie(pid); }

@@ -6,7 +6,10 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
+
+#include "lockstep/base/process_stat.h"
 
 namespace lockstep::launch {
 namespace {
@@ -60,12 +63,12 @@ fs::path folder_of(pid_t pid, const fs::path& proc) {
 std::optional<flight::ProcessState> read_process(pid_t pid, const std::filesystem::path& proc) {
   const auto folder = folder_of(pid, proc);
   const std::string stat = text_of(folder / "stat");
-  const auto name_end = stat.rfind(')');  // the program name may contain any character
-  if (name_end == std::string::npos || name_end + 2 >= stat.size()) return std::nullopt;
+  const std::string_view fields = fields_of_stat(stat);
+  if (fields.empty()) return std::nullopt;
   const std::string status = text_of(folder / "status");
   flight::ProcessState process;
-  process.state = stat[name_end + 2];
-  process.has_ended = process.state == 'Z' || process.state == 'X';
+  process.state = fields.front();
+  process.has_ended = is_state_of_ended(process.state);
   process.waits_in = text_of(folder / "wchan");
   if (process.waits_in == "0") process.waits_in.clear();
   process.resident = kilobytes_of(status, "VmRSS");

@@ -11,6 +11,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
+
+#include "lockstep/base/process_stat.h"
 
 namespace lockstep::launch {
 namespace {
@@ -130,13 +133,11 @@ bool ProcessTree::read(pid_t root) noexcept {
 void ProcessTree::add(const char* name) noexcept {
   if (size_ == kCapacity) return;
   char text[512];
-  const auto count = static_cast<ssize_t>(read_start(ProcPath(parse_pid(name), "/stat").text, text));
-  if (count == 0) return;
-  // "pid (name) state parent ...": the name may contain any character, so only the last parenthesis is reliable.
-  ssize_t at = count - 1;
-  while (at > 0 && text[at] != ')') --at;
-  if (at == 0 || at + 4 >= count) return;
-  entries_[size_++] = {parse_pid(name), parse_pid(text + at + 4), text[at + 2], false, ticks_of(text + at + 4)};
+  const std::size_t count = read_start(ProcPath(parse_pid(name), "/stat").text, text);
+  const std::string_view fields = fields_of_stat({text, count});
+  if (fields.size() < 3) return;
+  const char* const parent = fields.data() + 2;
+  entries_[size_++] = {parse_pid(name), parse_pid(parent), fields.front(), false, ticks_of(parent)};
 }
 
 bool ProcessTree::is(std::size_t index, pid_t pid) const noexcept {
