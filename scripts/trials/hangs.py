@@ -11,7 +11,7 @@
   loop       it computes forever                       "it computes in backward"
   data       its data never comes                      "it is waiting for data"
   alone      it computes forever, longer than its section's time limit; the others have a longer limit for their wait
-  long       it saves for 3 s, longer than the others would wait for a step: this is not a fault
+  long       it saves for 3 s, longer than the others would wait for a step, and its step after that is slow: this is not a fault
   stop_reduce, stop_barrier, stop_wait, stop_copy, stop_message
              it is stopped inside a large all-reduce, in a barrier or an all-reduce before the others come, in a broadcast,
              in send and recv around the ring of ranks, or right after one of these   "stopped by SIGSTOP"

@@ -385,18 +385,53 @@ TEST(HangWatch, SpeaksOnceOfRanksWithoutLockstepThatDoNothing) {
   EXPECT_THAT(said_of(ranks, seconds(100)), HasSubstr("note: rank 1 on "));
 }
 
+/// A ring as its rank sees it.
+class RankRing {
+ public:
+  RankRing(const FlightRing& ring, const flight::RingOwner& owner) {
+    const UniqueFd memory(::open(ring.path().c_str(), O_RDWR | O_CLOEXEC));
+    at_ = ::mmap(nullptr, sizeof(flight::Ring), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+    if (at_ == MAP_FAILED) throw std::runtime_error("mmap failed");
+    writer_.emplace(*ring_of(at_), owner);
+  }
+  ~RankRing() { ::munmap(at_, sizeof(flight::Ring)); }
+  RankRing(const RankRing&) = delete;
+  RankRing& operator=(const RankRing&) = delete;
+
+  [[nodiscard]] flight::Writer& writer() { return *writer_; }
+  [[nodiscard]] TimePoint patience() const { return TimePoint(std::chrono::nanoseconds(ring_of(at_)->patience_ns)); }
+
+ private:
+  static flight::Ring* ring_of(void* at) { return static_cast<flight::Ring*>(at); }
+  void* at_ = nullptr;
+  std::optional<flight::Writer> writer_;
+};
+
 TEST(HangWatch, SaysNothingWhereARankUsesLockstep) {
   const test::TempDir folder;
   FlightRing first(folder / "first");
   FlightRing second(folder / "second");
-  const UniqueFd memory(::open(second.path().c_str(), O_RDWR | O_CLOEXEC));
-  void* at = ::mmap(nullptr, sizeof(flight::Ring), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
-  ASSERT_NE(at, MAP_FAILED);
-  const flight::Writer begun(*static_cast<flight::Ring*>(at), {.pid = ::getpid(), .rank = 1, .world_size = 2});
+  const RankRing begun(second, {.pid = ::getpid(), .rank = 1, .world_size = 2});
   EXPECT_EQ(said_of({{.rank = 0, .pid = 4711, .ring = &first}, {.rank = 1, .pid = ::getpid(), .ring = &second}},
                     seconds(1000)),
             "");
-  ::munmap(at, sizeof(flight::Ring));
+}
+
+TEST(HangWatch, GivesARankItsWholeTimeoutForTheStepAfterItsLongWork) {
+  const test::TempDir folder;
+  FlightRing ring(folder / "ring");
+  RankRing rank(ring, {.pid = ::getpid(), .world_size = 2, .timeout_ns = 40'000'000'000});
+  HangWatch watch([](const char*) { return nullptr; });
+  const std::vector<WatchedRank> ranks{{.rank = 0, .pid = ::getpid(), .ring = &ring}};
+  const TimePoint begin(std::chrono::nanoseconds(flight::now_ns()));
+  (void)watch.look(begin, ranks, 0);
+  EXPECT_EQ(rank.patience(), TimePoint{}) << "no long work";
+  rank.writer().enter("save");
+  (void)watch.look(begin + seconds(1), ranks, 0);
+  EXPECT_EQ(rank.patience(), begin + seconds(41));
+  rank.writer().leave("save");
+  (void)watch.look(begin + seconds(2), ranks, 0);
+  EXPECT_EQ(rank.patience(), begin + seconds(41));
 }
 
 }  // namespace hangs_test

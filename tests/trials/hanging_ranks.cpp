@@ -124,13 +124,12 @@ int train(lockstep::Job& job) {
       const Span span({.name = "DataLoader::next"});
       if (is_wrong && fault.kind == "data") std::this_thread::sleep_for(std::chrono::hours(1));
     }
+    const bool saves = is_wrong && (fault.kind == "long" || fault.kind == "suspend_save");
+    if (saves) in_section("save", [] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
     in_section("forward", [&] {
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      std::this_thread::sleep_for(saves ? std::chrono::microseconds(600'000) : std::chrono::microseconds(200));
       if (is_wrong && fault.kind == "alone") do_wrong("loop");
     });
-    if (is_wrong && (fault.kind == "long" || fault.kind == "suspend_save")) {
-      in_section("save", [] { std::this_thread::sleep_for(std::chrono::seconds(3)); });
-    }
     if (fault.kind == "long" && step == fault.step + 5) return 0;
     in_section("backward", [&] {
       if (is_wrong) do_wrong(fault.kind);

@@ -49,9 +49,9 @@ bool any_waits(const std::vector<flight::RankFacts>& ranks) {
 
 }  // namespace
 
-void HangWatch::be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, bool has_long_work) {
-  const std::int64_t until = (now + 3 * interval_).time_since_epoch().count();
-  if (!has_long_work) return;
+void HangWatch::be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, std::int64_t timeout_ns) {
+  const auto longest = std::max<std::chrono::nanoseconds>(3 * interval_, std::chrono::nanoseconds(timeout_ns));
+  const std::int64_t until = (now + longest).time_since_epoch().count();
   for (const WatchedRank& rank : ranks) rank.ring->set_patience(until);
 }
 
@@ -110,7 +110,7 @@ std::optional<FailureRecord> HangWatch::look(TimePoint now, const std::vector<Wa
   const bool has_own = flight::has_long_work(facts);
   if (has_own && link_) link_->publish();
   const bool has_others = !has_own && link_ && any_waits(facts.ranks) && link_->ask(now);
-  be_patient(now, ranks, has_own || has_others);
+  if (has_own || has_others) be_patient(now, ranks, timeout_ns);
   say(flight::longest_stall(facts), facts.now_ns, timeout_ns);
   return warned(flight::judge_sections(facts));
 }

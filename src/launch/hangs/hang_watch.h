@@ -36,7 +36,9 @@ class HangWatch {
                                                   std::uint64_t output);
 
  private:
-  void be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, bool has_long_work);
+  /// Makes the ranks wait for the limit of a collective from `now` on: the rank that they wait for still has its step
+  /// to do after its long work.
+  void be_patient(TimePoint now, const std::vector<WatchedRank>& ranks, std::int64_t timeout_ns);
   void say(const std::optional<flight::Stall>& stall, std::int64_t now_ns, std::int64_t timeout_ns);
   void watch_silence(TimePoint awake, const std::vector<WatchedRank>& ranks, std::uint64_t output);
   [[nodiscard]] bool others_are_active(std::chrono::nanoseconds silence);
