@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes the leftovers of dead writers from a "checkpoints" folder.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "checkpoint/folder/folder.h"
 #include "checkpoint/folder/remove_quietly.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/process_stat.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -31,10 +33,10 @@ std::string own_host() {
 }
 
 bool is_zombie(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(file, line);
-  const std::string_view fields = fields_of_stat(line);
+  const UniqueFd file(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t length = ::read(file.get(), text, sizeof text);  // -1 if the process is gone
+  const std::string_view fields = fields_of_stat({text, static_cast<std::size_t>(std::max<ssize_t>(length, 0))});
   return !fields.empty() && is_state_of_ended(fields.front());
 }
 
