@@ -155,7 +155,7 @@ def poisoned_pickles_are_refused_in_time(bench):
         for verb in ("verify", "inspect"):
             ended = survives(bench, "checkpoint", verb, path, timeout=20)
             # Numbers for which nothing is allocated do no harm.
-            allowed = (0, 65) if what.startswith(("a frame", "a place")) else (65,)
+            allowed = (0, 65) if what.startswith(("a frame", "memo slot")) else (65,)
             assert ended.returncode in allowed, f"{what}: {ended.told()}"
 
 

@@ -112,9 +112,9 @@ def a_squatter_gets_no_secret_and_is_named(bench):
     token, tls = secrets.token_hex(32), certificate(bench.folder, "store")
     other = certificate(bench.folder, "squatter")
     secure = {"LOCKSTEP_TLS_CERT": tls[0]}
-    tries = [(silent, {}, 76, "says nothing"), (garbage, {}, 76, "does not answer as a Lockstep store"),
+    tries = [(silent, {}, 76, "sends nothing"), (garbage, {}, 76, "does not answer as a Lockstep store"),
              (endless, {}, 76, "does not answer as a Lockstep store"), (impostor, {}, 64, "does not know this program's token"),
-             (silent, secure, 76, "says nothing"), (garbage, secure, 76, "does not answer as a Lockstep store"),
+             (silent, secure, 76, "sends nothing"), (garbage, secure, 76, "does not answer as a Lockstep store"),
              (impostor, secure, 76, "encryption is requested"), (encrypting(other), secure, 64, "not be verified")]
     for serve, variables, code, words in tries:
         squatter = Squatter(serve)

@@ -227,18 +227,18 @@ def poisoned_words_steer_no_terminal(bench):
     port, token = free_port(), secrets.token_hex(32)
     poison = (b'{"rank": 5, "host": "\\u001b[2Jhost\\r", "what": "\\u001b]0;owned\\u0007 \\u009b31m of '
               b'https://ann:s3cret@h/x?token=tok3n"}')
-    with node(bench, 0, port, token, "sh", "-c", "sleep 30") as first:
-        with node(bench, 1, port, token, "sh", "-c", "sleep 30") as second:
+    prefix = bench.folder / "prefix"
+    rank = ("sh", "-c", f'printf %s "$LOCKSTEP_STORE_PREFIX" > {prefix}; sleep 30')
+    with node(bench, 0, port, token, *rank) as first:
+        with node(bench, 1, port, token, *rank) as second:
             time.sleep(1)
             with connect(port) as member:
                 assert shake_hands(member, token.encode()), "the trial's own handshake fails"
-                member.sendall(frame(2, string(b"lockstep/failure/first"), string(poison)))
-                answer(member)
-                member.sendall(frame(2, string(b"lockstep/failure/code"), string(b"0")))
+                member.sendall(frame(2, string(prefix.read_bytes() + b"lockstep/failure/first"), string(poison)))
                 answer(member)
             for process in (first, second):
                 code, said = end_of(process, 40)
-                assert code != 0, "a failure with code 0 was treated as success"
+                assert code != 0, f"the failure was ignored: {said}"
                 assert not any(c in said for c in (ESCAPE, "\x07", "\x9b", "\r")), f"an escape was printed: {said!r}"
                 assert "s3cret" not in said and "tok3n" not in said, said
 

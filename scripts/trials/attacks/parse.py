@@ -185,7 +185,8 @@ def absurd_manifests_are_refused_by_key(bench):
     for key, value in absurd:
         step = bench.folder / "step-00000001"
         write_manifest(step, {key: value}, {})
-        require_refused(sealed(bench, step), f"{key} {value!r}", f"its {key} ")
+        words = f"its {key} " if isinstance(value, str) else f"'{key}' is "
+        require_refused(sealed(bench, step), f"{key} {value!r}", words)
 
 
 def poisoned_texts_of_a_checkpoint_are_not_called_whole(bench):
