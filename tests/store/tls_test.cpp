@@ -420,7 +420,8 @@ TEST(Entry, AKnockThatWasOverheardOpensNothing) {
 }
 
 TEST(Entry, AKnockWithTheTokenItselfAsItsKeyIsRefused) {
-  Guest guest(knock_key(kToken));
+  const std::string key = knock_key(kToken);
+  Guest guest(key);
   EXPECT_EQ(guest.entry.take(said(Verb::kKnock, knock(kToken, guest.nonces)), "").kind, Kind::kRefuse);
 }
 
