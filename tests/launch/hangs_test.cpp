@@ -411,7 +411,7 @@ TEST(HangWatch, SaysNothingWhereARankUsesLockstep) {
   const test::TempDir folder;
   FlightRing first(folder / "first");
   FlightRing second(folder / "second");
-  const RankRing begun(second, {.pid = ::getpid(), .rank = 1, .world_size = 2});
+  const RankRing begun(second, {.pid = ::getpid(), .rank = 1, .world_size = 2, .host = "here"});
   EXPECT_EQ(said_of({{.rank = 0, .pid = 4711, .ring = &first}, {.rank = 1, .pid = ::getpid(), .ring = &second}},
                     seconds(1000)),
             "");
@@ -420,7 +420,7 @@ TEST(HangWatch, SaysNothingWhereARankUsesLockstep) {
 TEST(HangWatch, GivesARankItsWholeTimeoutForTheStepAfterItsLongWork) {
   const test::TempDir folder;
   FlightRing ring(folder / "ring");
-  RankRing rank(ring, {.pid = ::getpid(), .world_size = 2, .timeout_ns = 40'000'000'000});
+  RankRing rank(ring, {.pid = ::getpid(), .world_size = 2, .host = "here", .timeout_ns = 40'000'000'000});
   HangWatch watch([](const char*) { return nullptr; });
   const std::vector<WatchedRank> ranks{{.rank = 0, .pid = ::getpid(), .ring = &ring}};
   const TimePoint begin(std::chrono::nanoseconds(flight::now_ns()));
