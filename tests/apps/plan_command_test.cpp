@@ -111,7 +111,7 @@ TEST(TuneCommand, WritesAFileThatTrainTakesWhereSomethingIsFaster) {
 
   const ProcessResult again = lockstep(words, folder.path());
   EXPECT_EQ(again.code, 64);
-  EXPECT_THAT(again.err, HasSubstr("tuned.yml exists"));
+  EXPECT_THAT(again.err, HasSubstr("tuned.yml already exists"));
 
   const ProcessResult train =
       lockstep({"train", "tuned.yml", "--run-dir", "run", "--set", "max_steps=1", "--set", "epochs=1"}, folder.path());
