@@ -18,6 +18,7 @@
 #include "lockstep/data/augment/to_tensor.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/stream_dataset.h"
+#include "support/sanitizer.h"
 #include "support/scarce.h"
 #include "support/temp_dir.h"
 
@@ -315,6 +316,7 @@ TEST(DataLoader, EndsItsThreadsWithTheEpochWhereTheyAreNotPersistent) {
 
 TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
   if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
+  if (test::kThreadSanitizer) GTEST_SKIP() << "under the thread sanitizer a forked process starts no threads";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
@@ -328,6 +330,7 @@ TEST(LoaderThreads, ThatFindNoRoomAreOneErrorWithTheLimit) {
 
 TEST(OrderedWork, WhoseThreadsFindNoRoomIsOneErrorWithTheLimit) {
   if (!test::keeps_address_space()) GTEST_SKIP() << "no address-space limit is enforced here";
+  if (test::kThreadSanitizer) GTEST_SKIP() << "under the thread sanitizer a forked process starts no threads";
   EXPECT_EXIT(
       {
         test::leave_address_space(64U << 20U);
