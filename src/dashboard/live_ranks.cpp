@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "dashboard/process.h"
 #include "dashboard/timeline.h"
@@ -180,7 +179,7 @@ Json LiveRanks::state() {
 Json LiveRanks::timeline(double seconds) {
   look();
   std::map<int, flight::Snapshot> rings;
-  std::int64_t end = std::numeric_limits<std::int64_t>::min();
+  std::int64_t end = 0;  // on CLOCK_MONOTONIC
   for (auto& [rank, ring] : rings_) {
     auto snapshot = ring->events();
     if (!snapshot) continue;
