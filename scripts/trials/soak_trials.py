@@ -94,7 +94,7 @@ def of_engine() -> list[Trial]:
               "worlds.jsonl"),
         Trial("node_changes", "runs", 140, 14, trial("node_changes"), ENGINE, "node_changes.jsonl", 7),
         Trial("attack", "rounds", 10, 1, ["{python}", str(SCRIPTS / "attack"), "--minutes", "10", "--programs", "{bin}"],
-              [*ENGINE, "src/checkpoint", "src/data"]),
+              [*ENGINE, "src/checkpoint", "src/data", "scripts/trials/attacks"]),
     ]
 
 
