@@ -67,6 +67,7 @@ def self_test(Counts, soak, report, code_hash) -> None:
             raise AssertionError("a batch counted although the programs were rebuilt during it")
         except SystemExit as end:
             assert "rebuilt" in str(end) and len(Counts(path).rows) == len(begin), end
+        assert not any((given.work / "built").iterdir()), "the batch that did not count left its results to the next one"
         # The first failure ends it, with everything needed to reproduce it.
         code, said, rows = quietly([small("bad", 9, 3, wrong="4"), small("good", 1, 1)])
         assert code == 1 and rows[-1] == ("bad", "3", "1"), rows
