@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace lockstep {
 
 /// Returns the fields after the program's name, which may contain any character: first the state, one letter. Empty if
@@ -18,3 +20,5 @@ namespace lockstep {
 [[nodiscard]] constexpr bool is_state_of_ended(char state) noexcept { return state == 'Z' || state == 'X'; }
 
 }  // namespace lockstep
+
+#pragma GCC visibility pop
