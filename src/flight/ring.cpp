@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "flight/packed_kind.h"
 
@@ -22,9 +21,7 @@ std::int64_t clock_ns(clockid_t clock) noexcept {
 }
 
 void copy_text(char* target, std::size_t size, std::string_view text) noexcept {
-  const std::size_t count = std::min(text.size(), size - 1);
-  std::memcpy(target, text.data(), count);
-  target[count] = '\0';
+  target[text.copy(target, size - 1)] = '\0';
 }
 
 // Returns the index of the group's lane. Groups with high numbers share the last lane of the host or of the GPU.

@@ -54,6 +54,11 @@ class RingTest : public ::testing::Test {
   std::unique_ptr<Writer> writer_ = std::make_unique<Writer>(*ring_, RingOwner{42, 2, 4, "gpu-b"});
 };
 
+TEST_F(RingTest, MayBelongToAnUnnamedHost) {
+  const Writer unnamed(*ring_, RingOwner{42, 2, 4, {}});
+  EXPECT_EQ(read().host, "");
+}
+
 TEST_F(RingTest, KeepsWhenACollectiveWasCalledAndWaitedFor) {
   writer().begin({.name = kReduce, .sequence = 1, .called_ns = 11, .waited_ns = 12});
   writer().end({.name = kReduce, .sequence = 1, .called_ns = 11, .waited_ns = 12});
