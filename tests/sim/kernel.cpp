@@ -110,6 +110,13 @@ void Kernel::run(Nanos limit, const std::function<bool()>& is_over) {
   }
 }
 
+// swapcontext() would set the signal mask in every switch: two system calls.
+void Kernel::switch_to(Fiber& fiber) {
+  if (_setjmp(scheduler_) != 0) return;
+  if (std::exchange(fiber.has_begun, true)) std::longjmp(fiber.place, 1);
+  ::setcontext(&fiber.context);
+}
+
 void Kernel::run_fiber(Fiber& fiber) {
   if (fiber.process->slowness > 0 && dice_.chance(fiber.process->slowness)) {
     const Nanos until = now_ + dice_.between(kMilli, 400 * kMilli);
@@ -124,7 +131,7 @@ void Kernel::run_fiber(Fiber& fiber) {
   fold(static_cast<std::uint64_t>(fiber.process->pid) + static_cast<std::uint64_t>(now_));
   enter(fiber);
   current_ = &fiber;
-  ::swapcontext(&scheduler_, &fiber.context);
+  switch_to(fiber);
   current_ = nullptr;
   fiber.saved_errno = errno;
   look_at_use(*fiber.process);
@@ -187,7 +194,7 @@ void Kernel::enter(Fiber& fiber) {
 void Kernel::leave_fiber() {
   Fiber& fiber = *current_;
   fiber.saved_errno = errno;
-  ::swapcontext(&fiber.context, &scheduler_);
+  if (_setjmp(fiber.place) == 0) std::longjmp(scheduler_, 1);
   errno = fiber.saved_errno;
 }
 

@@ -6,6 +6,7 @@
 
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -66,7 +67,9 @@ struct Process;
 /// A simulated thread: its stack and the C++ runtime's data for it.
 struct Fiber {
   enum class State : std::uint8_t { kReady, kBlocked, kDone };
-  ucontext_t context{};
+  ucontext_t context{};    ///< where its first turn begins
+  std::jmp_buf place{};    ///< where its next turn continues
+  bool has_begun = false;  ///< true after its first turn
   Process* process = nullptr;
   State state = State::kReady;
   std::uint64_t waits = 0;  ///< number of waits so far, used to ignore alarms of earlier waits
@@ -176,6 +179,7 @@ class Kernel {
   };
 
   void run_fiber(Fiber& fiber);
+  void switch_to(Fiber& fiber);
   void count_turn(Process& process);
   void look_at_use(Process& process);
   void leave_fiber();
@@ -196,7 +200,7 @@ class Kernel {
   Fiber* current_ = nullptr;
   Fiber* loaded_ = nullptr;      ///< the thread whose thread-local variables are loaded
   Process* in_place_ = nullptr;  ///< the process whose globals are loaded
-  ucontext_t scheduler_{};
+  std::jmp_buf scheduler_{};
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<Global> globals_;
