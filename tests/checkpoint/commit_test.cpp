@@ -340,6 +340,20 @@ TEST(Commit, SparesLeftoversOfOtherHostsAndAStartDoesNot) {
   EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000010"));
 }
 
+TEST(Commit, AWriterOnAnotherHostCannotPublishAFolderThatIsBeingRemoved) {
+  const test::TempDir run;
+  const fs::path folder = run / "checkpoints";
+  quick_commit(folder, 10, 1);
+  const fs::path foreign = folder / checkpoint::temporary_name("step-00000010", 4711, checkpoint::host_mark("other"));
+  fs::rename(folder / "step-00000010", foreign);
+  FaultyFileSystem killed(-1, FaultyFileSystem::Fault::kOnce);
+  killed.fail_every("remove");
+  remove_checkpoint_leftovers(killed, folder);
+  EXPECT_THROW(good().rename(foreign, folder / "step-00000010"), IoError);
+  remove_checkpoint_leftovers(good(), folder);
+  EXPECT_THAT(good().list(folder), ElementsAre());
+}
+
 TEST(Commit, EachSaveOfAStepHasAFolderOfItsOwn) {
   const test::TempDir run;
   const checkpoint::Staging one(good(), run.path(), 10);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "checkpoint/folder/folder.h"
-#include "checkpoint/folder/remove_quietly.h"
+#include "checkpoint/formats/hash.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
@@ -42,13 +42,17 @@ bool is_zombie(pid_t pid) {
 
 bool has_ended(pid_t pid) { return (::kill(pid, 0) != 0 && errno == ESRCH) || is_zombie(pid); }
 
+bool is_of_own_host(std::string_view name) {
+  const std::string_view host = parse_temporary_host(name);
+  return host.empty() || host == own_host();
+}
+
 /// Returns true for an unfinished entry of a dead process. Only one thread per process commits to a folder, so an entry
 /// with this process's pid is also a leftover: pids are reused.
 bool is_leftover(const std::string& name, bool of_all_hosts) {
   const auto pid = parse_temporary_pid(name);
   if (!pid || *pid <= 0) return false;
-  const std::string_view host = parse_temporary_host(name);
-  if (!host.empty() && host != own_host()) return of_all_hosts;
+  if (!is_of_own_host(name)) return of_all_hosts;
   return *pid == ::getpid() || has_ended(*pid);
 }
 
@@ -61,8 +65,25 @@ void put_back(FileSystem& files, const fs::path& from, const fs::path& to) {
   }
 }
 
+/// Renames an entry of another host to one of this process. If the folder has no lock, its writer may be alive; it then
+/// cannot give a folder its final name after some of the files have been removed.
+fs::path take_over(FileSystem& files, const fs::path& folder, const std::string& name) {
+  if (is_of_own_host(name)) return folder / name;
+  fs::path taken = folder / checkpoint::own_temporary_name("leftover-" + digest_of(name).xxh3_128);
+  files.rename(folder / name, taken);
+  return taken;
+}
+
+void remove_entry(FileSystem& files, const fs::path& folder, const std::string& name) noexcept {
+  try {
+    files.remove(take_over(files, folder, name));
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
+}
+
 void remove_leftovers(FileSystem& files, const fs::path& folder, bool of_all_hosts) {
-  std::vector<fs::path> doomed;
+  std::vector<std::string> doomed;
   for (const std::string& name : files.list(folder)) {
     if (!is_leftover(name, of_all_hosts)) continue;
     const auto step = checkpoint::parse_old_name(name);
@@ -71,13 +92,13 @@ void remove_leftovers(FileSystem& files, const fs::path& folder, bool of_all_hos
     if (step && !files.exists(folder / *step)) {
       put_back(files, folder / name, folder / *step);
     } else {
-      doomed.push_back(folder / name);
+      doomed.push_back(name);
     }
   }
   // The process may have been killed before it synced this name. Without the sync, a power cut could restore the
   // folder's earlier name, that of a step, after some of its files have been removed.
   if (!doomed.empty()) files.sync_folder(folder);
-  for (const fs::path& path : doomed) remove_quietly(files, path);
+  for (const std::string& name : doomed) remove_entry(files, folder, name);
 }
 
 }  // namespace
