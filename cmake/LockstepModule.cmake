@@ -141,6 +141,11 @@ set(LOCKSTEP_TEST_LINKER $<$<BOOL:${LOCKSTEP_HAS_GOLD}>:-fuse-ld=gold>)
 
 option(LOCKSTEP_GPU_TESTS "Build the GPU tests by default; otherwise only the target gpu_tests builds them" ON)
 set(LOCKSTEP_TEST_PATIENCE 1 CACHE STRING "Factor for all test timeouts, for an emulator or a sanitizer")
+# lockstep_time_limit(SECONDS TEST...)
+function(lockstep_time_limit seconds)
+  math(EXPR timeout "${seconds} * ${LOCKSTEP_TEST_PATIENCE}")
+  set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${timeout})
+endfunction()
 
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|double|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
@@ -189,8 +194,8 @@ function(lockstep_test module unit)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${LOCKSTEP_TEST_PATIENCE}")
-  set_tests_properties(${module}.${unit} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  set_tests_properties(${module}.${unit} PROPERTIES LABELS "${ARG_LABELS}")
+  lockstep_time_limit(${ARG_TIMEOUT} ${module}.${unit})
   # On a machine with a GPU the other tests still test the same things as everywhere else.
   if(gpu IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY LOCKSTEP_GPU_TEST_PROGRAMS ${target})
@@ -208,7 +213,8 @@ function(lockstep_long_tests module)
   list(JOIN ARGN ":" cases)
   set_property(GLOBAL PROPERTY LOCKSTEP_LONG_TESTS_OF_${module} "GTEST_FILTER=-${cases}")
   add_test(NAME ${module}.long COMMAND ${module}_united_test --gtest_filter=${cases})
-  set_tests_properties(${module}.long PROPERTIES LABELS "ranks;long" TIMEOUT 600 ENVIRONMENT LOCKSTEP_DEVICE=cpu)
+  set_tests_properties(${module}.long PROPERTIES LABELS "ranks;long" ENVIRONMENT LOCKSTEP_DEVICE=cpu)
+  lockstep_time_limit(600 ${module}.long)
 endfunction()
 
 # The short unit tests of a module are one test, MODULE.units: its program loads libtorch once (0.7 s of CPU time), not once per
@@ -225,8 +231,8 @@ function(lockstep_add_units module)
   get_property(files GLOBAL PROPERTY LOCKSTEP_UNITS_OF_${module})
   list(TRANSFORM files PREPEND --file=)
   add_test(NAME ${module}.units COMMAND ${module}_united_test ${files})
-  math(EXPR timeout "600 * ${LOCKSTEP_TEST_PATIENCE}")
-  set_tests_properties(${module}.units PROPERTIES LABELS unit TIMEOUT ${timeout})
+  set_tests_properties(${module}.units PROPERTIES LABELS unit)
+  lockstep_time_limit(600 ${module}.units)
   lockstep_test_environment(${module} ${module}.units)
 endfunction()
 

@@ -115,7 +115,7 @@ TEST_F(BadInput, WhatTheLauncherHasToSayStandsAboveTheFirstStep) {
   words.insert(words.end(), {"--nproc-per-node", "2"});
   auto options = lockstep_command(words);
   options.environment.emplace_back("OMP_NUM_THREADS", "");
-  const ProcessResult both = run_process(options, std::chrono::seconds(240));
+  const ProcessResult both = run_process(options, kTrainingPatience);
   EXPECT_THAT(both.err, HasSubstr("note: OMP_NUM_THREADS=1 for each of 2 ranks"));
   EXPECT_EQ(both.err.find("OMP_NUM_THREADS"), both.err.rfind("OMP_NUM_THREADS")) << both.err;
 }

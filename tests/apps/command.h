@@ -2,6 +2,7 @@
 // Runs the built `lockstep` as a person would, and creates small captcha folders for it.
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -11,9 +12,13 @@
 #include <vector>
 
 #include "support/process.h"
+#include "support/sanitizer.h"
 #include "support/temp_dir.h"
 
 namespace lockstep::test {
+
+/// The longest that a command which trains may take.
+inline constexpr std::chrono::seconds kTrainingPatience{kAnySanitizer ? 720 : 240};
 
 inline std::string lockstep_path() { return std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep"; }
 
@@ -87,7 +92,7 @@ inline ProcessResult ask_worker(const std::vector<std::string>& words, const std
 }
 
 inline ProcessResult lockstep(std::vector<std::string> words, const std::filesystem::path& folder = {}) {
-  return run_process(lockstep_command(std::move(words), folder), std::chrono::seconds(240));
+  return run_process(lockstep_command(std::move(words), folder), kTrainingPatience);
 }
 
 /// Makes `to` a copy of the folder that `make` fills, once per process: each start of lockstep-worker costs half a

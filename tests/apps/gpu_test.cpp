@@ -105,7 +105,7 @@ std::string train_ranks(int world, const Variables& variables, const Words& more
                              {"--device", "cuda", "--nproc-per-node", std::to_string(world), "--set", "batch_size=16"});
   ProcessOptions options = lockstep_command(joined(words, more), home.path());
   options.environment.insert(options.environment.end(), variables.begin(), variables.end());
-  const ProcessResult run = run_process(options, std::chrono::seconds(240));
+  const ProcessResult run = run_process(options, kTrainingPatience);
   EXPECT_EQ(run.code, 0) << run.err << run.out;
   return run.out + run.err;
 }

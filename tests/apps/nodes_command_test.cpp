@@ -41,8 +41,8 @@ class TrainOnNodes : public ::testing::Test {
 
 TEST_F(TrainOnNodes, IsOneRunWhoseFolderIsRankZeros) {
   Process second(node(1, "b", {"--nproc-per-node", "2"}));
-  const ProcessResult of_first = run_process(node(0, "a", {}), std::chrono::seconds(240));
-  const ProcessResult of_second = second.wait(std::chrono::seconds(240));
+  const ProcessResult of_first = run_process(node(0, "a", {}), kTrainingPatience);
+  const ProcessResult of_second = second.wait(kTrainingPatience);
   ASSERT_EQ(of_first.code, 0) << of_first.err;
   ASSERT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_THAT(of_first.out, HasSubstr("4 x 3 replicas = 12"));
@@ -59,15 +59,15 @@ TEST_F(TrainOnNodes, TheSecondMachineMayFindTheFolderThatTheFirstHasBegun) {
   Process first(node(0, "a", {}));
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/.lock"); }));
   FileSystem::system().make_folder(folder_ / "b/run/checkpoints");
-  const ProcessResult of_second = run_process(node(1, "b", {}), std::chrono::seconds(240));
+  const ProcessResult of_second = run_process(node(1, "b", {}), kTrainingPatience);
   EXPECT_EQ(of_second.code, 0) << of_second.err;
-  EXPECT_EQ(first.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_EQ(first.wait(kTrainingPatience).code, 0);
 }
 
 TEST_F(TrainOnNodes, TheirBannerSaysHowTheBytesTravel) {
   Process second(node(1, "b", {"--wire=plain"}));
-  const ProcessResult of_first = run_process(node(0, "a", {"--wire", "plain"}), std::chrono::seconds(240));
-  EXPECT_EQ(second.wait(std::chrono::seconds(240)).code, 0);
+  const ProcessResult of_first = run_process(node(0, "a", {"--wire", "plain"}), kTrainingPatience);
+  EXPECT_EQ(second.wait(kTrainingPatience).code, 0);
   EXPECT_THAT(of_first.out, AllOf(HasSubstr("tcp (the ranks cannot share memory"), HasSubstr("; plain)")))
       << of_first.err;
 }
@@ -84,9 +84,9 @@ TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
   const auto files = make_certificate(folder_.path(), "node-0");
   Process second(node(1, "b", {"--tls-ca", files.certificate}));
   const ProcessResult of_first =
-      run_process(node(0, "a", {"--tls-cert", files.certificate, "--tls-key", files.key}), std::chrono::seconds(240));
+      run_process(node(0, "a", {"--tls-cert", files.certificate, "--tls-key", files.key}), kTrainingPatience);
   EXPECT_EQ(of_first.code, 0) << of_first.err;
-  EXPECT_EQ(second.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_EQ(second.wait(kTrainingPatience).code, 0);
   EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
 }
 
@@ -109,10 +109,10 @@ TEST_F(TrainOnNodes, ASecondLauncherOfARangeJoinsTheFirst) {
       return false;
     }
   }));
-  const ProcessResult of_second = run_process(launcher("b"), std::chrono::seconds(240));
+  const ProcessResult of_second = run_process(launcher("b"), kTrainingPatience);
   EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_THAT(of_second.err, HasSubstr("): joining the job there"));
-  EXPECT_EQ(first.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_EQ(first.wait(kTrainingPatience).code, 0);
   EXPECT_THAT(FileSystem::system().read(folder_ / "a/run/summary.json"), HasSubstr("\"world_size\": 2"));
 }
 
@@ -138,9 +138,9 @@ TEST_F(TrainOnNodes, ATaskOfAnotherLauncherIsALauncherWhereItIsTold) {
                                 {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}});
   }
   Process other(second);
-  const ProcessResult result = run_process(first, std::chrono::seconds(240));
+  const ProcessResult result = run_process(first, kTrainingPatience);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(other.wait(std::chrono::seconds(240)).code, 0);
+  EXPECT_EQ(other.wait(kTrainingPatience).code, 0);
 }
 
 TEST_F(TrainOnNodes, ASecretIsDemandedBeforeAnythingIsMade) {
@@ -212,11 +212,11 @@ TEST_F(TrainOnSomeNodes, ANodeThatJoinsARunWithoutReplicasHasWork) {
   Process first(node("a", {}));
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
   Process second(node("b", {}));
-  ASSERT_TRUE(first.wait_for_output("the ranks are restarting: 2 nodes, 2 ranks", std::chrono::seconds(120)));
-  ASSERT_TRUE(first.wait_for_output("resumed from", std::chrono::seconds(120)));
+  ASSERT_TRUE(first.wait_for_output("the ranks are restarting: 2 nodes, 2 ranks", kTrainingPatience));
+  ASSERT_TRUE(first.wait_for_output("resumed from", kTrainingPatience));
   first.signal(SIGTERM);
-  const ProcessResult of_first = first.wait(std::chrono::seconds(120));
-  const ProcessResult of_second = second.wait(std::chrono::seconds(120));
+  const ProcessResult of_first = first.wait(kTrainingPatience);
+  const ProcessResult of_second = second.wait(kTrainingPatience);
   EXPECT_EQ(of_first.code, 143);
   EXPECT_EQ(of_second.code, 143);
   EXPECT_THAT(of_first.err, Not(HasSubstr("error:")));
@@ -229,18 +229,18 @@ TEST_F(TrainOnSomeNodes, ANodeForWhichTheRunHasNoReplicaWaitsAsASpareAndSaysSo) 
   ASSERT_TRUE(eventually([&] { return FileSystem::system().exists(folder_ / "a/run/checkpoints"); }));
   Process second(node("b", one));
   ASSERT_TRUE(second.wait_for_output("the run has 1 replica on 1 rank, and each rank needs one: this node is a spare",
-                                     std::chrono::seconds(120)));
+                                     kTrainingPatience));
   first.signal(SIGTERM);
-  EXPECT_EQ(first.wait(std::chrono::seconds(120)).code, 143);
-  EXPECT_EQ(second.wait(std::chrono::seconds(120)).code, 143);
+  EXPECT_EQ(first.wait(kTrainingPatience).code, 143);
+  EXPECT_EQ(second.wait(kTrainingPatience).code, 143);
 }
 
 TEST_F(TrainOnSomeNodes, WhereTheRunHasTooFewReplicasFewerOfThemTrain) {
   last_call_ = "60";  // both are present at the start
   const std::vector<std::string> few = {"--set", "replicas=1", "--set", "max_steps=3"};
   Process second(node("b", few));
-  const ProcessResult of_first = run_process(node("a", few), std::chrono::seconds(120));
-  const ProcessResult of_second = second.wait(std::chrono::seconds(120));
+  const ProcessResult of_first = run_process(node("a", few), kTrainingPatience);
+  const ProcessResult of_second = second.wait(kTrainingPatience);
   EXPECT_EQ(of_first.code, 0) << of_first.err;
   EXPECT_EQ(of_second.code, 0) << of_second.err;
   EXPECT_THAT(of_first.err, HasSubstr("the run has 1 replica for 2 ranks: nodes without work wait as spares"));

@@ -50,7 +50,7 @@ ProcessResult run_script(const TempDir& home, const std::string& script) {
   return run_process({.command = words,
                       .environment = {{"LOCKSTEP", lockstep_path()}, {"DATASET_PATH", "VOC2012"}, {"LOGDIR", "log"}},
                       .folder = home.path().string()},
-                     std::chrono::seconds(240));
+                     kTrainingPatience);
 }
 
 class SegmentationScripts : public ::testing::TestWithParam<const char*> {};
