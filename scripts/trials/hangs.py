@@ -129,7 +129,7 @@ def faults_in(fault: str, rank: int, step: int, said: list[str], codes: list[int
         if not re.search(SAID[fault].format(*[rank, rank, rank] if fault == "skip" else [rank, step]), text):
             wrong.append(f"said: {text.strip().splitlines()[0] if text.strip() else whole[-300:]}")
         if code != CODES[fault]:
-            wrong.append(f"exit code {code}")
+            wrong.append(f"exit code {code}, said: {text.strip()[:300]}")
     if fault in ALIVE and not any(STACK.search(text) for text in last):
         wrong.append("no stack of the main thread")
     return wrong
