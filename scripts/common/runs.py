@@ -1,6 +1,7 @@
 """Common parts of the scripts that test whole runs: a small captcha set, settings, one run, its digest, a results file."""
 import contextlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -147,4 +148,6 @@ def bound95(failures: int, trials: int) -> str:
     # The rule of three if there was no failure; else the normal approximation, slightly wide.
     spread = 1.64 * (failures * (1 - failures / trials)) ** 0.5 + 1.35
     rate = 3 / trials if failures == 0 else (failures + spread) / trials
-    return f"{failures} of {trials} failed; with 95 % confidence, fewer than {min(rate, 1):.2%} fail"
+    percent = 100 * min(rate, 1)
+    digits = max(2, 1 - math.floor(math.log10(percent)))  # two that count, for a million trials too
+    return f"{failures} of {trials} failed; with 95 % confidence, fewer than {percent:.{digits}f}% fail"

@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 
 import driver
+import runs
 from soak_trials import ASAN, Trial, all_trials
 
 WRITER = ("import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'r.jsonl'; path.parent.mkdir(exist_ok=True); "
@@ -80,6 +81,7 @@ def self_test(Counts, soak, report, code_hash) -> None:
         counts.add(trial="bad", date="2026-11-20", commit="c", processor="A, 4 cores", code=code_hash(small("bad", 9, 3)), count=3,
                    failures=0, seconds=7200)
         table = report([small("bad", 9, 3), failing("untried")], counts).splitlines()
+        assert runs.bound95(0, 160_500).endswith(" fewer than 0.0019% fail")
         assert table[2].startswith("| bad | 9 runs | 9 | 1 | fewer than ") and table[2].endswith(" | 2.00 |"), table
         assert table[3] == "| untried | 1 run | 0 | 0 | nothing tried | 0.00 |", table
         assert "| all, on A, 4 cores | 2026-11-20 | | 0 | | 2.00 |" in table and len(table) == 6, table
