@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "launch/failure.h"
@@ -415,6 +416,17 @@ TEST(HangWatch, SaysNothingWhereARankUsesLockstep) {
   EXPECT_EQ(said_of({{.rank = 0, .pid = 4711, .ring = &first}, {.rank = 1, .pid = ::getpid(), .ring = &second}},
                     seconds(1000)),
             "");
+}
+
+TEST(HangWatch, LooksOftenEnoughForARankThatStartsAndSavesAtOnce) {
+  const test::TempDir folder;
+  FlightRing ring(folder / "ring");
+  ::setenv("LOCKSTEP_TIMEOUT", "1", 1);
+  HangWatch watch([](const char*) { return nullptr; });
+  const TimePoint begin(std::chrono::nanoseconds(flight::now_ns()));
+  (void)watch.look(begin, {{.rank = 0, .pid = ::getpid(), .ring = &ring}}, 0);
+  ::unsetenv("LOCKSTEP_TIMEOUT");
+  EXPECT_EQ(watch.due(), begin + std::chrono::milliseconds(125));
 }
 
 TEST(HangWatch, GivesARankItsWholeTimeoutForTheStepAfterItsLongWork) {

@@ -25,9 +25,10 @@ constexpr std::int64_t kSayFirst = 30'000'000'000;
 constexpr std::int64_t kSayAgain = 60'000'000'000;
 
 // Returns the interval between checks, short enough that the ranks learn of a long-running operation before they give
-// up.
+// up. `timeout_ns` is 0 until a rank has started its ring: it may start, and save, soon after this check.
 std::chrono::nanoseconds interval_for(std::int64_t timeout_ns) {
-  return timeout_ns == 0 ? kLongest : std::clamp(std::chrono::nanoseconds(timeout_ns / 8), kShortest, kLongest);
+  const std::chrono::nanoseconds own = env::collective_timeout();
+  return std::clamp((timeout_ns == 0 ? own : std::chrono::nanoseconds(timeout_ns)) / 8, kShortest, kLongest);
 }
 
 // Returns the CPU time used by all processes this process started, including ranks that have ended.
