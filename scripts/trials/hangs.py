@@ -220,7 +220,7 @@ def run_once(given, fault: str, backend: str, draw: random.Random, network: Host
         shutil.rmtree(folder, ignore_errors=True)
     named_after = 0.0  # if there was no fault, as when the ranks failed earlier
     judged_at = max(launcher.judged_at() for launcher in launchers)
-    reached = CODES[fault] == 0 or moment.exists()
+    reached = fault == "suspend_start" or moment.exists()
     if moment.exists() and judged_at > 0:
         named_after = judged_at - float(moment.read_text())
     moment.unlink(missing_ok=True)
