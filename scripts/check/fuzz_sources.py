@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that the fuzz programs list every source that they need.
+
+fuzz/CMakeLists.txt compiles the parsers by name, with Clang, which most builds do not use. If a listed source includes a header
+of src or recipes, the source of the same name must be listed too; without it the fuzz programs do not link.
+
+Prints file:line for each; exit code 1 if there is one.
+Example: scripts/check/fuzz_sources.py --root .
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+import tree_check
+
+LIST = "fuzz/CMakeLists.txt"
+# Included for their types only.
+UNUSED = {"src/wire/circle.cpp"}
+ROOT = re.compile(r"set\((\w+) \$\{PROJECT_SOURCE_DIR\}/(\S+)\)")
+SOURCE = re.compile(r"\$\{(\w+)\}/(\S+\.cpp)")
+INCLUDE = re.compile(r'^#include "(lockstep/)?([\w/]+)\.h"', re.M)
+
+
+def listed_sources(root: pathlib.Path) -> set[str]:
+    text = (root / LIST).read_text()
+    folders = {"PROJECT_SOURCE_DIR": ""} | {name: f"{folder}/" for name, folder in ROOT.findall(text)}
+    targets = {f"fuzz/{path.name}" for path in (root / "fuzz").glob("*_targets.cpp")}
+    return targets | {folders[name] + path for name, path in SOURCE.findall(text)}
+
+
+def sources_by_header(root: pathlib.Path) -> dict[str, set[str]]:
+    """The sources that belong to a header, by its name in an #include: MODULE/FOLDER/NAME, and MODULE/NAME, which is public."""
+    found: dict[str, set[str]] = {}
+    for folder in ("src", "recipes"):
+        for path in (root / folder).rglob("*.cpp"):
+            parts = path.relative_to(root / folder).with_suffix("").parts
+            for name in {"/".join(parts), f"{parts[0]}/{parts[-1]}"}:
+                found.setdefault(name, set()).add(str(path.relative_to(root)))
+    return found
+
+
+def offenders(root):
+    root = pathlib.Path(root)
+    listed, of_header = listed_sources(root), sources_by_header(root)
+    known = listed | UNUSED | {str(path.relative_to(root)) for path in (root / "src/base").rglob("*.cpp")}  # a library of its own
+    for name in sorted(listed):
+        text = (root / name).read_text()
+        for include in INCLUDE.finditer(text):
+            needed = of_header.get(include[2], set())
+            if needed and not needed & known:
+                line = text.count("\n", 0, include.start()) + 1
+                yield f"{name}:{line}: {LIST} lists this file, but not {', '.join(sorted(needed))}"
+
+
+def self_test():
+    """A list without a needed source must be an offender; a complete one may not be."""
+    failures = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for path, text in {"src/data/decode.cpp": '#include "data/parts/turn.h"\n#include "lockstep/data/picture.h"\n',
+                           "src/data/parts/turn.cpp": "", "src/data/picture.cpp": '#include "lockstep/base/text.h"\n',
+                           "src/base/text.cpp": "", "fuzz/data_targets.cpp": '#include "lockstep/data/decode.h"\n'}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        sources = ["decode", "parts/turn", "picture"]
+        for missing in (*sources, None):
+            lines = [f"  ${{data}}/{name}.cpp" for name in sources if name != missing]
+            (root / LIST).write_text("\n".join(["set(data ${PROJECT_SOURCE_DIR}/src/data)", "add_library(readers", *lines]))
+            found = list(offenders(folder))
+            if bool(found) != bool(missing):
+                failures.append(f"without {missing}: {found}")
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(tree_check.main(__doc__, offenders, self_test))
