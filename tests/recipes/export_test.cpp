@@ -223,6 +223,9 @@ TEST_P(ExportedNetwork, OfOnnxComputesWhatTheRecipesOwnKernelsDo) {
 TEST(ExportedNetworks, OfADetectorHaveTheStepsBehindItIfAsked) {
   const at::NoGradGuard no_grad;
   const Ready made = networks().at("detection_small")();
+  for (const auto& parameter : made.model->named_parameters()) {  // else rounding decides which 300 scores are the best
+    if (parameter.key().ends_with("score_head_1.weight")) parameter.value().mul_(10);
+  }
   const auto function = made.task->deployed_function(*made.model);
   EXPECT_THAT(function->inputs, ElementsAre("images", "orig_target_sizes"));
   EXPECT_THAT(function->outputs, ElementsAre("labels", "boxes", "scores"));
@@ -231,11 +234,16 @@ TEST(ExportedNetworks, OfADetectorHaveTheStepsBehindItIfAsked) {
   const auto results = function->run(arguments);
   const auto network = made.task->network_function(*made.model)->run({arguments[0]});
   const auto found = detection::decode({{"logits", network[0].unsqueeze(0)}, {"boxes", network[1].unsqueeze(0)}}, 300);
+  const auto rows = [](const at::Tensor& labels, const at::Tensor& boxes, const at::Tensor& scores) {
+    return std::vector<at::Tensor>{labels.view({1, -1, 1}), boxes.unsqueeze(0), scores.view({1, -1, 1})};
+  };
   for (std::int64_t i = 0; i < 2; ++i) {
     const at::Tensor scale = at::tensor({200.0F, 100.0F, 200.0F, 100.0F}) * (i + 1);
-    EXPECT_TRUE(results[0][i].equal(found.at(i).labels));
-    EXPECT_LT(difference(results[1][i], detection::to_corners(found.at(i).boxes) * scale), 1e-6);
-    EXPECT_LT(difference(results[2][i], found.at(i).scores), 1e-6);
+    const at::Tensor corners = detection::to_corners(found.at(i).boxes) * scale;
+    EXPECT_LT(distance(*function, rows(results[0][i], results[1][i], results[2][i]),
+                       rows(found.at(i).labels, corners, found.at(i).scores)),
+              1e-4);  // pixels
+    EXPECT_LT(difference(results[2][i], found.at(i).scores), 1e-6) << "sorted by score";
   }
   const auto runtime = worker::find_onnx_runtime("");
   if (!runtime) GTEST_SKIP() << "no ONNX Runtime in python3 or node";
