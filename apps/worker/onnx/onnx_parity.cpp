@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cdist.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
@@ -40,26 +41,28 @@ Difference difference(const at::Tensor& wanted, const at::Tensor& found) {
   return {(one - found.to(at::kDouble)).abs().max().item<double>(), one.abs().max().item<double>()};
 }
 
-/// Does the same for results whose rows have no order: compares each row with the nearest row on the other side. Each
-/// result is divided by its largest value first.
-Difference difference_of_sets(const std::vector<at::Tensor>& wanted, const std::vector<at::Tensor>& found) {
-  std::vector<at::Tensor> both[2];
+/// The scores, [batch, rows]; without scores all are 0.
+at::Tensor scores_of(const std::vector<std::string>& names, const std::vector<at::Tensor>& results) {
+  const auto scores = std::find(names.begin(), names.end(), "scores");
+  if (scores == names.end()) return at::zeros({results.at(0).size(0), results.at(0).size(1)}, at::kDouble);
+  return results.at(scores - names.begin()).squeeze(2);
+}
+
+/// Divides each result by the largest value of the network's, as [batch, rows, values].
+std::vector<at::Tensor> scaled(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& wanted) {
+  std::vector<at::Tensor> all;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const at::Tensor plain = wanted[i].to(at::kDouble);
-    const double largest = std::max(plain.abs().max().item<double>(), kSmallest);
-    const std::vector<std::int64_t> rows = {plain.size(0), plain.size(1), -1};
-    both[0].push_back((plain / largest).reshape(rows));
-    both[1].push_back((found.at(i).to(at::kDouble) / largest).reshape(rows));
+    const double largest = std::max(wanted[i].to(at::kDouble).abs().max().item<double>(), kSmallest);
+    all.push_back((results.at(i).to(at::kDouble) / largest).reshape({wanted[i].size(0), wanted[i].size(1), -1}));
   }
-  const at::Tensor apart = at::cdist(at::cat(both[0], 2), at::cat(both[1], 2), std::numeric_limits<double>::infinity());
-  return {at::maximum(apart.amin(1).max(), apart.amin(2).max()).item<double>(), 1};
+  return all;
 }
 
 /// The difference of each result by name; a set of results counts as one result.
 std::map<std::string, Difference> differences(const nn::NetworkFunction& function,
                                               const std::vector<at::Tensor>& wanted,
                                               const std::vector<at::Tensor>& found) {
-  if (function.is_set) return {{text::join(function.outputs), difference_of_sets(wanted, found)}};
+  if (function.is_set) return {{text::join(function.outputs), {difference_of_rows(function, wanted, found), 1}}};
   std::map<std::string, Difference> all;
   for (std::size_t i = 0; i < wanted.size(); ++i) all[function.outputs[i]] = difference(wanted[i], found.at(i));
   return all;
@@ -96,6 +99,22 @@ Own computed(const nn::NetworkFunction& function, const std::vector<at::Tensor>&
 }
 
 }  // namespace
+
+double difference_of_rows(const nn::NetworkFunction& function, const std::vector<at::Tensor>& wanted,
+                          const std::vector<at::Tensor>& found) {
+  const std::vector<at::Tensor> ours = scaled(wanted, wanted);
+  const std::vector<at::Tensor> theirs = scaled(found, wanted);
+  const at::Tensor apart = at::cdist(at::cat(ours, 2), at::cat(theirs, 2), std::numeric_limits<double>::infinity());
+  const auto nearest = [&](const at::Tensor& scores, std::int64_t other_side) {
+    const at::Tensor lowest = scores.amin(1, /*keepdim=*/true);
+    const at::Tensor may_be_others = (scores <= lowest + kTolerance).logical_and(lowest < scores.amax(1, true));
+    return apart.amin(other_side).masked_fill(may_be_others, 0).max();
+  };
+  const at::Tensor our_scores = scores_of(function.outputs, ours);
+  const at::Tensor their_scores = scores_of(function.outputs, theirs);
+  const at::Tensor scores_apart = (std::get<0>(our_scores.sort(1)) - std::get<0>(their_scores.sort(1))).abs().max();
+  return at::maximum(scores_apart, at::maximum(nearest(our_scores, 2), nearest(their_scores, 1))).item<double>();
+}
 
 std::string compare_onnx(const OnnxRuntime& runtime, const fs::path& model, const nn::NetworkFunction& function) {
   OnnxSession session(runtime, model);

@@ -4,11 +4,20 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "lockstep/nn/torchscript.h"
 #include "worker/onnx/onnx_session.h"
 
 namespace lockstep::worker {
+
+/// Returns the largest difference between two sets of rows (NetworkFunction::is_set): each row is compared with the
+/// nearest one on the other side, and each result is divided by the largest value in `wanted` first.
+///
+/// A network that returns only its best rows may return others among those with the lowest score, since rounding
+/// decides between them. So rows whose "scores" are the lowest, within 1e-4 of the largest, need no counterpart.
+[[nodiscard]] double difference_of_rows(const nn::NetworkFunction& function, const std::vector<at::Tensor>& wanted,
+                                        const std::vector<at::Tensor>& found);
 
 /// Runs batches of 1, 3 and 5 through the ONNX file and the network. Returns a line for each result with the largest
 /// difference, and a line with both times. Throws: DataError if they differ by more than 1e-4 of the largest value;
