@@ -6,8 +6,8 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
+#include <exception>
 #include <map>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -44,7 +44,7 @@ std::shared_ptr<Graph> recorded(const NetworkFunction& function, std::int64_t ba
                      .first;
     torch::jit::EliminateDeadCode(state->graph);
     return state->graph;
-  } catch (const std::runtime_error& error) {  // for parameters that do not belong to the model
+  } catch (const std::exception& error) {  // c10::Error in newer libtorch; for parameters of no model
     if (std::string_view(error.what()).find("requires grad as a constant") == std::string_view::npos) throw;
     throw UsageError("the function uses a parameter that does not belong to the model",
                      "register it in the model (register_module() or register_parameter()), or detach() it");
