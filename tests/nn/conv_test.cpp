@@ -159,7 +159,8 @@ TEST_P(LargeTilesTest, ForwardAndGradientsAreLibtorchsInDouble) {
   const at::Tensor grad = at::randn({c.images, c.out, c.height, c.width});
   const Pass found = pass_of(layer, images, grad);
   EXPECT_THAT(found.out.grad_fn()->name(), HasSubstr("WinogradConvolution"));
-  expect_near(found, exact_pass_of(layer, images, grad), 4e-6);
+  // Rounding grows with the number of channels, and differs between processors: 3.2e-6 on x86-64, 4.5e-6 on aarch64.
+  expect_near(found, exact_pass_of(layer, images, grad), c.in > 100 ? 6e-6 : 4e-6);
 }
 
 // Shapes that do not suit tiles of 2x2 results: few channels, few pixels, many channels. Sizes that leave 1, 2 and 3
@@ -229,7 +230,9 @@ TEST_P(WinogradMeanTest, InBfloat16TheErrorBesideTheDirectOneIsBounded) {
   }
 }
 
+// On aarch64 libtorch's direct convolution is twice as exact as on x86-64, where its error is 4.2e-7.
 TEST(Conv, InFloat32TheErrorOfLargeTilesIsAFewTimesTheDirectOnes) {
+  const auto usual = [](double direct) { return std::max(direct, 4e-7); };
   for (const double mean : {0.0, 10.0}) {
     const Case c{8, 64, 64, 15, 40};
     Conv2d layer = layer_of(c, false);
@@ -242,8 +245,8 @@ TEST(Conv, InFloat32TheErrorOfLargeTilesIsAFewTimesTheDirectOnes) {
     direct.backward(grad);
     const Pass found = pass_of(layer, images, grad);
     EXPECT_THAT(found.out.grad_fn()->name(), HasSubstr("WinogradConvolution"));
-    EXPECT_LT(error_of(found.out, exact.out), 3 * error_of(direct.detach(), exact.out)) << mean;
-    EXPECT_LT(error_of(found.images, exact.images), 3 * error_of(x.grad(), exact.images)) << mean;
+    EXPECT_LT(error_of(found.out, exact.out), 3 * usual(error_of(direct.detach(), exact.out))) << mean;
+    EXPECT_LT(error_of(found.images, exact.images), 3 * usual(error_of(x.grad(), exact.images))) << mean;
     EXPECT_LT(error_of(found.weight, exact.weight), 5 * error_of(weight.grad(), exact.weight)) << mean;
   }
 }
