@@ -22,7 +22,8 @@ class Shrinker {
       : plan_(plan), wanted_(without_numbers(violation)), scratch_(scratch) {}
 
   bool keeps(const Cut& cut) {
-    const Result& result = run_world(smaller(plan_, cut), scratch_);
+    const Plan plan = smaller(plan_, cut);
+    const Result& result = run_world(plan, scratch_);
     if (!result.has_failed || without_numbers(result.violation) != wanted_) return false;
     best_ = cut;
     return true;

@@ -42,8 +42,8 @@ Found examine(const Disk& disk, const Disk::Node& folder) {
     const auto file = folder.names.find(name);
     if (file == folder.names.end()) return {.problem = "it lacks " + name};
     const std::string& bytes = disk.at(file->second).bytes;
-    const FileDigest digest = checkpoint::digest_of(bytes);
-    if (digest.bytes != expected.at("bytes") || digest.xxh3_128 != expected.at("xxh3_128")) {
+    if (checkpoint::digest_of(bytes) !=
+        FileDigest{.bytes = expected.at("bytes"), .xxh3_128 = expected.at("xxh3_128")}) {
       return {.problem = name + " has other bytes than its manifest says"};
     }
     if (!name.starts_with("model")) continue;

@@ -100,8 +100,8 @@ std::vector<int> shrink(std::uint64_t seed, const std::string& violation) {
   std::vector<int> without;
   for (int fault = 0; fault < std::ssize(draw_plan(seed).faults); ++fault) {
     without.push_back(fault);
-    const Result& result = run_world(plan_without(seed, without), false);
-    if (without_numbers(result.violation) != without_numbers(violation)) without.pop_back();
+    const Plan plan = plan_without(seed, without);
+    if (without_numbers(run_world(plan, false).violation) != without_numbers(violation)) without.pop_back();
   }
   return without;
 }
