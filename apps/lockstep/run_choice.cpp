@@ -113,7 +113,7 @@ void require_free(const fs::path& folder) {
     if (!lock.valid() || ::flock(lock.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  const std::string holder = FileSystem::system().read(path, 4096);
+  const std::string holder = text::first_line(FileSystem::system().read(path, 4096));
   throw UsageError(fmt::format("another process{} is training in {}",
                                holder.empty() ? "" : fmt::format(" ({})", holder), folder.string()),
                    "wait until it exits, or choose another --run-dir");

@@ -259,7 +259,8 @@ int cmd_train(int argc, char** argv) {
   if (is_task || asks_for_help(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const auto page = take_dashboard(arguments);
-  Launch setup{.max_restarts = restart_budget(take_option(arguments, "max-restarts")),
+  const auto restarts = take_option(arguments, "max-restarts");
+  Launch setup{.max_restarts = restart_budget(restarts),
                .use_standby = std::erase(arguments, "--no-standby") == 0,
                .node = take_node_options(arguments)};
   AgentOptions nodes;
@@ -293,7 +294,8 @@ int cmd_train(int argc, char** argv) {
                                      processes.count, processes.count == 1 ? "process" : "processes",
                                      nodes.nodes > 1 ? " on this node" : "", processes.reason));
   }
-  const bool is_alone = processes.count == 1 && nodes.nodes == 1;
+  const bool asks_for_restarts = restarts && setup.max_restarts > 0;
+  const bool is_alone = processes.count == 1 && nodes.nodes == 1 && !asks_for_restarts;
   if (!is_alone && is_main_node && !tests_only) require_usable(setup.log_dir.parent_path());
   if (page && is_main_node && !tests_only) show_page_of_run(*page, setup.log_dir.parent_path());
   if (is_alone) return execute("train", arguments);

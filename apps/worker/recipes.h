@@ -16,7 +16,7 @@ namespace lockstep::worker {
 /// The --help texts of arguments and options that several verbs share.
 inline constexpr const char* kCheckpointHelp = "a step folder, a run folder (its newest valid checkpoint) or RUN:NAME";
 inline constexpr const char* kCheckpointOrFileHelp =
-    "a step folder, a run folder (its newest valid checkpoint), RUN:NAME, or a .pth, .npz or .safetensors file";
+    "a step folder, a run folder (its newest valid checkpoint), RUN:NAME, or a .pth or .safetensors file";
 inline constexpr const char* kRecipeHelp =
     "a recipe, a recipe with a preset (RECIPE:PRESET), or a .yml file whose key `recipe` names one";
 inline constexpr const char* kTrainedHelp = "the recipe that trained the checkpoint";

@@ -90,7 +90,9 @@ std::filesystem::path included_path(const std::filesystem::path& from, const std
 }
 
 ConfigTree load(const std::filesystem::path& path, Including& including) {
-  const auto canonical = std::filesystem::weakly_canonical(path);
+  std::error_code problem;
+  auto canonical = std::filesystem::weakly_canonical(path, problem);
+  if (problem) canonical = path;  // for example /dev/fd/63 from <(command), which read() refuses
   if (std::find(including.open.begin(), including.open.end(), canonical) != including.open.end()) {
     throw UsageError(fmt::format("{} includes itself", path.string()));
   }

@@ -16,6 +16,7 @@
 #include "base/device_error.h"
 #include "base/place.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/failure_record.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/invariant.h"
@@ -131,6 +132,7 @@ int report_current() {
   } catch (const std::bad_alloc&) {
     return report_error(shortage_error("continue: out of memory", ENOMEM));
   } catch (const std::system_error& error) {
+    if (const auto refused = path_error(error)) return report_error(*refused);
     // EAGAIN in this category means that a library or the program could not start a thread.
     const int number = error.code().value();
     const bool is_ours = error.code().category() == std::generic_category();

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/fault.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/resources.h"
 
 namespace lockstep {
 namespace {
@@ -46,9 +48,18 @@ std::int64_t wall_time_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
+std::optional<IoError> path_error(const std::exception& error) {
+  const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  if (refused == nullptr || refused->path1().empty() || is_shortage(refused->code().value())) return std::nullopt;
+  if (std::string_view(fault::type_of_unknown()) != "InternalError") return std::nullopt;
+  return IoError(fmt::format("cannot use {}: {}", refused->path1().string(), error_words(refused->code().value())),
+                 "check this path, and that this user may use it and each folder above it");
+}
+
 FailureRecord record_of(const std::exception& error, int rank, const std::string& host) {
   FailureRecord record{.kind = kind_of(error), .rank = rank, .host = host, .time_ns = wall_time_ns()};
-  if (const auto* known = dynamic_cast<const Error*>(&error)) {
+  const std::optional<IoError> refused = path_error(error);
+  if (const auto* known = refused ? &*refused : dynamic_cast<const Error*>(&error)) {
     record.type = known->type();
     record.message = known->message();
     record.hint = known->hint();

@@ -82,6 +82,12 @@ TEST_F(StopCommand, OneProcessWithoutALauncherDoesTheSame) {
   EXPECT_TRUE(has_checkpoint());
 }
 
+TEST_F(StopCommand, OneProcessHasALauncherIfItsRestartsWereAskedFor) {
+  const ProcessResult result = lockstep(words({"--max-restarts", "1", "--max-time", "0.2s"}), folder_.path());
+  EXPECT_EQ(result.code, 143) << result.err;
+  EXPECT_TRUE(FileSystem::system().exists(folder_ / "run/logs/attempt_0/rank-0")) << "the launcher's";
+}
+
 TEST_F(StopCommand, CtrlCSavesSaysHowToGoOnAndEndsWith130) {
   for (const std::vector<std::string>& options : {std::vector<std::string>{"--nproc-per-node", "2"}, {}}) {
     const ProcessResult result = stop_with(SIGINT, options);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/json.h"
+#include "support/fault_of.h"
 #include "support/temp_dir.h"
 
 namespace lockstep {
@@ -252,6 +255,15 @@ TEST(Config, AnIncludeMayBeOneNameAndLieInTheHomeFolder) {
   settings.fields().bind(ConfigTree::from_file(folder / "top.yml"));
   ::setenv("HOME", before.c_str(), 1);
   EXPECT_EQ(settings.epochs, 5);
+}
+
+TEST(Config, APipeIsRefusedAsSuch) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string path = "/dev/fd/" + std::to_string(ends[0]);  // as the shell passes <(command)
+  EXPECT_THAT(test::fault_of<DataError>([&] { (void)ConfigTree::from_file(path); }), HasSubstr(path + " is a pipe"));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(Config, AFileThatIncludesItselfIsAnError) {

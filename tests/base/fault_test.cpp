@@ -100,6 +100,13 @@ TEST(Fault, InLockstepsOwnCommandsItIsABugOfLockstep) {
   EXPECT_THAT(end.error_file, HasSubstr("InternalError"));
 }
 
+TEST(Fault, APathThatTheSystemRefusesIsNoBugOfLockstep) {
+  const End end = run("refused-path");
+  EXPECT_EQ(end.result.code, 74);
+  EXPECT_THAT(end.result.err, HasSubstr("error: cannot use /dev/null/x: Not a directory\n  next  check this path"));
+  EXPECT_THAT(end.error_file, HasSubstr("IoError"));
+}
+
 TEST(Fault, ASignalLeavesABacktraceAndItsOwnStatus) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
   const End end = run("segv");
@@ -170,7 +177,10 @@ int run_program_of_test(const std::string& what) {
   if (what == "guarded") {
     return guarded_main([] { return the_users_forward(7); });
   }
-  if (what == "ours") fault::this_is_lockstep();
+  if (what == "ours" || what == "refused-path") fault::this_is_lockstep();
+  if (what == "refused-path") {
+    return guarded([] { return static_cast<int>(std::filesystem::file_size("/dev/null/x")); });
+  }
   if (what == "section" || what == "segv") fault::note_step(13);
   if (what == "section" || what == "ours") {
     return guarded([] { return fault::in_section("forward", [] { return the_users_forward(7); }); });

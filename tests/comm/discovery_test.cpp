@@ -162,6 +162,25 @@ TEST(Discovery, TakesSlurmOnlyInsideAStepOfSeveralTasks) {
   EXPECT_EQ(discover_world(slurm).info.world_size, 1);
 }
 
+// Large clusters number jobs up to 2^26 and beyond; each array task and step of a heterogeneous job has a number too.
+TEST(Slurm, AJobMayHaveALargeNumber) {
+  Environment slurm = {{"SLURM_PROCID", "0"},
+                       {"SLURM_NTASKS", "2"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                       {"SLURM_STEP_NODELIST", "n[1-2]"},
+                       {"SLURM_JOB_ID", "4294967295"},
+                       {"SLURM_STEP_ID", "0"}};
+  EXPECT_EQ(discover_world(slurm).port, 27295);
+  slurm["SLURM_JOB_ID"] = "4294967296";
+  EXPECT_THAT(usage_error(slurm), HasSubstr("SLURM_JOB_ID is '4294967296'"));
+}
+
+TEST(Slurm, OtherLaunchersDoNotReadTheNumberOfTheJob) {
+  const Environment torchrun = {
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}, {"SLURM_JOB_ID", "4_7"}};
+  EXPECT_EQ(discover_world(torchrun).port, 1);
+}
+
 // As with `scontrol show hostnames` in Slurm 22.05, which allows no name after the last bracket.
 TEST(Slurm, ListsOfHostsAreExpanded) {
   const std::vector<std::pair<std::string, std::string>> lists = {
@@ -223,6 +242,9 @@ TEST(Discovery, PrefersTorchrunsVariablesAndFallsBackToMpi) {
   Environment mpi = {
       {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
   EXPECT_EQ(discover_world(mpi).info.source, "Open MPI");
+  mpi["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
+  mpi["OMPI_COMM_WORLD_NODE_RANK"] = "1";  // the number of this process among those of its host
+  EXPECT_EQ(discover_world(mpi).info.node_rank, 0);
   mpi["RANK"] = "0";
   mpi["WORLD_SIZE"] = "1";
   EXPECT_EQ(discover_world(mpi).info.world_size, 1);

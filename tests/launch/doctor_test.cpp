@@ -85,6 +85,17 @@ TEST_F(RunFolder, AFolderOfLogsIsARunToo) {
   EXPECT_THAT(read().attempts, SizeIs(1));
 }
 
+TEST_F(RunFolder, MayHaveItsLogsElsewhere) {
+  const TempDir logs;
+  write(logs / "attempt_0/verdict.json", R"({"text": "rank 1 hangs", "rank": 1, "exit_code": 76})");
+  put("config.yml", "");
+  put(".lock", "pid 1 on here\nlogs " + logs.path().string());
+  ASSERT_THAT(read().attempts, SizeIs(1));
+  EXPECT_EQ(read().attempts[0].verdict->text, "rank 1 hangs");
+  put(".lock", "pid 1 on here\nlogs /nowhere");
+  EXPECT_THAT(read().attempts, IsEmpty());
+}
+
 TEST_F(RunFolder, TornFilesAreNotedAndNeverMore) {
   put("config.yml", "recipe: captcha\n");
   put("summary.json", R"({"steps": 12, "sec)");

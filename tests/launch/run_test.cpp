@@ -393,6 +393,13 @@ TEST_F(Run, AGivenPortIsTheWorkersPort) {
   EXPECT_EQ(result.out, "[0]: port " + std::to_string(port) + "\n");
 }
 
+TEST_F(Run, AGivenPortThatIsBusyIsAnErrorThatNamesItsHolder) {
+  const StoreServer holder({.host = "127.0.0.1", .port = 0, .token = "t"});
+  const auto result = run({"--master-port", std::to_string(holder.port()), "true"});
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("(pid " + std::to_string(::getpid()) + ") uses the port, or the address"));
+}
+
 // A rank of the previous round is stuck in the kernel and still listens on the port.
 TEST_F(Run, AGivenPortThatIsStillHeldAfterARestartIsReplacedByAFreeOne) {
   std::uint16_t port = 0;

@@ -97,6 +97,18 @@ TEST(RunFolder, ASecondRunInTheSameFolderIsRefusedAndNamesTheFirst) {
   EXPECT_THAT(error_of(root / "run", {.resume = true}), StartsWith(expected));
 }
 
+TEST(RunFolder, ItsLockNamesTheLogsOfTheLauncher) {
+  const test::TempDir root;
+  ::setenv("LOCKSTEP_ERROR_FILE", "/logs/attempt_0/rank-1/error.json", 1);
+  const RunFolder folder(root / "run");
+  ::setenv("LOCKSTEP_ERROR_FILE", "/tmp/none/error.json", 1);
+  const RunFolder other(root / "other");
+  ::unsetenv("LOCKSTEP_ERROR_FILE");
+  EXPECT_THAT(read(root / "run/.lock"), EndsWith("\nlogs /logs"));
+  EXPECT_THAT(read(root / "other/.lock"), ::testing::Not(HasSubstr("\n"))) << "another launcher's file";
+  EXPECT_THAT(error_of(root / "run"), ::testing::Not(HasSubstr("logs")));
+}
+
 TEST(RunFolder, AGroupThatWasStartedAgainWaitsForTheOneBeforeAndThenFailsInAWayThatRestarts) {
   const test::TempDir root;
   std::optional<RunFolder> before(std::in_place, root / "run");

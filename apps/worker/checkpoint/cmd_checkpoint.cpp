@@ -82,12 +82,13 @@ void require_newest_whole(const std::string& where, const std::filesystem::path&
 int verify_any(const Arguments& arguments) {
   std::string where;
   CLI::App app;
-  cli::prepare(app,
-               {.name = "lockstep checkpoint verify",
-                .description = "Read every byte of a checkpoint and compare it with the manifest.\n\nA .pth, .npz or "
-                               ".safetensors file is checked against its own format.",
-                .examples = {"lockstep checkpoint verify runs/digits",
-                             "lockstep checkpoint verify runs/digits/checkpoints/step-00001200"}});
+  cli::prepare(app, {.name = "lockstep checkpoint verify",
+                     .description =
+                         "Read every byte of a checkpoint and compare it with the manifest. In a run folder, a damaged "
+                         "checkpoint that is newer than the newest valid one is an error.\n\nA .pth, .pt, "
+                         ".npz or .safetensors file is checked against its own format.",
+                     .examples = {"lockstep checkpoint verify runs/digits",
+                                  "lockstep checkpoint verify runs/digits/checkpoints/step-00001200"}});
   app.add_option("PATH", where, kCheckpointOrFileHelp)->required();
   if (!cli::parse(app, arguments)) return 0;
   if (is_other_file(where)) {

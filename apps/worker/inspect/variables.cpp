@@ -96,7 +96,6 @@ constexpr std::array kKnown = {
     Known{"NO_COLOR", "if set, no colours"},
     Known{"OMPI_COMM_WORLD_LOCAL_RANK", "Open MPI's name for LOCAL_RANK"},
     Known{"OMPI_COMM_WORLD_LOCAL_SIZE", "Open MPI's name for LOCAL_WORLD_SIZE"},
-    Known{"OMPI_COMM_WORLD_NODE_RANK", "Open MPI's number of this host"},
     Known{"OMPI_COMM_WORLD_RANK", "Open MPI's name for RANK"},
     Known{"OMPI_COMM_WORLD_SIZE", "Open MPI's name for WORLD_SIZE"},
     Known{"OMP_NUM_THREADS", "libtorch threads if the setting `threads` is not set"},

@@ -23,7 +23,7 @@ struct Names {
   const char* world;
   const char* local_rank;
   const char* local_world;
-  const char* node;
+  const char* node;  ///< nullptr if the scheduler does not number the hosts
 };
 
 constexpr Names kTorchrun = {"torchrun's variables", "RANK",      "WORLD_SIZE", "LOCAL_RANK",
@@ -35,7 +35,7 @@ constexpr Names kOpenMpi = {"Open MPI",
                             "OMPI_COMM_WORLD_SIZE",
                             "OMPI_COMM_WORLD_LOCAL_RANK",
                             "OMPI_COMM_WORLD_LOCAL_SIZE",
-                            "OMPI_COMM_WORLD_NODE_RANK"};
+                            nullptr};  // OMPI_COMM_WORLD_NODE_RANK numbers the processes of a host
 constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_NODE"};
 
 constexpr const char* kOthers[] = {"MASTER_ADDR",          "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
@@ -45,22 +45,24 @@ constexpr const char* kOthers[] = {"MASTER_ADDR",          "MASTER_PORT",       
                                    "LOCKSTEP_STORE_PREFIX"};
 
 std::optional<std::string> find(const Environment& environment, const char* name) {
+  if (name == nullptr) return std::nullopt;
   const auto found = environment.find(name);
   if (found == environment.end() || found->second.empty()) return std::nullopt;
   return found->second;
 }
 
 constexpr std::int64_t kMostRanks = 1'000'000;
+constexpr std::int64_t kMostJobs = 4'294'967'295;  // Slurm's job numbers have 32 bits
 
-std::optional<std::int64_t> find_int(const Environment& environment, const char* name) {
+std::optional<std::int64_t> find_int(const Environment& environment, const char* name, std::int64_t most = kMostRanks) {
   const auto text = find(environment, name);
   if (!text) return std::nullopt;
   std::int64_t value = 0;
   const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
   const bool is_whole = problem == std::errc() && end == text->data() + text->size();
-  if (!is_whole || value < 0 || value > kMostRanks) {
+  if (!is_whole || value < 0 || value > most) {
     throw UsageError(
-        fmt::format("the variable {} is '{}', which is not a whole number from 0 to {}", name, *text, kMostRanks));
+        fmt::format("the variable {} is '{}', which is not a whole number from 0 to {}", name, *text, most));
   }
   return value;
 }
@@ -135,9 +137,9 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   } else {
     plan.host = need_master(environment, "MASTER_ADDR", plan.info);
   }
-  const auto job = find_int(environment, "SLURM_JOB_ID");
-  if (slurm && !find(environment, "MASTER_PORT") && job) {
-    plan.port = static_cast<std::uint16_t>(20000 + *job % 10000);  // this is below the range of ephemeral ports
+  if (slurm && !find(environment, "MASTER_PORT") && find(environment, "SLURM_JOB_ID")) {
+    const auto job = *find_int(environment, "SLURM_JOB_ID", kMostJobs);
+    plan.port = static_cast<std::uint16_t>(20000 + job % 10000);  // this is below the range of ephemeral ports
   } else {
     plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
   }
@@ -218,7 +220,9 @@ Environment current_environment() {
     if (auto value = env::get(name)) environment[name] = *value;
   };
   for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
-    for (const char* name : {names.rank, names.world, names.local_rank, names.local_world, names.node}) add(name);
+    for (const char* name : {names.rank, names.world, names.local_rank, names.local_world, names.node}) {
+      if (name != nullptr) add(name);
+    }
   }
   for (const char* name : kOthers) add(name);
   return environment;

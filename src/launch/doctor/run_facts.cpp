@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/split.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/snapshot.h"
 #include "lockstep/launch/doctor.h"
@@ -31,6 +32,7 @@ using launch::Notes;
 constexpr std::size_t kMostAttempts = 100;
 constexpr std::size_t kLastLines = 5;
 constexpr int kWidestLine = 300;
+constexpr std::uint64_t kMostLockBytes = 8192;
 constexpr const char* kRing = "flight.ring";
 
 bool is_there(const fs::path& path) {
@@ -114,29 +116,36 @@ void read_attempts(const fs::path& logs, view::RunFacts& run) {
   }
 }
 
-/// Returns the folder that holds the attempts; empty if there is none.
-fs::path logs_of(const fs::path& path) {
+/// Returns the lines that the training process has written into .lock, see RunFolder; none if there is no such file.
+std::vector<std::string> lines_of_lock(const fs::path& run) {
+  try {
+    return text::split(FileSystem::system().read(run / ".lock", kMostLockBytes), '\n');
+  } catch (const Error&) {  // the file is missing, or was not written by a run
+    return {};
+  }
+}
+
+/// Returns the folder that holds the attempts; empty if there is none. A program with a Trainer that `lockstep run`
+/// started has its logs elsewhere, and names their folder in .lock.
+fs::path logs_of(const fs::path& path, const std::vector<std::string>& lock) {
+  constexpr std::string_view kLogs = "logs ";
   if (is_there(path / "logs")) return path / "logs";
-  return launch::numbered_folders(path, "attempt_").empty() ? fs::path() : path;
+  if (!launch::numbered_folders(path, "attempt_").empty()) return path;
+  if (lock.size() < 2 || !lock[1].starts_with(kLogs)) return {};
+  const fs::path elsewhere = lock[1].substr(kLogs.size());
+  return launch::numbered_folders(elsewhere, "attempt_").empty() ? fs::path() : elsewhere;
 }
 
 /// Returns the training process as named in .lock, such as "pid 4711 on gpu-a"; empty if that process does not hold the
 /// file open.
-std::string trainer_of(const fs::path& run) {
-  const fs::path lock = run / ".lock";
-  std::string line;
-  try {
-    line = FileSystem::system().read(lock, 300);
-  } catch (const Error&) {  // the file is missing, or was not written by a run
-  }
-  line = text::first_line(line);
-  if (!line.starts_with("pid ")) return "";
-  const int pid = std::atoi(line.c_str() + 4);
+std::string trainer_of(const fs::path& run, const std::vector<std::string>& lock) {
+  if (lock.empty() || !lock[0].starts_with("pid ")) return "";
+  const int pid = std::atoi(lock[0].c_str() + 4);
   std::error_code problem;
   fs::directory_iterator open(fmt::format("/proc/{}/fd", pid), problem);
   for (; !problem && open != fs::directory_iterator(); open.increment(problem)) {
     std::error_code missing;
-    if (fs::equivalent(open->path(), lock, missing)) return text::printable_line(line);
+    if (fs::equivalent(open->path(), run / ".lock", missing)) return text::printable_line(lock[0]);
   }
   return "";
 }
@@ -158,9 +167,10 @@ view::RunFacts read_run(const std::string& path) {
   const fs::path folder = path;
   view::RunFacts run{.path = path, .has_settings = is_there(folder / "config.yml")};
   run.is_recipe = run.has_settings && launch::names_recipe(folder / "config.yml");
-  if (const fs::path logs = logs_of(folder); !logs.empty()) read_attempts(logs, run);
+  const std::vector<std::string> lock = lines_of_lock(folder);
+  if (const fs::path logs = logs_of(folder, lock); !logs.empty()) read_attempts(logs, run);
   require_run(run, folder);
-  run.trainer = trainer_of(folder);
+  run.trainer = trainer_of(folder, lock);
   run.summary = launch::read_summary(folder / "summary.json", run.notes);
   run.log = launch::read_log(folder / view::kRunLog, run.notes);
   run.checkpoint = launch::newest_checkpoint(folder, run.notes);

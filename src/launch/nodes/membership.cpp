@@ -58,8 +58,9 @@ NodeInfo info_of(const AgentOptions& options, const std::string& id, const Histo
 
 void require_free_master_port(const AgentOptions& options) {
   if (options.master_port == 0 || is_free(options.master_addr, options.master_port)) return;
-  throw UsageError(fmt::format("{}:{} cannot be used: the port is busy, or the address does not belong to this machine",
-                               options.master_addr, options.master_port),
+  const std::string holder = port_holder(options.master_port);
+  throw UsageError(fmt::format("{}:{} cannot be used: {} uses the port, or the address does not belong to this machine",
+                               options.master_addr, options.master_port, holder.empty() ? "another program" : holder),
                    "choose another --master-port, or leave it out to use any free port");
 }
 

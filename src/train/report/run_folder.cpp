@@ -87,11 +87,21 @@ void make_folder(const fs::path& path) {
   }
 }
 
-// Returns "pid 4711 on host", which appears in the error of another process that opens the folder.
+// Returns the log folder of the `lockstep run` that started this rank; empty if another program did.
+std::string launcher_logs() {
+  const fs::path rank = fs::path(env::get("LOCKSTEP_ERROR_FILE").value_or("")).parent_path();
+  const bool is_ours =
+      rank.filename().string().starts_with("rank-") && rank.parent_path().filename().string().starts_with("attempt_");
+  return is_ours ? rank.parent_path().parent_path().string() : "";
+}
+
+// Returns "pid 4711 on host", which appears in the error of another process that opens the folder, and below it the
+// folder in which `lockstep doctor` finds the ranks.
 std::string own_name() {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  return fmt::format("pid {} on {}", ::getpid(), host);
+  const std::string logs = launcher_logs();
+  return fmt::format("pid {} on {}{}", ::getpid(), host, logs.empty() ? "" : "\nlogs " + logs);
 }
 
 // Killed ranks may need a moment to exit, and a killed run is often restarted right away.
@@ -102,7 +112,7 @@ constexpr std::uint64_t kMostLogBytes = std::uint64_t{4} << 30U;
 
 // Returns " (pid 4711 on host)"; empty if the holder has not written that.
 std::string holder_of(const fs::path& path) {
-  const std::string holder = FileSystem::system().read(path, kMostLockBytes);
+  const std::string holder = text::first_line(FileSystem::system().read(path, kMostLockBytes));
   return holder.empty() ? "" : fmt::format(" ({})", holder);
 }
 

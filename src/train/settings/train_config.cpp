@@ -206,12 +206,14 @@ void describe_section_timeouts(ConfigFields& fields, TrainConfig::SectionTimeout
   };
   add("section_timeout.setup", &limits.setup, "timeout for setup, in seconds; -1: 1800; 0: no limit");
   add("section_timeout.data", &limits.data,
-      "timeout for a batch, in seconds; -1: ten times the longest so far, but at least 60 (same below); 0: no limit");
+      "timeout for a batch, in seconds; -1: ten times the longest so far, at least 60, and LOCKSTEP_TIMEOUT for the "
+      "first (same below); 0: no limit");
   add("section_timeout.forward", &limits.forward, "seconds for the forward pass");
   add("section_timeout.backward", &limits.backward, "seconds for the backward pass");
   add("section_timeout.optimizer", &limits.optimizer, "seconds for the optimizer step");
-  add("section_timeout.evaluate", &limits.evaluate, "seconds an evaluation may go without progress");
-  add("section_timeout.save", &limits.save, "seconds for a checkpoint");
+  add("section_timeout.evaluate", &limits.evaluate,
+      "seconds an evaluation may go without progress; -1: 1800 for the first");
+  add("section_timeout.save", &limits.save, "seconds for a checkpoint; -1: 1800 for the first");
 }
 
 void describe_stages(ConfigFields& fields, TrainConfig::Stages& stages) {

@@ -28,15 +28,15 @@ void WeightUpdate::build(const Job& job, DistributedDataParallel<TaskNet>& model
   const auto make = [this](NamedTensors parameters) -> std::unique_ptr<Optimizer> {
     return train::make_optimizer(config_.optimizer, std::move(parameters));
   };
-  if (job.is_main()) {
-    for (const std::string& pattern : empty_groups(config_.optimizer, named_parameters_of(model)))
-      log::note("the optimizer's group '{}' is empty: it matches no parameter of this network", pattern);
-  }
   if (!config_.optimizer.zero) {
     optimizer_ = make(named_parameters_of(model));
   } else {
     optimizer_ = std::make_unique<ZeroRedundancyOptimizer>(named_parameters_of(model), job.group(), make,
                                                            model.shared_reducer());
+  }
+  if (job.is_main()) {
+    for (const std::string& pattern : empty_groups(config_.optimizer, named_parameters_of(model)))
+      log::note("the optimizer's group '{}' is empty: it matches no parameter of this network", pattern);
   }
   const bool is_automatic = config_.digests == "auto" && job.device().is_cpu();
   if (is_automatic || config_.digests == "true") optimizer_->digest_updates();
