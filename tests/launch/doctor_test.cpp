@@ -91,7 +91,7 @@ TEST_F(RunFolder, MayHaveItsLogsElsewhere) {
   put("config.yml", "");
   put(".lock", "pid 1 on here\nlogs " + logs.path().string());
   ASSERT_THAT(read().attempts, SizeIs(1));
-  EXPECT_EQ(read().attempts[0].verdict->text, "rank 1 hangs");
+  EXPECT_EQ(read().attempts[0].verdict->message, "rank 1 hangs");
   put(".lock", "pid 1 on here\nlogs /nowhere");
   EXPECT_THAT(read().attempts, IsEmpty());
 }
