@@ -130,10 +130,23 @@ void on_stack_request(int /*number*/, siginfo_t* /*info*/, void* context) noexce
   writing = false;
 }
 
+// UCX handles crash signals and SIGHUP once it is loaded, even if only libtorch's MPI needs it, as on Debian 13. Its
+// handlers count as none, unless the user has asked for them.
+bool is_handled_by_ucx(int signal) noexcept {
+  struct sigaction action {};
+  if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) {
+    return false;
+  }
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here calls setenv
+  if (std::getenv("UCX_HANDLE_ERRORS") != nullptr || std::getenv("UCX_ERROR_SIGNALS") != nullptr) return false;
+  return std::strstr(find_frame(reinterpret_cast<const void*>(action.sa_handler)).file, "libucs.so") != nullptr;
+}
+
 bool is_free(int signal) noexcept {
   struct sigaction action {};
   if (::sigaction(signal, nullptr, &action) != 0) return false;
-  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+  const bool is_default = (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+  return is_default || is_handled_by_ucx(signal);
 }
 
 }  // namespace
@@ -157,6 +170,7 @@ void install_signal_reports(const char* path) noexcept {
     other.ss_size = kStackBytes;
     if (other.ss_sp != nullptr) ::sigaltstack(&other, nullptr);
   }
+  if (is_handled_by_ucx(SIGHUP)) ::signal(SIGHUP, SIG_DFL);  // a rank would outlive its terminal
   for (const int number : kSignals) {
     if (!is_free(number)) continue;
     struct sigaction action {};

@@ -2,6 +2,7 @@
 // How programs that fail on their own end: the test re-executes itself as such a program.
 #include "lockstep/base/fault.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -132,6 +133,14 @@ TEST(Fault, WhatTheProgramHasSetStays) {
   EXPECT_EQ(run("own-signal").result.code, 8) << "its signal handler";
 }
 
+TEST(Fault, ALoadedUcxLeavesCrashesAndHangUpsToUs) {
+  const End crash = run("ucx-crash");
+  EXPECT_EQ(crash.result.code, 128 + SIGSEGV);
+  EXPECT_THAT(crash.error_file, HasSubstr("SIGSEGV in backward"));
+  EXPECT_EQ(run("ucx-hang-up").result.code, 128 + SIGHUP);
+  EXPECT_EQ(run("ucx-for-the-user").result.code, 7) << "the user wants UCX's report";
+}
+
 TEST(Fault, ASectionGivesWhatItsBodyGives) {
   EXPECT_EQ(fault::in_section("forward", [] { return std::string("yes"); }), "yes");
   EXPECT_THROW(fault::in_section("forward", [] { throw DataError("torn"); }), DataError);
@@ -172,11 +181,14 @@ int second() {
 int run_program_of_test(const std::string& what) {
   if (what == "own-handlers") std::set_terminate([] { ::_exit(9); });
   if (what == "own-signal") ::signal(SIGSEGV, [](int) { ::_exit(8); });
+  if (what == "ucx-for-the-user") ::setenv("UCX_HANDLE_ERRORS", "bt", 1);
+  if (what.starts_with("ucx") && ::dlopen(LOCKSTEP_UCX_STAND_IN, RTLD_NOW) == nullptr) return 1;
   fault::install_reports();
   const auto guarded = [](auto body) { return guarded_main([&]() -> int { return body(); }); };
   if (what == "guarded") {
     return guarded_main([] { return the_users_forward(7); });
   }
+  if (what == "ucx-hang-up") return ::raise(SIGHUP);
   if (what == "ours" || what == "refused-path") fault::this_is_lockstep();
   if (what == "refused-path") {
     return guarded([] { return static_cast<int>(std::filesystem::file_size("/dev/null/x")); });

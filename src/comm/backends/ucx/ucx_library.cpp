@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <array>
+#include <cstdarg>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,23 @@ void find_worker_functions(FunctionFinder& finder, Ucp& ucp) {
   finder.set(ucp.worker_progress, "ucp_worker_progress");
 }
 
+/// A handler of UCX's log: drops all but fatal errors. The parameters and values are those of ucs/debug/log_def.h.
+int keep_fatal_lines(const char* /*file*/, unsigned /*line*/, const char* /*function*/, int level,
+                     const void* /*component*/, const char* /*format*/, va_list /*arguments*/) {
+  constexpr int kFatal = 0;
+  constexpr int kDrop = 0;
+  constexpr int kGoOn = 1;
+  return level == kFatal ? kGoOn : kDrop;
+}
+
+/// Silences a UCX that libtorch loaded before UCX_LOG_LEVEL was set, as on Debian 13, where libtorch needs MPI.
+void silence(void* library) {
+  using Push = void (*)(decltype(&keep_fatal_lines));
+  if (env::get("UCX_LOG_LEVEL")) return;
+  const auto push = reinterpret_cast<Push>(::dlsym(library, "ucs_log_push_handler"));
+  if (push != nullptr) push(&keep_fatal_lines);
+}
+
 /// Returns the name of the first function that is missing; empty if all are present.
 std::string find_functions(void* library, Ucp& ucp) {
   FunctionFinder finder(library);
@@ -76,6 +94,15 @@ std::string find_functions(void* library, Ucp& ucp) {
   return finder.missing();
 }
 
+/// UCX 1.17 and later recognize UCX_TCP_CONN_NB as TCP_CONN_NB, earlier ones only as CONN_NB.
+bool takes_full_names(const Ucp& ucp) {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  ucp.get_version(&major, &minor, &release);
+  return major > 1 || minor >= 17;
+}
+
 UcxLibrary load() {
   UcxLibrary library;
   const QuietVariables quiet;
@@ -87,6 +114,8 @@ UcxLibrary load() {
   }
   const std::string missing = find_functions(handle, library.functions);
   if (!missing.empty()) library.problem = fmt::format("libucp.so.0 has no function {}", missing);
+  if (missing.empty()) library.takes_full_names = takes_full_names(library.functions);
+  silence(handle);
   return library;
 }
 

@@ -36,7 +36,8 @@ struct Ucp {
 
 struct UcxLibrary {
   Ucp functions;
-  std::string problem;  ///< reason why UCX cannot be used; empty if it can
+  std::string problem;            ///< reason why UCX cannot be used; empty if it can
+  bool takes_full_names = false;  ///< the name of a transport's setting begins with the transport
 };
 
 /// Loads the library on the first call. It is never unloaded. Thread-safe: yes.

@@ -44,11 +44,9 @@ class Config {
 
   void set(const char* variable, const std::string& value) { set(variable, variable + kPrefix.size(), value); }
 
-  /// Sets a transport's setting. UCX 1.13 recognizes only its short name, and complains about the full name if
-  /// UCX_LOG_LEVEL allows it.
+  /// Sets a transport's setting.
   void set_of_transport(const char* variable, std::string_view transport, const std::string& value) {
-    set(variable, value);
-    set(variable, variable + kPrefix.size() + transport.size(), value);
+    set(variable, variable + kPrefix.size() + (ucx_library().takes_full_names ? 0 : transport.size()), value);
   }
   [[nodiscard]] const ucp_config_t* get() const noexcept { return config_; }
 
