@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim/calls.h"
 #include "sim/clocks.h"
 #include "sim/kernel.h"
 
@@ -111,11 +112,11 @@ using namespace lockstep::sim;  // NOLINT(google-build-using-namespace): the fil
 #pragma GCC visibility push(default)
 extern "C" {
 
+// Threads outside a world are the system's, such as one that UCX starts when it is loaded and joins when the program
+// ends.
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) {
-  if (kernel() == nullptr || kernel()->current() == nullptr) {
-    static const auto real = reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
-    return real(thread, attributes, body, argument);
-  }
+  static const auto system = real<decltype(pthread_create)>("pthread_create");
+  if (!is_inside()) return system(thread, attributes, body, argument);
   Fiber* made = nullptr;
   Kernel& machine = *kernel();
   made = machine.start(*machine.current()->process, [body, argument] {
@@ -128,6 +129,8 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 }
 
 int pthread_join(pthread_t thread, void** result) {
+  static const auto system = real<decltype(pthread_join)>("pthread_join");
+  if (!is_inside()) return system(thread, result);
   auto* fiber = reinterpret_cast<Fiber*>(thread);
   while (fiber->state != Fiber::State::kDone) {
     fiber->joiner = kernel()->current();
@@ -137,7 +140,11 @@ int pthread_join(pthread_t thread, void** result) {
   return 0;
 }
 
-int pthread_detach(pthread_t) { return 0; }
+int pthread_detach(pthread_t thread) {
+  static const auto system = real<decltype(pthread_detach)>("pthread_detach");
+  return is_inside() ? 0 : system(thread);
+}
+
 int pthread_setname_np(pthread_t, const char*) { return 0; }
 int pthread_sigmask(int, const sigset_t*, sigset_t* before) {
   if (before != nullptr) ::sigemptyset(before);
@@ -145,9 +152,8 @@ int pthread_sigmask(int, const sigset_t*, sigset_t* before) {
 }
 
 pthread_t pthread_self() {
-  static const auto real = reinterpret_cast<decltype(&pthread_self)>(::dlsym(RTLD_NEXT, "pthread_self"));
-  Fiber* fiber = kernel() != nullptr ? kernel()->current() : nullptr;
-  return fiber != nullptr ? reinterpret_cast<pthread_t>(fiber) : real();
+  static const auto system = real<decltype(pthread_self)>("pthread_self");
+  return is_inside() ? reinterpret_cast<pthread_t>(kernel()->current()) : system();
 }
 
 int pthread_mutex_init(pthread_mutex_t* mutex, const pthread_mutexattr_t* attributes) {
