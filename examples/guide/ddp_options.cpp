@@ -1,4 +1,4 @@
-// The options of DistributedDataParallel, one small function for each.
+// Options of DistributedDataParallel, one small function for each.
 #include <lockstep/lockstep.h>
 #include <lockstep/parallel/join.h>
 #include <lockstep/parallel/power_sgd.h>

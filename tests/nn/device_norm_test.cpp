@@ -148,7 +148,9 @@ TEST_P(DeviceNorm, InFloat32EqualsTheSeparateLayersInDouble) {
   EXPECT_LT(difference(found.bias_grad, expected.bias_grad), 1e-5);
   EXPECT_LT(difference(found.running_mean, expected.running_mean), 1e-6);
   EXPECT_LT(difference(found.running_var, expected.running_var), far * 1e-6);
-  if (GetParam().residual) EXPECT_LT(difference(found.residual_grad, expected.residual_grad), 1e-6);
+  if (GetParam().residual) {
+    EXPECT_LT(difference(found.residual_grad, expected.residual_grad), 1e-6);
+  }
 }
 
 TEST_P(DeviceNorm, InBfloat16OnlyTheResultsAreRounded) {

@@ -79,7 +79,7 @@ struct FlatCosineOptions {
 /// The learning rate of each optimizer step. Steps are counted from 0; then() chains schedules.
 ///
 /// Source:  torch.optim.lr_scheduler, with the same values. The warm-up is from the original captcha program,
-///          flat_cosine from DEIM.
+///          flat_cosine from DEIM, noam from the Transformer's paper.
 /// Example: const Schedule schedule = Schedule::linear_warmup({.lr = 0.1, .steps = 500})
 ///                                        .then(500, Schedule::cosine({.lr = 0.1, .steps = 9500}));
 ///          optimizer.set_lr(schedule.lr(step)); before optimizer.step().

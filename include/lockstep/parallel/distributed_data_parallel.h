@@ -30,7 +30,7 @@ namespace lockstep {
 class ProcessGroup;
 
 /// The options of DistributedDataParallel. The defaults are PyTorch's, except for gradient_as_bucket_view and exact.
-/// docs/guide/ddp.md has an example of each option.
+/// docs/guide/ddp.md has examples.
 struct DdpOptions {
   // Results
   bool broadcast_buffers = true;  ///< every rank takes rank 0's buffers (batch norm) before each training forward; with
