@@ -75,7 +75,9 @@ double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter) {
 
 bool on_one_gpu(const NamedTensors& parameters) {
   return !parameters.empty() && std::all_of(parameters.begin(), parameters.end(), [&](const auto& item) {
-    return item.second.is_cuda() && item.second.device() == parameters.front().second.device();
+    const at::Tensor& grad = item.second.grad();
+    return item.second.is_cuda() && item.second.device() == parameters.front().second.device() &&
+           !(grad.defined() && grad.is_sparse());
   });
 }
 
@@ -91,7 +93,9 @@ at::Tensor norm_of_norms(const at::Tensor& norms) {
 
 at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad) {
   const bool wide = grad.scalar_type() == at::kDouble || grad.scalar_type() == at::kFloat;
-  const at::Tensor values = wide ? grad.cpu() : grad.cpu().to(at::kFloat);
+  const at::Tensor held = grad.is_sparse() ? grad.coalesce()._values() : grad;
+  const at::Tensor values = wide ? held.cpu() : held.cpu().to(at::kFloat);
+  if (grad.is_sparse()) return values.contiguous();
   if (!parameter.is_non_overlapping_and_dense()) return values.contiguous();
   if (values.strides() == parameter.strides()) return values;
   return at::empty_strided(parameter.sizes(), parameter.strides(), values.options()).copy_(values);
@@ -150,7 +154,12 @@ void clip_grad_value(const std::vector<at::Tensor>& gradients, double max_value)
 }
 
 void clip_grad_value(const NamedTensors& parameters, double max_value) {
-  clip_grad_value(gradients_of(parameters), max_value);
+  std::vector<at::Tensor> values;
+  for (const at::Tensor& gradient : gradients_of(parameters)) {
+    if (gradient.is_sparse() && !gradient.is_coalesced()) gradient.copy_(gradient.coalesce());
+    values.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+  }
+  clip_grad_value(values, max_value);
 }
 
 }  // namespace lockstep

@@ -26,7 +26,9 @@ void check_dtypes(const NamedTensors& parameters) {
   for (const auto& [name, value] : parameters) {
     if (value.scalar_type() == at::kFloat || value.scalar_type() == at::kDouble) continue;
     throw UsageError(fmt::format("parameter '{}' is {}", name, c10::toString(value.scalar_type())),
-                     "keep weights in float32 and compute in lower precision with lockstep::Autocast");
+                     value.requires_grad()
+                         ? "keep weights in float32 and compute in lower precision with lockstep::Autocast"
+                         : "pass the optimizer only the parameters that train: this one is frozen");
   }
 }
 

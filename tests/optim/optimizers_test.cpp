@@ -414,6 +414,7 @@ TEST(AdamW, RefusesOptionsAndTypesThatMakeNoSense) {
     ADD_FAILURE() << "took bfloat16 weights";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.message(), HasSubstr("'half'"));
+    EXPECT_THAT(error.hint(), HasSubstr("this one is frozen"));
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
@@ -238,6 +240,27 @@ TEST(Clip, ByValueEachElementIsPutBetweenTheBounds) {
   EXPECT_EQ(grad[1].item<double>(), 0.25);
   EXPECT_EQ(grad[2].item<double>(), 0.5);
   EXPECT_THROW(clip_grad_value(NamedTensors{}, 0), UsageError);
+}
+
+/// A table of 4 rows of 2 elements, whose sparse gradient has row 1 twice: 1 and 2 add up to 3; row 3 is 4.
+at::Tensor table_with_sparse_grad() {
+  at::Tensor table = at::zeros({4, 2});
+  const at::Tensor rows = at::sparse_coo_tensor(at::full({1, 3}, 1, at::kLong), at::ones({3, 2}), {4, 2});
+  rows._indices()[0][2] = 3;
+  rows._values()[1].fill_(2);
+  rows._values()[2].fill_(4);
+  table.mutable_grad() = rows;
+  return table;
+}
+
+TEST(Clip, OfSparseGradientsAddsUpEachRowFirst) {
+  const at::Tensor table = table_with_sparse_grad();
+  EXPECT_DOUBLE_EQ(clip_grad_norm(NamedTensors{{"table", table}, {"none", at::ones({3})}}, 1.0), std::sqrt(50.0));
+  EXPECT_NEAR(at::linalg_vector_norm(table.grad().to_dense()).item<double>(), 1.0, 1e-5);
+  const at::Tensor other = table_with_sparse_grad();
+  clip_grad_value(NamedTensors{{"table", other}}, 3.5);
+  EXPECT_EQ(other.grad().to_dense()[1][0].item<double>(), 3.0);
+  EXPECT_EQ(other.grad().to_dense()[3][1].item<double>(), 3.5);
 }
 
 TEST(Clip, TheNormOfADeviceIsTheSameButForTheOrderOfAdditions) {

@@ -26,9 +26,10 @@ inline constexpr std::int64_t kNormBlock = 4096;
 /// Returns the norm from the block sums of each parameter, with the parameters in name order.
 [[nodiscard]] double norm_of_blocks(const std::vector<std::vector<double>>& by_parameter);
 /// Returns a gradient in the form used for sums: in the parameter's memory order, on the CPU, in float32 or float64.
+/// Of a sparse gradient, returns the values of its coalesced rows.
 [[nodiscard]] at::Tensor in_norm_order(const at::Tensor& parameter, const at::Tensor& grad);
 
-/// Returns true if there are parameters and all are on one GPU.
+/// Returns true if there are parameters, all are on one GPU, and no gradient is sparse.
 [[nodiscard]] bool on_one_gpu(const NamedTensors& parameters);
 /// Returns the norm of each existing gradient, summed in the device's own order. The host does not wait.
 /// Shapes: all gradients are on one device; the result is [number of gradients], on that device.
