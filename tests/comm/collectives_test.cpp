@@ -171,6 +171,7 @@ void check_refusals(Job& job) {
   EXPECT_THROW((void)job.group().all_reduce(at::ones({2}, at::kInt), {.op = ReduceOp::kMean}), UsageError);
   EXPECT_THROW((void)job.group().all_reduce(at::ones({2}), {.op = ReduceOp::kBitAnd}), UsageError);
   EXPECT_THROW((void)job.group().all_reduce(at::Tensor()), UsageError);
+  EXPECT_THROW((void)job.group().all_reduce(at::ones({1}).expand({4})), UsageError);
   EXPECT_THROW((void)job.group().broadcast(at::ones({2}), job.world_size()), UsageError);
   EXPECT_THROW((void)job.group().allocate_bucket(2, at::kComplexFloat), UsageError);
   try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/core/checks.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <fmt/format.h>
 
 #include "comm/core/collective.h"
@@ -40,6 +41,11 @@ void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb) {
   }
   if (is_bitwise(op) && !integral) {
     throw UsageError(fmt::format("a bitwise {} of {} is not defined", verb, dtype_name(dtype)), "use an integer type");
+  }
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    throw UsageError(
+        fmt::format("{} was given a tensor of shape {} whose elements share memory", verb, sizes_text(tensor)),
+        "the result cannot be written there: pass tensor.contiguous()");
   }
 }
 
