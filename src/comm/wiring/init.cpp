@@ -22,6 +22,7 @@
 #include "comm/wiring/job_state.h"
 #include "comm/wiring/meeting_watch.h"
 #include "comm/wiring/near_cpus.h"
+#include "comm/wiring/program_store.h"
 #include "comm/wiring/select.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
@@ -208,6 +209,7 @@ void open_store(Job::State& state) {
       return;
     case StoreKind::kTorchAgent:
       state.store = comm::connect_torch_store(plan, state.timeout);
+      state.program = comm::begin_program(state.store, plan.info);
       return;
     case StoreKind::kFile:
       open_file_store(state);
@@ -223,6 +225,7 @@ void open_store(Job::State& state) {
   if (!plan.prefix.empty()) state.store = with_prefix(std::move(state.store), plan.prefix);
   if (plan.store == StoreKind::kAgent) {
     state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
+    state.program = comm::begin_program(state.store, plan.info);
   }
 }
 
@@ -282,6 +285,12 @@ std::string world_text(const WorldPlan& plan) {
 }
 
 [[noreturn]] void throw_missing(const Job::State& state, const std::vector<std::string>& missing) {
+  if (const auto other = comm::other_program(*state.store, state.plan.info, state.program)) {
+    throw TimeoutError(fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}\n  programs      {}",
+                                   std::chrono::duration<double>(state.timeout).count(), world_text(state.plan),
+                                   text::join(missing), *other),
+                       "make the script of every rank run the same Lockstep programs in the same order");
+  }
   throw TimeoutError(
       fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}",
                   std::chrono::duration<double>(state.timeout).count(), world_text(state.plan), text::join(missing)),
