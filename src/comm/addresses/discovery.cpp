@@ -180,6 +180,17 @@ bool is_slurm_step(const Environment& environment) {
   return tasks.value_or(1) > 1;
 }
 
+/// Returns true if the PMI variables name another rank or world than Slurm's. Hydra's mpirun starts its daemons with
+/// srun, so its ranks inherit the daemon's Slurm variables. Under srun --mpi=pmi2 both agree.
+bool does_pmi_contradict_slurm(const Environment& environment) {
+  const auto rank = find(environment, kPmi.rank);
+  const auto world = find(environment, kPmi.world);
+  if (!rank || !world) return false;
+  auto tasks = find(environment, "SLURM_STEP_NUM_TASKS");
+  if (!tasks) tasks = find(environment, kSlurm.world);
+  return rank != find(environment, kSlurm.rank) || world != tasks;
+}
+
 RankInfo read_slurm(const Environment& environment) {
   Environment step = environment;
   if (const auto tasks = find(environment, "SLURM_STEP_NUM_TASKS")) step[kSlurm.world] = *tasks;
@@ -197,10 +208,10 @@ WorldPlan discover_world(const Environment& environment) {
   if (has("RANK") || has("WORLD_SIZE") || has("LOCKSTEP_STORE")) {
     if (!has("RANK") && !has("WORLD_SIZE")) need_int(environment, "RANK", "LOCKSTEP_STORE");
     plan.info = read_info(environment, kTorchrun);
-  } else if (is_slurm_step(environment)) {
-    plan.info = read_slurm(environment);
   } else if (has(kOpenMpi.rank) || has(kOpenMpi.world)) {
-    plan.info = read_info(environment, kOpenMpi);
+    plan.info = read_info(environment, kOpenMpi);  // srun, which may have started mpirun's daemons, never sets these
+  } else if (is_slurm_step(environment) && !does_pmi_contradict_slurm(environment)) {
+    plan.info = read_slurm(environment);
   } else if (has(kPmi.rank) || has(kPmi.world)) {
     plan.info = read_info(environment, kPmi);
   } else if (has("LOCAL_RANK")) {
