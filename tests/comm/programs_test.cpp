@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several programs, one after the other, in the script of each rank: the launcher's store outlives each of them.
+// Programs that reach the same store: one after the other in the script of each rank, and steps of Slurm with one port.
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <map>
 
 #include "comm/wiring/program_store.h"
 #include "lockstep/base/env.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/failure_record.h"
 #include "lockstep/base/standby.h"
 #include "lockstep/comm/process_group.h"
@@ -126,6 +131,58 @@ TEST(ProgramsOfAScript, ThatOnlyOneRanksScriptRunsAreNamed) {
   EXPECT_THAT(output.text, HasSubstr("programs      rank 0 has started 2 programs, rank 1 has started 1 program"));
   EXPECT_THAT(output.text, HasSubstr("programs      rank 1 has started 1 program, rank 0 has started 2 programs"));
   EXPECT_THAT(output.text, HasSubstr("make the script of every rank run the same Lockstep programs"));
+}
+
+/// Serves a store at a port that srun's ranks derive from their job and step.
+std::unique_ptr<StoreServer> serve_at_derived_port() {
+  const auto first = 20'000 + ::getpid() % 9'000;  // tests run at the same time
+  for (auto port = first; port < 29'999; ++port) {
+    try {
+      return std::make_unique<StoreServer>(StoreServer::Options{.port = static_cast<std::uint16_t>(port)});
+    } catch (const UsageError&) {
+      continue;  // the port is taken
+    }
+  }
+  return nullptr;
+}
+
+TEST(StepsOfSlurm, WithOnePortDoNotMixAndAreNamed) {
+  const auto server = serve_at_derived_port();
+  ASSERT_NE(server, nullptr);
+  const auto store = connect_store({.port = server->port()}, std::chrono::seconds(60));
+  store->set("lockstep/job", "slurm-step-1.0/");
+  const int job = server->port() - 20'000 + 10'000;
+  const std::map<std::string, std::string> step = {{"SLURM_PROCID", "1"},
+                                                   {"SLURM_NTASKS", "2"},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                                                   {"SLURM_NODEID", "1"},
+                                                   {"SLURM_LOCALID", "0"},
+                                                   {"SLURM_STEP_ID", "0"},
+                                                   {"SLURM_STEP_NODELIST", "127.0.0.1,b"},
+                                                   {"SLURM_JOB_ID", std::to_string(job)}};
+  for (const auto& [name, value] : step) ::setenv(name.c_str(), value.c_str(), 1);
+  try {
+    (void)init(0, nullptr, {.timeout = std::chrono::milliseconds(100)});
+    ADD_FAILURE() << "a rank joined the step of another job";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("127.0.0.1:{} belongs to slurm-step-1.0, not to slurm-step-{}.0",
+                                                    server->port(), job)));
+    EXPECT_THAT(error.what(), HasSubstr("its own MASTER_PORT"));
+  }
+  EXPECT_EQ(store->try_get("lockstep/comm/0/hello/1"), std::nullopt);
+  for (const auto& [name, value] : step) ::unsetenv(name.c_str());
+}
+
+TEST(StepsOfSlurm, FormAWorldUnderTheirOwnKeys) {
+  if (env::get("LOCKSTEP_TEST_BODY") == current_test()) testing::run_ranks(current_test(), sum, {});
+  const int job = serve_at_derived_port()->port() - 20'000;
+  const Output output = run_shell(fmt::format(
+      "export LOCKSTEP_TEST_BODY={0} SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_JOB_ID={2} SLURM_STEP_NODELIST=127.0.0.1; "
+      "SLURM_PROCID=0 {1} --gtest_filter={0} & first=$!; SLURM_PROCID=1 {1} --gtest_filter={0}; second=$?; "
+      "wait $first && exit $second",
+      current_test(), testing::this_program(), job));
+  EXPECT_EQ(output.code, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("[1]: sum over shm"));
 }
 
 }  // namespace programs_test

@@ -55,5 +55,33 @@ TEST(Schedulers, SrunWithPmiKnowsTheHostOfRankZero) {
   EXPECT_EQ(plan.host, "n1");
 }
 
+/// The environment of a rank in a step of srun over two nodes.
+Environment in_step(const std::string& job, const std::string& step) {
+  return {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"},   {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+          {"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", step}, {"SLURM_STEP_NODELIST", "n[1-2]"}};
+}
+
+TEST(Schedulers, StepsOfOneSlurmJobMeetAtDifferentPorts) {
+  EXPECT_EQ(discover_world(in_step("4711", "0")).port, 24711);
+  EXPECT_EQ(discover_world(in_step("4711", "1")).port, 24712);
+  EXPECT_EQ(discover_world(in_step("9999", "2")).port, 20001);
+  EXPECT_EQ(discover_world(in_step("4294967295", "4294967295")).port, 24590) << "the largest numbers";
+}
+
+TEST(Schedulers, SlurmJobsWithOnePortHaveDifferentKeys) {
+  const auto one = discover_world(in_step("4711", "0"));
+  const auto other = discover_world(in_step("14711", "0"));
+  EXPECT_EQ(one.port, other.port);
+  EXPECT_EQ(one.prefix, "slurm-step-4711.0/");
+  EXPECT_EQ(other.prefix, "slurm-step-14711.0/");
+}
+
+TEST(Schedulers, APortThatTheUserChoseNeedsNoKeysOfTheStep) {
+  Environment environment = in_step("4711", "0");
+  environment["MASTER_PORT"] = "4001";
+  EXPECT_EQ(discover_world(environment).port, 4001);
+  EXPECT_EQ(discover_world(environment).prefix, "");
+}
+
 }  // namespace schedulers_test
 }  // namespace lockstep

@@ -32,7 +32,7 @@ struct WorldPlan {
   std::string host;                    ///< the store's host
   std::uint16_t port = 0;              ///< the store's port
   std::string token;                   ///< the job's secret, which grants access to the store; empty: none
-  std::string prefix;                  ///< prefix of every key if other programs use the store too; else empty
+  std::string prefix;                  ///< prefix of every key if other programs may use the store too; else empty
   std::filesystem::path file;          ///< the address file of StoreKind::kFile
 };
 

@@ -52,7 +52,7 @@ std::optional<std::string> find(const Environment& environment, const char* name
 }
 
 constexpr std::int64_t kMostRanks = 1'000'000;
-constexpr std::int64_t kMostJobs = 4'294'967'295;  // Slurm's job numbers have 32 bits
+constexpr std::int64_t kMostJobs = 4'294'967'295;  // Slurm's numbers of jobs and steps have 32 bits
 
 std::optional<std::int64_t> find_int(const Environment& environment, const char* name, std::int64_t most = kMostRanks) {
   const auto text = find(environment, name);
@@ -139,7 +139,9 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   }
   if (slurm && !find(environment, "MASTER_PORT") && find(environment, "SLURM_JOB_ID")) {
     const auto job = *find_int(environment, "SLURM_JOB_ID", kMostJobs);
-    plan.port = static_cast<std::uint16_t>(20000 + job % 10000);  // this is below the range of ephemeral ports
+    const auto step = find_int(environment, "SLURM_STEP_ID", kMostJobs).value_or(0);
+    plan.port = static_cast<std::uint16_t>(20000 + (job + step) % 10000);  // below the range of ephemeral ports
+    plan.prefix = fmt::format("slurm-step-{}.{}/", job, step);             // other steps may have the same port
   } else {
     plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
   }

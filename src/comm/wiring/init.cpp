@@ -56,6 +56,10 @@ constexpr auto kAgentPatience = std::chrono::milliseconds(300);
 // The interval at which a rank checks for the file of file://, and how long it keeps trying the address in the file.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
+// The key that names the job whose rank 0 serves the store, and how long a rank that has waited in vain tries to read
+// it.
+constexpr const char* kJobKey = "lockstep/job";
+constexpr auto kJobTrial = std::chrono::milliseconds(1000);
 
 /// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments before "--".
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
@@ -222,6 +226,7 @@ void open_store(Job::State& state) {
       break;
   }
   state.store = connect_store(address_of(state), state.timeout);
+  if (state.server && !plan.prefix.empty()) state.store->set(kJobKey, plan.prefix);
   if (!plan.prefix.empty()) state.store = with_prefix(std::move(state.store), plan.prefix);
   if (plan.store == StoreKind::kAgent) {
     state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
@@ -284,18 +289,43 @@ std::string world_text(const WorldPlan& plan) {
   return fmt::format("world {}{}", plan.info.world_size, origin);
 }
 
+std::string without_slash(const std::string& prefix) { return text::printable(prefix.substr(0, prefix.rfind('/'))); }
+
+/// Returns a text if the store at the derived port belongs to another job; else "".
+std::string foreign_store(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  if (plan.store != StoreKind::kRankZero || plan.prefix.empty()) return "";
+  try {
+    const auto job = connect_store(address_of(state), kJobTrial)->try_get(kJobKey);
+    if (!job || *job == plan.prefix) return "";
+    return fmt::format("{}:{} belongs to {}, not to {}", plan.host, plan.port, without_slash(*job),
+                       without_slash(plan.prefix));
+  } catch (const Error&) {
+    return "";  // the timeout is the error to report
+  }
+}
+
+/// Throws the timeout, with a line that explains it and a hint.
+[[noreturn]] void throw_timeout(const Job::State& state, const std::vector<std::string>& missing,
+                                const std::string& line, const std::string& hint) {
+  throw TimeoutError(fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}{}",
+                                 std::chrono::duration<double>(state.timeout).count(), world_text(state.plan),
+                                 text::join(missing), line),
+                     hint);
+}
+
 [[noreturn]] void throw_missing(const Job::State& state, const std::vector<std::string>& missing) {
   if (const auto other = comm::other_program(*state.store, state.plan.info, state.program)) {
-    throw TimeoutError(fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}\n  programs      {}",
-                                   std::chrono::duration<double>(state.timeout).count(), world_text(state.plan),
-                                   text::join(missing), *other),
-                       "make the script of every rank run the same Lockstep programs in the same order");
+    throw_timeout(state, missing, "\n  programs      " + *other,
+                  "make the script of every rank run the same Lockstep programs in the same order");
   }
-  throw TimeoutError(
-      fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}",
-                  std::chrono::duration<double>(state.timeout).count(), world_text(state.plan), text::join(missing)),
-      fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
-                  env::timeout_variable()));
+  if (const std::string foreign = foreign_store(state); !foreign.empty()) {
+    throw_timeout(state, missing, "\n  store         " + foreign,
+                  "give each srun that runs at the same time its own MASTER_PORT");
+  }
+  throw_timeout(state, missing, "",
+                fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
+                            env::timeout_variable()));
 }
 
 /// The deadline for all ranks to join.
@@ -394,6 +424,7 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
   if (is_alone || (plan.store != StoreKind::kRankZero && plan.store != StoreKind::kFile)) return nullptr;
   return std::make_unique<comm::MeetingWatch>(comm::MeetingPlace{.address = address_of(state),
                                                                  .timeout = state.timeout,
+                                                                 .job = plan.prefix,
                                                                  .prefix = keys_of_meeting(plan.info),
                                                                  .rank = plan.info.rank,
                                                                  .host = state.host},
