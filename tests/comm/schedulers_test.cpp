@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/addresses/dist_url.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/discovery.h"
 
@@ -81,6 +82,26 @@ TEST(Schedulers, APortThatTheUserChoseNeedsNoKeysOfTheStep) {
   environment["MASTER_PORT"] = "4001";
   EXPECT_EQ(discover_world(environment).port, 4001);
   EXPECT_EQ(discover_world(environment).prefix, "");
+}
+
+TEST(Schedulers, AnAddressAloneStartsNoJob) {
+  for (const Environment& environment :
+       {Environment{{"MASTER_ADDR", "h"}}, Environment{{"MASTER_PORT", "tcp://10.0.0.1:29500"}},
+        Environment{{"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}, {"LOCAL_RANK", "-1"}}}) {
+    EXPECT_EQ(discover_world(environment).info, RankInfo());
+  }
+  const Environment old_script = {{"RANK", "3"},        {"WORLD_SIZE", "4"},     {"LOCAL_RANK", "-1"},
+                                  {"MASTER_ADDR", "h"}, {"MASTER_PORT", "4001"}, {"LOCAL_WORLD_SIZE", "2"}};
+  EXPECT_EQ(discover_world(old_script).info.local_rank, 1) << "-1 means that there is no value";
+}
+
+TEST(Schedulers, AnAddressAloneIsNoted) {
+  EXPECT_THAT(comm::note_on_address({{"MASTER_ADDR", "h"}}, RankInfo()),
+              ::testing::StartsWith("MASTER_ADDR is set, but RANK and WORLD_SIZE are not: this process is alone"));
+  EXPECT_THAT(comm::note_on_address({{"MASTER_PORT", "tcp://10.0.0.1:29500"}}, RankInfo()),
+              ::testing::StartsWith("MASTER_PORT is set"));
+  EXPECT_EQ(comm::note_on_address({{"MASTER_ADDR", "h"}}, {.world_size = 2, .source = "Slurm"}), "");
+  EXPECT_EQ(comm::note_on_address({}, RankInfo()), "");
 }
 
 }  // namespace schedulers_test

@@ -44,10 +44,13 @@ constexpr const char* kOthers[] = {"MASTER_ADDR",          "MASTER_PORT",       
                                    "SLURM_STEP_NODELIST",  "SLURM_JOB_ID",         "SLURM_PTY_PORT",
                                    "LOCKSTEP_STORE_PREFIX"};
 
+/// Returns the variable's value; none if it is unset or empty, or the LOCAL_RANK of -1 with which old scripts say that
+/// there is none.
 std::optional<std::string> find(const Environment& environment, const char* name) {
   if (name == nullptr) return std::nullopt;
   const auto found = environment.find(name);
   if (found == environment.end() || found->second.empty()) return std::nullopt;
+  if (found->first == kTorchrun.local_rank && found->second == "-1") return std::nullopt;
   return found->second;
 }
 
@@ -218,8 +221,6 @@ WorldPlan discover_world(const Environment& environment) {
     plan.info = read_info(environment, kPmi);
   } else if (has("LOCAL_RANK")) {
     need_int(environment, "RANK", "LOCAL_RANK");
-  } else if (has("MASTER_ADDR") || has("MASTER_PORT")) {
-    need_int(environment, "RANK", has("MASTER_ADDR") ? "MASTER_ADDR" : "MASTER_PORT");
   } else {
     return plan;
   }

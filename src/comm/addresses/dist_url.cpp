@@ -134,6 +134,16 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
   return plan;
 }
 
+std::string note_on_address(const Environment& environment, const RankInfo& info) {
+  if (info.source != RankInfo().source) return "";
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
+    if (environment.count(name) == 0) continue;
+    return fmt::format("{} is set, but RANK and WORLD_SIZE are not: this process is alone, the only rank of its job",
+                       name);
+  }
+  return "";
+}
+
 std::string own_address() {
   char name[256] = "localhost";
   gethostname(name, sizeof(name) - 1);

@@ -511,8 +511,10 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   state->plan = find_world(argc, argv, options);
   const RankInfo& info = state->plan.info;
   fault::note_rank(info.rank);
-  const std::string note = comm::note_on_shell(current_environment(), info);
-  if (!note.empty()) log::note("{}", note);
+  for (const auto& note_on : {comm::note_on_shell, comm::note_on_address}) {
+    const std::string note = note_on(current_environment(), info);
+    if (!note.empty()) log::note("{}", note);
+  }
   state->timeout = options.timeout.value_or(env::collective_timeout());
   start_recorder(info, state->timeout);
   const BackendKind wanted = wanted_backend(argc, argv, options, info.rank);
