@@ -104,5 +104,13 @@ TEST(Schedulers, AnAddressAloneIsNoted) {
   EXPECT_EQ(comm::note_on_address({}, RankInfo()), "");
 }
 
+TEST(Schedulers, AnIPv6AddressMayHaveBrackets) {
+  Environment environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "[::1]"}, {"MASTER_PORT", "4001"}};
+  EXPECT_EQ(discover_world(environment).host, "::1");
+  EXPECT_EQ(comm::plan_world({.url = "tcp://[fd00::1]:29500", .rank = "0", .world_size = "2"}, {}).host, "fd00::1");
+  EXPECT_THAT(([] { (void)comm::plan_world({.url = "tcp://[fd00::1]", .rank = "0", .world_size = "2"}, {}); }),
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("tcp://[fd00::1] has no host:port")));
+}
+
 }  // namespace schedulers_test
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 #include "comm/addresses/slurm.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/store/host_brackets.h"
 
 namespace lockstep {
 namespace {
@@ -119,7 +120,7 @@ void set_agent_store(WorldPlan& plan, const std::string& address, const Environm
     throw UsageError(fmt::format("LOCKSTEP_STORE is '{}', which is not host:port", address));
   }
   plan.store = StoreKind::kAgent;
-  plan.host = address.substr(0, colon);
+  plan.host = without_brackets(address.substr(0, colon));
   plan.port = to_port(address.substr(colon + 1), "LOCKSTEP_STORE");
   plan.token = find(environment, "LOCKSTEP_STORE_TOKEN").value_or("");
   plan.prefix = find(environment, "LOCKSTEP_STORE_PREFIX").value_or("");
@@ -138,7 +139,7 @@ void set_master(WorldPlan& plan, const Environment& environment) {
     constexpr const char* kHosts = "SLURM_STEP_NODELIST";
     plan.host = comm::expand_node_list(*find(environment, kHosts), kHosts, 1).front();
   } else {
-    plan.host = need_master(environment, "MASTER_ADDR", plan.info);
+    plan.host = without_brackets(need_master(environment, "MASTER_ADDR", plan.info));
   }
   if (slurm && !find(environment, "MASTER_PORT") && find(environment, "SLURM_JOB_ID")) {
     const auto job = *find_int(environment, "SLURM_JOB_ID", kMostJobs);

@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/store/host_brackets.h"
 
 namespace lockstep::comm {
 namespace {
@@ -74,7 +75,7 @@ void require_known_query(const Url& url) {
 
 void use_tcp(Environment& environment, const Url& url) {
   const auto colon = url.place.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == url.place.size()) {
+  if (colon == std::string::npos || colon == 0 || url.place.back() == ':' || url.place.back() == ']') {
     throw UsageError(fmt::format("--dist_url tcp://{} has no host:port", url.place), kForms);
   }
   environment["MASTER_ADDR"] = url.place.substr(0, colon);
@@ -129,7 +130,7 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
   if (plan.info.world_size == 1) return plan;
   plan.store = StoreKind::kFile;
   plan.file = url.place;
-  plan.host = url.query.count("host") != 0 ? url.query.at("host") : "";
+  plan.host = url.query.count("host") != 0 ? without_brackets(url.query.at("host")) : "";
   plan.port = 0;
   return plan;
 }
