@@ -112,5 +112,17 @@ TEST(Schedulers, AnIPv6AddressMayHaveBrackets) {
               ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("tcp://[fd00::1] has no host:port")));
 }
 
+TEST(Schedulers, PalsNamesTheLocalRankDifferently) {
+  const Environment pals = {{"PMI_RANK", "5"},       {"PMI_SIZE", "8"},     {"PMI_LOCAL_RANK", "1"},
+                            {"PMI_LOCAL_SIZE", "4"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "4001"}};
+  EXPECT_EQ(discover_world(pals).info.local_rank, 1);
+  EXPECT_EQ(discover_world(pals).info.local_world_size, 4);
+  EXPECT_EQ(discover_world(pals).info.node_rank, 1);
+  Environment intel = pals;
+  intel["MPI_LOCALRANKID"] = "2";
+  intel["MPI_LOCALNRANKS"] = "8";
+  EXPECT_EQ(discover_world(intel).info.local_rank, 2);
+}
+
 }  // namespace schedulers_test
 }  // namespace lockstep

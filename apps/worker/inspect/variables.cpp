@@ -111,6 +111,8 @@ constexpr std::array kKnown = {
           "used if --nnodes is not given, as with torchrun; lockstep run reads all of torchrun's PET_ variables"},
     Known{"PET_NODE_RANK", "used if --node-rank is not given"},
     Known{"PET_NPROC_PER_NODE", "used if --nproc-per-node is not given"},
+    Known{"PMI_LOCAL_RANK", "the local rank under PALS; used if MPI_LOCALRANKID is not set"},
+    Known{"PMI_LOCAL_SIZE", "the ranks of this host under PALS; used if MPI_LOCALNRANKS is not set"},
     Known{"PMI_NODE", "MPICH's number of this host"},
     Known{"PMI_RANK", "MPICH's name for RANK"},
     Known{"PMI_SIZE", "MPICH's name for WORLD_SIZE"},

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/addresses/slurm.h"
@@ -39,11 +40,14 @@ constexpr Names kOpenMpi = {"Open MPI",
                             nullptr};  // OMPI_COMM_WORLD_NODE_RANK numbers the processes of a host
 constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_NODE"};
 
-constexpr const char* kOthers[] = {"MASTER_ADDR",          "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
-                                   "LOCKSTEP_STORE",       "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
-                                   "LOCKSTEP_TOKEN",       "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
-                                   "SLURM_STEP_NODELIST",  "SLURM_JOB_ID",         "SLURM_PTY_PORT",
-                                   "LOCKSTEP_STORE_PREFIX"};
+constexpr std::pair<const char*, const char*> kPalsNames[] = {{kPmi.local_rank, "PMI_LOCAL_RANK"},
+                                                              {kPmi.local_world, "PMI_LOCAL_SIZE"}};
+
+constexpr const char* kOthers[] = {"MASTER_ADDR",           "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+                                   "LOCKSTEP_STORE",        "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
+                                   "LOCKSTEP_TOKEN",        "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
+                                   "SLURM_STEP_NODELIST",   "SLURM_JOB_ID",         "SLURM_PTY_PORT",
+                                   "LOCKSTEP_STORE_PREFIX", "PMI_LOCAL_RANK",       "PMI_LOCAL_SIZE"};
 
 /// Returns the variable's value; none if it is unset or empty, or the LOCAL_RANK of -1 with which old scripts say that
 /// there is none.
@@ -197,6 +201,15 @@ bool does_pmi_contradict_slurm(const Environment& environment) {
   return rank != find(environment, kSlurm.rank) || world != tasks;
 }
 
+/// PALS, the launcher of HPE Cray, has its own names for the local rank.
+RankInfo read_pmi(const Environment& environment) {
+  Environment pmi = environment;
+  for (const auto& [name, name_of_pals] : kPalsNames) {
+    if (const auto value = find(environment, name_of_pals)) pmi.emplace(name, *value);
+  }
+  return read_info(pmi, kPmi);
+}
+
 RankInfo read_slurm(const Environment& environment) {
   Environment step = environment;
   if (const auto tasks = find(environment, "SLURM_STEP_NUM_TASKS")) step[kSlurm.world] = *tasks;
@@ -219,7 +232,7 @@ WorldPlan discover_world(const Environment& environment) {
   } else if (is_slurm_step(environment) && !does_pmi_contradict_slurm(environment)) {
     plan.info = read_slurm(environment);
   } else if (has(kPmi.rank) || has(kPmi.world)) {
-    plan.info = read_info(environment, kPmi);
+    plan.info = read_pmi(environment);
   } else if (has("LOCAL_RANK")) {
     need_int(environment, "RANK", "LOCAL_RANK");
   } else {
