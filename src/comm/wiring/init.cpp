@@ -146,6 +146,15 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
+/// Warns if rank 0 serves the store where the ranks of other hosts cannot reach it.
+void warn_of_loopback(const WorldPlan& plan) {
+  if (plan.info.local_world_size == plan.info.world_size || !is_loopback(plan.host)) return;
+  log::warn(
+      "rank 0 serves the store at {}, a loopback address on this machine (see /etc/hosts): ranks on other machines "
+      "cannot reach it; set MASTER_ADDR to an address of its network",
+      plan.host);
+}
+
 /// Returns the store's address. Rank 0 reaches its own store without the network.
 StoreAddress address_of(const Job::State& state) {
   const WorldPlan& plan = state.plan;
@@ -220,7 +229,10 @@ void open_store(Job::State& state) {
       return;
     case StoreKind::kRankZero:
       require_secret_beyond_loopback(plan);
-      if (plan.info.rank == 0) serve_store(state);
+      if (plan.info.rank == 0) {
+        serve_store(state);
+        warn_of_loopback(plan);
+      }
       break;
     case StoreKind::kAgent:
       break;
@@ -305,6 +317,13 @@ std::string foreign_store(const Job::State& state) {
   }
 }
 
+/// Returns a line if other machines cannot reach the store that this rank serves; else "".
+std::string unreachable_store(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  if (!state.server || plan.store != StoreKind::kRankZero || !is_loopback(plan.host)) return "";
+  return fmt::format("\n  store         {}:{}, which only this machine can reach", plan.host, plan.port);
+}
+
 /// Throws the timeout, with a line that explains it and a hint.
 [[noreturn]] void throw_timeout(const Job::State& state, const std::vector<std::string>& missing,
                                 const std::string& line, const std::string& hint) {
@@ -323,7 +342,7 @@ std::string foreign_store(const Job::State& state) {
     throw_timeout(state, missing, "\n  store         " + foreign,
                   "give each srun that runs at the same time its own MASTER_PORT");
   }
-  throw_timeout(state, missing, "",
+  throw_timeout(state, missing, unreachable_store(state),
                 fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
                             env::timeout_variable()));
 }
