@@ -17,6 +17,7 @@
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/store/host_brackets.h"
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
@@ -68,10 +69,7 @@ void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   // An IPv6 address with a port is in brackets. Without brackets, none of its colons separates a port.
   const bool is_bare_ipv6 = given.endpoint[0] != '[' && colon != given.endpoint.find(':');
   const bool has_port = colon != std::string::npos && !is_bare_ipv6 && !given.endpoint.ends_with(']');
-  options.master_addr = given.endpoint.substr(0, has_port ? colon : std::string::npos);
-  if (options.master_addr.starts_with('[') && options.master_addr.ends_with(']')) {
-    options.master_addr = options.master_addr.substr(1, options.master_addr.size() - 2);
-  }
+  options.master_addr = without_brackets(given.endpoint.substr(0, has_port ? colon : std::string::npos));
   if (!has_port) return;
   const std::string port = given.endpoint.substr(colon + 1);
   const auto number = parse_whole(port, kPorts);
@@ -192,6 +190,7 @@ NodeOptions take_node_options(std::vector<std::string>& arguments) {
   take_text(arguments, "nnodes", options.nodes);
   take_number(arguments, "node-rank", {}, options.node_rank);
   take_text(arguments, "master-addr", options.master_addr);
+  options.master_addr = without_brackets(options.master_addr);
   take_number(arguments, "master-port", kPorts, options.master_port);
   take_text(arguments, "rdzv-endpoint", options.endpoint);
   take_text(arguments, "rdzv-id", options.run_id);
@@ -217,7 +216,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   options.node_rank = given.node_rank >= 0 || range.least != range.most ? given.node_rank : 0;
   options.take_in = take_in_of(given.take_in);
   apply_conf(given.conf, options);
-  options.master_addr = given.master_addr;
+  options.master_addr = without_brackets(given.master_addr);
   options.master_port = given.master_port;
   options.run_id = given.run_id;
   if (!given.token_file.empty()) options.token = read_token_file(given.token_file);

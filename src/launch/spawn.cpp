@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "lockstep/base/env.h"
@@ -26,6 +27,12 @@ namespace {
 // The variables by which init() recognizes a rank; init() throws if any are missing.
 constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
                                        "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+// Old scripts set LOCAL_RANK to -1 if there is none.
+bool is_set(const char* name) {
+  const auto value = env::get(name);
+  return value && !(name == std::string_view("LOCAL_RANK") && *value == "-1");
+}
 
 // Slurm's IDs for the batch and the interactive step, which run a script, not ranks.
 constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
@@ -97,10 +104,7 @@ int run_ranks(int argc, const char* const* argv, const SpawnOptions& options, in
 
 }  // namespace
 
-bool is_rank() {
-  const auto is_set = [](const char* name) { return env::get(name).has_value(); };
-  return std::any_of(kRankVariables.begin(), kRankVariables.end(), is_set) || is_slurm_rank();
-}
+bool is_rank() { return std::any_of(kRankVariables.begin(), kRankVariables.end(), is_set) || is_slurm_rank(); }
 
 void spawn(int argc, const char* const* argv, const SpawnOptions& options) noexcept {
   bool goes_on = false;

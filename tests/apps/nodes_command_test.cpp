@@ -80,6 +80,10 @@ TEST(RunOnNodes, GivesItsWireOnToTheRanks) {
               HasSubstr("--wire is 'plian' (did you mean 'plain'?)\n  next  use one of auto, tls, plain, ucx"));
 }
 
+TEST(RunOnNodes, AnIPv6AddressMayHaveBrackets) {
+  EXPECT_EQ(lockstep({"run", "--master-addr", "[::1]", "--", "printenv", "MASTER_ADDR"}).out, "[0]: ::1\n");
+}
+
 TEST_F(TrainOnNodes, TheirRanksMeetUnderACertificate) {
   const auto files = make_certificate(folder_.path(), "node-0");
   Process second(node(1, "b", {"--tls-ca", files.certificate}));

@@ -7,6 +7,7 @@
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/ones.h>
 #include <filesystem>
+#include <map>
 
 #include "comm/core/failure.h"
 #include "lockstep/base/error.h"
@@ -223,8 +224,23 @@ TEST(Init, NamesTheRanksThatNeverCame) {
     ADD_FAILURE() << "a world of three with one rank";
   } catch (const TimeoutError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank 1, rank 2"));
+    EXPECT_THAT(error.what(), HasSubstr("which only this machine can reach")) << "MASTER_ADDR may be wrong";
   }
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(name);
+}
+
+TEST(Init, WarnsOfAStoreThatTheOtherHostsCannotReach) {
+  const std::map<std::string, std::string> variables = {{"RANK", "0"},
+                                                        {"WORLD_SIZE", "2"},
+                                                        {"LOCAL_WORLD_SIZE", "1"},
+                                                        {"MASTER_ADDR", "127.0.1.1"},
+                                                        {"MASTER_PORT", std::to_string(testing::free_port())}};
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW((void)init(0, nullptr, {.timeout = std::chrono::milliseconds(50)}), TimeoutError);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("rank 0 serves the store at 127.0.1.1, a loopback address on this machine"));
+  for (const auto& [name, value] : variables) unsetenv(name.c_str());
 }
 
 }  // namespace failure_test

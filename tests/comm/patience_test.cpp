@@ -63,11 +63,12 @@ class MeetingWatchTest : public ::testing::Test {
   MeetingPlace place(int rank) const {
     return {.address = {.host = "127.0.0.1", .port = server_.port(), .token = token_},
             .timeout = kLong,
+            .job = "job/",
             .prefix = "meeting/",
             .rank = rank,
             .host = "host"};
   }
-  std::shared_ptr<Store> connect() const { return connect_store(place(0).address, kLong); }
+  std::shared_ptr<Store> connect() const { return with_prefix(connect_store(place(0).address, kLong), "job/"); }
 
   const std::string token_ = make_token();
   StoreServer server_{{.host = "127.0.0.1", .port = 0, .token = token_}};
@@ -98,6 +99,17 @@ TEST_F(MeetingWatchTest, EndsTheWaitsForARankThatTellsOfItsError) {
   other.report(record);
   EXPECT_THROW(store->wait({"never"}, kLong), PeerError);
   EXPECT_THAT(words_of(*watch.failure()), HasSubstr("picture 7 is broken"));
+}
+
+TEST_F(MeetingWatchTest, DoesNotSeeTheEndOfARankOfAnotherJob) {
+  const auto store = connect();
+  const MeetingWatch watch(place(1), store);
+  MeetingPlace elsewhere = place(2);
+  elsewhere.job = "other-job/";
+  MeetingWatch(elsewhere, with_prefix(connect_store(elsewhere.address, kLong), "other-job/"))
+      .report(record_of(DataError("picture 7 is broken")));
+  store->set("key", "value");
+  EXPECT_FALSE(watch.failure());
 }
 
 TEST_F(MeetingWatchTest, NamesRankZeroWhereItsStoreIsGone) {

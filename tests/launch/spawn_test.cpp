@@ -113,6 +113,7 @@ TEST(IsRank, KnowsEveryLauncher) {
   EXPECT_TRUE(says_rank({{"WORLD_SIZE", "2"}})) << "half set: init() refuses it, spawn() must not hide it";
   EXPECT_TRUE(says_rank({{"OMPI_COMM_WORLD_RANK", "1"}}));
   EXPECT_TRUE(says_rank({{"PMI_RANK", "1"}}));
+  EXPECT_FALSE(says_rank({{"LOCAL_RANK", "-1"}})) << "old scripts set it to say that there is none";
 }
 
 TEST(IsRank, OfSlurmOnlyAStepOfSeveralTasksCounts) {

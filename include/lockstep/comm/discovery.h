@@ -32,13 +32,13 @@ struct WorldPlan {
   std::string host;                    ///< the store's host
   std::uint16_t port = 0;              ///< the store's port
   std::string token;                   ///< the job's secret, which grants access to the store; empty: none
-  std::string prefix;                  ///< prefix of every key if other programs use the store too; else empty
+  std::string prefix;                  ///< prefix of every key if other programs may use the store too; else empty
   std::filesystem::path file;          ///< the address file of StoreKind::kFile
 };
 
-/// Takes rank and world size from the first source that is set: torchrun's variables, Slurm (inside a step of more than
-/// one task), Open MPI, PMI. If none is set, the result is a world of one. Throws: UsageError if a source is only
-/// partially set (the error names the missing variable), or if the rank is outside its world.
+/// Takes rank and world size from the first source that is set: torchrun's variables, Open MPI, Slurm (inside a step of
+/// more than one task, unless PMI contradicts it), PMI. If none is set, the result is a world of one. Throws: UsageError
+/// if a source is only partially set (the error names the missing variable), or if the rank is outside its world.
 [[nodiscard]] WorldPlan discover_world(const Environment& environment);
 
 /// Returns the variables of this process that discover_world() reads.

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/addresses/slurm.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/store/host_brackets.h"
 
 namespace lockstep {
 namespace {
@@ -38,21 +40,27 @@ constexpr Names kOpenMpi = {"Open MPI",
                             nullptr};  // OMPI_COMM_WORLD_NODE_RANK numbers the processes of a host
 constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_NODE"};
 
-constexpr const char* kOthers[] = {"MASTER_ADDR",          "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
-                                   "LOCKSTEP_STORE",       "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
-                                   "LOCKSTEP_TOKEN",       "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
-                                   "SLURM_STEP_NODELIST",  "SLURM_JOB_ID",         "SLURM_PTY_PORT",
-                                   "LOCKSTEP_STORE_PREFIX"};
+constexpr std::pair<const char*, const char*> kPalsNames[] = {{kPmi.local_rank, "PMI_LOCAL_RANK"},
+                                                              {kPmi.local_world, "PMI_LOCAL_SIZE"}};
 
+constexpr const char* kOthers[] = {"MASTER_ADDR",           "MASTER_PORT",          "TORCHELASTIC_USE_AGENT_STORE",
+                                   "LOCKSTEP_STORE",        "LOCKSTEP_STORE_TOKEN", "TORCHELASTIC_RESTART_COUNT",
+                                   "LOCKSTEP_TOKEN",        "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS",
+                                   "SLURM_STEP_NODELIST",   "SLURM_JOB_ID",         "SLURM_PTY_PORT",
+                                   "LOCKSTEP_STORE_PREFIX", "PMI_LOCAL_RANK",       "PMI_LOCAL_SIZE"};
+
+/// Returns the variable's value; none if it is unset or empty, or the LOCAL_RANK of -1 with which old scripts say that
+/// there is none.
 std::optional<std::string> find(const Environment& environment, const char* name) {
   if (name == nullptr) return std::nullopt;
   const auto found = environment.find(name);
   if (found == environment.end() || found->second.empty()) return std::nullopt;
+  if (found->first == kTorchrun.local_rank && found->second == "-1") return std::nullopt;
   return found->second;
 }
 
 constexpr std::int64_t kMostRanks = 1'000'000;
-constexpr std::int64_t kMostJobs = 4'294'967'295;  // Slurm's job numbers have 32 bits
+constexpr std::int64_t kMostJobs = 4'294'967'295;  // Slurm's numbers of jobs and steps have 32 bits
 
 std::optional<std::int64_t> find_int(const Environment& environment, const char* name, std::int64_t most = kMostRanks) {
   const auto text = find(environment, name);
@@ -116,7 +124,7 @@ void set_agent_store(WorldPlan& plan, const std::string& address, const Environm
     throw UsageError(fmt::format("LOCKSTEP_STORE is '{}', which is not host:port", address));
   }
   plan.store = StoreKind::kAgent;
-  plan.host = address.substr(0, colon);
+  plan.host = without_brackets(address.substr(0, colon));
   plan.port = to_port(address.substr(colon + 1), "LOCKSTEP_STORE");
   plan.token = find(environment, "LOCKSTEP_STORE_TOKEN").value_or("");
   plan.prefix = find(environment, "LOCKSTEP_STORE_PREFIX").value_or("");
@@ -135,11 +143,13 @@ void set_master(WorldPlan& plan, const Environment& environment) {
     constexpr const char* kHosts = "SLURM_STEP_NODELIST";
     plan.host = comm::expand_node_list(*find(environment, kHosts), kHosts, 1).front();
   } else {
-    plan.host = need_master(environment, "MASTER_ADDR", plan.info);
+    plan.host = without_brackets(need_master(environment, "MASTER_ADDR", plan.info));
   }
   if (slurm && !find(environment, "MASTER_PORT") && find(environment, "SLURM_JOB_ID")) {
     const auto job = *find_int(environment, "SLURM_JOB_ID", kMostJobs);
-    plan.port = static_cast<std::uint16_t>(20000 + job % 10000);  // this is below the range of ephemeral ports
+    const auto step = find_int(environment, "SLURM_STEP_ID", kMostJobs).value_or(0);
+    plan.port = static_cast<std::uint16_t>(20000 + (job + step) % 10000);  // below the range of ephemeral ports
+    plan.prefix = fmt::format("slurm-step-{}.{}/", job, step);             // other steps may have the same port
   } else {
     plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
   }
@@ -180,6 +190,26 @@ bool is_slurm_step(const Environment& environment) {
   return tasks.value_or(1) > 1;
 }
 
+/// Returns true if the PMI variables name another rank or world than Slurm's. Hydra's mpirun starts its daemons with
+/// srun, so its ranks inherit the daemon's Slurm variables. Under srun --mpi=pmi2 both agree.
+bool does_pmi_contradict_slurm(const Environment& environment) {
+  const auto rank = find(environment, kPmi.rank);
+  const auto world = find(environment, kPmi.world);
+  if (!rank || !world) return false;
+  auto tasks = find(environment, "SLURM_STEP_NUM_TASKS");
+  if (!tasks) tasks = find(environment, kSlurm.world);
+  return rank != find(environment, kSlurm.rank) || world != tasks;
+}
+
+/// PALS, the launcher of HPE Cray, has its own names for the local rank.
+RankInfo read_pmi(const Environment& environment) {
+  Environment pmi = environment;
+  for (const auto& [name, name_of_pals] : kPalsNames) {
+    if (const auto value = find(environment, name_of_pals)) pmi.emplace(name, *value);
+  }
+  return read_info(pmi, kPmi);
+}
+
 RankInfo read_slurm(const Environment& environment) {
   Environment step = environment;
   if (const auto tasks = find(environment, "SLURM_STEP_NUM_TASKS")) step[kSlurm.world] = *tasks;
@@ -197,16 +227,14 @@ WorldPlan discover_world(const Environment& environment) {
   if (has("RANK") || has("WORLD_SIZE") || has("LOCKSTEP_STORE")) {
     if (!has("RANK") && !has("WORLD_SIZE")) need_int(environment, "RANK", "LOCKSTEP_STORE");
     plan.info = read_info(environment, kTorchrun);
-  } else if (is_slurm_step(environment)) {
-    plan.info = read_slurm(environment);
   } else if (has(kOpenMpi.rank) || has(kOpenMpi.world)) {
-    plan.info = read_info(environment, kOpenMpi);
+    plan.info = read_info(environment, kOpenMpi);  // srun, which may have started mpirun's daemons, never sets these
+  } else if (is_slurm_step(environment) && !does_pmi_contradict_slurm(environment)) {
+    plan.info = read_slurm(environment);
   } else if (has(kPmi.rank) || has(kPmi.world)) {
-    plan.info = read_info(environment, kPmi);
+    plan.info = read_pmi(environment);
   } else if (has("LOCAL_RANK")) {
     need_int(environment, "RANK", "LOCAL_RANK");
-  } else if (has("MASTER_ADDR") || has("MASTER_PORT")) {
-    need_int(environment, "RANK", has("MASTER_ADDR") ? "MASTER_ADDR" : "MASTER_PORT");
   } else {
     return plan;
   }

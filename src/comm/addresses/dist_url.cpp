@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
+#include "lockstep/store/host_brackets.h"
 
 namespace lockstep::comm {
 namespace {
@@ -74,7 +75,7 @@ void require_known_query(const Url& url) {
 
 void use_tcp(Environment& environment, const Url& url) {
   const auto colon = url.place.rfind(':');
-  if (colon == std::string::npos || colon == 0 || colon + 1 == url.place.size()) {
+  if (colon == std::string::npos || colon == 0 || url.place.back() == ':' || url.place.back() == ']') {
     throw UsageError(fmt::format("--dist_url tcp://{} has no host:port", url.place), kForms);
   }
   environment["MASTER_ADDR"] = url.place.substr(0, colon);
@@ -129,9 +130,19 @@ WorldPlan plan_world(const DistArguments& arguments, const Environment& environm
   if (plan.info.world_size == 1) return plan;
   plan.store = StoreKind::kFile;
   plan.file = url.place;
-  plan.host = url.query.count("host") != 0 ? url.query.at("host") : "";
+  plan.host = url.query.count("host") != 0 ? without_brackets(url.query.at("host")) : "";
   plan.port = 0;
   return plan;
+}
+
+std::string note_on_address(const Environment& environment, const RankInfo& info) {
+  if (info.source != RankInfo().source) return "";
+  for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) {
+    if (environment.count(name) == 0) continue;
+    return fmt::format("{} is set, but RANK and WORLD_SIZE are not: this process is alone, the only rank of its job",
+                       name);
+  }
+  return "";
 }
 
 std::string own_address() {

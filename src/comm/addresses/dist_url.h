@@ -26,6 +26,9 @@ struct DistArguments {
 /// an argument that contradicts the environment, naming both values.
 [[nodiscard]] WorldPlan plan_world(const DistArguments& arguments, const Environment& environment);
 
+/// Returns a note for users who set an address but no rank: the process is alone. Empty if that is not so.
+[[nodiscard]] std::string note_on_address(const Environment& environment, const RankInfo& info);
+
 /// Returns an address of this host that other hosts can reach: the address to which its host name resolves, unless that
 /// is a loopback address.
 [[nodiscard]] std::string own_address();

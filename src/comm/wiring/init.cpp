@@ -22,6 +22,7 @@
 #include "comm/wiring/job_state.h"
 #include "comm/wiring/meeting_watch.h"
 #include "comm/wiring/near_cpus.h"
+#include "comm/wiring/program_store.h"
 #include "comm/wiring/select.h"
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
@@ -55,6 +56,10 @@ constexpr auto kAgentPatience = std::chrono::milliseconds(300);
 // The interval at which a rank checks for the file of file://, and how long it keeps trying the address in the file.
 constexpr auto kFilePoll = std::chrono::milliseconds(20);
 constexpr auto kFileTrial = std::chrono::milliseconds(1000);
+// The key that names the job whose rank 0 serves the store, and how long a rank that has waited in vain tries to read
+// it.
+constexpr const char* kJobKey = "lockstep/job";
+constexpr auto kJobTrial = std::chrono::milliseconds(1000);
 
 /// Returns the value of `--name V` or `--name=V`; none if it is not among the arguments before "--".
 std::optional<std::string> find_argument(int argc, const char* const* argv, const std::string& name) {
@@ -141,6 +146,15 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
+/// Warns if rank 0 serves the store where the ranks of other hosts cannot reach it.
+void warn_of_loopback(const WorldPlan& plan) {
+  if (plan.info.local_world_size == plan.info.world_size || !is_loopback(plan.host)) return;
+  log::warn(
+      "rank 0 serves the store at {}, a loopback address on this machine (see /etc/hosts): ranks on other machines "
+      "cannot reach it; set MASTER_ADDR to an address of its network",
+      plan.host);
+}
+
 /// Returns the store's address. Rank 0 reaches its own store without the network.
 StoreAddress address_of(const Job::State& state) {
   const WorldPlan& plan = state.plan;
@@ -208,21 +222,27 @@ void open_store(Job::State& state) {
       return;
     case StoreKind::kTorchAgent:
       state.store = comm::connect_torch_store(plan, state.timeout);
+      state.program = comm::begin_program(state.store, plan.info);
       return;
     case StoreKind::kFile:
       open_file_store(state);
       return;
     case StoreKind::kRankZero:
       require_secret_beyond_loopback(plan);
-      if (plan.info.rank == 0) serve_store(state);
+      if (plan.info.rank == 0) {
+        serve_store(state);
+        warn_of_loopback(plan);
+      }
       break;
     case StoreKind::kAgent:
       break;
   }
   state.store = connect_store(address_of(state), state.timeout);
+  if (state.server && !plan.prefix.empty()) state.store->set(kJobKey, plan.prefix);
   if (!plan.prefix.empty()) state.store = with_prefix(std::move(state.store), plan.prefix);
   if (plan.store == StoreKind::kAgent) {
     state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
+    state.program = comm::begin_program(state.store, plan.info);
   }
 }
 
@@ -281,12 +301,50 @@ std::string world_text(const WorldPlan& plan) {
   return fmt::format("world {}{}", plan.info.world_size, origin);
 }
 
+std::string without_slash(const std::string& prefix) { return text::printable(prefix.substr(0, prefix.rfind('/'))); }
+
+/// Returns a text if the store at the derived port belongs to another job; else "".
+std::string foreign_store(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  if (plan.store != StoreKind::kRankZero || plan.prefix.empty()) return "";
+  try {
+    const auto job = connect_store(address_of(state), kJobTrial)->try_get(kJobKey);
+    if (!job || *job == plan.prefix) return "";
+    return fmt::format("{}:{} belongs to {}, not to {}", plan.host, plan.port, without_slash(*job),
+                       without_slash(plan.prefix));
+  } catch (const Error&) {
+    return "";  // the timeout is the error to report
+  }
+}
+
+/// Returns a line if other machines cannot reach the store that this rank serves; else "".
+std::string unreachable_store(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  if (!state.server || plan.store != StoreKind::kRankZero || !is_loopback(plan.host)) return "";
+  return fmt::format("\n  store         {}:{}, which only this machine can reach", plan.host, plan.port);
+}
+
+/// Throws the timeout, with a line that explains it and a hint.
+[[noreturn]] void throw_timeout(const Job::State& state, const std::vector<std::string>& missing,
+                                const std::string& line, const std::string& hint) {
+  throw TimeoutError(fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}{}",
+                                 std::chrono::duration<double>(state.timeout).count(), world_text(state.plan),
+                                 text::join(missing), line),
+                     hint);
+}
+
 [[noreturn]] void throw_missing(const Job::State& state, const std::vector<std::string>& missing) {
-  throw TimeoutError(
-      fmt::format("init timed out after {:.1f} s ({})\n  waiting for   {}",
-                  std::chrono::duration<double>(state.timeout).count(), world_text(state.plan), text::join(missing)),
-      fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
-                  env::timeout_variable()));
+  if (const auto other = comm::other_program(*state.store, state.plan.info, state.program)) {
+    throw_timeout(state, missing, "\n  programs      " + *other,
+                  "make the script of every rank run the same Lockstep programs in the same order");
+  }
+  if (const std::string foreign = foreign_store(state); !foreign.empty()) {
+    throw_timeout(state, missing, "\n  store         " + foreign,
+                  "give each srun that runs at the same time its own MASTER_PORT");
+  }
+  throw_timeout(state, missing, unreachable_store(state),
+                fmt::format("start all ranks, with the same MASTER_ADDR and MASTER_PORT; {} sets the limit",
+                            env::timeout_variable()));
 }
 
 /// The deadline for all ranks to join.
@@ -385,6 +443,7 @@ std::unique_ptr<comm::MeetingWatch> watch_meeting(const Job::State& state) {
   if (is_alone || (plan.store != StoreKind::kRankZero && plan.store != StoreKind::kFile)) return nullptr;
   return std::make_unique<comm::MeetingWatch>(comm::MeetingPlace{.address = address_of(state),
                                                                  .timeout = state.timeout,
+                                                                 .job = plan.prefix,
                                                                  .prefix = keys_of_meeting(plan.info),
                                                                  .rank = plan.info.rank,
                                                                  .host = state.host},
@@ -471,8 +530,10 @@ Job init(int argc, const char* const* argv, const InitOptions& options) {
   state->plan = find_world(argc, argv, options);
   const RankInfo& info = state->plan.info;
   fault::note_rank(info.rank);
-  const std::string note = comm::note_on_shell(current_environment(), info);
-  if (!note.empty()) log::note("{}", note);
+  for (const auto& note_on : {comm::note_on_shell, comm::note_on_address}) {
+    const std::string note = note_on(current_environment(), info);
+    if (!note.empty()) log::note("{}", note);
+  }
   state->timeout = options.timeout.value_or(env::collective_timeout());
   start_recorder(info, state->timeout);
   const BackendKind wanted = wanted_backend(argc, argv, options, info.rank);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,7 @@ class Job::State {
   std::string backend_reason;
   std::unique_ptr<StoreServer> server;  ///< the store's server, on rank 0 if no launcher serves it; destroyed last
   std::shared_ptr<Store> store;
+  std::int64_t program = 1;  ///< the number of this program among those that this rank's script has started
   std::shared_ptr<comm::OwnedGroup> group;
   std::atomic<bool> failed{false};
 };

@@ -29,13 +29,13 @@ MeetingWatch::MeetingWatch(const MeetingPlace& place, std::shared_ptr<Store> wai
     : key_(place.prefix + "gone"),
       rank_(place.rank),
       waits_(std::move(waits)),
-      store_(connect_store(place.address, place.timeout)),
+      store_(with_prefix(connect_store(place.address, place.timeout), place.job)),
       // A stopped or slow rank is not gone: the meeting's time limit ends the wait for it.
-      presence_(std::make_unique<Presence>(
-          place.address,
-          PresenceOptions{
-              .keys = {key_}, .will = to_json(record_of_death(place.rank, place.host)), .silence = 2 * place.timeout},
-          place.timeout)) {
+      presence_(std::make_unique<Presence>(place.address,
+                                           PresenceOptions{.keys = {place.job + key_},
+                                                           .will = to_json(record_of_death(place.rank, place.host)),
+                                                           .silence = 2 * place.timeout},
+                                           place.timeout)) {
   thread_ = start_thread("that watches the meeting", [this] { watch(); });
 }
 

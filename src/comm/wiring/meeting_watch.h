@@ -21,6 +21,7 @@ namespace lockstep::comm {
 struct MeetingPlace {
   StoreAddress address;
   std::chrono::milliseconds timeout{0};
+  std::string job;     ///< prefix of all of this job's keys, which the caller's `waits` adds itself
   std::string prefix;  ///< prefix of the meeting's keys
   int rank = 0;
   std::string host;

@@ -32,7 +32,7 @@ void do_and_report(Store& store, const std::string& key, const std::function<voi
 void do_on_main(const Job& job, const std::function<void()>& work) {
   if (job.world_size() == 1) return work();
   static std::int64_t calls = 0;  // the same on every rank
-  const std::string key = fmt::format("lockstep/train/outcome/{}", ++calls);
+  const std::string key = fmt::format("lockstep/outcome/{}", ++calls);
   if (job.is_main()) return do_and_report(job.store(), key, work);
   const std::string outcome = job.store().get(key, kLongest);
   if (outcome == kSuccess) return;
