@@ -42,6 +42,24 @@ TEST_F(BadInput, ATruncatedImageIsNamedOnOneRankAndOnTwo) {
   }
 }
 
+TEST_F(BadInput, AnEvaluationSkipsAnUnreadableImageIfBadSamplesIsSkip) {
+  ASSERT_EQ(train({}).code, 0);
+  const auto image = an_image();
+  std::filesystem::resize_file(image, std::filesystem::file_size(image) / 2);
+  const std::string run = (folder_ / "run").string();
+  std::vector<std::string> eval = {"eval", "captcha", "--checkpoint", run, "--data", (folder_ / "train").string()};
+  EXPECT_EQ(lockstep(eval).code, 65);
+  eval.insert(eval.end(), {"--set", "bad_samples=skip", "--json"});
+  const ProcessResult skipped = lockstep(eval);
+  EXPECT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.out, HasSubstr("\"samples\": 8, \"skipped\": 1,"));
+  EXPECT_THAT(skipped.err, HasSubstr("bad sample skipped: "));
+  const ProcessResult only = train(
+      {"--test-only", "-r", run, "--set", "data.test=" + (folder_ / "train").string(), "--set", "bad_samples=skip"});
+  EXPECT_EQ(only.code, 0) << only.err;
+  EXPECT_THAT(only.out, HasSubstr("1 unreadable sample\n"));
+}
+
 TEST_F(BadInput, ALabelOutsideTheCharsetNamesFileAndCharacter) {
   const auto image = an_image();
   std::filesystem::rename(image, image.parent_path() / "12x4_0.png");
