@@ -78,6 +78,20 @@ TEST(ClassFolders, LabelBySortedFolderNameAsTorchvision) {
   EXPECT_EQ(classes.get(4).label, 2);
 }
 
+TEST(ClassFolders, CountTheImagesOfOtherFormatsThatTheyIgnore) {
+  const test::TempDir root;
+  for (const char* name : {"cat/1.png", "cat/2.WEBP", "dog/1.png", "dog/deep/2.bmp", "dog/notes.txt"}) put(root / name);
+  const auto note_of = [](const auto& open) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(open(), 2);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const auto expected =
+      HasSubstr("2 images ignored, as only PNG and JPEG files are read; the first: " + (root / "cat/2.WEBP").string());
+  EXPECT_THAT(note_of([&] { return ClassFolders(root.path()).size(); }), expected);
+  EXPECT_THAT(note_of([&] { return ImageFiles(root.path(), {.recursive = true}).size(); }), expected);
+}
+
 TEST(ClassFolders, NameAnEmptyClassUnlessItIsAllowed) {
   const test::TempDir root;
   put(root / "full/1.png");

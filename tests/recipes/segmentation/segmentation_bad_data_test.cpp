@@ -103,6 +103,17 @@ TEST_F(BadSets, MissingMasksAreAllCountedAndTheFirstIsNamed) {
   EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("skipped"), HasSubstr(mask("b").string())));
 }
 
+TEST_F(BadSets, AMaskWithoutAnImageCountsAsIncomplete) {
+  fs::rename(picture("b"), folder_ / "images/b.webp");
+  fs::remove(picture("d"));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("2 of 4 images are incomplete: missing 2 files, the first: images of "),
+                             HasSubstr("images/b.webp as a PNG or JPEG file")));
+  EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("skipped")));
+  SetOptions shared = options();
+  shared.masks = "masks";
+  EXPECT_EQ(open_training_set(shared, {.crop = 8}).source->size(), 2) << "given masks may belong to several sets";
+}
+
 TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
   FileSystem::system().make_folder(folder_ / "pseudo_labels");
   SetOptions wanted = options();
