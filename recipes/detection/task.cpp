@@ -103,7 +103,9 @@ void DetectionTask::settle(DetectionConfig& config) {
   const std::vector<std::string>& names = opened_->class_names();
   common::require_same_classes(config.sets.class_names, names, config.data.train);
   if (config.num_classes.is_auto()) {
-    config.num_classes = count_classes(*opened_);
+    const std::int64_t count = count_classes(*opened_);
+    if (count == 0) throw no_boxes(config.data.train);
+    config.num_classes = count;
   } else if (!names.empty() && std::ssize(names) != config.num_classes) {
     throw UsageError(fmt::format("num_classes is {}, but {} has {}", config.num_classes.value(), config.data.train,
                                  common::counted_names(std::ssize(names), names)),
