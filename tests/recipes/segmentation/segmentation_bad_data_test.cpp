@@ -197,6 +197,22 @@ TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
   EXPECT_EQ(classes_of(two).count, 2);
 }
 
+TEST_F(BadSets, AValueThatMaskValuesLeavesOutIsNamedIfTheNumberOfClassesIsUnknown) {
+  Image map = gray_map(0);
+  map.pixels[0] = 255;
+  map.pixels[1] = map.pixels[2] = 254;
+  write_masks(map);
+  SetOptions some = options();
+  some.classes = 0;
+  some.mask_values[255] = 1;
+  some.listed_values = {255};
+  EXPECT_THAT(fault_of<DataError>([&] { (void)classes_of(some); }),
+              AllOf(HasSubstr(mask("a").string() + " has the value 254 in 2 pixels"), HasSubstr("data.mask_values")));
+  map.pixels[1] = map.pixels[2] = 0;
+  write_masks(map);
+  EXPECT_EQ(classes_of(some).count, 2) << "0 is the background even if it is not listed";
+}
+
 TEST_F(BadSets, AMaskOfOneValueHasNothingToLearn) {
   write_masks(gray_map(0));
   EXPECT_THAT(fault(), AllOf(HasSubstr("only the value 0"), HasSubstr("nothing to distinguish")));
