@@ -273,6 +273,31 @@ TEST(OpenSource, TellsFoldersClassesAndListsApart) {
   EXPECT_THAT(fault_of<UsageError>([&] { (void)parse_source_kind("clases"); }), HasSubstr("did you mean 'classes'"));
 }
 
+TEST(OpenSource, TakesNoFoldersOfADetectionSetForClasses) {
+  const test::TempDir root;
+  put(root / "coco/train2017/a.png");
+  for (const char* name : {"captions_train2017.json", "instances_train2017.json"})
+    put(root / "coco/annotations" / name);
+  try {
+    (void)detect_source((root / "coco").string());
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("holds a folder annotations, so its folders are not classes"));
+    EXPECT_THAT(error.hint(), HasSubstr(fmt::format(
+                                  "data.train={0}/annotations/instances_train2017.json data.train_images={0}/train2017",
+                                  (root / "coco").string())));
+  }
+  put(root / "yolo/images/a.png");
+  put(root / "yolo/labels/a.txt");
+  EXPECT_THAT(fault_of<DataError>([&] { (void)detect_source((root / "yolo").string()); }),
+              HasSubstr("holds a folder labels, so its folders are not classes"));
+  put(root / "roboflow/a.png");
+  put(root / "roboflow/_annotations.coco.json",
+      R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": []})");
+  EXPECT_EQ(detect_source((root / "roboflow").string()), SourceKind::kCoco);
+  EXPECT_EQ(open_source({.path = (root / "roboflow").string()})->size(), 1);
+}
+
 }  // namespace sources_lists_test
 
 namespace sources_text_test {
