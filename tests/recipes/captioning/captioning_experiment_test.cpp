@@ -504,6 +504,14 @@ TEST_F(CaptioningPage, OfOnePictureIsThePictureWithItsCaptionBelow) {
   EXPECT_TRUE(std::equal(large.pixels.begin(), large.pixels.end(), same.pixels.begin())) << "its pixels as they are";
 }
 
+TEST_F(CaptioningPage, OfANarrowPictureEnlargesItUpToALimit) {
+  const auto size_of = [&](ImageSize size) {
+    return captioned({.picture = plain_picture(size, {9}), .caption = "", .reference = {}, .cider_d = {}}).size;
+  };
+  EXPECT_EQ(size_of({1, 4000}), (ImageSize{240, 4000}));
+  EXPECT_EQ(size_of({1, 10}), (ImageSize{240, 1920}));
+}
+
 TEST_F(CaptioningPage, RefusesWhatCannotBeDrawn) {
   EXPECT_THAT(test::fault_of<UsageError>([] { (void)caption_page({}); }), HasSubstr("needs at least one image"));
   const CaptionedPicture good{
