@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "common/cli.h"
@@ -13,6 +15,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/number.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/contact_sheet.h"
 #include "lockstep/data/sources/image_files.h"
@@ -83,7 +86,7 @@ void print(const Prediction& prediction, bool json) {
   } else {
     const std::string of = prediction.sure_of.empty() ? "" : prediction.sure_of + " ";
     const std::string percent = sure ? fmt::format("  {}{:.1f} %", of, *sure * 100) : "";
-    cli::print(fmt::format("{}  {}{}\n", prediction.file, prediction.text, percent));
+    cli::print(fmt::format("{}  {}{}\n", text::printable_line(prediction.file), prediction.text, percent));
   }
 }
 
@@ -113,19 +116,19 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& word
   return files;
 }
 
-// The path of each file's output image. Throws: UsageError if such a path is one of the input files, or is already
-// another file's output image.
-std::vector<std::filesystem::path> picture_paths(const std::vector<std::filesystem::path>& files,
-                                                 const std::filesystem::path& folder) {
+// The path of each file's output image, by file. Throws: UsageError if such a path is one of the input files, or is
+// already another file's output image.
+std::map<std::filesystem::path, std::filesystem::path> picture_paths(const std::vector<std::filesystem::path>& files,
+                                                                     const std::filesystem::path& folder) {
   std::set<std::filesystem::path> taken;
   for (const auto& file : files) taken.insert(std::filesystem::weakly_canonical(file));
-  std::vector<std::filesystem::path> paths;
+  std::map<std::filesystem::path, std::filesystem::path> paths;
   for (const auto& file : files) {
-    paths.push_back(folder / file.filename().replace_extension(".png"));
-    if (taken.insert(std::filesystem::weakly_canonical(paths.back())).second) continue;
-    throw UsageError(
-        fmt::format("--pictures: the picture of {} would overwrite {}", file.string(), paths.back().string()),
-        "choose another folder, or process files with the same name in separate runs");
+    const std::filesystem::path path = folder / file.filename().replace_extension(".png");
+    paths.emplace(file, path);
+    if (taken.insert(std::filesystem::weakly_canonical(path)).second) continue;
+    throw UsageError(fmt::format("--pictures: the picture of {} would overwrite {}", file.string(), path.string()),
+                     "choose another folder, or process files with the same name in separate runs");
   }
   return paths;
 }
@@ -138,11 +141,32 @@ void say_time(std::size_t files, double seconds, double in_model) {
             text::duration(seconds), each(seconds), each(in_model));
 }
 
-int run_predict(const PredictArguments& predict, const c10::Device& device) {
+/// The files that could not be read: each is reported as it comes up, and the command fails at the end.
+class Unreadable {
+ public:
+  /// The callback for PredictOptions. A single file's error is thrown instead: it needs no count.
+  std::function<void(const DataError&)> callback(std::size_t files) {
+    if (files < 2) return nullptr;
+    return [this](const DataError& error) {
+      log::warn("{}", error.message());
+      if (count_++ == 0) hint_ = error.hint();
+    };
+  }
+
+  void require_none(std::size_t files) const {
+    if (count_ > 0) throw DataError(fmt::format("{} of {} files could not be read", count_, files), hint_);
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::string hint_;
+};
+
+int run_predict(PredictArguments predict, const c10::Device& device) {
   const Recipe& recipe = find_recipe(predict.recipe);
   const std::vector<std::filesystem::path> files = files_of(predict.files);
-  const auto pictures =
-      predict.pictures.empty() ? std::vector<std::filesystem::path>{} : picture_paths(files, predict.pictures);
+  const auto pictures = predict.pictures.empty() ? std::map<std::filesystem::path, std::filesystem::path>{}
+                                                 : picture_paths(files, predict.pictures);
   const Trained trained = load_trained(recipe, predict.checkpoint, predict.sets);
   if (!trained.weights.empty()) log::note("the weights are {}", trained.weights);
   if (predict.options.threshold && !recipe.has_threshold()) {
@@ -154,13 +178,16 @@ int run_predict(const PredictArguments& predict, const c10::Device& device) {
   const TimePoint begin = SystemClock::instance().now();
   double in_model = 0;
   std::size_t done = 0;
+  Unreadable unreadable;
+  predict.options.unreadable = unreadable.callback(files.size());
   recipe.predict_all(*trained.task, *trained.model, files, predict.options, [&](const Prediction& prediction) {
     print(prediction, predict.json);
-    if (prediction.picture) write_png(*prediction.picture, pictures.at(done));
+    if (prediction.picture) write_png(*prediction.picture, pictures.at(prediction.file));
     in_model += prediction.seconds.value_or(0);
     ++done;
   });
   say_time(done, Seconds(SystemClock::instance().now() - begin).count(), in_model);
+  unreadable.require_none(files.size());
   return 0;
 }
 

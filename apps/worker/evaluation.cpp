@@ -36,6 +36,9 @@ std::string describe(const Trained& trained, const Evaluation& evaluation, const
       {"checkpoint", trained.path},
       {"data", fmt::format("{} ({} samples in {})", request.data, text::thousands(evaluation.samples),
                            text::duration(evaluation.seconds))}};
+  if (evaluation.skipped > 0) {
+    lines.emplace_back("skipped", text::counted(evaluation.skipped, "unreadable sample", "unreadable samples"));
+  }
   if (!trained.weights.empty()) lines.emplace(lines.begin() + 1, "weights", trained.weights);
   if (!runtime.empty()) lines.emplace_back("network", fmt::format("{}, computed by {}", request.onnx, runtime));
   for (const Metric& metric : evaluation.metrics) lines.emplace_back(metric.name, fmt::format("{:.4f}", metric.value));
@@ -72,6 +75,7 @@ EvaluateOptions options_of(const TrainConfig& config, const EvaluationRequest& r
           .workers = config.workers,
           .prefetch_factor = config.prefetch_factor,
           .loader_timeout_s = config.loader_timeout_s,
+          .skip_bad_samples = config.bad_samples == "skip",
           .amp = config.amp,
           .channels_last = config.channels_last,
           .pin_memory = config.pin_memory,
@@ -111,10 +115,11 @@ void evaluate_trained(Job& job, const Trained& trained, const EvaluationRequest&
   if (!request.pictures.empty() && job.is_main()) draw(evaluation, request);
   if (!request.results.empty() && job.is_main()) write_results(evaluation, request);
   if (request.json) {
-    job.print(std::string_view(
-        fmt::format(R"({{"recipe": {}, "checkpoint": {}, "data": {}, "samples": {}, "seconds": {}, "metrics": {}}})",
-                    text::json_quote(request.recipe), text::json_quote(trained.path), text::json_quote(request.data),
-                    evaluation.samples, text::json_number(evaluation.seconds, 3), to_json(evaluation.metrics))));
+    job.print(std::string_view(fmt::format(
+        R"({{"recipe": {}, "checkpoint": {}, "data": {}, "samples": {}, "skipped": {}, "seconds": {}, "metrics": {}}})",
+        text::json_quote(request.recipe), text::json_quote(trained.path), text::json_quote(request.data),
+        evaluation.samples, evaluation.skipped, text::json_number(evaluation.seconds, 3),
+        to_json(evaluation.metrics))));
   } else {
     job.print(std::string_view(text::printable(describe(trained, evaluation, request, onnx ? onnx->runtime() : ""))));
   }
@@ -124,11 +129,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The given data settings, in the form of --set.
+/// The given settings of the data and of unreadable samples, in the form of --set.
 std::vector<std::string> data_settings(const Settings& settings) {
   std::vector<std::string> sets;
   for (const auto& field : settings.fields().fields()) {
-    if (!field.key.starts_with("data.") || field.origin == "default") continue;
+    const bool chosen = field.key.starts_with("data.") || field.key == "bad_samples";
+    if (!chosen || field.origin == "default") continue;
     sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
   // If the test set is part of data.train, the checkpoint says which folder it was in.

@@ -25,7 +25,8 @@ constexpr Ink kScoreInk{255, 196, 84};
 constexpr int kLetterPixels = 13;
 constexpr std::int64_t kMargin = 8;        // pixels around cells
 constexpr std::int64_t kAboveWords = 4;    // pixels between image and words
-constexpr std::int64_t kLeastWidth = 240;  // minimum width of a single image in pixels
+constexpr std::int64_t kLeastWidth = 240;  // minimum width of a single image's page in pixels
+constexpr std::int64_t kMostDrawn = 1920;  // maximum height in pixels of an enlarged image
 
 /// The words below an image, broken into lines.
 struct Words {
@@ -155,12 +156,14 @@ Image caption_page(const std::vector<CaptionedPicture>& pictures, const PageOpti
 Image captioned(const CaptionedPicture& picture) {
   check_picture(picture.picture);
   const ImageSize size = picture.picture.size;
-  const std::int64_t factor = (kLeastWidth + size.width - 1) / size.width;
+  const std::int64_t factor = std::clamp((kLeastWidth + size.width - 1) / size.width, std::int64_t{1},
+                                         std::max(kMostDrawn / size.height, std::int64_t{1}));
   const ImageSize large{factor * size.width, factor * size.height};
+  const std::int64_t width = std::max(large.width, kLeastWidth);
   const common::Lettering letters(kLetterPixels);
-  const Words words = words_below(picture, letters, large.width - 2 * kMargin);
+  const Words words = words_below(picture, letters, width - 2 * kMargin);
   const std::int64_t below = words.height(letters);
-  Image page = blank_page({large.width, large.height + below + (below > 0 ? kMargin : 0)});
+  Image page = blank_page({width, large.height + below + (below > 0 ? kMargin : 0)});
   paste_picture(page, factor == 1 ? picture.picture : resample(view_of(picture.picture), large), 0, 0);
   write_words(page, words, letters, {kMargin, large.height});
   return page;

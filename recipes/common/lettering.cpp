@@ -58,6 +58,10 @@ struct Lettering::Font {
     if (library != nullptr) FT_Done_FreeType(library);
   }
 
+  void note_if_missing(char32_t code) const {
+    if (face != nullptr && code > 0x7F && FT_Get_Char_Index(face, code) == 0) note_missing_glyph(code);
+  }
+
   /// Returns the letter's glyph; nullptr if there is none.
   [[nodiscard]] FT_GlyphSlot glyph(char32_t code, bool drawn) const {
     if (face == nullptr || FT_Load_Char(face, code, drawn ? FT_LOAD_RENDER : FT_LOAD_DEFAULT) != 0) return nullptr;
@@ -118,6 +122,7 @@ void Lettering::write(Image& image, std::array<std::int64_t, 2> left_top, const 
   for (std::size_t at = 0; at < text.size();) {
     const Letter letter = letter_at(text, at);
     at += letter.bytes;
+    font_->note_if_missing(letter.code);
     const FT_GlyphSlot glyph = font_->glyph(letter.code, true);
     if (glyph == nullptr) continue;
     const FT_Bitmap& bitmap = glyph->bitmap;

@@ -12,6 +12,7 @@
 #include "detection/tally.h"
 #include "detection/task.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/decode.h"
@@ -71,27 +72,38 @@ Looked looked_at(const std::filesystem::path& file, ImageSize size, std::vector<
 void look_at(DetectionTask& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
              const PredictOptions& options, const std::function<void(Looked)>& take) {
   const c10::Device device = device_of(model);
-  DataLoader loader(picture_files(files, task.config().image_size), {.batch_size = options.batch_size,
-                                                                     .workers = options.workers,
-                                                                     .remainder = Remainder::kKeep,
-                                                                     .note_waiting = false,
-                                                                     .pin_memory = device.is_cuda(),
-                                                                     .device = device,
-                                                                     .collate = task.collate()});
+  const bool skip = options.unreadable != nullptr;
+  DataLoader loader(picture_files(files, task.config().image_size),
+                    {.batch_size = options.batch_size,
+                     .workers = options.workers,
+                     .remainder = Remainder::kKeep,
+                     .bad_samples = skip ? BadSamples::kSkip : BadSamples::kError,
+                     .note_bad_samples = false,
+                     .note_waiting = false,
+                     .pin_memory = device.is_cuda(),
+                     .device = device,
+                     .collate = task.collate()});
   const double least = options.threshold.value_or(kConfident);
-  std::size_t done = 0;
+  std::size_t reported = 0;
+  const auto report = [&] {
+    const std::vector<BadSample> bad = loader.bad_samples();
+    for (; reported < bad.size(); ++reported) options.unreadable(DataError(bad[reported].what));
+  };
   for (Batch& batch : loader.epoch(0)) {
+    report();
     const TimePoint begin = SystemClock::instance().now();
     prepare_batch(batch, device, task.config().channels_last);
     const auto& targets = std::any_cast<const Targets&>(batch.extra);
     auto found = found_objects(task.run(model, batch), targets);
     const double seconds = Seconds(SystemClock::instance().now() - begin).count() / static_cast<double>(found.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
-      Looked looked = looked_at(files[done++], targets[i].size, std::move(found[i]), least);
+      const std::filesystem::path& file = files[static_cast<std::size_t>(batch.indices[i])];
+      Looked looked = looked_at(file, targets[i].size, std::move(found[i]), least);
       looked.seconds = seconds;
       take(std::move(looked));
     }
   }
+  report();
 }
 
 /// The fields of a JSON object: "boxes": [[x1, y1, x2, y2], ...] and the other results.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/class_lists.h"
 #include "detection/dfine/cost.h"
 #include "detection/dfine/fuse.h"
 #include "detection/dfine/network.h"
@@ -28,44 +29,6 @@ const Targets& targets_of(const Batch& batch) {
   const auto* targets = std::any_cast<Targets>(&batch.extra);
   if (targets == nullptr) throw InternalError("the batch has no targets: the loader must use the task's collate()");
   return *targets;
-}
-
-/// The classes, as in "8 classes (circle, triangle, ...)".
-std::string counted_names(std::int64_t classes, const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 10;
-  std::vector<std::string> some(names.begin(),
-                                names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
-  if (some.size() < names.size()) some.emplace_back("...");
-  const std::string count = fmt::format("{} {}", classes, classes == 1 ? "class" : "classes");
-  return some.empty() ? count : fmt::format("{} ({})", count, text::join(some));
-}
-
-/// Throws if the sets differ in their classes: each set numbers its own classes, so the same label would mean different
-/// classes.
-void require_same_classes(const std::vector<std::string>& training, const std::vector<std::string>& here,
-                          const std::string& path) {
-  if (training.empty() || here.empty() || training == here) return;
-  const auto [a, b] = std::mismatch(training.begin(), training.end(), here.begin(), here.end());
-  throw DataError(
-      fmt::format("{} has different classes from those the model was trained on: class {} is {} in the model and {} in "
-                  "the data; the model has {}, the data has {}",
-                  path, a - training.begin(), a == training.end() ? "none" : *a, b == here.end() ? "none" : *b,
-                  counted_names(std::ssize(training), training), counted_names(std::ssize(here), here)),
-      "both sets need the same list of classes");
-}
-
-/// Like require_same_classes(), but for when only the model's names are known, and these may be the user's own: a name
-/// in both lists must have the same label in both.
-void require_same_labels(const std::vector<std::string>& model, const std::vector<std::string>& here,
-                         const std::string& path) {
-  for (auto name = here.begin(); name != here.end(); ++name) {
-    const auto known = std::find(model.begin(), model.end(), *name);
-    if (known == model.end() || known - model.begin() == name - here.begin()) continue;
-    throw DataError(
-        fmt::format("{} numbers its classes differently from the model: {} is class {} in the model and {} in the data",
-                    path, *name, known - model.begin(), name - here.begin()),
-        fmt::format("the model's classes are {}", text::join(model)));
-  }
 }
 
 /// Throws if a user's own names for the classes are the set's names in a different order.
@@ -116,9 +79,9 @@ std::shared_ptr<Dataset> DetectionTask::make_dataset(const std::string& folder) 
   options.opened = open_pictures(options);
   const std::vector<std::string>& here = options.opened->class_names();
   const std::vector<std::string>& known = config_.sets.class_names;
-  require_same_classes(known.empty() ? names_of_training_ : known, here, folder);
+  common::require_same_classes(known.empty() ? names_of_training_ : known, here, folder);
   // The checkpoint is from a version that did not store the set's own names.
-  if (known.empty() && names_of_training_.empty()) require_same_labels(config_.class_names, here, folder);
+  if (known.empty() && names_of_training_.empty()) common::require_same_labels(config_.class_names, here, folder);
   DetectionSet set = open_test_set(options);
   names_of_set_ = set.class_names;
   test_source_ = set.source;
@@ -138,12 +101,14 @@ void DetectionTask::settle(DetectionConfig& config) {
   config.data.test = config.test_data();
   opened_ = open_pictures(config.set_options(config.data.train, true));
   const std::vector<std::string>& names = opened_->class_names();
-  require_same_classes(config.sets.class_names, names, config.data.train);
+  common::require_same_classes(config.sets.class_names, names, config.data.train);
   if (config.num_classes.is_auto()) {
-    config.num_classes = count_classes(*opened_);
+    const std::int64_t count = count_classes(*opened_);
+    if (count == 0) throw no_boxes(config.data.train);
+    config.num_classes = count;
   } else if (!names.empty() && std::ssize(names) != config.num_classes) {
     throw UsageError(fmt::format("num_classes is {}, but {} has {}", config.num_classes.value(), config.data.train,
-                                 counted_names(std::ssize(names), names)),
+                                 common::counted_names(std::ssize(names), names)),
                      "omit num_classes: it follows the data");
   }
   require_no_other_order(config.class_names, names);

@@ -83,6 +83,14 @@ MaskValues values_of_masks(const std::vector<ConfigMap>& maps) {
   return values;
 }
 
+std::vector<std::uint8_t> listed_values(const std::vector<ConfigMap>& maps) {
+  std::vector<std::uint8_t> values;
+  for (const ConfigMap& map : maps) {
+    for (const auto& entry : map) values.push_back(value_of_mask(entry.first));
+  }
+  return values;
+}
+
 void describe_sets(ConfigFields& fields, SegmentationConfig::Sets& sets) {
   fields.add("data.labels", &sets.labels, "training labels: scribbles, or masks that label every pixel",
              {"scribbles", "masks"});
@@ -253,6 +261,7 @@ SetOptions SegmentationConfig::set_options(const std::string& path, bool trainin
           .supervision = full() ? Supervision::kFull : Supervision::kScribbles,
           .masks = sets.masks,
           .mask_values = values_of_masks(sets.mask_values),
+          .listed_values = listed_values(sets.mask_values),
           .scribbles = sets.scribbles,
           .pseudo_labels = sets.pseudo_labels,
           .scribble_distances = sets.distance_scribble,

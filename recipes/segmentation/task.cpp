@@ -13,6 +13,7 @@
 #include <any>
 #include <array>
 
+#include "common/class_lists.h"
 #include "common/imagenet_values.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -58,14 +59,16 @@ void require_no_single_picture(const SegmentationConfig& config, std::int64_t pi
 std::shared_ptr<Dataset> SegmentationTask::make_dataset(const std::string& folder) {
   SegmentationSet set = open_test_set(config_.set_options(folder, false));
   names_of_set_ = set.source->class_names();
+  common::require_same_labels(config_.class_names, names_of_set_, folder);
   test_source_ = set.source;
   return set.dataset;
 }
 
 std::shared_ptr<Dataset> SegmentationTask::make_training_set(const std::string& folder) {
-  auto dataset = open_training_set(config_.set_options(folder, true), config_.augment).dataset;
-  require_no_single_picture(config_, dataset->size());
-  return dataset;
+  const SegmentationSet set = open_training_set(config_.set_options(folder, true), config_.augment);
+  common::require_same_labels(config_.class_names, set.source->class_names(), folder);
+  require_no_single_picture(config_, set.dataset->size());
+  return set.dataset;
 }
 
 void SegmentationTask::settle(SegmentationConfig& config) {

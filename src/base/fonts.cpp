@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/base/fonts.h"
 
+#include <atomic>
+#include <cstdint>
 #include <system_error>
 
 #include "base/this_binary.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +26,13 @@ fs::path font_folder_of(const fs::path& binary) {
 const fs::path& font_folder() {
   static const fs::path found = font_folder_of(base::this_binary());
   return found;
+}
+
+void note_missing_glyph(char32_t letter) {
+  static std::atomic<bool> noted = false;
+  if (noted.exchange(true)) return;
+  log::note("the font {} has no letter U+{:04X}, so pictures show a box in its place; others are not reported",
+            (font_folder() / "DejaVuSans.ttf").string(), static_cast<std::uint32_t>(letter));
 }
 
 }  // namespace lockstep

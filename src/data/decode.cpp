@@ -11,6 +11,7 @@
 
 #include "data/codec.h"
 #include "data/exif.h"
+#include "data/format_name.h"
 #include "data/pixel_kernel.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -41,6 +42,18 @@ OddPicture& odd_picture() {
   return last;
 }
 
+bool is_implausible(std::int64_t pixels, std::int64_t bytes) { return pixels / kPixelsAByte > bytes; }
+
+/// The setting that would allow a file of this many pixels and bytes.
+std::string setting_for(std::int64_t pixels, std::int64_t bytes) {
+  return fmt::format("data.max_pixels={} allows it", is_implausible(pixels, bytes) ? pixels * kShareOfEmpty : pixels);
+}
+
+Failure unknown_format(std::string_view bytes) {
+  const std::string format = other_format(bytes);
+  return Failure{"neither a PNG nor a JPEG file" + (format.empty() ? "" : ", " + format)};
+}
+
 }  // namespace
 
 void set_oddity(Oddity kind, std::string words) { odd_picture() = {true, kind, std::move(words)}; }
@@ -67,14 +80,17 @@ Result<ImageSize> checked_size(std::int64_t width, std::int64_t height, std::siz
     return Failure{fmt::format("{} x {} pixels, more than {} per side", width, height, kMaxSide)};
   }
   const std::int64_t most = max_pixels();
-  if (width * height > most) {
-    return Failure{fmt::format("{} x {} pixels, more than the {} of data.max_pixels", width, height, most)};
-  }
+  const std::int64_t pixels = width * height;
   const auto bytes = static_cast<std::int64_t>(file_bytes);
-  if (width * height > most / kShareOfEmpty && width * height / kPixelsAByte > bytes) {
-    return Failure{fmt::format(
-        "{} x {} pixels are implausible for {} bytes: such a file may have at most {}, a quarter of data.max_pixels",
-        width, height, bytes, most / kShareOfEmpty)};
+  if (pixels > most) {
+    return Failure{fmt::format("{} x {} pixels, more than the {} of data.max_pixels; {}", width, height, most,
+                               setting_for(pixels, bytes))};
+  }
+  if (pixels > most / kShareOfEmpty && is_implausible(pixels, bytes)) {
+    return Failure{
+        fmt::format("{} x {} pixels are implausible for {} bytes: such a file may have at most {}, a quarter of "
+                    "data.max_pixels; {}",
+                    width, height, bytes, most / kShareOfEmpty, setting_for(pixels, bytes))};
   }
   return ImageSize{width, height};
 }
@@ -86,14 +102,14 @@ Result<Image> decode_stored(std::string_view bytes, ColorMode mode) {
   if (is_jpeg(bytes)) return decode_jpeg(bytes, mode);
   constexpr std::string_view kPngStart = "\x89PNG\r\n\x1a\n";
   if (bytes.size() < kPngStart.size() && kPngStart.starts_with(bytes)) return Failure{"truncated PNG"};
-  return Failure{"neither a PNG nor a JPEG file"};
+  return unknown_format(bytes);
 }
 
 Result<ImageSize> stored_size(std::string_view bytes) {
   if (bytes.empty()) return Failure{"empty file"};
   if (is_png(bytes)) return png_size(bytes);
   if (is_jpeg(bytes)) return jpeg_size(bytes);
-  return Failure{"neither a PNG nor a JPEG file"};
+  return unknown_format(bytes);
 }
 
 }  // namespace data

@@ -46,12 +46,15 @@ Seconds now() { return SystemClock::instance().now().time_since_epoch(); }
 /// The samples that were skipped, each once. Thread-safe: yes.
 class BadSampleList {
  public:
+  explicit BadSampleList(bool noted) : noted_(noted) {}
+
   void add(const std::vector<BadSample>& skipped) {
     if (skipped.empty()) return;
     const std::lock_guard lock(mutex_);
     for (const BadSample& each : skipped) {
       if (!indices_.insert(each.index).second) continue;
       list_.push_back(each);
+      if (!noted_) continue;
       if (list_.size() <= kNotedSamples) log::note("bad sample skipped: {}", each.what);
       if (list_.size() == kNotedSamples) log::note("further bad samples are only counted");
     }
@@ -63,6 +66,7 @@ class BadSampleList {
   }
 
  private:
+  bool noted_;
   mutable std::mutex mutex_;
   std::vector<BadSample> list_;
   std::set<std::int64_t> indices_;
@@ -125,7 +129,7 @@ class DataLoader::Impl {
   std::int64_t ticket_ = 0;
   mutable bool said_waiting_ = false;
   mutable bool said_workers_ = false;
-  BadSampleList bad_;
+  BadSampleList bad_{options.note_bad_samples};
 };
 
 DataLoader::Impl::Impl(std::shared_ptr<Dataset> dataset_in, std::shared_ptr<IterableDataset> iterable_in,

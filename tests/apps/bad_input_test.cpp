@@ -14,6 +14,7 @@
 namespace lockstep::test {
 namespace bad_input_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class BadInput : public ::testing::Test {
@@ -40,6 +41,40 @@ TEST_F(BadInput, ATruncatedImageIsNamedOnOneRankAndOnTwo) {
     EXPECT_FALSE(result.timed_out);
     EXPECT_THAT(result.err, HasSubstr(image.filename().string()));
   }
+}
+
+TEST_F(BadInput, AnEvaluationSkipsAnUnreadableImageIfBadSamplesIsSkip) {
+  ASSERT_EQ(train({}).code, 0);
+  const auto image = an_image();
+  std::filesystem::resize_file(image, std::filesystem::file_size(image) / 2);
+  const std::string run = (folder_ / "run").string();
+  std::vector<std::string> eval = {"eval", "captcha", "--checkpoint", run, "--data", (folder_ / "train").string()};
+  EXPECT_EQ(lockstep(eval).code, 65);
+  eval.insert(eval.end(), {"--set", "bad_samples=skip", "--json"});
+  const ProcessResult skipped = lockstep(eval);
+  EXPECT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_THAT(skipped.out, HasSubstr("\"samples\": 8, \"skipped\": 1,"));
+  EXPECT_THAT(skipped.err, HasSubstr("bad sample skipped: "));
+  const ProcessResult only = train(
+      {"--test-only", "-r", run, "--set", "data.test=" + (folder_ / "train").string(), "--set", "bad_samples=skip"});
+  EXPECT_EQ(only.code, 0) << only.err;
+  EXPECT_THAT(only.out, HasSubstr("1 unreadable sample\n"));
+}
+
+TEST_F(BadInput, APredictionGoesOnAfterAnUnreadableFileAndFailsAtTheEnd) {
+  ASSERT_EQ(train({}).code, 0);
+  const auto image = an_image();
+  std::filesystem::resize_file(image, std::filesystem::file_size(image) / 2);
+  const ProcessResult all = lockstep({"predict", "captcha", "--checkpoint", (folder_ / "run").string(),
+                                      (folder_ / "missing.png").string(), (folder_ / "train").string()});
+  EXPECT_EQ(all.code, 65) << all.err;
+  EXPECT_EQ(std::ranges::count(all.out, '\n'), 7) << all.out;
+  EXPECT_THAT(all.err, AllOf(HasSubstr("missing.png does not exist"), HasSubstr(image.filename().string()),
+                             HasSubstr("error: 2 of 9 files could not be read\n")));
+  const ProcessResult one =
+      lockstep({"predict", "captcha", "--checkpoint", (folder_ / "run").string(), image.string()});
+  EXPECT_EQ(one.code, 65);
+  EXPECT_THAT(one.err, ::testing::StartsWith("error: cannot read image "));
 }
 
 TEST_F(BadInput, ALabelOutsideTheCharsetNamesFileAndCharacter) {

@@ -416,6 +416,17 @@ TEST(DetectionFiles, PredictGivesNumbersForAFilmInTheOrderOfItsFrames) {
   EXPECT_THAT(words.out, ::testing::ContainsRegex("  least certain box [0-9.]+ %\n$")) << "the figure at the end";
   EXPECT_EQ(frame, 11);
   EXPECT_TRUE(fs::exists(home / "drawn/frame_10.png"));
+  std::ofstream(home / "film/frame_9.png") << "not an image";
+  const ProcessResult torn = lockstep({"predict", "detection", "--checkpoint", "run", "film", "--batch-size", "3",
+                                       "--workers", "0", "--pictures", "found"},
+                                      home.path());
+  EXPECT_EQ(torn.code, 65);
+  EXPECT_THAT(torn.out,
+              AllOf(HasSubstr("film/frame_8.png  "), Not(HasSubstr("frame_9")), HasSubstr("film/frame_10.png  ")));
+  EXPECT_THAT(torn.err, AllOf(HasSubstr("film/frame_9.png"), HasSubstr("error: 1 of 3 files could not be read")));
+  EXPECT_TRUE(fs::exists(home / "found/frame_10.png"));
+  EXPECT_FALSE(fs::exists(home / "found/frame_9.png"));
+  fs::remove(home / "film/frame_9.png");
   const ProcessResult none =
       lockstep({"predict", "detection", "--checkpoint", "run", "film", "--threshold", "1"}, home.path());
   EXPECT_THAT(none.out, HasSubstr("nothing found with a confidence of at least 1; the best guess: mug 0."));

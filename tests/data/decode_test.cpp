@@ -138,14 +138,17 @@ std::string fault_of_bytes(const std::string& bytes) {
 
 TEST(Decode, RefusesWhatClaimsMorePixelsThanTheLimitBeforeMemoryIsAskedFor) {
   EXPECT_EQ(fault_of_bytes(hostile("progressive.jpg")),
-            "16384 x 16384 pixels, more than the 178956970 of data.max_pixels");
-  EXPECT_EQ(fault_of_bytes(hostile("bits.png")), "16384 x 16384 pixels, more than the 178956970 of data.max_pixels");
+            "16384 x 16384 pixels, more than the 178956970 of data.max_pixels; data.max_pixels=1073741824 allows it");
+  EXPECT_THAT(fault_of_bytes(hostile("bits.png")),
+              HasSubstr("16384 x 16384 pixels, more than the 178956970 of data.max_pixels; "));
   EXPECT_EQ(fault_of_bytes(hostile("baseline.jpg")), "truncated JPEG: its header claims 6000 x 6000 pixels")
       << "in the limit, but every block takes a bit";
   EXPECT_EQ(data::decode_numbers(hostile("deep.png")).error(), "damaged PNG: its header claims 6000 x 6000 pixels");
   const PixelLimit limit(23 * 17 - 1);
   for (const char* name : {"rgb.png", "rgb_420.jpg"}) {
-    EXPECT_EQ(fault_of_bytes(bytes_of(name)), "23 x 17 pixels, more than the 390 of data.max_pixels") << name;
+    EXPECT_EQ(fault_of_bytes(bytes_of(name)),
+              "23 x 17 pixels, more than the 390 of data.max_pixels; data.max_pixels=391 allows it")
+        << name;
     EXPECT_FALSE(image_size(bytes_of(name)).ok()) << name;
   }
 }
@@ -154,7 +157,11 @@ TEST(Decode, GivesAPictureOutOfProportionToItsFileAQuarterOfTheLimit) {
   EXPECT_TRUE(data::checked_size(6000, 7000, 10).ok()) << "an empty mask of an aerial picture";
   EXPECT_EQ(data::checked_size(7000, 7000, 1000).error(),
             "7000 x 7000 pixels are implausible for 1000 bytes: such a file may have at most 44739242, a quarter of "
-            "data.max_pixels");
+            "data.max_pixels; data.max_pixels=196000000 allows it");
+  {
+    const PixelLimit named(196'000'000);
+    EXPECT_TRUE(data::checked_size(7000, 7000, 1000).ok());
+  }
   EXPECT_TRUE(data::checked_size(7000, 7000, 490'000).ok());
   EXPECT_TRUE(data::checked_size(13'000, 13'000, 20'000'000).ok());
   const PixelLimit limit(1'000'000'000);
@@ -201,6 +208,18 @@ TEST(Decode, NamesTheFileAndWhatIsWrongWithIt) {
   EXPECT_THAT(fault_of(file), AllOf(HasSubstr(file.string()), HasSubstr("empty file (0 bytes)")));
   write(file, "these are words\n");
   EXPECT_THAT(fault_of(file), AllOf(HasSubstr(file.string()), HasSubstr("neither a PNG nor a JPEG")));
+  for (const auto& [bytes, words] : std::vector<std::pair<std::string, std::string>>{
+           {std::string("RIFF\x24\0\0\0WEBPVP8 ", 16), "JPEG file, but WebP: convert it to PNG"},
+           {"BM6...", "but BMP: convert"},
+           {"GIF89a...", "but GIF: convert"},
+           {std::string("II*\0....", 8), "but TIFF: convert"},
+           {std::string("\0\0\0 ftypavif", 12), "but AVIF: convert"},
+           {std::string("\0\0\0\x0cjP  \r\n", 10), "but JPEG 2000: convert"},
+           {"<!DOCTYPE html><html>", "but an HTML page: download the file again"},
+           {"version https://git-lfs.github.com/spec/v1\n", "but a Git LFS pointer: run git lfs pull"}}) {
+    write(file, bytes);
+    EXPECT_THAT(fault_of(file), HasSubstr(words));
+  }
   std::filesystem::remove(file);
   EXPECT_THAT(fault_of(file), HasSubstr(file.string()));
 }

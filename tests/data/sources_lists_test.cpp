@@ -78,6 +78,20 @@ TEST(ClassFolders, LabelBySortedFolderNameAsTorchvision) {
   EXPECT_EQ(classes.get(4).label, 2);
 }
 
+TEST(ClassFolders, CountTheImagesOfOtherFormatsThatTheyIgnore) {
+  const test::TempDir root;
+  for (const char* name : {"cat/1.png", "cat/2.WEBP", "dog/1.png", "dog/deep/2.bmp", "dog/notes.txt"}) put(root / name);
+  const auto note_of = [](const auto& open) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(open(), 2);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const auto expected =
+      HasSubstr("2 images ignored, as only PNG and JPEG files are read; the first: " + (root / "cat/2.WEBP").string());
+  EXPECT_THAT(note_of([&] { return ClassFolders(root.path()).size(); }), expected);
+  EXPECT_THAT(note_of([&] { return ImageFiles(root.path(), {.recursive = true}).size(); }), expected);
+}
+
 TEST(ClassFolders, NameAnEmptyClassUnlessItIsAllowed) {
   const test::TempDir root;
   put(root / "full/1.png");
@@ -257,6 +271,31 @@ TEST(OpenSource, TellsFoldersClassesAndListsApart) {
   EXPECT_THAT(fault_of<DataError>([&] { (void)detect_source((root / "empty").string()); }), HasSubstr("--type"));
   EXPECT_THAT(fault_of<DataError>([&] { (void)detect_source((root / "none").string()); }), HasSubstr("does not exist"));
   EXPECT_THAT(fault_of<UsageError>([&] { (void)parse_source_kind("clases"); }), HasSubstr("did you mean 'classes'"));
+}
+
+TEST(OpenSource, TakesNoFoldersOfADetectionSetForClasses) {
+  const test::TempDir root;
+  put(root / "coco/train2017/a.png");
+  for (const char* name : {"captions_train2017.json", "instances_train2017.json"})
+    put(root / "coco/annotations" / name);
+  try {
+    (void)detect_source((root / "coco").string());
+    FAIL() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.message(), HasSubstr("holds a folder annotations, so its folders are not classes"));
+    EXPECT_THAT(error.hint(), HasSubstr(fmt::format(
+                                  "data.train={0}/annotations/instances_train2017.json data.train_images={0}/train2017",
+                                  (root / "coco").string())));
+  }
+  put(root / "yolo/images/a.png");
+  put(root / "yolo/labels/a.txt");
+  EXPECT_THAT(fault_of<DataError>([&] { (void)detect_source((root / "yolo").string()); }),
+              HasSubstr("holds a folder labels, so its folders are not classes"));
+  put(root / "roboflow/a.png");
+  put(root / "roboflow/_annotations.coco.json",
+      R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": []})");
+  EXPECT_EQ(detect_source((root / "roboflow").string()), SourceKind::kCoco);
+  EXPECT_EQ(open_source({.path = (root / "roboflow").string()})->size(), 1);
 }
 
 }  // namespace sources_lists_test

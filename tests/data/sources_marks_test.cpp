@@ -265,6 +265,10 @@ TEST_F(VocFolder, NamesWhatIsMissingOrCountsIt) {
               HasSubstr("available splits: all, train"));
   EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "train", .class_names = {"cat"}}); }),
               AllOf(HasSubstr("b.xml"), HasSubstr("'dog'")));
+  std::filesystem::remove(root_ / "JPEGImages/b.jpg");
+  EXPECT_THAT(fault_of<DataError>([&] { VocImages(root_.path(), {.split = "train"}); }),
+              AllOf(HasSubstr("Annotations/b.xml belongs to no image: "),
+                    HasSubstr("JPEGImages/b (.jpg, .jpeg or .png) does not exist")));
 }
 
 /// As written by labelling tools: no lists, other folder names, and paths from the tool's machine.

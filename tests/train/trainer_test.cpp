@@ -229,6 +229,29 @@ TEST(Trainer, ASampleThatCannotBeReadIsAnErrorUnlessBadSamplesAreSkipped) {
   EXPECT_NE(read(run / "log.jsonl").find("\"bad_samples\": 2"), std::string::npos) << read(run / "log.jsonl");
 }
 
+TEST(Trainer, AMetricsNameIsCheckedOnTheFirstSampleThatCanBeRead) {
+  struct : LineTask {
+    std::shared_ptr<Dataset> make_dataset(const std::string& folder) override {
+      const auto whole = LineTask::make_dataset(folder);
+      return lockstep::make_dataset(32, [whole](std::int64_t i, SampleContext& context) {
+        if (i == 0) throw DataError("cannot read image 0.png");
+        return whole->get(i, context);
+      });
+    }
+  } task;
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.data.test = "line";
+  config.bad_samples = "skip";
+  config.stop_at.metric = "nonsense";
+  try {
+    (void)Trainer(alone(), task, config, {.recipe = "line", .run_dir = folder.path() / "a"}).fit();
+    FAIL() << "the metric does not exist";
+  } catch (const UsageError& error) {
+    EXPECT_NE(error.message().find("stop_at.metric is 'nonsense'"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Trainer, AResumedRunKnowsTheBadSamplesOfTheRunBefore) {
   const test::TempDir folder;
   TrainConfig config = line_config();

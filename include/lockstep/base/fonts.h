@@ -15,5 +15,8 @@ namespace lockstep {
 /// fonts.
 [[nodiscard]] std::filesystem::path font_folder_of(const std::filesystem::path& binary);
 
+/// Logs a note that the font has no glyph for `letter`, once per process.
+void note_missing_glyph(char32_t letter);
+
 #pragma GCC visibility pop
 }  // namespace lockstep

@@ -57,6 +57,7 @@ struct DataLoaderOptions {
   std::shared_ptr<const BatchSampler> batch_sampler = nullptr;  ///< replaces batch_size, shuffle, drop_last and sampler
   bool elastic = false;  ///< lets resume() continue from a different number of shards or batch_size
   BadSamples bad_samples = BadSamples::kError;  ///< how to handle a sample that cannot be read
+  bool note_bad_samples = true;                 ///< logs the first skipped samples
   double timeout_s = 0;                         ///< seconds that next() waits for a batch; 0: forever; requires workers
   bool note_waiting = true;                     ///< reports once if waiting took more than 10 % of an epoch
   bool pin_memory = false;                      ///< page-locked batches for copies to a GPU; no effect without a GPU

@@ -42,7 +42,8 @@ struct EvaluateOptions {
 
 /// The result of an evaluation, the same on every rank.
 struct Evaluation {
-  std::int64_t samples = 0;      ///< number of samples over all ranks
+  std::int64_t samples = 0;      ///< number of samples over all ranks, including skipped ones
+  std::int64_t skipped = 0;      ///< number of samples over all ranks that could not be read and were skipped
   double seconds = 0;            ///< duration of the evaluation
   at::Tensor counts;             ///< the task's counts, summed over all ranks; undefined if the task has a tally
   std::shared_ptr<Tally> tally;  ///< the task's tally, if it has one; its metrics() has been called

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/base/config.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/decode.h"
 #include "lockstep/train/config_alias.h"
 #include "lockstep/train/task.h"
@@ -37,6 +38,8 @@ struct PredictOptions {
   std::int64_t batch_size = 8;           ///< files in a batch
   std::int64_t workers = 2;              ///< threads that load files ahead; 0: none
   bool pictures = false;                 ///< fills in Prediction::picture
+  /// Called with the error of a file that cannot be read, which then has no result; empty: the error is thrown.
+  std::function<void(const DataError& error)> unreadable = nullptr;
 };
 
 /// An experiment named in the settings.
@@ -87,8 +90,8 @@ class Recipe {
   /// Returns true if predict_all() reads PredictOptions::threshold.
   [[nodiscard]] virtual bool has_threshold() const { return false; }
   /// Predicts files in order and calls `take` with each result as soon as it is known. A recipe whose network takes
-  /// batches of images overrides it. Throws: DataError naming the file; UsageError if options.pictures is set and the
-  /// recipe does not draw.
+  /// batches of images overrides it. Throws: DataError naming the file, unless options.unreadable is set; UsageError if
+  /// options.pictures is set and the recipe does not draw.
   virtual void predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
                            const PredictOptions& options, const std::function<void(Prediction)>& take) const;
   /// Predicts files with a trained model. Throws: DataError naming the file.

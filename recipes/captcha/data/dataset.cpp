@@ -20,13 +20,27 @@ std::string label_text(const std::filesystem::path& file, const std::string& lab
   return label_end.empty() ? stem : stem.substr(0, stem.find(label_end));
 }
 
+/// The characters of a UTF-8 text.
+std::vector<std::string> characters_of(const std::string& text) {
+  std::vector<std::string> characters;
+  for (const char byte : text) {
+    const bool continues = (static_cast<unsigned char>(byte) & 0xC0U) == 0x80;
+    if (!continues || characters.empty()) characters.emplace_back();
+    characters.back() += byte;
+  }
+  return characters;
+}
+
+bool is_sign(const std::string& character) {
+  return character.size() == 1 && std::isalnum(static_cast<unsigned char>(character.front())) == 0;
+}
+
 /// Explains how a label is found, and names the setting that would fit this label: data.label_end or data.length.
-std::string length_hint(const std::string& label, const Labels& labels) {
+std::string length_hint(const std::vector<std::string>& label, const Labels& labels) {
   const std::string end = labels.label_end.empty() ? "the extension" : fmt::format("'{}'", labels.label_end);
   const auto length = static_cast<std::size_t>(labels.length);
-  const bool has_sign = label.size() > length && std::isalnum(static_cast<unsigned char>(label[length])) == 0;
   std::string fix;
-  if (has_sign) {
+  if (label.size() > length && is_sign(label[length])) {
     fix = ": " + setting_words(fmt::format("data.label_end='{}'", label[length]));
   } else if (!label.empty()) {
     fix = ": if all labels have a different length, " + setting_words(fmt::format("data.length={}", label.size()));
@@ -40,14 +54,15 @@ std::string length_hint(const std::string& label, const Labels& labels) {
 std::vector<std::int64_t> label_of(const std::filesystem::path& file, const Labels& labels,
                                    const std::string& characters) {
   const std::string label = label_text(file, labels.label_end);
-  if (static_cast<std::int64_t>(label.size()) != labels.length) {
-    throw DataError(
-        fmt::format("{}: its label '{}' has {} characters, not {}", file.string(), label, label.size(), labels.length),
-        length_hint(label, labels));
+  const std::vector<std::string> letters = characters_of(label);
+  if (std::ssize(letters) != labels.length) {
+    throw DataError(fmt::format("{}: its label '{}' has {} characters, not {}", file.string(), label, letters.size(),
+                                labels.length),
+                    length_hint(letters, labels));
   }
   std::vector<std::int64_t> classes;
-  for (const char c : label) {
-    const std::size_t at = characters.find(c);
+  for (const std::string& c : letters) {
+    const std::size_t at = c.size() == 1 ? characters.find(c) : std::string::npos;
     if (at == std::string::npos) {
       throw DataError(
           fmt::format("{}: '{}' of its label '{}' is not in the charset {}", file.string(), c, label, labels.charset),

@@ -66,6 +66,12 @@ class CaptionReader {
 
   /// Logs truncated captions and unknown words, once.
   void note() const {
+    if (unspaced_ > 0) {
+      log::warn(
+          "{}: words are separated by spaces, but {} more than {} Chinese characters or hiragana, such as '{}': "
+          "segment the captions first",
+          options_.path, text::counted(unspaced_, "word has", "words have"), kMostInAWord, unspaced_word_);
+    }
     if (unknown_ > 0) {
       log::note("{}: {} of {} words are not in the vocabulary, such as '{}'", options_.path, text::thousands(unknown_),
                 text::thousands(words_), example_);
@@ -80,6 +86,7 @@ class CaptionReader {
   Ids ids_of(const std::string& caption, const std::string& id) {
     std::vector<std::string> words = words_of(caption);
     ++captions_;
+    for (const std::string& word : words) note_unspaced(word);
     if (std::ssize(words) > options_.max_words) {
       ++cut_;
       words.resize(static_cast<std::size_t>(options_.max_words));
@@ -89,6 +96,12 @@ class CaptionReader {
     for (const std::string& word : words) ids.push_back(id_of(word, id));
     ids.push_back(0);
     return ids;
+  }
+
+  /// Counts a training caption's long text without spaces, as in Chinese.
+  void note_unspaced(const std::string& word) {
+    if (!training_ || unspaced_letters(word) <= kMostInAWord) return;
+    if (unspaced_++ == 0) unspaced_word_ = shown(word);
   }
 
   std::int64_t id_of(const std::string& word, const std::string& image) {
@@ -103,9 +116,13 @@ class CaptionReader {
         fmt::format("add the word to the vocabulary, or add a last line {} for all such words", kUnknownWord));
   }
 
+  static constexpr std::int64_t kMostInAWord = 4;  // characters of a language that is written without spaces
+
   const SetOptions& options_;
   const Vocabulary& vocabulary_;
   bool training_;
+  std::int64_t unspaced_ = 0;
+  std::string unspaced_word_;
   std::int64_t captions_ = 0;
   std::int64_t words_ = 0;
   std::int64_t cut_ = 0;

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <utility>
 
+#include "captioning/metrics/lower_case.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::captioning {
@@ -19,8 +20,11 @@ constexpr std::array<std::string_view, 7> kClitics = {"n't", "'re", "'ve", "'ll"
 constexpr std::array<std::string_view, 6> kBracketNames = {"-lrb-", "-rrb-", "-lsb-", "-rsb-", "-lcb-", "-rcb-"};
 constexpr std::size_t kShownBytes = 40;  // number of bytes quoted before the invalid byte in an error message
 /// Typographic characters and their plain replacements.
-constexpr std::array<std::pair<std::string_view, char>, 5> kTypeset = {
-    {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}}};
+constexpr std::array<std::pair<std::string_view, char>, 23> kTypeset = {
+    {{"\u00A0", ' '}, {"\u2018", '\''}, {"\u2019", '\''}, {"\u201C", '"'}, {"\u201D", '"'}, {"\u201E", ' '},
+     {"\u00AB", ' '}, {"\u00BB", ' '},  {"\u2026", ' '},  {"\u2013", ' '}, {"\u2014", ' '}, {"\u3000", ' '},
+     {"\u3001", ' '}, {"\u3002", ' '},  {"\u300A", ' '},  {"\u300B", ' '}, {"\uFF01", ' '}, {"\uFF08", ' '},
+     {"\uFF09", ' '}, {"\uFF0C", ' '},  {"\uFF1A", ' '},  {"\uFF1B", ' '}, {"\uFF1F", ' '}}};
 constexpr std::string_view kAlwaysOut = ";?!\"`()[]{}";
 constexpr std::string_view kOutBesideLetters = ".,:";
 
@@ -63,16 +67,16 @@ std::string plain_text(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::string_view character = text.substr(at, character_size(text, at));
     at += character.size();
-    const char first = character.front();
-    if (character.size() == 1) {
-      plain += first >= 'A' && first <= 'Z' ? static_cast<char>(first + 'a' - 'A') : first;
+    if (character.size() == 1) {  // most characters
+      const char letter = character.front();
+      plain += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter + 'a' - 'A') : letter;
       continue;
     }
     const auto typeset = std::ranges::find_if(kTypeset, [&](const auto& one) { return one.first == character; });
     if (typeset != kTypeset.end()) {
       plain += typeset->second;
     } else {
-      plain += character;
+      plain += lower_case(character);
     }
   }
   return plain;
@@ -106,6 +110,20 @@ void split_piece(std::string_view piece, std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::int64_t unspaced_letters(std::string_view word) noexcept {
+  std::int64_t count = 0;
+  for (std::size_t at = 0; at < word.size();) {
+    const std::size_t size = std::max<std::size_t>(character_size(word, at), 1);
+    const std::uint32_t letter = size != 3 ? 0
+                                           : (byte_at(word, at) & 0xFU) << 12U | (byte_at(word, at + 1) & 0x3FU) << 6U |
+                                                 (byte_at(word, at + 2) & 0x3FU);
+    const bool han = (letter >= 0x3400 && letter <= 0x9FFF) || (letter >= 0xF900 && letter <= 0xFAFF);
+    if (han || (letter >= 0x3041 && letter <= 0x309F)) ++count;
+    at += size;
+  }
+  return count;
+}
 
 bool is_utf8(std::string_view text) noexcept { return utf8_end(text) == text.size(); }
 

@@ -96,6 +96,8 @@ class Survey {
   [[nodiscard]] std::int64_t crowds() const noexcept { return crowds_; }
   [[nodiscard]] std::int64_t empty() const noexcept { return empty_; }
   [[nodiscard]] const std::string& first() const noexcept { return first_; }
+  /// True if there is an object to learn.
+  [[nodiscard]] bool any() const noexcept { return !learnt_.empty(); }
   /// The labels of the classes without a learnable object.
   [[nodiscard]] std::vector<std::int64_t> missing() const {
     std::vector<std::int64_t> labels;
@@ -154,6 +156,15 @@ void warn_of_missing_classes(const Survey& survey, const std::vector<std::string
             text::join(words), count == 1 ? "it" : "they");
 }
 
+/// Reports a set without any object to learn or to find. Throws: DataError if the set is for training.
+void judge_boxes(const Survey& survey, const std::string& path, bool training) {
+  if (survey.any()) return;
+  const bool none = survey.empty() + survey.crowds() == 0;
+  if (training)
+    throw none ? no_boxes(path) : DataError(fmt::format("all boxes of {} are crowds or have no area", path));
+  log::note("{} has no box to find: without one, the average precision is -1", path);
+}
+
 std::shared_ptr<const ImageSource> part_of(const std::shared_ptr<const ImageSource>& whole,
                                            const DatasetOptions& options) {
   if (options.part == SetPart::kAll) return whole;
@@ -169,6 +180,7 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
   const std::int64_t classes = options.classes > 0 ? options.classes : count_classes(*whole);
   const std::shared_ptr<const ImageSource> source = part_of(whole, options);
   if (classes == 0) {
+    if (training) throw no_boxes(options.source.path);
     throw UsageError(fmt::format("{} names no classes", options.source.path),
                      "set the number of classes: num_classes=N");
   }
@@ -182,6 +194,7 @@ DetectionSet open_checked(const DatasetOptions& options, bool training) {
     log::note("{}: {} boxes have no area in the image and count as never found{}", options.source.path, survey.empty(),
               first);
   }
+  judge_boxes(survey, options.source.path, training);
   if (training) warn_of_missing_classes(survey, source->class_names(), options.source.path);
   DetectionSet set;
   set.class_names = source->class_names();
@@ -239,6 +252,12 @@ std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options) 
   if (options.opened) return options.opened;
   const std::string& path = options.source.path;
   return common::names_scenes(path) ? make_scene_source(path, options.side) : open_source(options.source);
+}
+
+DataError no_boxes(const std::string& path) {
+  return DataError(fmt::format("{} has no boxes", path),
+                   "detection reads boxes from COCO (the JSON file of instances, with data.train_images), Pascal VOC "
+                   "(JPEGImages/ and Annotations/), a JSON list of files with \"boxes\", and tar shards");
 }
 
 std::int64_t count_classes(const ImageSource& source) {

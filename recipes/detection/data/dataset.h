@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "detection/data/targets.h"
+#include "lockstep/base/error.h"
 #include "lockstep/data/collate.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/sources/open_source.h"
@@ -67,6 +68,9 @@ struct DatasetOptions {
 /// Opens all images of a set, unchanged, whatever `part` is.
 /// Throws: anything open_source() throws; UsageError if scenes come without a number.
 [[nodiscard]] std::shared_ptr<const ImageSource> open_pictures(const DatasetOptions& options);
+
+/// The error of a training set without boxes; its hint names the layouts that have boxes.
+[[nodiscard]] DataError no_boxes(const std::string& path);
 
 /// The number of classes that a set names; if it names none, its largest label plus 1, or 0 if it has no objects.
 /// Throws: DataError naming the image if one cannot be read.

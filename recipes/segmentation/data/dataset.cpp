@@ -238,6 +238,19 @@ Batch padded_batch(std::vector<Sample>& samples) {
   return batch;
 }
 
+/// Throws: DataError naming file, value and number of pixels if a mask has a value that the listed values leave out.
+void require_listed(const Image& map, const std::vector<std::uint8_t>& listed, const std::filesystem::path& file) {
+  if (listed.empty()) return;
+  const auto is_listed = [&](std::uint8_t value) {
+    return value == 0 || value == kUnlabelled || std::ranges::find(listed, value) != listed.end();
+  };
+  const auto odd = std::ranges::find_if_not(map.pixels, is_listed);
+  if (odd == map.pixels.end()) return;
+  throw DataError(fmt::format("mask {} has the value {} in {}, but data.mask_values does not list it", file.string(),
+                              *odd, text::counted(std::ranges::count(map.pixels, *odd), "pixel")),
+                  "list the value, or set num_classes if the value is a class id");
+}
+
 }  // namespace
 
 SetClasses classes_of(const SetOptions& options) {
@@ -252,9 +265,12 @@ SetClasses classes_of(const SetOptions& options) {
     return classes;
   }
   if (options.classes > 0) return {.count = options.classes};
-  const MaskValues values = takes_mask_values(wanted, meaning) ? options.mask_values : plain_mask_values();
+  const bool takes_values = takes_mask_values(wanted, meaning);
+  const MaskValues values = takes_values ? options.mask_values : plain_mask_values();
   for (const SampleFiles& sample : list.samples) {
-    for (const std::uint8_t value : read_map(sample.maps.front(), meaning).pixels) {
+    const Image map = read_map(sample.maps.front(), meaning);
+    if (takes_values) require_listed(map, options.listed_values, sample.maps.front());
+    for (const std::uint8_t value : map.pixels) {
       const std::uint8_t id = values[value];
       if (id != kUnlabelled) classes.count = std::max<std::int64_t>(classes.count, id + 1);
     }

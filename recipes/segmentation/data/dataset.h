@@ -40,6 +40,9 @@ struct SetOptions {
   Supervision supervision = Supervision::kFull;  ///< labels of training sets
   std::string masks = {};  ///< folder, relative to `path` or absolute; if empty, found by name; likewise below
   MaskValues mask_values = plain_mask_values();  ///< class ids for the values of full masks, except for instances
+  /// The values in `mask_values` that a user has listed. If there are any, other values except 0 and 255 are an error
+  /// while the number of classes is unknown.
+  std::vector<std::uint8_t> listed_values = {};
   std::string scribbles = {};
   std::string pseudo_labels = {};
   std::string scribble_distances = {};

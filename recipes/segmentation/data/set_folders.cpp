@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/sources/image_files.h"
 #include "lockstep/data/sources/text_files.h"
 
 namespace lockstep::segmentation {
@@ -96,6 +97,15 @@ std::vector<std::string> lists_in(const fs::path& image_sets) {
   return found;
 }
 
+/// The missing image of a map: its file in another format, if there is one.
+std::string missing_picture(const fs::path& folder, const std::string& name) {
+  for (const std::string& ending : other_image_extensions()) {
+    if (const fs::path file = folder / (name + ending); FileSystem::system().exists(file))
+      return fmt::format("{} as a PNG or JPEG file", file.string());
+  }
+  return (folder / name).string();
+}
+
 /// Counts the missing files and remembers the first of them.
 class Missing {
  public:
@@ -106,8 +116,10 @@ class Missing {
       to = files.folder / at->second;
       return true;
     }
-    const fs::path expected = files.folder / (role == Role::kPictures ? name : name + ".png");
-    if (count_++ == 0) first_ = fmt::format("{} of {}", role_name(role), expected.string());
+    if (count_++ > 0) return false;
+    const bool picture = role == Role::kPictures;
+    first_ = fmt::format("{} of {}", role_name(role),
+                         picture ? missing_picture(files.folder, name) : (files.folder / (name + ".png")).string());
     return false;
   }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
@@ -153,6 +165,13 @@ Odd twins_of(const NameList& names, const NamedFiles& files) {
                               text::counted(count, "name"), first),
           .hint = "images and maps are matched by file name: rename or remove one of the two",
           .instead = "the first of each pair is used"};
+}
+
+/// Adds the names of the maps that have no image, so that they count as incomplete.
+void add_names_without_picture(NameList& names, const NamedFiles& pictures, const NamedFiles& maps) {
+  for (const auto& [name, file] : maps.files) {
+    if (!pictures.files.contains(name)) names.names.push_back(name);
+  }
 }
 
 }  // namespace
@@ -223,7 +242,7 @@ NameList names_of(const fs::path& root, const std::string& split, const NamedFil
 FileList list_files(const fs::path& path, const FileListOptions& options) {
   const fs::path root = root_of(path, options.split);
   const NamedFiles pictures = named_files(folder_of(root, Role::kPictures, ""), FileKind::kPictures);
-  const NameList names = names_of(root, options.split, pictures);
+  NameList names = names_of(root, options.split, pictures);
   FileList list;
   judge(repeated_in(names), options.strict, list.notes);
   std::vector<NamedFiles> maps;
@@ -231,6 +250,9 @@ FileList list_files(const fs::path& path, const FileListOptions& options) {
     list.folders.push_back(folder_of(root, options.roles[i], i < options.overrides.size() ? options.overrides[i] : ""));
     maps.push_back(named_files(list.folders.back(), FileKind::kMaps));
   }
+  // Masks of a given folder may belong to several sets.
+  const bool own_masks = options.overrides.empty() || options.overrides.front().empty();
+  if (names.from == pictures.folder && !maps.empty() && own_masks) add_names_without_picture(names, pictures, maps[0]);
   judge(twins_of(names, pictures), options.strict, list.notes);
   for (const NamedFiles& files : maps) judge(twins_of(names, files), options.strict, list.notes);
   Missing missing;

@@ -45,6 +45,13 @@ struct Pen::Font {
     if (library != nullptr) FT_Done_FreeType(library);
   }
 
+  void note_missing(const std::string& text) const {
+    for (std::size_t at = 0; face != nullptr && at < text.size();) {
+      const char32_t letter = next_letter(text, at);
+      if (letter > 0x7F && FT_Get_Char_Index(face, letter) == 0) note_missing_glyph(letter);
+    }
+  }
+
   /// Renders each letter, and calls `take` with its glyph.
   template <class Take>
   void each(const std::string& text, const Take& take) const {
@@ -68,6 +75,7 @@ std::int64_t Pen::width(const std::string& text) const {
 }
 
 void Pen::write(Canvas& canvas, const Region& where, const std::string& text, const Ink& ink) const {
+  font_->note_missing(text);
   std::int64_t x = where.left;
   font_->each(text, [&](FT_GlyphSlot glyph) {
     if (x + glyph->advance.x / 64 > where.left + where.size.width) return false;

@@ -65,11 +65,40 @@ SourceKind kind_of_file(const fs::path& path) {
   throw unknown(path.string());
 }
 
-/// The annotation file in a folder of images.
-constexpr const char* kCocoFile = "annotations.json";
+/// Returns the annotation file in a folder of images: of COCO, or of Roboflow's COCO export.
+fs::path coco_file(const fs::path& folder) {
+  const fs::path exported = folder / "_annotations.coco.json";
+  return fs::is_regular_file(exported) ? exported : folder / "annotations.json";
+}
+
+/// Returns the first name that begins with `start`, or `usual` if there is none.
+std::string first_with(const std::vector<std::string>& names, const char* start, const char* usual) {
+  const auto found = std::ranges::find_if(names, [&](const auto& name) { return name.starts_with(start); });
+  return found == names.end() ? usual : *found;
+}
+
+/// Throws: DataError if the folder has a layout of detection sets, so that its folders are not classes.
+void require_no_detection_layout(const fs::path& folder) {
+  const std::vector<std::string> folders = data::folders_in(folder);
+  const auto has = [&](const char* name) { return std::ranges::find(folders, name) != folders.end(); };
+  if (has("annotations")) {
+    std::vector<std::string> files;
+    for (const fs::path& file : data::files_in(folder / "annotations", {".json"})) files.push_back(file.filename());
+    const std::string file = first_with(files, "instances_train", "instances_train2017.json");
+    throw DataError(fmt::format("{} holds a folder annotations, so its folders are not classes", folder.string()),
+                    fmt::format("for COCO, pass the annotation file and the folder of its images: data.train={} "
+                                "data.train_images={}",
+                                (folder / "annotations" / file).string(),
+                                (folder / first_with(folders, "train", "train2017")).string()));
+  }
+  if (has("labels")) {
+    throw DataError(fmt::format("{} holds a folder labels, so its folders are not classes", folder.string()),
+                    "YOLO's text labels are not read: convert them to COCO's JSON of instances");
+  }
+}
 
 SourceKind kind_of_folder(const fs::path& folder) {
-  if (fs::is_regular_file(folder / kCocoFile)) return SourceKind::kCoco;
+  if (fs::is_regular_file(coco_file(folder))) return SourceKind::kCoco;
   if (fs::is_directory(folder / "JPEGImages")) {
     return fs::is_directory(folder / "Annotations") ? SourceKind::kVoc : SourceKind::kMasks;
   }
@@ -83,6 +112,7 @@ SourceKind kind_of_folder(const fs::path& folder) {
       return SourceKind::kIdx;
     }
   }
+  require_no_detection_layout(folder);
   if (const std::vector<std::string> splits = split_folders(folder.string()); !splits.empty()) {
     throw DataError(fmt::format("{} holds splits: {}", folder.string(), text::join(splits)),
                     fmt::format("choose one of them: {}", (folder / splits.front()).string()));
@@ -180,8 +210,7 @@ std::shared_ptr<ImageSource> open_source(const SourceOptions& options) {
     case SourceKind::kTar:
       return open_shards(options);
     case SourceKind::kCoco: {
-      const fs::path file =
-          fs::is_directory(options.path) ? fs::path(options.path) / kCocoFile : fs::path(options.path);
+      const fs::path file = fs::is_directory(options.path) ? coco_file(options.path) : fs::path(options.path);
       return std::make_shared<CocoImages>(file, CocoOptions{.images = options.images,
                                                             .masks = options.masks,
                                                             .remap = options.remap,

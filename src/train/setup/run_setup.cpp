@@ -42,6 +42,18 @@ namespace {
 
 // Settings that name a metric are checked before the first epoch.
 
+/// Returns sample `index` of `set`, or the next one that can be read if bad samples are skipped.
+Sample readable_sample(Dataset& set, std::int64_t index, const TrainConfig& config) {
+  for (;; ++index) {
+    SampleContext context(static_cast<std::uint64_t>(config.seed), 0, index);
+    try {
+      return set.get(index, context);
+    } catch (const DataError&) {
+      if (config.bad_samples != "skip" || index + 1 == set.size()) throw;
+    }
+  }
+}
+
 /// Evaluates one sample of `test_set`, if there is one and stop_at.metric or schedule.metric names a metric.
 /// Collective: yes. Throws: UsageError naming the key and the nearest metric.
 void require_metrics(const Job& job, Task& task, const TrainConfig& config, const std::shared_ptr<Dataset>& test_set,
@@ -50,10 +62,7 @@ void require_metrics(const Job& job, Task& task, const TrainConfig& config, cons
   if (config.schedule.type == "plateau") wanted.emplace_back("schedule.metric", config.schedule.metric);
   std::erase_if(wanted, [](const auto& key) { return key.second.empty(); });
   if (wanted.empty() || !test_set || test_set->size() == 0) return;
-  const auto first = make_dataset(1, [&](std::int64_t index) {
-    SampleContext context(static_cast<std::uint64_t>(config.seed), 0, index);
-    return test_set->get(index, context);
-  });
+  const auto first = make_dataset(1, [&](std::int64_t index) { return readable_sample(*test_set, index, config); });
   const EvaluateOptions options{
       .batch_size = 1, .workers = 0, .amp = config.amp, .channels_last = config.channels_last};
   std::vector<std::string> names;

@@ -56,6 +56,16 @@ class Counter {
     return tally.metrics(all_gather_bytes(job_.group(), tally.bytes()));
   }
 
+  /// Returns the number of samples that any rank has skipped. Collective: if bad samples are skipped.
+  [[nodiscard]] std::int64_t skipped() const {
+    if (!options_.skip_bad_samples) return 0;
+    std::int64_t own = 0;
+    for (const DataLoader& loader : loaders_) own += std::ssize(loader.bad_samples());
+    std::int64_t all = 0;
+    for (const std::int64_t count : all_gather_object(job_.group(), own)) all += count;
+    return all;
+  }
+
  private:
   [[nodiscard]] DataLoaderOptions loader_options(int replica) const {
     const bool pinned = options_.pin_memory && job_.device().is_cuda();
@@ -122,6 +132,7 @@ Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model, const 
   result.metrics = result.tally ? counter.fill(dataset, *result.tally)
                                 : fault::in_section(kMetrics, [&] { return task.metrics(result.counts); });
   result.samples = dataset->size();
+  result.skipped = counter.skipped();
   result.seconds = Seconds(SystemClock::instance().now() - begin).count();
   return result;
 }

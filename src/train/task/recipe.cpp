@@ -9,17 +9,33 @@
 
 namespace lockstep {
 
+namespace {
+
+std::vector<Prediction> predictions_of(const Recipe& recipe, Task& task, torch::nn::Module& model,
+                                       const std::filesystem::path& file, bool pictures) {
+  std::vector<Prediction> predictions = recipe.predict(task, model, {file});
+  if (!pictures) return predictions;
+  for (Prediction& prediction : predictions) {
+    prediction.picture = recipe.draw(task, model, file);
+    if (!prediction.picture)
+      throw UsageError(fmt::format("the recipe {} cannot draw images", recipe.name()), "omit --pictures");
+  }
+  return predictions;
+}
+
+}  // namespace
+
 void Recipe::predict_all(Task& task, torch::nn::Module& model, const std::vector<std::filesystem::path>& files,
                          const PredictOptions& options, const std::function<void(Prediction)>& take) const {
   for (const auto& file : files) {
-    for (Prediction& prediction : predict(task, model, {file})) {
-      if (options.pictures) {
-        prediction.picture = draw(task, model, file);
-        if (!prediction.picture)
-          throw UsageError(fmt::format("the recipe {} cannot draw images", name()), "omit --pictures");
-      }
-      take(std::move(prediction));
+    std::vector<Prediction> predictions;
+    try {
+      predictions = predictions_of(*this, task, model, file, options.pictures);
+    } catch (const DataError& error) {
+      if (!options.unreadable) throw;
+      options.unreadable(error);
     }
+    for (Prediction& prediction : predictions) take(std::move(prediction));
   }
 }
 

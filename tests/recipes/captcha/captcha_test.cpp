@@ -100,6 +100,10 @@ TEST(CaptchaLabel, AWrongLengthNamesBothLengthsAndTheSettingThatWouldFit) {
                                HasSubstr("up to '_' (data.label_end)"), HasSubstr("--set data.length=6")));
   EXPECT_THAT(fault_of("0123-1.png"), HasSubstr("--set data.label_end='-'"));
   EXPECT_THAT(fault_of("_1.png"), ::testing::Not(HasSubstr("--set")));
+  EXPECT_THAT(fault_of("一二三_1.png"), ::testing::AllOf(HasSubstr("its label '一二三' has 3 characters, not 4"),
+                                                         HasSubstr("--set data.length=3")));
+  EXPECT_THAT(fault_of("012一三_1.png"), HasSubstr("has 5 characters, not 4"));
+  EXPECT_THAT(fault_of("012一_1.png"), HasSubstr("'一' of its label '012一' is not in the charset"));
 }
 
 TEST(CaptchaScores, CountStringsCharactersAndConfusions) {

@@ -93,6 +93,21 @@ TEST_F(BadCaptions, IdsWithoutFeaturesOrPicturesAreCountedAndTheFirstIsNamed) {
                               at("images/1.jpg") + hint);
 }
 
+TEST_F(BadCaptions, CaptionsWithoutSpacesGetOneWarning) {
+  put("images/a.png", "");
+  const auto warning_for = [&](const std::string& caption, bool training) {
+    put("captions.txt", "a.png\t" + caption + "\na.png\t" + caption + "\n");
+    const auto vocabulary = std::make_shared<const Vocabulary>(Vocabulary::from_text("a\nUNK\n", ""));
+    ::testing::internal::CaptureStderr();
+    (void)CaptionDataset::open(set(), vocabulary, training);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warning_for("一只狗在草地上", true),
+              HasSubstr("2 words have more than 4 Chinese characters or hiragana, such as '一只狗在草地上': segment"));
+  EXPECT_THAT(warning_for("一只狗在草地上", false), ::testing::Not(HasSubstr("segment")));
+  EXPECT_THAT(warning_for("一只 狗 在 草地 上", true), ::testing::Not(HasSubstr("segment")));
+}
+
 TEST_F(BadCaptions, FilesThatLeadOutOfTheirFolderAreRefusedUnlessTheyMay) {
   put("secret.png", "");
   put("images/inside.png", "");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -502,6 +503,24 @@ TEST_F(CaptioningPage, OfOnePictureIsThePictureWithItsCaptionBelow) {
   const Image same = captioned({.picture = large, .caption = "a dog", .reference = {}, .cider_d = {}});
   EXPECT_EQ(same.size.width, 400);
   EXPECT_TRUE(std::equal(large.pixels.begin(), large.pixels.end(), same.pixels.begin())) << "its pixels as they are";
+}
+
+TEST_F(CaptioningPage, OfANarrowPictureEnlargesItUpToALimit) {
+  const auto size_of = [&](ImageSize size) {
+    return captioned({.picture = plain_picture(size, {9}), .caption = "", .reference = {}, .cider_d = {}}).size;
+  };
+  EXPECT_EQ(size_of({1, 4000}), (ImageSize{240, 4000}));
+  EXPECT_EQ(size_of({1, 10}), (ImageSize{240, 1920}));
+}
+
+TEST(CaptioningPageDeathTest, NotesOnceThatTheFontLacksALetter) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, in which nothing has been noted
+  const auto draw = [] {
+    (void)captioned(
+        {.picture = plain_picture({300, 30}, {9}), .caption = "\u72D7 \u732B", .reference = {}, .cider_d = {}});
+    std::exit(0);
+  };
+  EXPECT_EXIT(draw(), ::testing::ExitedWithCode(0), "has no letter U.72D7, so pictures show a box");
 }
 
 TEST_F(CaptioningPage, RefusesWhatCannotBeDrawn) {

@@ -81,9 +81,25 @@ TEST(CaptioningTokens, SplitWhatIsTackedOnToAWord) {
   EXPECT_THAT(words_of("'s n't -'s"), ElementsAre("'s", "n't", "'s"));
 }
 
-TEST(CaptioningTokens, LeaveOtherLettersAsTheyAre) {
-  EXPECT_THAT(words_of("Test en FRANÇAIS."), ElementsAre("test", "en", "franÇais"));
+TEST(CaptioningTokens, AreInLowerCaseInEveryAlphabet) {
+  EXPECT_THAT(words_of("Test en FRANÇAIS."), ElementsAre("test", "en", "français"));
+  EXPECT_THAT(words_of("ÀÖØÞ×ß ÿŸ ŠŁŻ Žž ĀĶĸ İı"), ElementsAre("àöøþ×ß", "ÿÿ", "šłż", "žž", "āķĸ", "iı"));
+  EXPECT_THAT(words_of("ΆΈΊΌΎΏ ΑΡΣΩΫ άω"), ElementsAre("άέίόύώ", "αρσωϋ", "άω"));
+  EXPECT_THAT(words_of("ЁЏ АЯ ҐӁӮ яё"), ElementsAre("ёџ", "ая", "ґӂӯ", "яё"));
   EXPECT_THAT(words_of("テスト"), ElementsAre("テスト"));
+}
+
+TEST(CaptioningTokens, DropThePunctuationOfOtherLanguages) {
+  EXPECT_THAT(words_of("狗，猫。鸟、鱼！牛？羊；马：（鹿）《虎》“兔”"),
+              ElementsAre("狗", "猫", "鸟", "鱼", "牛", "羊", "马", "鹿", "虎", "兔"));
+  EXPECT_THAT(words_of("„Hund“ «chien» a–b c—d…"), ElementsAre("hund", "chien", "a", "b", "c", "d"));
+}
+
+TEST(CaptioningTokens, CountTheLettersOfTextsWithoutSpaces) {
+  EXPECT_EQ(unspaced_letters("一只狗在草地上"), 7);
+  EXPECT_EQ(unspaced_letters("いぬx"), 2);
+  EXPECT_EQ(unspaced_letters("テスト"), 0) << "a loan word may be long";
+  EXPECT_EQ(unspaced_letters("강아지"), 0) << "Korean has spaces";
 }
 
 TEST(CaptioningTokens, TakeWhatTypesettersWriteForWhatItStandsFor) {
@@ -91,7 +107,7 @@ TEST(CaptioningTokens, TakeWhatTypesettersWriteForWhatItStandsFor) {
   EXPECT_THAT(words_of("The dog\u2019s \u201Cbig\u201D \u2018ball\u2019 isn\u2019t here"),
               ElementsAre("the", "dog", "'s", "big", "ball", "is", "n't", "here"));
   EXPECT_THAT(words_of("\u00A0\u201C\u201D\u2018\u2019"), IsEmpty());
-  EXPECT_THAT(words_of("caf\u00E9\u2026 \u201Ax"), ElementsAre("caf\u00E9\u2026", "\u201Ax")) << "others stay";
+  EXPECT_THAT(words_of("caf\u00E9\u2026 \u201Ax"), ElementsAre("caf\u00E9", "\u201Ax")) << "others stay";
 }
 
 TEST(CaptioningTokens, OfForeignTextsAreShownInPartAndWithoutControlCharacters) {

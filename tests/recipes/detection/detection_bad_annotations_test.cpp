@@ -242,10 +242,16 @@ TEST_F(BadCoco, AFileThatIsNoCocoIsNamed) {
   EXPECT_THAT(fault(), HasSubstr(folder_.path().string()));
 }
 
-TEST_F(BadCoco, ASetWithoutClassesNeedsTheirNumber) {
+TEST_F(BadCoco, ATrainingSetWithoutBoxesIsAnErrorAndATestSetANote) {
   put(file(), R"({"images": [{"id": 1, "file_name": "a.png"}]})");
-  EXPECT_THAT(fault_of<UsageError>([&] { (void)open_training_set(options(), {}); }), HasSubstr("names no classes"));
-  EXPECT_EQ(open_training_set(options(true, 3), {}).dataset->size(), 1);
+  for (const std::int64_t classes : {0, 3}) {
+    EXPECT_THAT(fault_of<DataError>([&] { (void)open_training_set(options(true, classes), {}); }),
+                HasSubstr(folder_.path().string() + " has no boxes"));
+  }
+  EXPECT_THAT(fault_of<UsageError>([&] { (void)open_test_set(options()); }), HasSubstr("names no classes"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open_test_set(options(true, 3)).dataset->size(), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("has no box to find"));
 }
 
 std::string voc(const std::string& objects) {

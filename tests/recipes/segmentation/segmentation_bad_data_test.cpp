@@ -103,6 +103,17 @@ TEST_F(BadSets, MissingMasksAreAllCountedAndTheFirstIsNamed) {
   EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("skipped"), HasSubstr(mask("b").string())));
 }
 
+TEST_F(BadSets, AMaskWithoutAnImageCountsAsIncomplete) {
+  fs::rename(picture("b"), folder_ / "images/b.webp");
+  fs::remove(picture("d"));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("2 of 4 images are incomplete: missing 2 files, the first: images of "),
+                             HasSubstr("images/b.webp as a PNG or JPEG file")));
+  EXPECT_THAT(notes(false), AllOf(HasSubstr("2 pictures: "), HasSubstr("skipped")));
+  SetOptions shared = options();
+  shared.masks = "masks";
+  EXPECT_EQ(open_training_set(shared, {.crop = 8}).source->size(), 2) << "given masks may belong to several sets";
+}
+
 TEST_F(BadSets, MissingMapsOfAPlaneAreNamedWithTheirPlane) {
   FileSystem::system().make_folder(folder_ / "pseudo_labels");
   SetOptions wanted = options();
@@ -184,6 +195,22 @@ TEST_F(BadSets, MasksOf0And255AreNoTwoClassesUnlessSaidSo) {
   EXPECT_EQ(open_test_set(two).source->get(0).maps.front().image.pixels[3], 1);
   two.classes = 0;
   EXPECT_EQ(classes_of(two).count, 2);
+}
+
+TEST_F(BadSets, AValueThatMaskValuesLeavesOutIsNamedIfTheNumberOfClassesIsUnknown) {
+  Image map = gray_map(0);
+  map.pixels[0] = 255;
+  map.pixels[1] = map.pixels[2] = 254;
+  write_masks(map);
+  SetOptions some = options();
+  some.classes = 0;
+  some.mask_values[255] = 1;
+  some.listed_values = {255};
+  EXPECT_THAT(fault_of<DataError>([&] { (void)classes_of(some); }),
+              AllOf(HasSubstr(mask("a").string() + " has the value 254 in 2 pixels"), HasSubstr("data.mask_values")));
+  map.pixels[1] = map.pixels[2] = 0;
+  write_masks(map);
+  EXPECT_EQ(classes_of(some).count, 2) << "0 is the background even if it is not listed";
 }
 
 TEST_F(BadSets, AMaskOfOneValueHasNothingToLearn) {

@@ -231,6 +231,40 @@ TEST(SegmentationTask, TakesNumberAndNamesOfTheClassesFromTheData) {
   EXPECT_EQ(config.num_classes, 3);
 }
 
+TEST(SegmentationTask, ASetThatNumbersTheClassesDifferentlyIsAnError) {
+  const TempDir folder;
+  const auto write_set = [&](const std::string& name, const std::string& classes) {
+    for (const char* part : {"images", "masks"}) fs::create_directories(folder / name / part);
+    common::write_set_picture({{8, 8}, 3, std::vector<std::uint8_t>(192, 90)}, folder / name / "images/a.png");
+    Image mask{{8, 8}, 1, std::vector<std::uint8_t>(64, 1)};
+    mask.pixels[0] = 0;
+    mask.pixels[1] = 2;
+    common::write_set_picture(mask, folder / name / "masks/a.png");
+    if (!classes.empty()) std::ofstream(folder / name / "classes.txt") << classes;
+    return (folder / name).string();
+  };
+  SegmentationConfig config;
+  config.num_classes = 3;
+  config.class_names = {"ground", "cell", "platelet"};
+  config.sets.labels = "masks";
+  SegmentationTask task(config);
+  for (const bool training : {false, true}) {
+    const auto open = [&](const std::string& set) {
+      return training ? task.make_training_set(set) : task.make_dataset(set);
+    };
+    EXPECT_EQ(open(write_set("same", "ground\ncell\nplatelet\n"))->size(), 1);
+    EXPECT_EQ(open(write_set("nameless", ""))->size(), 1);
+    try {
+      (void)open(write_set("other", "ground\nplatelet\ncell\n"));
+      FAIL() << "no error";
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.message(),
+                  HasSubstr("other numbers its classes differently from the model: platelet is class 2 in the model "
+                            "and 1 in the data"));
+    }
+  }
+}
+
 /// Everything that could make two runs differ, small enough for a test.
 SegmentationConfig small_config() {
   SegmentationConfig config;

@@ -16,6 +16,9 @@ namespace data {
 struct ParsedList;
 }  // namespace data
 
+/// Returns the extensions of image formats that are not read: ".webp", ".bmp" and others.
+[[nodiscard]] const std::vector<std::string>& other_image_extensions();
+
 /// The options of ImageFiles.
 struct ImageFilesOptions {
   bool recursive = false;  ///< also searches subfolders; links to folders are followed

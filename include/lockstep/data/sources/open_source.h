@@ -20,7 +20,8 @@ enum class SourceKind {
   kFolder,   ///< image files of one folder
   kClasses,  ///< a folder for each class
   kList,     ///< CSV, JSON or JSON lines that name the files
-  kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such an annotations.json
+  kCoco,     ///< COCO's JSON of instances, keypoints or captions, or a folder with such a file, named annotations.json
+             ///< or _annotations.coco.json (Roboflow)
   kVoc,      ///< Pascal VOC: JPEGImages, Annotations, ImageSets, or images and annotations (VocImages)
   kMasks,    ///< a folder of images and a folder of masks: images + masks or instances, or VOC's SegmentationClass[Aug]
   kTar,      ///< shards in WebDataset's layout

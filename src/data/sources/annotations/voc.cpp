@@ -87,13 +87,14 @@ std::vector<std::string> names_of_split(const fs::path& root, const VocFolders& 
 
 const std::vector<std::string> kVocPictures = {".jpg", ".jpeg", ".png"};
 
-/// Returns the image for an XML file, found by the XML file's own name, otherwise by the name given in it.
-fs::path picture_path(const fs::path& folder, const std::string& name, const std::string& in_xml) {
+/// Returns the image for the file `xml`, found by that file's own name, otherwise by the name given in it.
+fs::path picture_path(const fs::path& folder, const std::string& name, const fs::path& xml, const std::string& in_xml) {
   if (fs::path path = file_of_name(folder, name, kVocPictures); !path.empty()) return path;
   const bool is_picture = has_extension(in_xml, kVocPictures);
   if (is_picture && FileSystem::system().exists(folder / in_xml)) return folder / in_xml;
-  throw DataError(
-      fmt::format("{} does not exist, nor does another image of that name", (folder / (name + ".jpg")).string()));
+  const std::string missing = in_xml.empty() ? name + " (.jpg, .jpeg or .png)" : in_xml;
+  throw DataError(fmt::format("{} belongs to no image: {} does not exist", xml.string(), (folder / missing).string()),
+                  "an image is a PNG or JPEG file with the name of its XML file, or with the name in that file");
 }
 
 /// Returns the names for a message: "cat, dog, ... and 3 more".
@@ -162,7 +163,7 @@ class VocReader {
     fs::path path = file_of_name(folders_.annotations, name, {".xml"});
     if (path.empty()) path = folders_.annotations / (name + ".xml");  // the missing file, for the error
     const VocPicture picture = read_voc(path);
-    VocEntry entry{picture_path(folders_.pictures, name, picture.file_name), picture.size, {}};
+    VocEntry entry{picture_path(folders_.pictures, name, path, picture.file_name), picture.size, {}};
     std::int64_t empty = 0;
     for (const VocObject& from : picture.objects) {
       const auto label = labels_.find(from.name);

@@ -10,7 +10,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/decode.h"
+#include "lockstep/data/sources/image_files.h"
 
 namespace lockstep::data {
 
@@ -107,7 +109,8 @@ std::vector<fs::path> files_in(const fs::path& folder, const std::vector<std::st
   return paths;
 }
 
-std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std::string>& extensions) {
+std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std::string>& extensions,
+                                  OtherImages* others) {
   std::vector<std::pair<std::string, std::string>> found;  // folder, name
   std::error_code fault;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::follow_directory_symlink, fault);
@@ -117,6 +120,8 @@ std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std:
       entry.disable_recursion_pending();
     } else if (has_extension(entry->path(), extensions) && entry->is_regular_file(broken_link)) {
       found.emplace_back(entry->path().parent_path().string(), entry->path().filename().string());
+    } else if (others != nullptr && has_extension(entry->path(), other_image_extensions())) {
+      if (others->count++ == 0 || entry->path().string() < others->first) others->first = entry->path().string();
     }
   }
   if (fault) throw IoError(fmt::format("cannot list folder {}: {}", folder.string(), fault.message()));
@@ -125,6 +130,12 @@ std::vector<fs::path> files_below(const fs::path& folder, const std::vector<std:
   paths.reserve(found.size());
   for (const auto& [parent, name] : found) paths.push_back(fs::path(parent) / name);
   return paths;
+}
+
+void note_other_images(const std::string& where, const OtherImages& others) {
+  if (others.count == 0) return;
+  log::note("{}: {} ignored, as only PNG and JPEG files are read; the first: {}", where,
+            text::counted(others.count, "image"), others.first);
 }
 
 std::vector<std::string> folders_in(const fs::path& folder) {

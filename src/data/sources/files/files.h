@@ -2,6 +2,7 @@
 // The functions shared by the sources that read image files. No torch header.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -46,10 +47,20 @@ void require_folder(const std::filesystem::path& folder);
 [[nodiscard]] std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
                                                           const std::vector<std::string>& extensions);
 
+/// The images of other formats in a folder, which are not read.
+struct OtherImages {
+  std::int64_t count = 0;
+  std::string first = {};
+};
+
 /// Lists the files below `folder`, at any depth, sorted by folder as text, then by name (as Python's sorted(os.walk)).
-/// Throws: IoError.
+/// Adds images of other formats to `others`, unless it is null. Throws: IoError.
 [[nodiscard]] std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
-                                                             const std::vector<std::string>& extensions);
+                                                             const std::vector<std::string>& extensions,
+                                                             OtherImages* others = nullptr);
+
+/// Logs a note if there are any. `where` names the set.
+void note_other_images(const std::string& where, const OtherImages& others);
 
 /// Lists the names of the folders in `folder`, sorted; links to folders count. Throws: IoError.
 [[nodiscard]] std::vector<std::string> folders_in(const std::filesystem::path& folder);

@@ -12,13 +12,20 @@
 namespace lockstep {
 namespace fs = std::filesystem;
 
+const std::vector<std::string>& other_image_extensions() {
+  static const std::vector<std::string> kOthers = {".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic"};
+  return kOthers;
+}
+
 ImageFiles::ImageFiles(const fs::path& folder, const ImageFilesOptions& options) {
   if (!options.recursive) {
     files_ = list_files(folder, options.extensions).paths;
     return;
   }
   data::require_folder(folder);
-  files_ = data::files_below(folder, options.extensions);
+  data::OtherImages others;
+  files_ = data::files_below(folder, options.extensions, &others);
+  data::note_other_images(folder.string(), others);
   if (files_.empty()) {
     throw DataError(fmt::format("folder {} and its subfolders contain no {} file", folder.string(),
                                 text::join(options.extensions, " or ")));
@@ -42,12 +49,14 @@ ClassFolders::ClassFolders(const fs::path& root, const ClassFoldersOptions& opti
     throw DataError(fmt::format("{} contains no folder", root.string()), "create one folder of images per class");
   }
   std::vector<std::string> empty;
+  data::OtherImages others;
   for (std::size_t label = 0; label < classes_.size(); ++label) {
-    const std::vector<fs::path> files = data::files_below(root / classes_[label], options.extensions);
+    const std::vector<fs::path> files = data::files_below(root / classes_[label], options.extensions, &others);
     if (files.empty()) empty.push_back(classes_[label]);
     files_.insert(files_.end(), files.begin(), files.end());
     labels_.insert(labels_.end(), files.size(), static_cast<std::int64_t>(label));
   }
+  data::note_other_images(root.string(), others);
   if (files_.empty() || (!empty.empty() && !options.allow_empty)) {
     throw DataError(
         fmt::format("no {} file in {} of the {} class folders of {}: {}", text::join(options.extensions, " or "),
