@@ -62,7 +62,8 @@ std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse
 
 }  // namespace
 
-DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options)
+DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options,
+                 const GroupOwner& owner)
     : broadcast_buffers_(options.broadcast_buffers &&
                          (options.replicas == 0 || options.replicas == group.world_size())) {
   require_positive(options.first_bucket_bytes, "first_bucket_bytes");
@@ -75,7 +76,8 @@ DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const D
   }
   NamedTensors parameters = trained(state.parameters);
   std::vector<bool> is_sparse = mark_sparse(parameters, sparse, options);
-  reducer_ = std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options);
+  reducer_ =
+      std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options, owner);
   reducer_->attach();
   buffers_of_.resize(reducer_->local_replicas());
   for (const auto& [name, value] : state.parameters) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -328,6 +329,17 @@ RANKS_TEST(Graphs, OwnGradientsStayTheUsersTensors, 2) {
     EXPECT_TRUE(all[0].equal(all[1]));
     EXPECT_GT(own.abs().sum().item<double>(), 0);
   }
+}
+
+RANKS_TEST(Graphs, AWrapperKeepsTheJobThatItWasMadeWith, 2) {
+  const int rank = job.rank();
+  const auto wrap = [&] {
+    Job last = std::exchange(job, Job());
+    return DistributedDataParallel(torch::nn::Linear(3, 2), last);
+  };
+  auto model = wrap();
+  model(at::full({1, 3}, static_cast<double>(rank))).sum().backward();
+  EXPECT_TRUE(model.module().weight.grad().eq(0.5).all().item<bool>());
 }
 
 RANKS_TEST(Options, InitSyncOffLeavesEveryRanksWeights, 2) {

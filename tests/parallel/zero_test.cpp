@@ -12,6 +12,8 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <utility>
+
 #include "lockstep/base/error.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/lamb.h"
@@ -270,6 +272,19 @@ RANKS_TEST(Zero, TheStateIsRankZerosAfterConsolidatingAndUntilTheNextStep, 2) {
   EXPECT_TRUE(!job.is_main() || !zero.state_dict().empty());
   step(zero, parameters, 0);
   EXPECT_EQ(error_of([&] { (void)zero.state_dict(); }), expected);
+}
+
+RANKS_TEST(Zero, KeepsTheJobThatItWasMadeWith, 2) {
+  torch::nn::Linear net(4, 3);
+  const auto make = [&] {
+    Job last = std::exchange(job, Job());
+    return ZeroRedundancyOptimizer(*net, last);
+  };
+  ZeroRedundancyOptimizer zero = make();
+  const at::Tensor before = net->weight.detach().clone();
+  net->forward(at::ones({1, 4})).sum().backward();
+  zero.step();
+  EXPECT_FALSE(net->weight.equal(before));
 }
 
 RANKS_TEST(Zero, RefusesAStateThatDoesNotFit, 2) {

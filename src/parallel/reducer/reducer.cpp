@@ -49,8 +49,9 @@ void AutogradHooks::attach(const NamedTensors& parameters, const Ready& ready) {
   }
 }
 
-Reducer::Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options)
-    : group_(group),
+Reducer::Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, GroupOwner owner)
+    : owner_(std::move(owner)),
+      group_(group),
       options_(options),
       layout_(layout_of(group, options)),
       step_(std::move(parameters), group, options, layout_),

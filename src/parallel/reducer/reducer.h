@@ -59,8 +59,8 @@ class AutogradHooks {
 /// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call these between backwards.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Throws: UsageError if there are fewer replicas than ranks.
-  Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options);
+  /// Keeps `owner`, the group's, as long as it lives. Throws: UsageError if there are fewer replicas than ranks.
+  Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, GroupOwner owner = nullptr);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -103,6 +103,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
 
  private:
+  GroupOwner owner_;  ///< destroyed last
   ProcessGroup& group_;
   DdpOptions options_;
   ReplicaLayout layout_;
