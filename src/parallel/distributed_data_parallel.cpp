@@ -57,7 +57,7 @@ std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse
 [[noreturn]] void throw_changed(const std::string& name, const char* what) {
   throw UsageError(
       fmt::format("parameter '{}' has a different {} than when DistributedDataParallel wrapped it", name, what),
-      "convert, freeze and unfreeze before wrapping, or wrap the model again");
+      "convert before wrapping; freeze all parameters or none, or wrap the model again");
 }
 
 }  // namespace
@@ -94,7 +94,14 @@ DdpCore::~DdpCore() = default;
 DdpCore::DdpCore(DdpCore&&) noexcept = default;
 DdpCore& DdpCore::operator=(DdpCore&&) noexcept = default;
 
+/// Returns true if all trained parameters are frozen at present, as those of a GAN's other network are.
+bool DdpCore::is_frozen() const {
+  const auto learns = [](const Wrapped& one) { return one.trained && one.value.requires_grad(); };
+  return std::none_of(wrapped_.begin(), wrapped_.end(), learns);
+}
+
 void DdpCore::require_unchanged(const NamedTensors& now) const {
+  const bool frozen = is_frozen();
   for (std::size_t i = 0; i < wrapped_.size(); ++i) {
     const Wrapped& then = wrapped_[i];
     if (i >= now.size() || now[i].first != then.name || !now[i].second.is_same(then.value)) throw_replaced(then.name);
@@ -102,7 +109,7 @@ void DdpCore::require_unchanged(const NamedTensors& now) const {
     if (value.scalar_type() != then.dtype || value.sizes() != then.sizes || value.strides() != then.strides) {
       throw_changed(then.name, "dtype, shape or memory layout");
     }
-    if (value.requires_grad() != then.trained) throw_changed(then.name, "requires_grad");
+    if (value.requires_grad() != (then.trained && !frozen)) throw_changed(then.name, "requires_grad");
   }
   if (now.size() > wrapped_.size()) throw_replaced(now[wrapped_.size()].first);
 }
@@ -119,7 +126,7 @@ void DdpCore::before_forward(const State& now, bool training) {
 }
 
 void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {
-  reducer_->after_forward(outputs, complete);
+  if (!is_frozen()) reducer_->after_forward(outputs, complete);  // without a trained parameter no gradient comes
 }
 
 void DdpCore::enter_replica(int local, const NamedTensors& buffers) {

@@ -342,6 +342,54 @@ RANKS_TEST(Graphs, AWrapperKeepsTheJobThatItWasMadeWith, 2) {
   EXPECT_TRUE(model.module().weight.grad().eq(0.5).all().item<bool>());
 }
 
+// A GAN in which each of two networks is frozen while the other one learns.
+
+void freeze(torch::nn::Module& net, bool frozen) {
+  for (at::Tensor& parameter : net.parameters()) parameter.requires_grad_(!frozen);
+}
+
+void descend(torch::nn::Module& net, double rate) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : net.parameters()) parameter.sub_(parameter.grad().mul(rate));
+  net.zero_grad();
+}
+
+struct Gan {
+  torch::nn::Linear generator{3, 3};
+  torch::nn::Linear critic{3, 1};
+  /// Trains the critic, then the generator. `backward` runs the backward of a loss for an input on all ranks.
+  template <class Backward>
+  void step(const Backward& backward, double rate) {
+    freeze(*generator, true);
+    backward([](auto& fake, auto& judge, const at::Tensor& x) { return judge(fake(x)).mean() - judge(x).mean(); });
+    descend(*critic, rate);
+    freeze(*generator, false);
+    freeze(*critic, true);
+    backward([](auto& fake, auto& judge, const at::Tensor& x) { return -judge(fake(x)).mean(); });
+    descend(*generator, rate);
+    freeze(*critic, false);
+  }
+};
+
+RANKS_TEST(Graphs, TheNetworksOfAGanAreFrozenInTurnsAndTrainAsInOneProcess, 2) {
+  seed_all(1);
+  Gan wrapped;
+  seed_all(1);
+  Gan plain;
+  DistributedDataParallel generator(wrapped.generator, job);
+  DistributedDataParallel critic(wrapped.critic, job);
+  for (int step = 0; step < 3; ++step) {
+    const auto input = [&](int rank) { return batch_of(10 * step + rank).detach(); };
+    wrapped.step([&](const auto& loss) { loss(generator, critic, input(job.rank())).backward(); }, 0.5);
+    const auto backward_of_all = [&](const auto& loss) {
+      for (const int rank : {0, 1}) loss(plain.generator, plain.critic, input(rank)).backward();
+    };
+    plain.step(backward_of_all, 0.25);  // the sum of two gradients instead of their mean
+    EXPECT_TRUE(wrapped.generator->weight.equal(plain.generator->weight)) << step;
+    EXPECT_TRUE(wrapped.critic->weight.equal(plain.critic->weight)) << step;
+  }
+}
+
 RANKS_TEST(Options, InitSyncOffLeavesEveryRanksWeights, 2) {
   seed_all(static_cast<std::uint64_t>(job.rank()));
   Net net;

@@ -114,6 +114,7 @@ class DdpCore {
     bool trained;
   };
 
+  [[nodiscard]] bool is_frozen() const;
   void require_unchanged(const NamedTensors& now) const;
 
   std::shared_ptr<Reducer> reducer_;
