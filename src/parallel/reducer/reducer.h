@@ -18,6 +18,7 @@
 #include "parallel/reducer/backward.h"
 #include "parallel/reducer/forward_pass.h"
 #include "parallel/reducer/graph_node.h"
+#include "parallel/reducer/running_backwards.h"
 #include "parallel/reducer/step_reduction.h"
 
 namespace lockstep::parallel {
@@ -39,6 +40,8 @@ class AutogradHooks {
   void attach(const NamedTensors& parameters, const Ready& ready);
 
   [[nodiscard]] const ParameterOf& parameter_of() const { return parameter_of_; }
+  /// Returns the node that accumulates the gradient of parameter `index`.
+  [[nodiscard]] const torch::autograd::Node* accumulator(std::size_t index) const { return accumulators_[index].get(); }
 
  private:
   std::vector<NodePointer> accumulators_;  ///< kept alive here, since libtorch holds them weakly
@@ -61,6 +64,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   /// Keeps `owner`, the group's, as long as it lives. Throws: UsageError if there are fewer replicas than ranks.
   Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, GroupOwner owner = nullptr);
+  ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -109,6 +113,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   ReplicaLayout layout_;
   std::optional<JoinHandle> join_;
   AutogradHooks hooks_;
+  RunningBackwards& running_;
 
   std::mutex mutex_;  ///< guards the members below
   StepReduction step_;
