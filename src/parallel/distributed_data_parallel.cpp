@@ -30,6 +30,15 @@ void require_positive(std::optional<std::int64_t> bytes, const char* name) {
   if (bytes && *bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, *bytes));
 }
 
+void require_real(const NamedTensors& trained) {
+  for (const auto& [name, value] : trained) {
+    if (!value.is_complex()) continue;
+    throw UsageError(fmt::format("parameter '{}' is {}: gradients of complex numbers cannot be reduced", name,
+                                 c10::toString(value.scalar_type())),
+                     "register a real tensor and use at::view_as_complex() on it in forward");
+  }
+}
+
 /// Marks the trained parameters that the options or `found` name as sparse.
 std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse& found, const DdpOptions& options) {
   std::vector<bool> sparse(trained.size());
@@ -75,6 +84,7 @@ DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const D
     copy_from_rank(0, state.buffers, group);
   }
   NamedTensors parameters = trained(state.parameters);
+  require_real(parameters);
   std::vector<bool> is_sparse = mark_sparse(parameters, sparse, options);
   reducer_ =
       std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options, owner);

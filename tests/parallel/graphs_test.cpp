@@ -460,6 +460,16 @@ TEST(Graphs, ABackwardOfParametersAloneIsAnErrorThatSaysWhereARegulariserBelongs
               HasSubstr("add a regulariser to the loss and call backward once"));
 }
 
+TEST(Graphs, AComplexParameterIsAnErrorThatNamesItWhenItIsWrapped) {
+  struct Phase : torch::nn::Module {
+    Phase() { register_parameter("phase", at::ones({8}, at::kComplexFloat)); }
+    at::Tensor forward(const at::Tensor& x) { return x; }
+  };
+  Job job = alone();
+  EXPECT_THAT(usage_error([&] { DistributedDataParallel(Phase(), job); }),
+              HasSubstr("parameter 'phase' is ComplexFloat"));
+}
+
 RANKS_TEST(Options, InitSyncOffLeavesEveryRanksWeights, 2) {
   seed_all(static_cast<std::uint64_t>(job.rank()));
   Net net;
