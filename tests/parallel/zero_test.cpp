@@ -18,6 +18,7 @@
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/lamb.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/join.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
 #include "support/run_ranks.h"
@@ -285,6 +286,12 @@ RANKS_TEST(Zero, KeepsTheJobThatItWasMadeWith, 2) {
   net->forward(at::ones({1, 4})).sum().backward();
   zero.step();
   EXPECT_FALSE(net->weight.equal(before));
+}
+
+RANKS_TEST(Zero, IsRefusedByAJoinBeforeItsFirstStep, 2) {
+  torch::nn::Linear net(4, 3);
+  ZeroRedundancyOptimizer zero(*net, job);
+  EXPECT_THAT(error_of([&] { JoinedState(zero, job.group()); }), HasSubstr("a sharded optimizer cannot take part"));
 }
 
 RANKS_TEST(Zero, RefusesAStateThatDoesNotFit, 2) {
