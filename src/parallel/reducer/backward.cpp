@@ -65,11 +65,13 @@ void throw_unused(const FaultyBackward& fault, const std::vector<std::size_t>& m
   for (const std::size_t index : missing) {
     if (names.size() < kShown) names.push_back(fault.parameters.name(index));
   }
-  fail(fault,
-       fmt::format("{} of {} parameters got no gradient in backward: {}{}", missing.size(), fault.parameters.size(),
-                   text::join(names), missing.size() > kShown ? ", ..." : ""),
-       "the loss does not depend on them: set DdpOptions::find_unused_parameters if that differs from step to step, "
-       "static_graph if it does not, or requires_grad to false before wrapping");
+  fail(
+      fault,
+      fmt::format("{} of {} parameters got no gradient in backward: {}{}", missing.size(), fault.parameters.size(),
+                  text::join(names), missing.size() > kShown ? ", ..." : ""),
+      "the loss does not depend on them: set their requires_grad to false before wrapping (in a Task's make_model()), "
+      "or DdpOptions::find_unused_parameters if that differs from step to step, static_graph if it does not; in a Task "
+      "add 0 * parameter.sum() to an output");
 }
 
 int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status) {
