@@ -55,7 +55,7 @@ class BadSampleList {
       if (!indices_.insert(each.index).second) continue;
       list_.push_back(each);
       if (!noted_) continue;
-      if (list_.size() <= kNotedSamples) log::note("bad sample skipped: {}", each.what);
+      if (list_.size() <= kNotedSamples) log::note("bad sample skipped: sample {}: {}", each.index, each.what);
       if (list_.size() == kNotedSamples) log::note("further bad samples are only counted");
     }
   }

@@ -30,6 +30,15 @@ void require_positive(std::optional<std::int64_t> bytes, const char* name) {
   if (bytes && *bytes <= 0) throw UsageError(fmt::format("DdpOptions::{} is {} bytes, which is not > 0", name, *bytes));
 }
 
+void require_real(const NamedTensors& trained) {
+  for (const auto& [name, value] : trained) {
+    if (!value.is_complex()) continue;
+    throw UsageError(fmt::format("parameter '{}' is {}: gradients of complex numbers cannot be reduced", name,
+                                 c10::toString(value.scalar_type())),
+                     "register a real tensor and use at::view_as_complex() on it in forward");
+  }
+}
+
 /// Marks the trained parameters that the options or `found` name as sparse.
 std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse& found, const DdpOptions& options) {
   std::vector<bool> sparse(trained.size());
@@ -57,12 +66,13 @@ std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse
 [[noreturn]] void throw_changed(const std::string& name, const char* what) {
   throw UsageError(
       fmt::format("parameter '{}' has a different {} than when DistributedDataParallel wrapped it", name, what),
-      "convert, freeze and unfreeze before wrapping, or wrap the model again");
+      "convert before wrapping; freeze all parameters or none, or wrap the model again");
 }
 
 }  // namespace
 
-DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options)
+DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options,
+                 const GroupOwner& owner)
     : broadcast_buffers_(options.broadcast_buffers &&
                          (options.replicas == 0 || options.replicas == group.world_size())) {
   require_positive(options.first_bucket_bytes, "first_bucket_bytes");
@@ -74,8 +84,10 @@ DdpCore::DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const D
     copy_from_rank(0, state.buffers, group);
   }
   NamedTensors parameters = trained(state.parameters);
+  require_real(parameters);
   std::vector<bool> is_sparse = mark_sparse(parameters, sparse, options);
-  reducer_ = std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options);
+  reducer_ =
+      std::make_shared<Reducer>(TrainedParameters{std::move(parameters), std::move(is_sparse)}, group, options, owner);
   reducer_->attach();
   buffers_of_.resize(reducer_->local_replicas());
   for (const auto& [name, value] : state.parameters) {
@@ -92,7 +104,14 @@ DdpCore::~DdpCore() = default;
 DdpCore::DdpCore(DdpCore&&) noexcept = default;
 DdpCore& DdpCore::operator=(DdpCore&&) noexcept = default;
 
+/// Returns true if all trained parameters are frozen at present, as those of a GAN's other network are.
+bool DdpCore::is_frozen() const {
+  const auto learns = [](const Wrapped& one) { return one.trained && one.value.requires_grad(); };
+  return std::none_of(wrapped_.begin(), wrapped_.end(), learns);
+}
+
 void DdpCore::require_unchanged(const NamedTensors& now) const {
+  const bool frozen = is_frozen();
   for (std::size_t i = 0; i < wrapped_.size(); ++i) {
     const Wrapped& then = wrapped_[i];
     if (i >= now.size() || now[i].first != then.name || !now[i].second.is_same(then.value)) throw_replaced(then.name);
@@ -100,7 +119,7 @@ void DdpCore::require_unchanged(const NamedTensors& now) const {
     if (value.scalar_type() != then.dtype || value.sizes() != then.sizes || value.strides() != then.strides) {
       throw_changed(then.name, "dtype, shape or memory layout");
     }
-    if (value.requires_grad() != then.trained) throw_changed(then.name, "requires_grad");
+    if (value.requires_grad() != (then.trained && !frozen)) throw_changed(then.name, "requires_grad");
   }
   if (now.size() > wrapped_.size()) throw_replaced(now[wrapped_.size()].first);
 }
@@ -117,7 +136,7 @@ void DdpCore::before_forward(const State& now, bool training) {
 }
 
 void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {
-  reducer_->after_forward(outputs, complete);
+  if (!is_frozen()) reducer_->after_forward(outputs, complete);  // without a trained parameter no gradient comes
 }
 
 void DdpCore::enter_replica(int local, const NamedTensors& buffers) {

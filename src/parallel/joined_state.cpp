@@ -2,8 +2,10 @@
 // Sends one rank's state to all ranks: first a JSON list of the entries, then each tensor.
 #include <ATen/ops/empty.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/objects.h"
 #include "lockstep/parallel/join.h"
+#include "lockstep/parallel/zero.h"
 
 namespace lockstep {
 namespace {
@@ -40,6 +42,12 @@ at::Tensor empty_tensor(const Json& entry) {
 }
 
 }  // namespace
+
+JoinedState::JoinedState(Stateful& state, ProcessGroup& group) : state_(state), group_(group) {
+  if (dynamic_cast<const ZeroRedundancyOptimizer*>(&state) == nullptr) return;
+  throw UsageError("a sharded optimizer cannot take part in a Join: no rank has its whole state",
+                   "use the optimizer without ZeroRedundancyOptimizer, or give every rank the same number of batches");
+}
 
 void JoinedState::after_join(int source) {
   const bool sends = group_.rank() == source;

@@ -8,6 +8,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -20,7 +21,7 @@ namespace {
 /// Sums over the replicas of the calling thread's ReplicaTeam, or over the ranks if it has none.
 class ReplicaSync final : public nn::StatisticsSync {
  public:
-  explicit ReplicaSync(ProcessGroup& group) : group_(&group) {}
+  ReplicaSync(ProcessGroup& group, GroupOwner owner) : owner_(std::move(owner)), group_(&group) {}
 
   [[nodiscard]] int replicas() const override {
     const Replica* replica = find_replica();
@@ -47,6 +48,7 @@ class ReplicaSync final : public nn::StatisticsSync {
         "on GPUs, start one rank per replica, or do not sync batch norm");
   }
 
+  GroupOwner owner_;
   ProcessGroup* group_;
 };
 
@@ -75,10 +77,10 @@ void collect(torch::nn::Module& module, const std::string& path, std::vector<nn:
 
 }  // namespace
 
-int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group) {
+int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group, GroupOwner owner) {
   std::vector<nn::SyncedStatistics*> layers;
   collect(root, "", layers);
-  const auto sync = std::make_shared<ReplicaSync>(group);
+  const auto sync = std::make_shared<ReplicaSync>(group, std::move(owner));
   for (nn::SyncedStatistics* layer : layers) layer->set_statistics_sync(sync);
   return static_cast<int>(layers.size());
 }

@@ -189,7 +189,8 @@ TEST(DataLoader, LeavesBadSamplesOutAndListsEachOnce) {
     DataLoader loader(with_bad({0, 4, 8}), {.batch_size = 3, .workers = workers, .bad_samples = BadSamples::kSkip});
     testing::internal::CaptureStderr();
     EXPECT_THAT(batches_of(loader), ElementsAre(ElementsAre(1, 2), ElementsAre(3, 5), ElementsAre(6, 7)));
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("bad sample skipped: cannot read image 4.png"));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("bad sample skipped: sample 4: cannot read image 4.png"));
     auto pass = loader.epoch(1);
     const Batch* batch = pass.next();
     EXPECT_EQ(batch->size, 2);

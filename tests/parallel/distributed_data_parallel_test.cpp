@@ -346,6 +346,24 @@ RANKS_TEST(DistributedDataParallel, StateHasTheNamesOfTheInnerModule, 1) {
   model.load_state_dict(state);
 }
 
+RANKS_TEST(DistributedDataParallel, StateHasTiedWeightsUnderAllTheirNamesAsPythonNeedsThem, 2) {
+  struct Tied : torch::nn::Module {
+    Tied() {
+      register_module("words", words);
+      register_parameter("head", words->weight);
+    }
+    at::Tensor forward(const at::Tensor& x) { return words(x); }
+    torch::nn::Embedding words{4, 2};
+  };
+  DistributedDataParallel model(Tied(), job);
+  const StateDict state = model.state_dict();
+  EXPECT_EQ(state.size(), 2U);
+  EXPECT_EQ(state.count("head") + state.count("words.weight"), 2U);
+  EXPECT_EQ(model.bucket_bytes(), std::vector<std::int64_t>{32}) << "its gradient is reduced once";
+  model.load_state_dict({{"words.weight", at::ones({4, 2})}});  // a checkpoint of earlier versions
+  EXPECT_TRUE(model.module().words->weight.detach().eq(1).all().item<bool>());
+}
+
 RANKS_TEST(DistributedDataParallel, RefusesBucketsOfNoSize, 1) {
   EXPECT_THROW(DistributedDataParallel(Net(), job, {.bucket_bytes = 0}), UsageError);
 }

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -14,6 +15,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <cmath>
 #include <limits>
@@ -248,6 +250,8 @@ TEST_P(SparseWorlds, SparseGradientsHaveTheBitsOfDenseOnes) {
 }
 INSTANTIATE_TEST_SUITE_P(OneToFour, SparseWorlds, ::testing::Values(1, 2, 3, 4));
 
+constexpr int kNoUser = -1;  ///< no rank looks a word up
+
 struct Functional : torch::nn::Module {
   Functional() { weight = register_parameter("table", at::ones({kWords, 2})); }
   at::Tensor forward(const at::Tensor& indices) { return at::embedding(weight, indices, -1, false, /*sparse=*/true); }
@@ -261,6 +265,30 @@ RANKS_TEST(Sparse, ATableWithoutAModuleIsNamedInTheOptions, 2) {
   EXPECT_TRUE(gradient.is_sparse());
   EXPECT_EQ(gradient.indices().select(0, 0).numel(), 2);
   EXPECT_TRUE(gradient.values().eq(0.5).all().item<bool>());
+}
+
+RANKS_TEST(Sparse, AGradientThatLibtorchHasZeroedCountsAsNone, 2) {
+  struct Table : torch::nn::Module {
+    Table() {
+      register_module("words", words);
+      register_module("line", line);
+    }
+    at::Tensor forward(bool with_words) {
+      const at::Tensor y = line(at::ones({1, 2}));
+      return with_words ? y + words(at::zeros({1}, at::kLong)) : y;
+    }
+    torch::nn::Embedding words{torch::nn::EmbeddingOptions(kWords, 2).sparse(true)};
+    torch::nn::Linear line{2, 2};
+  };
+  DistributedDataParallel model(Table(), job, {.find_unused_parameters = true});
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  const at::Tensor weight = model.module().words->weight;
+  for (const int user : {0, kNoUser, 0}) {
+    optimizer.zero_grad();
+    model(job.rank() == user).sum().backward();
+    EXPECT_EQ(weight.grad()._nnz(), user == kNoUser ? 0 : 1);
+    EXPECT_EQ(weight.grad().to_dense()[0][0].item<float>(), user == kNoUser ? 0.0F : 0.5F);
+  }
 }
 
 RANKS_TEST(Sparse, ASparseGradientThatNobodyExpectedSaysWhatToSet, 2) {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -294,7 +295,8 @@ RANKS_TEST(Graphs, GradientsOfInputsAndOfGradientsAreTaken, 2) {
 void go_round(Job& job) {
   DistributedDataParallel model(make_net(), job);
   const std::string error = usage_error([&] { model.module().forward(batch_of(0)).sum().backward(); });
-  EXPECT_THAT(error, AllOf(HasSubstr("came through the inner module"), HasSubstr("model(x), not model.module()(x)")));
+  EXPECT_THAT(error, AllOf(HasSubstr("did not come through a forward of this DistributedDataParallel"),
+                           HasSubstr("model(x), not model.module()(x)")));
 }
 
 RANKS_TEST(Graphs, ABackwardRoundTheWrapperIsAnErrorThatNamesTheCall, 2) { go_round(job); }
@@ -328,6 +330,144 @@ RANKS_TEST(Graphs, OwnGradientsStayTheUsersTensors, 2) {
     EXPECT_TRUE(all[0].equal(all[1]));
     EXPECT_GT(own.abs().sum().item<double>(), 0);
   }
+}
+
+RANKS_TEST(Graphs, AWrapperKeepsTheJobThatItWasMadeWith, 2) {
+  const int rank = job.rank();
+  const auto wrap = [&] {
+    Job last = std::exchange(job, Job());
+    return DistributedDataParallel(torch::nn::Linear(3, 2), last);
+  };
+  auto model = wrap();
+  model(at::full({1, 3}, static_cast<double>(rank))).sum().backward();
+  EXPECT_TRUE(model.module().weight.grad().eq(0.5).all().item<bool>());
+}
+
+// A GAN in which each of two networks is frozen while the other one learns.
+
+void freeze(torch::nn::Module& net, bool frozen) {
+  for (at::Tensor& parameter : net.parameters()) parameter.requires_grad_(!frozen);
+}
+
+void descend(torch::nn::Module& net, double rate) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : net.parameters()) parameter.sub_(parameter.grad().mul(rate));
+  net.zero_grad();
+}
+
+struct Gan {
+  torch::nn::Linear generator{3, 3};
+  torch::nn::Linear critic{3, 1};
+  /// Trains the critic, then the generator. `backward` runs the backward of a loss for an input on all ranks.
+  template <class Backward>
+  void step(const Backward& backward, double rate) {
+    freeze(*generator, true);
+    backward([](auto& fake, auto& judge, const at::Tensor& x) { return judge(fake(x)).mean() - judge(x).mean(); });
+    descend(*critic, rate);
+    freeze(*generator, false);
+    freeze(*critic, true);
+    backward([](auto& fake, auto& judge, const at::Tensor& x) { return -judge(fake(x)).mean(); });
+    descend(*generator, rate);
+    freeze(*critic, false);
+  }
+};
+
+RANKS_TEST(Graphs, TheNetworksOfAGanAreFrozenInTurnsAndTrainAsInOneProcess, 2) {
+  seed_all(1);
+  Gan wrapped;
+  seed_all(1);
+  Gan plain;
+  DistributedDataParallel generator(wrapped.generator, job);
+  DistributedDataParallel critic(wrapped.critic, job);
+  for (int step = 0; step < 3; ++step) {
+    const auto input = [&](int rank) { return batch_of(10 * step + rank).detach(); };
+    wrapped.step([&](const auto& loss) { loss(generator, critic, input(job.rank())).backward(); }, 0.5);
+    const auto backward_of_all = [&](const auto& loss) {
+      for (const int rank : {0, 1}) loss(plain.generator, plain.critic, input(rank)).backward();
+    };
+    plain.step(backward_of_all, 0.25);  // the sum of two gradients instead of their mean
+    EXPECT_TRUE(wrapped.generator->weight.equal(plain.generator->weight)) << step;
+    EXPECT_TRUE(wrapped.critic->weight.equal(plain.critic->weight)) << step;
+  }
+}
+
+/// A network with a head of its own over a trunk that other networks use too.
+struct HeadedImpl : torch::nn::Module {
+  HeadedImpl(const torch::nn::Linear& common, std::int64_t outputs) : trunk(common), head(3, outputs) {
+    register_module("trunk", trunk);
+    register_module("head", head);
+  }
+  at::Tensor forward(const at::Tensor& x) { return head(trunk(x).tanh()).sum(); }
+  torch::nn::Linear trunk;
+  torch::nn::Linear head;
+};
+TORCH_MODULE(Headed);
+
+struct ActorAndCritic {
+  torch::nn::Linear trunk{3, 3};
+  Headed actor{trunk, 2};
+  Headed critic{trunk, 1};
+};
+
+RANKS_TEST(Graphs, TwoWrappersOfOneTrunkTrainInTurnsAsInOneProcess, 2) {
+  seed_all(1);
+  ActorAndCritic wrapped;
+  seed_all(1);
+  ActorAndCritic plain;
+  DistributedDataParallel actor(wrapped.actor, job);
+  DistributedDataParallel critic(wrapped.critic, job);
+  for (int step = 0; step < 3; ++step) {
+    const auto input = [&](int rank) { return batch_of(10 * step + rank).detach(); };
+    const auto learn = [&](auto& model, HeadedImpl& inner, HeadedImpl& alone) {
+      model(input(job.rank())).backward();
+      descend(inner, 0.5);
+      for (const int rank : {0, 1}) alone.forward(input(rank)).backward();
+      descend(alone, 0.25);  // the sum of two gradients instead of their mean
+    };
+    learn(actor, *wrapped.actor, *plain.actor);
+    learn(critic, *wrapped.critic, *plain.critic);
+    EXPECT_TRUE(wrapped.trunk->weight.equal(plain.trunk->weight)) << step;
+    EXPECT_TRUE(wrapped.critic->head->weight.equal(plain.critic->head->weight)) << step;
+  }
+}
+
+RANKS_TEST(Graphs, OneBackwardThroughTwoWrappersOfOneParameterIsAnErrorThatNamesIt, 2) {
+  seed_all(1);
+  ActorAndCritic nets;
+  DistributedDataParallel actor(nets.actor, job);
+  DistributedDataParallel critic(nets.critic, job);
+  EXPECT_THAT(usage_error([&] { (actor(batch_of(0)) + critic(batch_of(0))).backward(); }),
+              AllOf(HasSubstr("parameter 'trunk."), HasSubstr("wrap one module that contains both")));
+}
+
+RANKS_TEST(Graphs, AModelMayBeWrappedAgainWhileTheOldWrapperLives, 2) {
+  seed_all(1);
+  torch::nn::Linear net(3, 2);
+  DistributedDataParallel before(net, job);
+  before(batch_of(job.rank())).sum().backward();
+  const at::Tensor expected = net->weight.grad().clone();
+  DistributedDataParallel after(net, job);
+  net->zero_grad();
+  after(batch_of(job.rank())).sum().backward();
+  EXPECT_TRUE(net->weight.grad().equal(expected));
+}
+
+TEST(Graphs, ABackwardOfParametersAloneIsAnErrorThatSaysWhereARegulariserBelongs) {
+  Job job = alone();
+  DistributedDataParallel model(torch::nn::Linear(3, 2), job);
+  model(batch_of(0)).sum().backward();
+  EXPECT_THAT(usage_error([&] { model.module().weight.square().sum().backward(); }),
+              HasSubstr("add a regulariser to the loss and call backward once"));
+}
+
+TEST(Graphs, AComplexParameterIsAnErrorThatNamesItWhenItIsWrapped) {
+  struct Phase : torch::nn::Module {
+    Phase() { register_parameter("phase", at::ones({8}, at::kComplexFloat)); }
+    at::Tensor forward(const at::Tensor& x) { return x; }
+  };
+  Job job = alone();
+  EXPECT_THAT(usage_error([&] { DistributedDataParallel(Phase(), job); }),
+              HasSubstr("parameter 'phase' is ComplexFloat"));
 }
 
 RANKS_TEST(Options, InitSyncOffLeavesEveryRanksWeights, 2) {

@@ -6,11 +6,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
+
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/nn/batch_norm.h"
@@ -194,6 +197,18 @@ RANKS_TEST(SyncBatchNorm, WorksWithoutATeamWithOneReplicaPerRank, 3) {
     EXPECT_TRUE(close(ddp.named_parameters()[name].grad(), expected->named_parameters()[name].grad())) << name;
   }
   EXPECT_TRUE(close(ddp.module().norm2->running_var, expected->norm2->running_var));
+}
+
+RANKS_TEST(SyncBatchNorm, LayersKeepTheJobThatTheyWereSyncedWith, 2) {
+  nn::BatchNorm2d norm(1);
+  const double value = job.rank();
+  {
+    Job last = std::exchange(job, Job());
+    sync_batch_norm(*norm, last);
+  }
+  const at::NoGradGuard no_grad;
+  (void)norm->forward(at::full({1, 1, 1, 1}, value));
+  EXPECT_NEAR(norm->running_mean.item<double>(), 0.05, 1e-6);
 }
 
 RANKS_TEST(SyncBatchNorm, ARankWithoutASampleTakesPart, 2) {

@@ -12,10 +12,13 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <utility>
+
 #include "lockstep/base/error.h"
 #include "lockstep/optim/clip.h"
 #include "lockstep/optim/lamb.h"
 #include "lockstep/optim/sgd.h"
+#include "lockstep/parallel/join.h"
 #include "lockstep/parallel/replica_team.h"
 #include "lockstep/tensor/random.h"
 #include "support/run_ranks.h"
@@ -270,6 +273,25 @@ RANKS_TEST(Zero, TheStateIsRankZerosAfterConsolidatingAndUntilTheNextStep, 2) {
   EXPECT_TRUE(!job.is_main() || !zero.state_dict().empty());
   step(zero, parameters, 0);
   EXPECT_EQ(error_of([&] { (void)zero.state_dict(); }), expected);
+}
+
+RANKS_TEST(Zero, KeepsTheJobThatItWasMadeWith, 2) {
+  torch::nn::Linear net(4, 3);
+  const auto make = [&] {
+    Job last = std::exchange(job, Job());
+    return ZeroRedundancyOptimizer(*net, last);
+  };
+  ZeroRedundancyOptimizer zero = make();
+  const at::Tensor before = net->weight.detach().clone();
+  net->forward(at::ones({1, 4})).sum().backward();
+  zero.step();
+  EXPECT_FALSE(net->weight.equal(before));
+}
+
+RANKS_TEST(Zero, IsRefusedByAJoinBeforeItsFirstStep, 2) {
+  torch::nn::Linear net(4, 3);
+  ZeroRedundancyOptimizer zero(*net, job);
+  EXPECT_THAT(error_of([&] { JoinedState(zero, job.group()); }), HasSubstr("a sharded optimizer cannot take part"));
 }
 
 RANKS_TEST(Zero, RefusesAStateThatDoesNotFit, 2) {

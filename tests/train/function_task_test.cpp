@@ -213,6 +213,49 @@ TEST(FunctionTask, ALossThatMissesItsTargetSaysSo) {
   }
 }
 
+/// The message and the hint of the UsageError of a run with `options`.
+std::string error_of_run(const TaskOptions& options) {
+  const test::TempDir folder;
+  FunctionTask task(options);
+  TrainConfig config;
+  config.max_steps = 1;
+  config.batch_size = 8;
+  config.data.train = "made up";
+  config.data.test = "held out";
+  try {
+    (void)Trainer(testing::alone(), task, config, {.recipe = "line", .run_dir = folder / "run"}).fit();
+  } catch (const UsageError& error) {
+    return error.message() + " / " + error.hint();
+  }
+  return "no error";
+}
+
+TEST(FunctionTask, ALossForEachSampleIsAnErrorThatNamesItsShape) {
+  TaskOptions options = line_options();
+  options.loss = [](const at::Tensor& output, const Batch& batch) {
+    return (output - batch.target).square().select(1, 0);
+  };
+  const std::string error = error_of_run(options);
+  EXPECT_THAT(error, HasSubstr("the loss term 'loss' has the shape [8], but must be one number"));
+  EXPECT_THAT(error, HasSubstr("return the mean over the batch"));
+}
+
+TEST(FunctionTask, ATestSetWithoutSamplesIsAnErrorBeforeTheFirstStep) {
+  TaskOptions options = line_options();
+  options.dataset = [](const std::string& part) { return points(part == "held out" ? 0 : 32); };
+  options.loss = [](const at::Tensor&, const Batch&) -> at::Tensor { throw DataError("it trained"); };
+  EXPECT_THAT(error_of_run(options), HasSubstr("data.test is held out, which has no samples to evaluate"));
+}
+
+TEST(FunctionTask, AParameterThatTheLossDoesNotUseIsAnErrorThatSaysWhatATaskDoes) {
+  struct Spare : LineNet {
+    Spare() { register_module("spare", torch::nn::Linear(1, 1)); }
+  };
+  TaskOptions options = line_options();
+  options.model = [] { return Spare(); };
+  EXPECT_THAT(error_of_run(options), HasSubstr("in a Task add 0 * parameter.sum() to an output"));
+}
+
 RANKS_TEST(FunctionTask, TrainsOnTwoRanksWithNothingButFunctions, 2) {
   const test::TempDir folder;
   TaskOptions options = line_options();

@@ -61,6 +61,9 @@ namespace parallel {
 
 class Reducer;
 
+/// Keeps the owner of a group alive. Empty if the caller keeps it alive.
+using GroupOwner = std::shared_ptr<const void>;
+
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
  public:
@@ -71,9 +74,11 @@ class DdpCore {
   };
   using Sparse = std::vector<at::Tensor>;  ///< Parameters with sparse gradients.
 
-  /// Compares parameters and buffers across the ranks, and broadcasts rank 0's values.
+  /// Compares parameters and buffers across the ranks, and broadcasts rank 0's values. Keeps `owner` as long as it
+  /// uses the group.
   /// Collective: yes.  Throws: UsageError naming the parameter or buffer that differs across the ranks.
-  DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options);
+  DdpCore(State state, const Sparse& sparse, ProcessGroup& group, const DdpOptions& options,
+          const GroupOwner& owner = nullptr);
   ~DdpCore();
   DdpCore(DdpCore&&) noexcept;
   DdpCore& operator=(DdpCore&&) noexcept;
@@ -109,6 +114,7 @@ class DdpCore {
     bool trained;
   };
 
+  [[nodiscard]] bool is_frozen() const;
   void require_unchanged(const NamedTensors& now) const;
 
   std::shared_ptr<Reducer> reducer_;
@@ -150,6 +156,14 @@ concept HasGroup = requires(Job& job) {
   { job.group() } -> std::convertible_to<ProcessGroup&>;
 };
 
+/// Returns a copy of `job`, which keeps its group alive. Empty for a class whose copies are not cheap (may throw): the
+/// caller keeps such an object alive.
+template <HasGroup Job>
+GroupOwner owner_of(Job& job) {
+  if constexpr (std::is_nothrow_copy_constructible_v<Job>) return std::make_shared<const Job>(job);
+  return nullptr;
+}
+
 }  // namespace parallel
 
 /// While a NoSync is alive, backwards of the model's forwards accumulate locally; the next synced backward reduces the
@@ -177,7 +191,8 @@ class [[nodiscard]] NoSync {
 ///
 /// Collective: construction, forward in training mode with gradients on (if there are buffers), and backward: every
 ///             rank, in the same order.
-/// Lifetime:   the group outlives it. The module must keep its parameters: replacing one is an error that names it.
+/// Lifetime:   a ProcessGroup outlives it; of a Job it keeps a copy. The module must keep its parameters: replacing
+///             one is an error that names it.
 /// Throws: UsageError for parameters or buffers that differ between ranks, for an unused or a replaced parameter, and
 ///             for a backward through module() instead of the wrapper; backward and forward also throw the group's
 ///             failure (PeerError, TimeoutError).
@@ -187,12 +202,12 @@ class DistributedDataParallel : public Joinable {
  public:
   template <class Module>
   DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options = {})
-      : module_(parallel::share_module(std::forward<Module>(module))),
-        core_(state(), parallel::sparse_weights_of(*module_), group, options) {}
+      : DistributedDataParallel(std::forward<Module>(module), group, options, nullptr) {}
 
   template <class Module, parallel::HasGroup Job>
   DistributedDataParallel(Module&& module, Job& job, const DdpOptions& options = {})
-      : DistributedDataParallel(std::forward<Module>(module), static_cast<ProcessGroup&>(job.group()), options) {}
+      : DistributedDataParallel(std::forward<Module>(module), static_cast<ProcessGroup&>(job.group()), options,
+                                parallel::owner_of(job)) {}
 
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
@@ -270,6 +285,12 @@ class DistributedDataParallel : public Joinable {
   void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
+  template <class Module>
+  DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options,
+                          const parallel::GroupOwner& owner)
+      : module_(parallel::share_module(std::forward<Module>(module))),
+        core_(state(), parallel::sparse_weights_of(*module_), group, options, owner) {}
+
   /// Runs the module's forward, and marks an exception as coming from there.
   template <class... Args>
   decltype(auto) run_module(Args&&... args) {

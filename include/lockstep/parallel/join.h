@@ -110,7 +110,8 @@ class Join {
 class JoinedState final : public Joinable {
  public:
   /// Lifetime: `state` and `group` outlive it.
-  JoinedState(Stateful& state, ProcessGroup& group) : state_(state), group_(group) {}
+  /// Throws: UsageError for a sharded optimizer, whose state no rank has as a whole.
+  JoinedState(Stateful& state, ProcessGroup& group);
   [[nodiscard]] ProcessGroup& join_group() override { return group_; }
   void set_join(std::optional<JoinHandle> /*handle*/) override {}
   void shadow(int /*action*/, const JoinStatus& /*status*/) override {}

@@ -15,8 +15,8 @@ namespace lockstep {
 namespace parallel {
 
 /// Makes every lockstep::nn::BatchNorm below `root` compute its statistics over the group's ranks. Returns how many
-/// layers it changed.
-int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group);
+/// layers it changed, which keep `owner`.
+int sync_batch_norm(torch::nn::Module& root, ProcessGroup& group, GroupOwner owner = nullptr);
 
 /// Returns the torch module inside a wrapper, holder or pointer.
 template <class Model>
@@ -35,7 +35,7 @@ torch::nn::Module& torch_module_of(Model& model) {
 /// in backward. With one replica nothing changes.
 ///
 /// Returns: the number of layers that were changed.
-/// Lifetime: the group outlives the model's last training step.
+/// Lifetime: a ProcessGroup outlives the model's last training step; of a Job the layers keep a copy.
 /// Throws:   UsageError if there is a torch::nn::BatchNorm, whose statistics cannot be reached; it names the first one.
 /// Example:  lockstep::sync_batch_norm(net, job);
 template <class Model>
@@ -45,7 +45,8 @@ int sync_batch_norm(Model& model, ProcessGroup& group) {
 /// The same for a wrapped or plain model and the job's group.
 template <class Model, parallel::HasGroup Job>
 int sync_batch_norm(Model& model, Job& job) {
-  return sync_batch_norm(model, static_cast<ProcessGroup&>(job.group()));
+  return parallel::sync_batch_norm(parallel::torch_module_of(model), static_cast<ProcessGroup&>(job.group()),
+                                   parallel::owner_of(job));
 }
 
 }  // namespace lockstep

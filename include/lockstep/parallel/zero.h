@@ -39,7 +39,7 @@ struct ZeroOptions {
 ///    that state with or without ZeRO, on any number of ranks.
 ///
 /// Collective: step(), consolidate_state_dict(), grad_norm(): every rank, in the same order.
-/// Lifetime:   the group outlives it.
+/// Lifetime:   a ProcessGroup outlives it; of a Job it keeps a copy.
 /// Throws:     UsageError for a parameter whose memory was replaced after construction or that is not dense, and for an
 ///             optimizer that is not elementwise().
 /// Source:     Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020.
@@ -55,18 +55,16 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   requires(!std::is_same_v<std::remove_cvref_t<Model>, NamedTensors>)
       ZeroRedundancyOptimizer(Model& model, ProcessGroup& group, const AdamWOptions& options = {},
                               const ZeroOptions& zero = {})
-      : ZeroRedundancyOptimizer(
-            named_parameters_of(model), group,
-            [&](NamedTensors parts) { return std::make_unique<AdamW>(std::move(parts), options); },
-            zero.shard_gradients ? reducer_of(model) : nullptr) {}
+      : ZeroRedundancyOptimizer(model, group, options, zero, nullptr) {}
   template <class Model, parallel::HasGroup Job>
   ZeroRedundancyOptimizer(Model& model, Job& job, const AdamWOptions& options = {}, const ZeroOptions& zero = {})
-      : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options, zero) {}
+      : ZeroRedundancyOptimizer(model, static_cast<ProcessGroup&>(job.group()), options, zero,
+                                parallel::owner_of(job)) {}
 
   /// Wraps any other optimizer. `reducer` is the shared_reducer() of a DistributedDataParallel whose gradients are to
-  /// be sharded; null if none.
+  /// be sharded; null if none. The optimizer keeps `owner`, which keeps the group alive.
   ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
-                          std::shared_ptr<parallel::Reducer> reducer = nullptr);
+                          std::shared_ptr<parallel::Reducer> reducer = nullptr, parallel::GroupOwner owner = nullptr);
   ~ZeroRedundancyOptimizer() override;
   ZeroRedundancyOptimizer(ZeroRedundancyOptimizer&&) noexcept;
   ZeroRedundancyOptimizer& operator=(ZeroRedundancyOptimizer&&) noexcept;
@@ -101,6 +99,14 @@ class ZeroRedundancyOptimizer final : public Optimizer {
   [[nodiscard]] const Optimizer& local() const;
 
  private:
+  template <class Model>
+  ZeroRedundancyOptimizer(Model& model, ProcessGroup& group, const AdamWOptions& options, const ZeroOptions& zero,
+                          parallel::GroupOwner owner)
+      : ZeroRedundancyOptimizer(
+            named_parameters_of(model), group,
+            [&](NamedTensors parts) { return std::make_unique<AdamW>(std::move(parts), options); },
+            zero.shard_gradients ? reducer_of(model) : nullptr, std::move(owner)) {}
+
   template <class Model>
   static std::shared_ptr<parallel::Reducer> reducer_of(Model& model) {
     if constexpr (requires { model.shared_reducer(); }) {

@@ -76,12 +76,11 @@ template <class Model>
 /// or dtype, or two entries of one tensor that differ. In that case nothing is copied.
 void load_tensors(const NamedTensors& items, const StateDict& state);
 
-/// Returns the parameters and buffers of a model, in name order; the tensors are shared, not copied.
+/// Returns the parameters and buffers of a model, in name order; the tensors are shared, not copied. Tied weights have
+/// all their names, as in PyTorch, whose strict load_state_dict() needs each one.
 template <class Model>
 [[nodiscard]] StateDict model_state_dict(Model& model) {
-  StateDict state = to_state_dict(named_parameters_of(model));
-  state.merge(to_state_dict(named_buffers_of(model)));
-  return state;
+  return to_state_dict(named_entries_of(model));
 }
 
 /// Copies a model_state_dict() into a model. Tied weights may have any or all of their names, as in PyTorch's files.

@@ -27,9 +27,10 @@ FaultyBackward fault_of(const BackwardParts& parts, ReplicaBackward& replica) {
 
 void throw_bypassed(const FaultyBackward& fault) {
   fail(fault,
-       "a backward came through the inner module, not through DistributedDataParallel: its gradients would stay on "
-       "this rank",
-       "call the wrapper, model(x), not model.module()(x), in training");
+       "a backward did not come through a forward of this DistributedDataParallel: its gradients would stay on this "
+       "rank",
+       "in training call the wrapper, model(x), not model.module()(x), or the other wrapper of these parameters; add a "
+       "regulariser to the loss and call backward once");
 }
 
 void throw_two_gradients(const FaultyBackward& fault, std::size_t index) {
@@ -41,6 +42,13 @@ void throw_two_gradients(const FaultyBackward& fault, std::size_t index) {
   fail(fault, fmt::format("parameter '{}' got a gradient, but no output of forward depends on it", name),
        "use it only inside forward; for recomputed (checkpointed) segments set DdpOptions::static_graph instead of "
        "find_unused_parameters");
+}
+
+void throw_two_wrappers(const FaultyBackward& fault, std::size_t index) {
+  fail(fault,
+       fmt::format("parameter '{}' is in two wrappers, and one backward came through both",
+                   fault.parameters.name(index)),
+       "call backward once for each wrapper, or wrap one module that contains both");
 }
 
 void throw_changed_graph(const FaultyBackward& fault, std::size_t index) {
@@ -57,11 +65,13 @@ void throw_unused(const FaultyBackward& fault, const std::vector<std::size_t>& m
   for (const std::size_t index : missing) {
     if (names.size() < kShown) names.push_back(fault.parameters.name(index));
   }
-  fail(fault,
-       fmt::format("{} of {} parameters got no gradient in backward: {}{}", missing.size(), fault.parameters.size(),
-                   text::join(names), missing.size() > kShown ? ", ..." : ""),
-       "the loss does not depend on them: set DdpOptions::find_unused_parameters if that differs from step to step, "
-       "static_graph if it does not, or requires_grad to false before wrapping");
+  fail(
+      fault,
+      fmt::format("{} of {} parameters got no gradient in backward: {}{}", missing.size(), fault.parameters.size(),
+                  text::join(names), missing.size() > kShown ? ", ..." : ""),
+      "the loss does not depend on them: set their requires_grad to false before wrapping (in a Task's make_model()), "
+      "or DdpOptions::find_unused_parameters if that differs from step to step, static_graph if it does not; in a Task "
+      "add 0 * parameter.sum() to an output");
 }
 
 int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status) {
@@ -124,19 +134,21 @@ void Backward::output_reached(ForwardPass& forward) {
   if (now.arrivals > 0) start_sync();
 }
 
-void Backward::gradient_ready(std::size_t index, bool defined) {
+void Backward::gradient_ready(std::size_t index, const Arrival& arrival) {
   ReplicaBackward& now = replica();
   if (!now.running) {  // backward did not go through any known output
+    if (arrival.shared && !opaque_) return;
     begin();
     now.synced = now.last_sync;
   }
+  if (arrival.shared && now.synced) throw_two_wrappers(fault_of(parts_, replica()), index);
   if (now.arrivals++ == 0) {
     if (!now.armed && !now.reached && !opaque_) throw_bypassed(fault_of(parts_, replica()));
     parts_.step.forget_result();
     if (now.synced) start_sync();
   }
   ++now.counts[index];
-  if (defined) parts_.step.note_used(index);
+  if (arrival.defined) parts_.step.note_used(index);
   if (now.is_recording(parts_.options)) {
     now.order.push_back(index);
   } else if (is_complete(index)) {

@@ -28,11 +28,14 @@ struct FaultyBackward {
   ReplicaBackward& replica;
 };
 
-/// Reports that a gradient came through the inner module, not through the wrapper. Throws: UsageError.
+/// Reports a gradient that came through no forward of this wrapper: through the inner module, a parameter itself or
+/// another wrapper. Throws: UsageError.
 [[noreturn]] void throw_bypassed(const FaultyBackward& fault);
 /// Reports that a parameter got a second gradient, or got a gradient although no output of a forward depends on it.
 /// Throws: UsageError.
 [[noreturn]] void throw_two_gradients(const FaultyBackward& fault, std::size_t index);
+/// Reports that one backward passed through two wrappers of a parameter. Throws: UsageError.
+[[noreturn]] void throw_two_wrappers(const FaultyBackward& fault, std::size_t index);
 /// Reports that a step of a static graph differs from the first one. Throws: UsageError.
 [[noreturn]] void throw_changed_graph(const FaultyBackward& fault, std::size_t index);
 /// Reports that parameters got no gradient. Throws: UsageError.
@@ -43,6 +46,12 @@ enum JoinAction { kForward, kBuffers, kBackward };
 
 /// Returns the divisor of the step that `status` begins; 0 means the number of replicas.
 [[nodiscard]] int divisor_of(const std::optional<JoinHandle>& join, const JoinStatus& status);
+
+/// A call to a parameter's hook.
+struct Arrival {
+  bool defined = true;  ///< false if only a part of the graph without gradients leads to the parameter
+  bool shared = false;  ///< another wrapper of the parameter is running its backward
+};
 
 /// The objects that a Backward uses. They belong to its owner and outlive it.
 struct BackwardParts {
@@ -75,8 +84,8 @@ class Backward {
   [[nodiscard]] std::shared_ptr<ForwardPass> after_forward(bool complete);
 
   void output_reached(ForwardPass& forward);
-  /// Records a gradient. `defined` is false if only a part of the graph without gradients leads to the parameter.
-  void gradient_ready(std::size_t index, bool defined);
+  /// Records a gradient, unless it belongs to another wrapper's backward.
+  void gradient_ready(std::size_t index, const Arrival& arrival);
   void end();
 
  private:

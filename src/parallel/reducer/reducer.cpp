@@ -49,26 +49,33 @@ void AutogradHooks::attach(const NamedTensors& parameters, const Ready& ready) {
   }
 }
 
-Reducer::Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options)
-    : group_(group),
+Reducer::Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, GroupOwner owner)
+    : owner_(std::move(owner)),
+      group_(group),
       options_(options),
       layout_(layout_of(group, options)),
+      running_(RunningBackwards::instance()),
       step_(std::move(parameters), group, options, layout_),
       backward_({group_, options_, layout_, step_, join_}, [this] {
+        running_.add(hooks_.parameter_of());
         torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
           const auto self = weak.lock();
           if (!self) return;
           const std::lock_guard<std::mutex> lock(self->mutex_);
+          self->running_.remove(self->hooks_.parameter_of());
           self->backward_.end();
         });
       }) {}
+
+Reducer::~Reducer() { running_.remove(hooks_.parameter_of()); }
 
 void Reducer::attach() {
   hooks_.attach(step_.gradients().parameters().items, [weak = weak_from_this()](std::size_t index, bool defined) {
     const auto self = weak.lock();
     if (!self) return;
     const std::lock_guard<std::mutex> lock(self->mutex_);
-    self->backward_.gradient_ready(index, defined);
+    const bool shared = self->running_.has_other(self->hooks_.parameter_of(), self->hooks_.accumulator(index));
+    self->backward_.gradient_ready(index, {.defined = defined, .shared = shared});
   });
 }
 
@@ -90,6 +97,7 @@ double Reducer::grad_norm() {
 void Reducer::before_forward() {
   const std::lock_guard<std::mutex> lock(mutex_);
   backward_.before_forward();
+  running_.remove(hooks_.parameter_of());
 }
 
 void Reducer::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {

@@ -18,6 +18,7 @@
 #include "parallel/reducer/backward.h"
 #include "parallel/reducer/forward_pass.h"
 #include "parallel/reducer/graph_node.h"
+#include "parallel/reducer/running_backwards.h"
 #include "parallel/reducer/step_reduction.h"
 
 namespace lockstep::parallel {
@@ -39,6 +40,8 @@ class AutogradHooks {
   void attach(const NamedTensors& parameters, const Ready& ready);
 
   [[nodiscard]] const ParameterOf& parameter_of() const { return parameter_of_; }
+  /// Returns the node that accumulates the gradient of parameter `index`.
+  [[nodiscard]] const torch::autograd::Node* accumulator(std::size_t index) const { return accumulators_[index].get(); }
 
  private:
   std::vector<NodePointer> accumulators_;  ///< kept alive here, since libtorch holds them weakly
@@ -59,8 +62,9 @@ class AutogradHooks {
 /// set_sync(), sync(), step(), local_replica(), join() and set_join() take no lock, so call these between backwards.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  /// Throws: UsageError if there are fewer replicas than ranks.
-  Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options);
+  /// Keeps `owner`, the group's, as long as it lives. Throws: UsageError if there are fewer replicas than ranks.
+  Reducer(TrainedParameters parameters, ProcessGroup& group, const DdpOptions& options, GroupOwner owner = nullptr);
+  ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -103,11 +107,13 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
 
  private:
+  GroupOwner owner_;  ///< destroyed last
   ProcessGroup& group_;
   DdpOptions options_;
   ReplicaLayout layout_;
   std::optional<JoinHandle> join_;
   AutogradHooks hooks_;
+  RunningBackwards& running_;
 
   std::mutex mutex_;  ///< guards the members below
   StepReduction step_;

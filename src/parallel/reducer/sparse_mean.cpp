@@ -49,7 +49,8 @@ void SparseMean::put(int local, const at::Tensor& gradient) {
   std::vector<std::int64_t> sizes = parameter_.sizes().vec();
   sizes[0] = 0;
   SparseRows& rows = rows_[static_cast<std::size_t>(local)];
-  if (!gradient.defined()) {
+  // An empty sparse gradient counts as none: zero_grad() of libtorch gives it other sparse dimensions.
+  if (!gradient.defined() || (gradient.is_sparse() && gradient._nnz() == 0)) {
     rows = {at::zeros({0}, options.dtype(at::kLong)), at::zeros(sizes, options)};
   } else if (!gradient.is_sparse()) {
     rows = {at::arange(gradient.size(0), options.dtype(at::kLong)), gradient.contiguous()};

@@ -27,8 +27,10 @@ using parallel::ZeroLayout;
 
 class ZeroRedundancyOptimizer::Impl {
  public:
-  Impl(NamedTensors parameters, ProcessGroup& group, const Make& make, std::shared_ptr<parallel::Reducer> reducer)
-      : parameters_(tensor::without_repeats(std::move(parameters))),
+  Impl(NamedTensors parameters, ProcessGroup& group, const Make& make, std::shared_ptr<parallel::Reducer> reducer,
+       parallel::GroupOwner owner)
+      : owner_(std::move(owner)),
+        parameters_(tensor::without_repeats(std::move(parameters))),
         group_(&group),
         reducer_(std::move(reducer)),
         layout_(parameters_, parallel::groups_by_kind(parameters_, buckets_of_reducer()), group.world_size(),
@@ -86,6 +88,7 @@ class ZeroRedundancyOptimizer::Impl {
   [[nodiscard]] std::optional<std::size_t> parameter_of(const std::string& entry) const;
   void gather_kind(const std::string& kind, const NamedTensors& entries, StateDict& whole) const;
 
+  parallel::GroupOwner owner_;  ///< destroyed last
   NamedTensors parameters_;
   ProcessGroup* group_;
   std::shared_ptr<parallel::Reducer> reducer_;  ///< reducer that shards the gradients for this optimizer
@@ -249,8 +252,8 @@ void ZeroRedundancyOptimizer::Impl::load(const StateDict& state) {
 }
 
 ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(NamedTensors parameters, ProcessGroup& group, const Make& make,
-                                                 std::shared_ptr<parallel::Reducer> reducer)
-    : impl_(std::make_unique<Impl>(std::move(parameters), group, make, std::move(reducer))) {}
+                                                 std::shared_ptr<parallel::Reducer> reducer, parallel::GroupOwner owner)
+    : impl_(std::make_unique<Impl>(std::move(parameters), group, make, std::move(reducer), std::move(owner))) {}
 
 void ZeroRedundancyOptimizer::throw_no_reducer() {
   throw UsageError("ZeroOptions::shard_gradients needs a DistributedDataParallel",

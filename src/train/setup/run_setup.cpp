@@ -133,6 +133,10 @@ class RunSetup {
       train_set_ = task_.make_training_set(config_.data.train);
       if (!config_.data.test.empty()) test_set_ = task_.make_dataset(config_.data.test);
     });
+    if (test_set_ && test_set_->size() == 0 && config_.eval_every_epochs > 0) {
+      throw UsageError(fmt::format("data.test is {}, which has no samples to evaluate", config_.data.test),
+                       "leave data.test empty, or set eval_every_epochs=0, for a run without evaluations");
+    }
     if (start_.resumed && run_.state.samples != train_set_->size()) {
       throw UsageError(fmt::format("data.train has {} samples, but had {} when the checkpoint was written",
                                    train_set_->size(), run_.state.samples),

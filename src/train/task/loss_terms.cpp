@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -21,10 +22,19 @@ std::vector<std::string> missing(const std::vector<std::string>& present, const 
   return names;
 }
 
+void require_scalar(const LossTerm& term) {
+  if (term.value.defined() && term.value.numel() == 1) return;
+  const std::string shape =
+      term.value.defined() ? fmt::format("has the shape [{}]", fmt::join(term.value.sizes(), ", ")) : "is undefined";
+  throw UsageError(fmt::format("the loss term '{}' {}, but must be one number", term.name, shape),
+                   "return the mean over the batch");
+}
+
 }  // namespace
 
 at::Tensor total_loss(const std::vector<LossTerm>& terms) {
   if (terms.empty()) throw UsageError("the task returns no loss", "loss_terms() must return at least one term");
+  for (const LossTerm& term : terms) require_scalar(term);
   at::Tensor total = terms.front().value;
   for (std::size_t i = 1; i < terms.size(); ++i) total = total + terms[i].value;
   return total;

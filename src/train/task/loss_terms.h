@@ -12,7 +12,8 @@
 
 namespace lockstep::train {
 
-/// Returns the sum of the parts. Throws: UsageError if there are no parts.
+/// Returns the sum of the parts. Throws: UsageError if there are no parts, or for a part that is not one
+/// number.
 [[nodiscard]] at::Tensor total_loss(const std::vector<LossTerm>& terms);
 
 /// Returns [loss], or [loss, part, part, ...] if there are several parts, without the autograd graph.

@@ -267,7 +267,7 @@ RANKS_TEST(SelfCriticalStep, PastTheWrapperIsAnError, 2) {
     (void)own.gradient_of([&](const Batch& batch) { return model.module().forward(batch); });
     FAIL() << "no error";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.message(), HasSubstr("came through the inner module, not through DistributedDataParallel"));
+    EXPECT_THAT(error.message(), HasSubstr("did not come through a forward of this DistributedDataParallel"));
   }
 }
 
