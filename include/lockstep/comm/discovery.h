@@ -37,8 +37,9 @@ struct WorldPlan {
 };
 
 /// Takes rank and world size from the first source that is set: torchrun's variables, Open MPI, Slurm (inside a step of
-/// more than one task, unless PMI contradicts it), PMI. If none is set, the result is a world of one. Throws: UsageError
-/// if a source is only partially set (the error names the missing variable), or if the rank is outside its world.
+/// more than one task, unless PMI contradicts it), PMI. If none is set, the result is a world of one. Throws:
+/// UsageError if a source is only partially set (the error names the missing variable), or if the rank is outside its
+/// world.
 [[nodiscard]] WorldPlan discover_world(const Environment& environment);
 
 /// Returns the variables of this process that discover_world() reads.

@@ -146,7 +146,7 @@ void serve_store(Job::State& state) {
   plan.port = state.server->port();
 }
 
-/// Warns if rank 0 serves the store where the ranks of other hosts cannot reach it.
+/// Warns if rank 0 serves the store on a loopback address, which the ranks of other hosts cannot reach.
 void warn_of_loopback(const WorldPlan& plan) {
   if (plan.info.local_world_size == plan.info.world_size || !is_loopback(plan.host)) return;
   log::warn(
