@@ -25,6 +25,7 @@
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/child.h"
+#include "lockstep/launch/given_rank.h"
 #include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
@@ -146,6 +147,35 @@ bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
 }
 
+// The options among the arguments that only a launcher obeys, as they were typed. One process is also that of a rank.
+Words options_of_a_launcher(Words arguments) {
+  Words found;
+  for (const char* name : {"nproc-per-node", "max-restarts"}) {
+    const auto value = take_option(arguments, name);
+    const bool is_one_process = std::strcmp(name, "nproc-per-node") == 0 && value == "1";
+    if (value && !is_one_process) found.push_back(fmt::format("--{} {}", name, *value));
+  }
+  if (take_dashboard(arguments)) found.emplace_back("--dashboard");
+  return found;
+}
+
+// Returns true if this process is a rank of a job that something else started. A world of one rank which no launcher
+// watches (a PyTorchJob with only a master, mpirun -np 1) is no such job if the options ask for a launcher.
+bool is_rank_of_a_job(const Words& arguments) {
+  if (!is_rank() || is_launcher_of_a_task(arguments)) return is_rank_by_address(arguments);
+  const Words options = options_of_a_launcher(arguments);
+  const auto given = given_rank();
+  if (options.empty() || !given) return true;
+  if (given->world_size == 1 && !given->has_launcher) {
+    forget_given_rank();
+    return false;
+  }
+  cli::keep_start_note(fmt::format("{} {} ignored: {} make this process rank {} of {}", text::join(options),
+                                   options.size() == 1 ? "is" : "are", given->variables, given->rank,
+                                   given->world_size));
+  return true;
+}
+
 // The name of a run: "captcha" for "captcha:digits", "digits" for "settings/digits.yml".
 std::string run_name(const std::string& what) {
   if (what.ends_with(".yml") || what.ends_with(".yaml")) return fs::path(what).stem().string();
@@ -255,8 +285,7 @@ int cmd_train(int argc, char** argv) {
   const Words typed(argv, argv + argc);
   spell_out(arguments);
   obey_quiet(arguments);
-  const bool is_task = (is_rank() && !is_launcher_of_a_task(arguments)) || is_rank_by_address(arguments);
-  if (is_task || asks_for_help(arguments)) return execute("train", arguments);
+  if (asks_for_help(arguments) || is_rank_of_a_job(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const auto page = take_dashboard(arguments);
   const auto restarts = take_option(arguments, "max-restarts");
@@ -306,10 +335,11 @@ int cmd_worker(int argc, char** argv) {
   const std::string verb = argv[0];
   Words arguments(argv + 1, argv + argc);
   obey_quiet(arguments);
-  if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute(verb, arguments);
+  const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
+  if (!is_for_ranks && verb != "inspect") forget_given_rank();  // inspect shows the variables
+  if (asks_for_help(arguments) || is_rank_of_a_job(arguments)) return execute(verb, arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const int processes = count ? resolve_process_count(*count).count : 1;
-  const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
   if (processes > 1 && !is_for_ranks) {
     throw UsageError(fmt::format("lockstep {} runs in one process, but --nproc-per-node is {}",
                                  verb == "kernels" ? "doctor kernels" : verb, processes),

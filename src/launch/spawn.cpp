@@ -6,14 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <system_error>
 
-#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
@@ -22,22 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-// The variables by which init() recognizes a rank; init() throws if any are missing.
-constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
-                                       "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-
-// Slurm's IDs for the batch and the interactive step, which run a script, not ranks.
-constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
-
-bool is_slurm_rank() {
-  const auto step = env::get("SLURM_STEP_ID");
-  if (!step || !env::get("SLURM_PROCID")) return false;
-  if (std::find(kStepsWithoutRanks.begin(), kStepsWithoutRanks.end(), *step) != kStepsWithoutRanks.end()) return false;
-  auto tasks = env::get_int("SLURM_STEP_NUM_TASKS");
-  if (!tasks) tasks = env::get_int("SLURM_NTASKS");
-  return tasks.value_or(1) > 1;
-}
 
 int process_count(const SpawnOptions& options) {
   if (options.processes < kAuto) {
@@ -96,11 +77,6 @@ int run_ranks(int argc, const char* const* argv, const SpawnOptions& options, in
 }
 
 }  // namespace
-
-bool is_rank() {
-  const auto is_set = [](const char* name) { return env::get(name).has_value(); };
-  return std::any_of(kRankVariables.begin(), kRankVariables.end(), is_set) || is_slurm_rank();
-}
 
 void spawn(int argc, const char* const* argv, const SpawnOptions& options) noexcept {
   bool goes_on = false;
