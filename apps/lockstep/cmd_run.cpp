@@ -51,7 +51,6 @@ struct RunOptions {
   std::string local_ranks;
   std::string prefix = "[${rank}]: ";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2";
-  std::string backend = "static";
   std::string new_token;  // file for the token; empty: print the token
   std::string dashboard;
   std::string ignored;
@@ -187,7 +186,8 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->group(cli::kRanks);
   add_node_options(app, options.node);
   add_host_options(app, options);
-  app.add_option("--rdzv-backend", options.backend, "static or c10d; both select Lockstep's own store")
+  app.add_option("--rdzv-backend", options.node.backend,
+                 "static or c10d; both select Lockstep's own store; with c10d, --node-rank may be omitted")
       ->type_name("NAME")
       ->group("Several nodes");
   app.add_option("--new-token", options.new_token,
@@ -345,8 +345,8 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
                    .prefix = prefix_of(given.prefix)};
   options.keeps_logs = given.log_dir != "/dev/null";
   if (!options.keeps_logs) options.log_dir.clear();
-  if (given.backend != "static" && given.backend != "c10d") {
-    throw UsageError(fmt::format("--rdzv-backend is '{}'", given.backend),
+  if (given.node.backend != "static" && given.node.backend != "c10d") {
+    throw UsageError(fmt::format("--rdzv-backend is '{}'", given.node.backend),
                      "omit --rdzv-backend: the nodes rendezvous in a store on node 0 and need no other program");
   }
   apply(given.node, options);

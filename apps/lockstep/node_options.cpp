@@ -62,6 +62,11 @@ NodeRange range_of(const std::string& text) {
   return {least, most};
 }
 
+// With torchrun's MIN:MAX or c10d, a launcher that is not given a number gets one when the nodes meet.
+bool finds_its_number(const NodeOptions& given) {
+  return given.nodes.find(':') != std::string::npos || given.backend == "c10d";
+}
+
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
   if (given.endpoint.empty()) return;
   const auto colon = given.endpoint.rfind(':');
@@ -214,7 +219,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   const NodeRange range = range_of(given.nodes);
   options.nodes = range.most;
   options.min_nodes = range.least;
-  options.node_rank = given.node_rank >= 0 || range.least != range.most ? given.node_rank : 0;
+  options.node_rank = given.node_rank >= 0 || (range.most > 1 && finds_its_number(given)) ? given.node_rank : 0;
   options.take_in = take_in_of(given.take_in);
   apply_conf(given.conf, options);
   options.master_addr = given.master_addr;
@@ -260,7 +265,7 @@ void require_token(const AgentOptions& options, const std::vector<std::string>& 
   std::string commands =
       "create a secret, copy the file to every node, and start every node with it\n          lockstep run --new-token "
       "job.token";
-  const bool is_range = options.min_nodes < options.nodes;
+  const bool is_range = options.min_nodes < options.nodes || options.node_rank < 0;
   if (is_range) commands += "\n          " + command_of_node(typed, -1);
   for (int node = 0; node < (is_range ? 0 : std::min(options.nodes, 2)); ++node) {
     commands += fmt::format("\n  node {}  {}", node, command_of_node(typed, node));

@@ -32,7 +32,7 @@ std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) 
   constexpr std::uint64_t kOwn = 13;  // store and client, signals, a watcher, the log folder's lock, files being read
   constexpr std::uint64_t kInTheStore = 3;  // a rank's connections to the store
   const auto here = static_cast<std::uint64_t>(options.processes);
-  const std::uint64_t served = options.node_rank == 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
+  const std::uint64_t served = options.node_rank <= 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
   return open_now + kOfARank * here + kWhileOneStarts + kOwn + kInTheStore * served;
 }
 

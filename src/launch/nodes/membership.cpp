@@ -132,7 +132,8 @@ Membership::~Membership() {
 }
 
 void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) {
-  const bool may_be_any = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
+  const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
+  const bool may_be_any = is_range || options_.node_rank < 0;
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
     try {
