@@ -17,6 +17,7 @@
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/store/host_name.h"
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
@@ -156,6 +157,7 @@ void trust(const NodeOptions& given, AgentOptions& options) {
   const std::string trusted = network_without_secret(given, options);
   if (trusted.empty()) return;
   const store::TrustedNetwork network(trusted);
+  await_name(options.master_addr);
   if (!options.token.empty() || env::get("LOCKSTEP_TOKEN")) {
     throw UsageError("--trust-network and a secret are both set: with a secret, only those who know it may join",
                      "omit one of them");

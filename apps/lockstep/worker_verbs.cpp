@@ -30,6 +30,7 @@
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
 #include "lockstep/launch/train_options.h"
+#include "lockstep/store/host_name.h"
 #include "node_options.h"
 #include "page_of_run.h"
 #include "run_choice.h"
@@ -302,6 +303,7 @@ int cmd_train(int argc, char** argv) {
   // Rank 0 chooses the run's folder, so the node with rank 0 must be known.
   // If another launcher on this machine serves the job, this node joins that job.
   choose_port(setup.node, nodes);
+  if (nodes.node_rank < 0) await_name(nodes.master_addr);
   const bool serves = nodes.node_rank < 0 && can_listen(nodes.master_addr, nodes.master_port);
   if (serves) setup.node.node_rank = nodes.node_rank = 0;
   if (is_bare_recipe(arguments)) return execute("train", arguments);

@@ -186,6 +186,8 @@ TEST_F(TwoNodes, SayForWhomTheyWait) {
   EXPECT_EQ(other.code, 76);
   EXPECT_THAT(other.err, HasSubstr("node 2 looks for node 0 at 127.0.0.1, which is this machine"));
   EXPECT_THAT(other.err, HasSubstr("waiting for the job's store at 127.0.0.1:" + std::to_string(port_)));
+  EXPECT_THAT(other.err, AllOf(HasSubstr("s so far: Connection refused); LOCKSTEP_TIMEOUT ends the wait after 3.5 s"),
+                               HasSubstr("within 3.5 s (Connection refused)")));
 }
 
 TEST_F(TwoNodes, WithoutANumberFindTheirsAsUnderTorchrun) {
