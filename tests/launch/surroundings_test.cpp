@@ -130,6 +130,33 @@ TEST_F(Surroundings, AnErrorSaysWhyTheAddressOfTheMasterCannotBeUsed) {
   EXPECT_THAT(said("127.0.0.1"), HasSubstr(port + " is already in use by "));
 }
 
+TEST_F(Surroundings, AProgramOnADiskWithoutExecutionIsSaidToBeThere) {
+  if (!can("unshare -rm true")) GTEST_SKIP() << "no mount namespaces here";
+  const auto result = bash(
+      "mkdir $DIR/disk; exec unshare -rm bash -c 'mount -t tmpfs -o noexec none $DIR/disk && cp /bin/true $DIR/disk && "
+      "exec $L run -- $DIR/disk/true'");
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("disk/true' cannot be executed: its file system is mounted noexec"));
+}
+
+TEST_F(Surroundings, AProgramThatThisUserMayNotExecuteIsNoMissingProgram) {
+  const std::string user =
+      "user=$(test $(id -u) != 0 || echo setpriv --bounding-set=-dac_override,-dac_read_search --)\n";
+  if (!can(user + "$user true")) GTEST_SKIP() << "this user may execute everything";
+  const auto result = bash(user +
+                           "mkdir $DIR/shut; cp /bin/true $DIR/shut; cp /bin/true $DIR/others; chmod 0 $DIR/shut; "
+                           "chmod 0655 $DIR/others; $user $L run -- $DIR/shut/true; $user $L run -- $DIR/others; "
+                           "chmod 700 $DIR/shut");
+  EXPECT_THAT(result.err, HasSubstr("shut/true' cannot be read: this user may not enter one of its folders"));
+  EXPECT_THAT(result.err, HasSubstr("others' (mode 655)"));
+}
+
+TEST_F(Surroundings, AFolderIsNoProgramThatAPathWouldFind) {
+  const auto result = bash("cd $DIR; mkdir model; $L run -- model; $L run -- ''");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("'model' is a folder, not a program"),
+                                HasSubstr("the name of the program is empty"), Not(HasSubstr("write ./"))));
+}
+
 // As in a container that shows the host's /proc.
 TEST_F(Surroundings, WhatARankLeavesBehindIsEndedUnderAProcOfOtherPids) {
   if (!can("unshare --pid --fork true")) GTEST_SKIP() << "no namespaces of pids here";
