@@ -14,6 +14,7 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/shell_word.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
@@ -173,22 +174,13 @@ void trust(const NodeOptions& given, AgentOptions& options) {
             network.text());
 }
 
-// The argument, quoted for a shell if necessary.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // The command `typed` with the options of node `node` (-1: of any node) and the token file.
 std::string command_of_node(std::vector<std::string> typed, int node) {
   if (node >= 0) (void)take_option(typed, "node-rank");
   typed.insert(typed.begin() + 1, {"--token-file", "job.token"});
   if (node >= 0) typed.insert(typed.begin() + 1, {"--node-rank", std::to_string(node)});
   std::string command = "lockstep";
-  for (const std::string& word : typed) command += " " + quoted(word);
+  for (const std::string& word : typed) command += " " + text::shell_word(word);
   return command;
 }
 

@@ -69,16 +69,17 @@ const std::vector<std::pair<std::string, std::string>> kWorldOfOne = {
 TEST(Commands, AWorldOfOneRankThatHasNoLauncherStartsTheRanksThatItIsAskedFor) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
-  auto words = train_words(folder / "train", folder / "run");
+  auto words = train_words(folder / "train", folder / "my run");
   words.insert(words.end(), {"--nproc-per-node", "2"});
   auto train = lockstep_command(words);
   train.environment.insert(train.environment.end(), kWorldOfOne.begin(), kWorldOfOne.end());
   const ProcessResult result = run_process(train, kTrainingPatience);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(FileSystem::system().read(folder / "run/summary.json"), HasSubstr("\"world_size\": 2"));
+  EXPECT_THAT(result.out, HasSubstr("--checkpoint '" + (folder / "my run").string() + "' ")) << "a shell can read it";
+  EXPECT_THAT(FileSystem::system().read(folder / "my run/summary.json"), HasSubstr("\"world_size\": 2"));
 
   const std::string image = first_image(folder / "train");
-  auto predict = lockstep_command({"predict", "captcha", "--checkpoint", (folder / "run").string(), image});
+  auto predict = lockstep_command({"predict", "captcha", "--checkpoint", (folder / "my run").string(), image});
   predict.environment = {{"RANK", "1"},
                          {"WORLD_SIZE", "4"},
                          {"MASTER_ADDR", "127.0.0.1"},
