@@ -48,6 +48,15 @@ std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed) {
   return std::max(limit.soft, std::min(limit.hard, std::max(kPlenty, needed)));
 }
 
+std::string cpu_limit_words() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return "";
+  return fmt::format(
+      "the kernel may have killed it: each rank has a limit on CPU time, {} (ulimit -t)\nnext  raise the "
+      "limit, or the CPU time of the job",
+      text::duration(static_cast<double>(limit.rlim_max)));
+}
+
 void raise_file_limit(const AgentOptions& options) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -140,6 +140,15 @@ TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   }
 }
 
+TEST_F(Limits, OfCpuTimeAreNamedIfTheKernelKillsARank) {
+  const auto result = test::run_process(
+      {.command = {"bash", "-c",
+                   "ulimit -t 1; exec " LOCKSTEP_TEST_BIN_DIR "/lockstep run -- sh -c 'while :; do :; done'"}},
+      kHang);
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("each rank has a limit on CPU time, 1.0 s (ulimit -t)"));
+}
+
 // The kernel does not limit root's processes, so as root, the test runs the launcher as another user.
 TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
   const bool is_root = ::geteuid() == 0;
