@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep run`: torchrun's options, then a program and its arguments.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -297,6 +300,13 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
+void require_python() {
+  const std::string chosen = env::get("PYTHON_EXEC").value_or("");
+  if (chosen.find('/') == std::string::npos || ::access(chosen.c_str(), X_OK) == 0) return;
+  throw UsageError(fmt::format("PYTHON_EXEC is '{}', which cannot be executed ({})", chosen, std::strerror(errno)),
+                   "set PYTHON_EXEC to a Python interpreter, or unset it");
+}
+
 std::vector<std::string> command_of(const RunOptions& given, std::vector<std::string> program) {
   if (program.empty()) {
     throw UsageError("no program to run", "lockstep run --nproc-per-node 2 -- ./train --epochs 3");
@@ -313,6 +323,7 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   } else if (!given.no_python && ends_with(program[0], ".py")) {
     command = {python, "-u"};
   }
+  if (!command.empty()) require_python();
   command.insert(command.end(), program.begin(), program.end());
   return command;
 }

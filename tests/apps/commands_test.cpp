@@ -420,6 +420,11 @@ TEST(Commands, RunStartsThePythonThatTheVariableNames) {
   };
   EXPECT_THAT(said({"run", "train.py", "--epochs", "2"}), HasSubstr("chosen: -u train.py --epochs 2"));
   EXPECT_THAT(said({"run", "-m", "module"}), HasSubstr("chosen: -u -m module"));
+  std::filesystem::remove(python);
+  ProcessOptions options = lockstep_command({"run", "train.py"}, folder.path());
+  options.environment.emplace_back("PYTHON_EXEC", python.string());
+  EXPECT_THAT(run_process(options).err,
+              HasSubstr("PYTHON_EXEC is '" + python.string() + "', which cannot be executed (No such file"));
 }
 
 TEST(Commands, ACommandOfABuildFolderSaysWhatInstallsTheCMakePackage) {
