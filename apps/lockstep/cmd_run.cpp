@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "address_space.h"
 #include "common/cli.h"
 #include "common/launch_options.h"
 #include "console_options.h"
@@ -418,6 +419,7 @@ int cmd_run(int argc, char** argv) {
   choose_port(given.node, options);
   tell_of_unneeded(app);
   if (app.get_option("--dashboard")->count() > 0) show_page(given);
+  warn_of_address_space(blas_threads(options.processes > 1));
   return run_agent(options);
 }
 

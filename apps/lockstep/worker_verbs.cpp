@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
+#include "address_space.h"
 #include "common/cli.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"
@@ -49,32 +49,6 @@ Words worker_command(const std::string& verb, const Words& arguments) {
   Words command = {worker_path().string(), verb};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
-}
-
-// Returns OpenBLAS's number of threads in a process: the first of these variables that is a number, otherwise one
-// thread per processor.
-int blas_threads(bool one_by_default) {
-  constexpr int kMost = 128;
-  for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
-    const int threads = std::atoi(env::get(name).value_or("").c_str());
-    if (threads > 0) return std::min(threads, kMost);
-  }
-  return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
-}
-
-// Throws if the limit on address space is below what the worker's libraries reserve before main(). The check is here
-// because OpenBLAS retries forever if it has no room for a thread's buffer, and an exception before main() cannot be
-// caught.
-void require_address_space(int threads) {
-  constexpr std::uint64_t kLibraries = 640'000'000;
-  constexpr std::uint64_t kOfAThread = 134'217'728;
-  const std::uint64_t needed = kLibraries + kOfAThread * static_cast<std::uint64_t>(threads);
-  const auto allowed = resource_limits().address_space;
-  if (!allowed || *allowed >= needed) return;
-  throw ResourceError(
-      fmt::format("the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {}",
-                  text::bytes(*allowed), text::bytes(needed), text::counted(threads, "OpenBLAS thread")),
-      "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
 // Executes the worker in this process, so that the exit code and signals are the worker's.
