@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // `lockstep run`: torchrun's options, then a program and its arguments.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "address_space.h"
 #include "common/cli.h"
 #include "common/launch_options.h"
 #include "console_options.h"
@@ -51,7 +55,6 @@ struct RunOptions {
   std::string local_ranks;
   std::string prefix = "[${rank}]: ";
   std::string signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2";
-  std::string backend = "static";
   std::string new_token;  // file for the token; empty: print the token
   std::string dashboard;
   std::string ignored;
@@ -187,7 +190,8 @@ void add_options(CLI::App& app, RunOptions& options) {
       ->group(cli::kRanks);
   add_node_options(app, options.node);
   add_host_options(app, options);
-  app.add_option("--rdzv-backend", options.backend, "static or c10d; both select Lockstep's own store")
+  app.add_option("--rdzv-backend", options.node.backend,
+                 "static or c10d; both select Lockstep's own store; with c10d, --node-rank may be omitted")
       ->type_name("NAME")
       ->group("Several nodes");
   app.add_option("--new-token", options.new_token,
@@ -297,6 +301,13 @@ bool ends_with(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
+void require_python() {
+  const std::string chosen = env::get("PYTHON_EXEC").value_or("");
+  if (chosen.find('/') == std::string::npos || ::access(chosen.c_str(), X_OK) == 0) return;
+  throw UsageError(fmt::format("PYTHON_EXEC is '{}', which cannot be executed ({})", chosen, std::strerror(errno)),
+                   "set PYTHON_EXEC to a Python interpreter, or unset it");
+}
+
 std::vector<std::string> command_of(const RunOptions& given, std::vector<std::string> program) {
   if (program.empty()) {
     throw UsageError("no program to run", "lockstep run --nproc-per-node 2 -- ./train --epochs 3");
@@ -313,6 +324,7 @@ std::vector<std::string> command_of(const RunOptions& given, std::vector<std::st
   } else if (!given.no_python && ends_with(program[0], ".py")) {
     command = {python, "-u"};
   }
+  if (!command.empty()) require_python();
   command.insert(command.end(), program.begin(), program.end());
   return command;
 }
@@ -345,8 +357,8 @@ AgentOptions agent_options(const RunOptions& given, std::vector<std::string> pro
                    .prefix = prefix_of(given.prefix)};
   options.keeps_logs = given.log_dir != "/dev/null";
   if (!options.keeps_logs) options.log_dir.clear();
-  if (given.backend != "static" && given.backend != "c10d") {
-    throw UsageError(fmt::format("--rdzv-backend is '{}'", given.backend),
+  if (given.node.backend != "static" && given.node.backend != "c10d") {
+    throw UsageError(fmt::format("--rdzv-backend is '{}'", given.node.backend),
                      "omit --rdzv-backend: the nodes rendezvous in a store on node 0 and need no other program");
   }
   apply(given.node, options);
@@ -407,6 +419,7 @@ int cmd_run(int argc, char** argv) {
   choose_port(given.node, options);
   tell_of_unneeded(app);
   if (app.get_option("--dashboard")->count() > 0) show_page(given);
+  warn_of_address_space(blas_threads(options.processes > 1));
   return run_agent(options);
 }
 

@@ -14,10 +14,12 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/shell_word.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/store/host_brackets.h"
+#include "lockstep/store/host_name.h"
 #include "lockstep/store/port_holder.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/store/store.h"
@@ -61,6 +63,11 @@ NodeRange range_of(const std::string& text) {
   const int most = colon == std::string::npos ? least : count(text.substr(colon + 1));
   if (most < least) throw UsageError(fmt::format("--nnodes is '{}', but {} is less than {}", text, most, least));
   return {least, most};
+}
+
+// With torchrun's MIN:MAX or c10d, a launcher that is not given a number gets one when the nodes meet.
+bool finds_its_number(const NodeOptions& given) {
+  return given.nodes.find(':') != std::string::npos || given.backend == "c10d";
 }
 
 void apply_endpoint(const NodeOptions& given, AgentOptions& options) {
@@ -149,6 +156,7 @@ void trust(const NodeOptions& given, AgentOptions& options) {
   const std::string trusted = network_without_secret(given, options);
   if (trusted.empty()) return;
   const store::TrustedNetwork network(trusted);
+  await_name(options.master_addr);
   if (!options.token.empty() || env::get("LOCKSTEP_TOKEN")) {
     throw UsageError("--trust-network and a secret are both set: with a secret, only those who know it may join",
                      "omit one of them");
@@ -164,22 +172,13 @@ void trust(const NodeOptions& given, AgentOptions& options) {
             network.text());
 }
 
-// The argument, quoted for a shell if necessary.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // The command `typed` with the options of node `node` (-1: of any node) and the token file.
 std::string command_of_node(std::vector<std::string> typed, int node) {
   if (node >= 0) (void)take_option(typed, "node-rank");
   typed.insert(typed.begin() + 1, {"--token-file", "job.token"});
   if (node >= 0) typed.insert(typed.begin() + 1, {"--node-rank", std::to_string(node)});
   std::string command = "lockstep";
-  for (const std::string& word : typed) command += " " + quoted(word);
+  for (const std::string& word : typed) command += " " + text::shell_word(word);
   return command;
 }
 
@@ -213,7 +212,7 @@ void apply(const NodeOptions& given, AgentOptions& options) {
   const NodeRange range = range_of(given.nodes);
   options.nodes = range.most;
   options.min_nodes = range.least;
-  options.node_rank = given.node_rank >= 0 || range.least != range.most ? given.node_rank : 0;
+  options.node_rank = given.node_rank >= 0 || (range.most > 1 && finds_its_number(given)) ? given.node_rank : 0;
   options.take_in = take_in_of(given.take_in);
   apply_conf(given.conf, options);
   options.master_addr = without_brackets(given.master_addr);
@@ -259,7 +258,7 @@ void require_token(const AgentOptions& options, const std::vector<std::string>& 
   std::string commands =
       "create a secret, copy the file to every node, and start every node with it\n          lockstep run --new-token "
       "job.token";
-  const bool is_range = options.min_nodes < options.nodes;
+  const bool is_range = options.min_nodes < options.nodes || options.node_rank < 0;
   if (is_range) commands += "\n          " + command_of_node(typed, -1);
   for (int node = 0; node < (is_range ? 0 : std::min(options.nodes, 2)); ++node) {
     commands += fmt::format("\n  node {}  {}", node, command_of_node(typed, node));

@@ -12,10 +12,11 @@ namespace lockstep::apps {
 
 struct NodeOptions {
   std::string nodes = "1";
-  int node_rank = -1;  ///< rank of this node; -1: not given, which means 0, or any rank if --nnodes is a range
+  int node_rank = -1;  ///< rank of this node; -1: not given, which means 0, or any rank with --nnodes A:B or c10d
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   std::string endpoint = {};  ///< HOST:PORT, takes precedence over master_addr and master_port
+  std::string backend = "static";
   std::string run_id = {};
   std::string take_in = "checkpoint";
   std::string conf = {};           ///< --rdzv-conf

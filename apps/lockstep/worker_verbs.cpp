@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
+#include "address_space.h"
 #include "common/cli.h"
 #include "common/start_notes.h"
 #include "lockstep/base/clock.h"
@@ -25,10 +25,12 @@
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/child.h"
+#include "lockstep/launch/given_rank.h"
 #include "lockstep/launch/gpus.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/launch/spawn.h"
 #include "lockstep/launch/train_options.h"
+#include "lockstep/store/host_name.h"
 #include "node_options.h"
 #include "page_of_run.h"
 #include "run_choice.h"
@@ -47,32 +49,6 @@ Words worker_command(const std::string& verb, const Words& arguments) {
   Words command = {worker_path().string(), verb};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
-}
-
-// Returns OpenBLAS's number of threads in a process: the first of these variables that is a number, otherwise one
-// thread per processor.
-int blas_threads(bool one_by_default) {
-  constexpr int kMost = 128;
-  for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
-    const int threads = std::atoi(env::get(name).value_or("").c_str());
-    if (threads > 0) return std::min(threads, kMost);
-  }
-  return one_by_default ? 1 : std::min(static_cast<int>(std::thread::hardware_concurrency()), kMost);
-}
-
-// Throws if the limit on address space is below what the worker's libraries reserve before main(). The check is here
-// because OpenBLAS retries forever if it has no room for a thread's buffer, and an exception before main() cannot be
-// caught.
-void require_address_space(int threads) {
-  constexpr std::uint64_t kLibraries = 640'000'000;
-  constexpr std::uint64_t kOfAThread = 134'217'728;
-  const std::uint64_t needed = kLibraries + kOfAThread * static_cast<std::uint64_t>(threads);
-  const auto allowed = resource_limits().address_space;
-  if (!allowed || *allowed >= needed) return;
-  throw ResourceError(
-      fmt::format("the limit on address space (ulimit -v) is {}, and lockstep-worker needs {} with {}",
-                  text::bytes(*allowed), text::bytes(needed), text::counted(threads, "OpenBLAS thread")),
-      "raise the limit (ulimit -v, or the memory of the job), or set OMP_NUM_THREADS to a smaller number");
 }
 
 // Executes the worker in this process, so that the exit code and signals are the worker's.
@@ -144,6 +120,35 @@ bool is_rank_by_address(const Words& arguments) {
 // task without it is a rank.
 bool is_launcher_of_a_task(Words arguments) {
   return take_option(arguments, "nnodes").has_value() && !env::get("LOCKSTEP_STORE");
+}
+
+// The options among the arguments that only a launcher obeys, as they were typed. One process is also that of a rank.
+Words options_of_a_launcher(Words arguments) {
+  Words found;
+  for (const char* name : {"nproc-per-node", "max-restarts"}) {
+    const auto value = take_option(arguments, name);
+    const bool is_one_process = std::strcmp(name, "nproc-per-node") == 0 && value == "1";
+    if (value && !is_one_process) found.push_back(fmt::format("--{} {}", name, *value));
+  }
+  if (take_dashboard(arguments)) found.emplace_back("--dashboard");
+  return found;
+}
+
+// Returns true if this process is a rank of a job that something else started. A world of one rank which no launcher
+// watches (a PyTorchJob with only a master, mpirun -np 1) is no such job if the options ask for a launcher.
+bool is_rank_of_a_job(const Words& arguments) {
+  if (!is_rank() || is_launcher_of_a_task(arguments)) return is_rank_by_address(arguments);
+  const Words options = options_of_a_launcher(arguments);
+  const auto given = given_rank();
+  if (options.empty() || !given) return true;
+  if (given->world_size == 1 && !given->has_launcher) {
+    forget_given_rank();
+    return false;
+  }
+  cli::keep_start_note(fmt::format("{} {} ignored: {} make this process rank {} of {}", text::join(options),
+                                   options.size() == 1 ? "is" : "are", given->variables, given->rank,
+                                   given->world_size));
+  return true;
 }
 
 // The name of a run: "captcha" for "captcha:digits", "digits" for "settings/digits.yml".
@@ -255,8 +260,7 @@ int cmd_train(int argc, char** argv) {
   const Words typed(argv, argv + argc);
   spell_out(arguments);
   obey_quiet(arguments);
-  const bool is_task = (is_rank() && !is_launcher_of_a_task(arguments)) || is_rank_by_address(arguments);
-  if (is_task || asks_for_help(arguments)) return execute("train", arguments);
+  if (asks_for_help(arguments) || is_rank_of_a_job(arguments)) return execute("train", arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const auto page = take_dashboard(arguments);
   const auto restarts = take_option(arguments, "max-restarts");
@@ -273,6 +277,7 @@ int cmd_train(int argc, char** argv) {
   // Rank 0 chooses the run's folder, so the node with rank 0 must be known.
   // If another launcher on this machine serves the job, this node joins that job.
   choose_port(setup.node, nodes);
+  if (nodes.node_rank < 0) await_name(nodes.master_addr);
   const bool serves = nodes.node_rank < 0 && can_listen(nodes.master_addr, nodes.master_port);
   if (serves) setup.node.node_rank = nodes.node_rank = 0;
   if (is_bare_recipe(arguments)) return execute("train", arguments);
@@ -306,10 +311,11 @@ int cmd_worker(int argc, char** argv) {
   const std::string verb = argv[0];
   Words arguments(argv + 1, argv + argc);
   obey_quiet(arguments);
-  if (is_rank() || is_rank_by_address(arguments) || asks_for_help(arguments)) return execute(verb, arguments);
+  const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
+  if (!is_for_ranks && verb != "inspect") forget_given_rank();  // inspect shows the variables
+  if (asks_for_help(arguments) || is_rank_of_a_job(arguments)) return execute(verb, arguments);
   const auto count = take_option(arguments, "nproc-per-node");
   const int processes = count ? resolve_process_count(*count).count : 1;
-  const bool is_for_ranks = verb == "eval" || verb == "tune" || verb == "bench";
   if (processes > 1 && !is_for_ranks) {
     throw UsageError(fmt::format("lockstep {} runs in one process, but --nproc-per-node is {}",
                                  verb == "kernels" ? "doctor kernels" : verb, processes),

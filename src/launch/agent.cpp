@@ -41,12 +41,11 @@ void check(const AgentOptions& options) {
   if (options.processes < 1)
     throw UsageError(
         fmt::format("the number of processes on this node is {}; it must be at least 1", options.processes));
-  const bool is_range = options.min_nodes > 0 && options.min_nodes < options.nodes;
   if (options.min_nodes < 0 || options.min_nodes > options.nodes) {
     throw UsageError(fmt::format("--nnodes {}:{}", options.min_nodes, options.nodes),
                      "use MIN:MAX, with MIN from 1 to MAX");
   }
-  if (options.nodes < 1 || options.node_rank < (is_range ? -1 : 0) || options.node_rank >= options.nodes) {
+  if (options.nodes < 1 || options.node_rank < (options.nodes > 1 ? -1 : 0) || options.node_rank >= options.nodes) {
     throw UsageError(fmt::format("--node-rank {} of --nnodes {}", options.node_rank, options.nodes),
                      "node ranks go from 0 to nnodes - 1");
   }

@@ -32,7 +32,7 @@ std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) 
   constexpr std::uint64_t kOwn = 13;  // store and client, signals, a watcher, the log folder's lock, files being read
   constexpr std::uint64_t kInTheStore = 3;  // a rank's connections to the store
   const auto here = static_cast<std::uint64_t>(options.processes);
-  const std::uint64_t served = options.node_rank == 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
+  const std::uint64_t served = options.node_rank <= 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
   return open_now + kOfARank * here + kWhileOneStarts + kOwn + kInTheStore * served;
 }
 
@@ -46,6 +46,15 @@ std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed) {
                         "--ulimit nofile= for a container), or start fewer ranks");
   }
   return std::max(limit.soft, std::min(limit.hard, std::max(kPlenty, needed)));
+}
+
+std::string cpu_limit_words() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CPU, &limit) != 0 || limit.rlim_max == RLIM_INFINITY) return "";
+  return fmt::format(
+      "the kernel may have killed it: each rank has a limit on CPU time, {} (ulimit -t)\nnext  raise the "
+      "limit, or the CPU time of the job",
+      text::duration(static_cast<double>(limit.rlim_max)));
 }
 
 void raise_file_limit(const AgentOptions& options) {

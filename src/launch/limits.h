@@ -23,6 +23,9 @@ struct FileLimit {
 /// Throws: ResourceError if the hard limit is below `needed`.
 [[nodiscard]] std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed);
 
+/// Returns the reason why the kernel may have killed a rank: its limit on CPU time; empty if there is no limit.
+[[nodiscard]] std::string cpu_limit_words();
+
 /// Raises this process's soft limit on open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
 

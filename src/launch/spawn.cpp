@@ -6,15 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 #include <system_error>
 
-#include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/log.h"
@@ -23,28 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-// The variables by which init() recognizes a rank; init() throws if any are missing.
-constexpr std::array kRankVariables = {"RANK",           "WORLD_SIZE",           "LOCAL_RANK",
-                                       "LOCKSTEP_STORE", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
-
-// Old scripts set LOCAL_RANK to -1 if there is none.
-bool is_set(const char* name) {
-  const auto value = env::get(name);
-  return value && !(name == std::string_view("LOCAL_RANK") && *value == "-1");
-}
-
-// Slurm's IDs for the batch and the interactive step, which run a script, not ranks.
-constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
-
-bool is_slurm_rank() {
-  const auto step = env::get("SLURM_STEP_ID");
-  if (!step || !env::get("SLURM_PROCID")) return false;
-  if (std::find(kStepsWithoutRanks.begin(), kStepsWithoutRanks.end(), *step) != kStepsWithoutRanks.end()) return false;
-  auto tasks = env::get_int("SLURM_STEP_NUM_TASKS");
-  if (!tasks) tasks = env::get_int("SLURM_NTASKS");
-  return tasks.value_or(1) > 1;
-}
 
 int process_count(const SpawnOptions& options) {
   if (options.processes < kAuto) {
@@ -103,8 +77,6 @@ int run_ranks(int argc, const char* const* argv, const SpawnOptions& options, in
 }
 
 }  // namespace
-
-bool is_rank() { return std::any_of(kRankVariables.begin(), kRankVariables.end(), is_set) || is_slurm_rank(); }
 
 void spawn(int argc, const char* const* argv, const SpawnOptions& options) noexcept {
   bool goes_on = false;

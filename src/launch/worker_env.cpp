@@ -21,12 +21,6 @@ constexpr std::array<std::string_view, 12> kSchedulerNames = {
     "SLURM_NTASKS_PER_NODE", "SLURM_GTIDS",   "SLURM_TASK_PID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE",
     "SLURM_TASKS_PER_NODE",  "SLURM_STEP_ID"};
 
-bool is_of_scheduler(std::string_view name) {
-  return std::any_of(kSchedulerPrefixes.begin(), kSchedulerPrefixes.end(),
-                     [&](auto prefix) { return name.substr(0, prefix.size()) == prefix; }) ||
-         std::find(kSchedulerNames.begin(), kSchedulerNames.end(), name) != kSchedulerNames.end();
-}
-
 using Variables = std::map<std::string, std::string>;
 
 void set_torchrun(Variables& variables, const EnvironmentSpec& spec) {
@@ -66,6 +60,12 @@ void show_one_gpu(Variables& variables, const EnvironmentSpec& spec) {
 }
 
 }  // namespace
+
+bool is_of_scheduler(std::string_view name) {
+  return std::any_of(kSchedulerPrefixes.begin(), kSchedulerPrefixes.end(),
+                     [&](auto prefix) { return name.substr(0, prefix.size()) == prefix; }) ||
+         std::find(kSchedulerNames.begin(), kSchedulerNames.end(), name) != kSchedulerNames.end();
+}
 
 std::vector<std::string> worker_environment(const std::vector<std::string>& inherited, const EnvironmentSpec& spec) {
   Variables variables;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,9 @@ struct EnvironmentSpec {
 /// Returns the worker's environment. `inherited` and the result are lists of NAME=VALUE.
 [[nodiscard]] std::vector<std::string> worker_environment(const std::vector<std::string>& inherited,
                                                           const EnvironmentSpec& spec);
+
+/// Returns true for a variable of a scheduler that makes a process one of its tasks.
+[[nodiscard]] bool is_of_scheduler(std::string_view name);
 
 /// Returns this process's environment.
 [[nodiscard]] std::vector<std::string> own_environment();

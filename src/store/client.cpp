@@ -17,6 +17,7 @@
 #include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/wait_notice.h"
+#include "lockstep/store/reach_store.h"
 #include "lockstep/store/store.h"
 #include "store/door.h"
 #include "store/socket.h"
@@ -36,6 +37,8 @@ using store::Verb;
 
 // The time limit of the first attempt in connect_store(), which then reports that it is waiting.
 constexpr auto kReach = std::chrono::seconds(3);
+// The time limit of an attempt if the caller may be asked to end, which is checked after each attempt.
+constexpr auto kReachOfSignals = std::chrono::seconds(1);
 constexpr auto kFirstPause = std::chrono::milliseconds(10);
 constexpr auto kLongestPause = std::chrono::milliseconds(200);
 
@@ -199,20 +202,28 @@ class Client final : public Store {
 
 std::shared_ptr<Store> connect_store(const StoreAddress& address, std::chrono::milliseconds timeout,
                                      std::chrono::milliseconds answer_limit) {
+  return reach_store(address, timeout, answer_limit, {});
+}
+
+std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::milliseconds timeout,
+                                   std::chrono::milliseconds answer_limit,
+                                   const std::function<bool()>& is_asked_to_end) {
   if (answer_limit.count() == 0) answer_limit = store::answer_limit();
   const auto deadline = now() + std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0),
                                                                       std::chrono::hours(24 * 365));
   std::chrono::milliseconds pause = kFirstPause;
   WaitNotice notice(now());
   for (;;) {
-    auto opened = store::open_connection(address, std::max(deadline, now() + kFirstPause), kReach);
+    const TimePoint end = std::max(deadline, now() + kFirstPause);
+    auto opened = store::open_connection(
+        address, is_asked_to_end ? std::min<TimePoint>(end, now() + kReachOfSignals) : end, kReach);
     if (opened.socket) return std::make_shared<Client>(address, std::move(*opened.socket), answer_limit);
     if (const auto waited = notice.due(now())) {
       log::note("waiting for the job's store at {}:{}, which node 0 serves ({} so far: {}); {} ends the wait after {}",
                 address.host, address.port, text::duration(waited->count()), opened.socket.error(),
                 env::timeout_variable(), text::duration(Seconds(timeout).count()));
     }
-    if (now() + pause >= deadline) {
+    if (now() + pause >= deadline || (is_asked_to_end && is_asked_to_end())) {
       throw TimeoutError(
           fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
                       text::duration(Seconds(timeout).count()), opened.socket.error()),

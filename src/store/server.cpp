@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <asio.hpp>
+#include <cerrno>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -71,6 +72,11 @@ tcp::acceptor listen(asio::io_context& io, const StoreServer::Options& options) 
     throw UsageError(fmt::format("{}:{} is already in use{}", options.host, options.port,
                                  holder.empty() ? "" : fmt::format(" by {}", holder)),
                      "choose another port (--master-port, MASTER_PORT), or stop the program that listens there");
+  }
+  if (problem.value() == EADDRNOTAVAIL) {
+    throw UsageError(fmt::format("cannot listen on {}:{}: the address does not belong to this machine ({})",
+                                 options.host, options.port, problem.message()),
+                     "use an address of this machine; ip -br address lists them");
   }
   if (problem) {
     throw UsageError(fmt::format("cannot listen on {}:{} ({})", options.host, options.port, problem.message()),

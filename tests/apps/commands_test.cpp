@@ -62,6 +62,45 @@ TEST(Commands, DrawTrainOnTwoRanksEvaluateAndPredict) {
   EXPECT_THAT(verify.out, HasSubstr("whole"));
 }
 
+// A PyTorchJob with only a master, or mpirun -np 1.
+const std::vector<std::pair<std::string, std::string>> kWorldOfOne = {
+    {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "23456"}};
+
+TEST(Commands, AWorldOfOneRankThatHasNoLauncherStartsTheRanksThatItIsAskedFor) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
+  auto words = train_words(folder / "train", folder / "my run");
+  words.insert(words.end(), {"--nproc-per-node", "2"});
+  auto train = lockstep_command(words);
+  train.environment.insert(train.environment.end(), kWorldOfOne.begin(), kWorldOfOne.end());
+  const ProcessResult result = run_process(train, kTrainingPatience);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("--checkpoint '" + (folder / "my run").string() + "' ")) << "a shell can read it";
+  EXPECT_THAT(FileSystem::system().read(folder / "my run/summary.json"), HasSubstr("\"world_size\": 2"));
+
+  const std::string image = first_image(folder / "train");
+  auto predict = lockstep_command({"predict", "captcha", "--checkpoint", (folder / "my run").string(), image});
+  predict.environment = {{"RANK", "1"},
+                         {"WORLD_SIZE", "4"},
+                         {"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", "9"},
+                         {"LOCKSTEP_TIMEOUT", "3"}};
+  const ProcessResult predicted = run_process(predict, kTrainingPatience);
+  EXPECT_EQ(predicted.code, 0) << "predict waits for the other ranks of its environment: " << predicted.err;
+}
+
+TEST(Commands, ARankOfAJobSaysThatItStartsNoRanksItself) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 16, 1).code, 0);
+  auto words = train_words(folder / "train", folder / "run");
+  words.insert(words.begin(), {"run", "--nproc-per-node", "2", "--", lockstep_path()});
+  words.insert(words.end(), {"--nproc-per-node", "4", "--max-restarts=2"});
+  const ProcessResult train = lockstep(words);
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_THAT(train.err, HasSubstr("--nproc-per-node 4, --max-restarts 2 are ignored: RANK and WORLD_SIZE make this "
+                                   "process rank 0 of 2"));
+}
+
 /// The preset asks for three GPUs and a precision meant for GPUs, but must also train on a machine without a GPU.
 TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   const TempDir folder;
@@ -381,6 +420,11 @@ TEST(Commands, RunStartsThePythonThatTheVariableNames) {
   };
   EXPECT_THAT(said({"run", "train.py", "--epochs", "2"}), HasSubstr("chosen: -u train.py --epochs 2"));
   EXPECT_THAT(said({"run", "-m", "module"}), HasSubstr("chosen: -u -m module"));
+  std::filesystem::remove(python);
+  ProcessOptions options = lockstep_command({"run", "train.py"}, folder.path());
+  options.environment.emplace_back("PYTHON_EXEC", python.string());
+  EXPECT_THAT(run_process(options).err,
+              HasSubstr("PYTHON_EXEC is '" + python.string() + "', which cannot be executed (No such file"));
 }
 
 TEST(Commands, ACommandOfABuildFolderSaysWhatInstallsTheCMakePackage) {

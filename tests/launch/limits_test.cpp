@@ -140,6 +140,26 @@ TEST_F(Limits, OfMemoryThatTheWorkersLibrariesExceedAreAnErrorAtTheStart) {
   }
 }
 
+TEST_F(Limits, OfMemoryAreAWarningOfRunWhoseProgramMayNotNeedTheLibraries) {
+  if (test::kAnySanitizer) GTEST_SKIP() << "a sanitizer needs terabytes of addresses itself";
+  const auto result = test::run_process(
+      {.command = {"bash", "-c", "ulimit -v 700000; exec " LOCKSTEP_TEST_BIN_DIR "/lockstep run -- true"},
+       .environment = {{"OMP_NUM_THREADS", "4"}, {"OPENBLAS_NUM_THREADS", ""}, {"GOTO_NUM_THREADS", ""}}},
+      kHang);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err,
+              HasSubstr("the limit on address space (ulimit -v) is 716.8 MB, and a program that uses libtorch needs"));
+}
+
+TEST_F(Limits, OfCpuTimeAreNamedIfTheKernelKillsARank) {
+  const auto result = test::run_process(
+      {.command = {"bash", "-c",
+                   "ulimit -t 1; exec " LOCKSTEP_TEST_BIN_DIR "/lockstep run -- sh -c 'while :; do :; done'"}},
+      kHang);
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("each rank has a limit on CPU time, 1.0 s (ulimit -t)"));
+}
+
 // The kernel does not limit root's processes, so as root, the test runs the launcher as another user.
 TEST_F(Limits, OfProcessesEndInACodeThatIsDocumented) {
   const bool is_root = ::geteuid() == 0;

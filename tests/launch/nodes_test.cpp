@@ -186,6 +186,29 @@ TEST_F(TwoNodes, SayForWhomTheyWait) {
   EXPECT_EQ(other.code, 76);
   EXPECT_THAT(other.err, HasSubstr("node 2 looks for node 0 at 127.0.0.1, which is this machine"));
   EXPECT_THAT(other.err, HasSubstr("waiting for the job's store at 127.0.0.1:" + std::to_string(port_)));
+  EXPECT_THAT(other.err, AllOf(HasSubstr("s so far: Connection refused); LOCKSTEP_TIMEOUT ends the wait after 3.5 s"),
+                               HasSubstr("within 3.5 s (Connection refused)")));
+}
+
+TEST_F(TwoNodes, WithoutANumberFindTheirsAsUnderTorchrun) {
+  const std::vector<std::vector<std::string>> ways = {{"--nnodes", "2:2"}, {"--nnodes", "2", "--rdzv-backend", "c10d"}};
+  for (std::vector<std::string> words : ways) {
+    words.insert(words.end(), {"--rdzv-endpoint", "127.0.0.1:" + std::to_string(port_), "--", "sh", "-c",
+                               "echo $GROUP_RANK of $WORLD_SIZE"});
+    Process first(command(words));
+    Process second(command(words));
+    const auto of_first = first.wait();
+    const auto of_second = second.wait();
+    EXPECT_EQ(of_first.code, 0) << of_first.err;
+    EXPECT_EQ(of_second.code, 0) << of_second.err;
+    EXPECT_THAT(of_first.out + of_second.out, AllOf(HasSubstr("0 of 2"), HasSubstr("1 of 2")));
+  }
+}
+
+TEST_F(TwoNodes, WithoutANumberSayHowManyAreMissing) {
+  auto options = command({"--nnodes", "2:2", "--rdzv-endpoint", "127.0.0.1:" + std::to_string(port_), "true"});
+  options.environment.emplace_back("LOCKSTEP_TIMEOUT", "1");
+  EXPECT_THAT(test::run_process(options).err, HasSubstr("1 node more (of 2, 1 is here) did not join within 1.0 s"));
 }
 
 TEST_F(TwoNodes, TheDeathOfNodeZerosAgentEndsTheOther) {

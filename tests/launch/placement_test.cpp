@@ -166,12 +166,15 @@ TEST(HostList, HasNamesUsersRanksAndAddresses) {
   EXPECT_THAT(texts(parse_hosts("a:8,me@b.example:2,10.0.0.1")), ElementsAre("a/8", "me@b.example/2", "10.0.0.1/0"));
   EXPECT_THAT(texts(parse_hosts("[fe80::1]:4,me@[fe80::2],fe80::3")),
               ElementsAre("fe80::1/4", "me@fe80::2/0", "fe80::3/0"));
+  EXPECT_THAT(texts(parse_hosts("gpu[01-02,7],me@b[1-2]-ib:4")),
+              ElementsAre("gpu01/0", "gpu02/0", "gpu7/0", "me@b1-ib/4", "me@b2-ib/4"));
   EXPECT_EQ(address_of({.name = "me@b"}), "b");
   EXPECT_EQ(address_of({.name = "b"}), "b");
 }
 
 TEST(HostList, SaysWhatIsNoHost) {
-  for (const std::string list : {"", "a,,b", "a:0", "a:x", "-oProxyCommand=x", "a b", "me@", "[::1", "a;reboot"}) {
+  for (const std::string list : {"", "a,,b", "a:0", "a:x", "-oProxyCommand=x", "a b", "me@", "[::1", "a;reboot", "a[1",
+                                 "a[]", "a[2-1]", "a[b]"}) {
     EXPECT_THAT(what_is_wrong(list), HasSubstr("--hosts has '")) << list;
   }
   EXPECT_EQ(what_is_wrong("a,b,me@a:2"), "host a is listed twice");
@@ -182,6 +185,8 @@ TEST(Hostfile, ReadsTheFormsOfOthersAndNamesTheBadLine) {
   const auto file = folder.path() / "hosts";
   std::ofstream(file) << "# the rack\na slots=8 max_slots=16\n\nb:4  # half of it\nc\n";
   EXPECT_THAT(texts(read_hostfile(file)), ElementsAre("a/8", "b/4", "c/0"));
+  std::ofstream(file) << "a\na\nb\nc slots=3\na\nc\n";  // as PBS writes it: a line for each rank
+  EXPECT_THAT(texts(read_hostfile(file)), ElementsAre("a/3", "b/1", "c/4"));
   std::ofstream(file) << "a\nb gpus=8\n";
   EXPECT_THROW(
       {

@@ -88,6 +88,75 @@ TEST_F(Surroundings, ALoopbackThatIsDownIsSaidAtOnce) {
               AllOf(HasSubstr("the loopback interface (lo) is down"), HasSubstr("next  ip link set lo up")));
 }
 
+// As in Kubernetes: a pod starts a few seconds before its name can be resolved.
+TEST_F(Surroundings, ANameThatCanBeResolvedLaterIsAwaited) {
+  if (!can("unshare -rm true")) GTEST_SKIP() << "no mount namespaces here";
+  const auto port = StoreServer({.host = "127.0.0.1", .port = 0, .token = "t"}).port();
+  const std::string node = "$L run --master-addr node-0.job --master-port " + std::to_string(port) + " --nnodes ";
+  for (const std::string first : {"2 --node-rank 0", "2:2"}) {
+    const auto result = bash(
+        "rm -f $DIR/err; cp /etc/hosts $DIR/hosts; export LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef\n"
+        "exec unshare -rm bash -c 'mount --bind $DIR/hosts /etc/hosts\n" +
+        node + first + " -- sh -c \"echo rank \\$RANK\" 2> $DIR/err &\nfirst=$!\n" +
+        "until grep -qs waiting.until.the.name $DIR/err; do sleep 0.05; done\n"
+        "echo 127.0.0.1 node-0.job >> /etc/hosts\n" +
+        node + (first == "2:2" ? "2:2" : "2 --node-rank 1") + " -- true; wait $first; echo code $?'");
+    const std::string err = run_test::read_file(folder_ / "err");
+    EXPECT_THAT(result.out, AllOf(HasSubstr(": rank "), HasSubstr("code 0"))) << result.err << err;
+    EXPECT_THAT(err, HasSubstr("waiting until the name node-0.job can be resolved (3."));
+  }
+}
+
+TEST_F(Surroundings, ANameThatIsNeverResolvedIsAnErrorAfterTheLimit) {
+  const std::string line =
+      "LOCKSTEP_TIMEOUT=1 LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef $L run --master-addr no-such.invalid "
+      "--nnodes ";
+  const auto fixed = bash(line + "2 --node-rank 0 true");
+  EXPECT_EQ(fixed.code, 64);
+  EXPECT_THAT(fixed.err, HasSubstr("the store's host 'no-such.invalid' cannot be resolved"));
+  const auto range = bash(line + "1:2 true");
+  EXPECT_EQ(range.code, 76);
+  EXPECT_THAT(range.err, HasSubstr("no store at no-such.invalid:29500"));
+}
+
+TEST_F(Surroundings, AnErrorSaysWhyTheAddressOfTheMasterCannotBeUsed) {
+  const StoreServer other({.host = "127.0.0.1", .port = 0, .token = "t"});
+  const std::string port = std::to_string(other.port());
+  const auto said = [&](const std::string& host) {
+    return bash("$L run --master-addr " + host + " --master-port " + port + " true").err;
+  };
+  EXPECT_THAT(said("no-such.invalid"), HasSubstr("'no-such.invalid' cannot be resolved"));
+  EXPECT_THAT(said("192.0.2.1"), HasSubstr("the address does not belong to this machine"));
+  EXPECT_THAT(said("127.0.0.1"), HasSubstr(port + " is already in use by "));
+}
+
+TEST_F(Surroundings, AProgramOnADiskWithoutExecutionIsSaidToBeThere) {
+  if (!can("unshare -rm true")) GTEST_SKIP() << "no mount namespaces here";
+  const auto result = bash(
+      "mkdir $DIR/disk; exec unshare -rm bash -c 'mount -t tmpfs -o noexec none $DIR/disk && cp /bin/true $DIR/disk && "
+      "exec $L run -- $DIR/disk/true'");
+  EXPECT_EQ(result.code, 64);
+  EXPECT_THAT(result.err, HasSubstr("disk/true' cannot be executed: its file system is mounted noexec"));
+}
+
+TEST_F(Surroundings, AProgramThatThisUserMayNotExecuteIsNoMissingProgram) {
+  const std::string user =
+      "user=$(test $(id -u) != 0 || echo setpriv --bounding-set=-dac_override,-dac_read_search --)\n";
+  if (!can(user + "$user true")) GTEST_SKIP() << "this user may execute everything";
+  const auto result = bash(user +
+                           "mkdir $DIR/shut; cp /bin/true $DIR/shut; cp /bin/true $DIR/others; chmod 0 $DIR/shut; "
+                           "chmod 0655 $DIR/others; $user $L run -- $DIR/shut/true; $user $L run -- $DIR/others; "
+                           "chmod 700 $DIR/shut");
+  EXPECT_THAT(result.err, HasSubstr("shut/true' cannot be read: this user may not enter one of its folders"));
+  EXPECT_THAT(result.err, HasSubstr("others' (mode 655)"));
+}
+
+TEST_F(Surroundings, AFolderIsNoProgramThatAPathWouldFind) {
+  const auto result = bash("cd $DIR; mkdir model; $L run -- model; $L run -- ''");
+  EXPECT_THAT(result.err, AllOf(HasSubstr("'model' is a folder, not a program"),
+                                HasSubstr("the name of the program is empty"), Not(HasSubstr("write ./"))));
+}
+
 // As in a container that shows the host's /proc.
 TEST_F(Surroundings, WhatARankLeavesBehindIsEndedUnderAProcOfOtherPids) {
   if (!can("unshare --pid --fork true")) GTEST_SKIP() << "no namespaces of pids here";

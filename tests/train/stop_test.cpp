@@ -240,8 +240,8 @@ class Slurm : public ::testing::Test {
     for (const char* name : {"SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"}) ::unsetenv(name);
   }
   void answer(int code) {
-    std::ofstream(folder_ / "scontrol") << fmt::format("#!/bin/sh\necho \"$@\" >> {}/asked\nexit {}\n",
-                                                       folder_.path().string(), code);
+    std::ofstream(folder_ / "scontrol") << fmt::format(
+        "#!/bin/sh\necho \"$@\" >> {}/asked\necho it is disabled >&2\nexit {}\n", folder_.path().string(), code);
     ::chmod((folder_ / "scontrol").c_str(), 0755);
   }
   std::string asked() { return fs::exists(folder_ / "asked") ? FileSystem::system().read(folder_ / "asked") : ""; }
@@ -266,7 +266,9 @@ TEST_F(Slurm, IsAskedForTheTaskOfAnArrayJob) {
 
 TEST_F(Slurm, ThatDoesNotTakeItIsNoRequeue) {
   answer(1);
+  ::testing::internal::CaptureStderr();
   EXPECT_FALSE(train::requeue("4711"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("(exit code 1: it is disabled): restart"));
   fs::remove(folder_ / "scontrol");
   EXPECT_FALSE(train::requeue("4711"));
 }

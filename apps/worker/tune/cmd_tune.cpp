@@ -15,6 +15,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/shell_word.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/step_timer.h"
 #include "lockstep/view/banner.h"
@@ -240,8 +241,8 @@ void Tuner::write(const TuneResult& found, const TuneValues& start, const TuneGa
                bits.size() == 1 ? "it" : "them");
   }
   const std::string ranks = job_.world_size() == 1 ? "" : fmt::format(" --nproc-per-node {}", job_.world_size());
-  job_.print("{}", view::next_commands(
-                       {{fmt::format("lockstep train {}{}", arguments_.output, ranks), "train with these settings"}}));
+  job_.print("{}", view::next_commands({{fmt::format("lockstep train {}{}", text::shell_word(arguments_.output), ranks),
+                                         "train with these settings"}}));
 }
 
 }  // namespace

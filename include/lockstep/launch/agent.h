@@ -56,7 +56,7 @@ struct AgentOptions {
   std::string why_processes = {};    ///< reason for that number, printed once the program is found; empty: not printed
   int nodes = 1;                     ///< nodes in the job; if the job is elastic, the maximum
   int min_nodes = 0;  ///< minimum of an elastic job, whose nodes may be lost, leave and join; 0: the job is not elastic
-  int node_rank = 0;  ///< this node's number; -1 (elastic job): any; the agent at master_addr serves the store
+  int node_rank = 0;  ///< this node's number; -1 (several nodes): any; the agent at master_addr serves the store
   std::vector<std::pair<std::string, std::string>> environment = {};  ///< variables for the workers, which replace
                                                                       ///< inherited ones
 

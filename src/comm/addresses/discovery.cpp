@@ -13,32 +13,16 @@
 #include "comm/addresses/slurm.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/rank_variables.h"
 #include "lockstep/store/host_brackets.h"
 
 namespace lockstep {
 namespace {
 
-/// The names of one scheduler's variables.
-struct Names {
-  const char* source;
-  const char* rank;
-  const char* world;
-  const char* local_rank;
-  const char* local_world;
-  const char* node;  ///< nullptr if the scheduler does not number the hosts
-};
-
-constexpr Names kTorchrun = {"torchrun's variables", "RANK",      "WORLD_SIZE", "LOCAL_RANK",
-                             "LOCAL_WORLD_SIZE",     "GROUP_RANK"};
-constexpr Names kSlurm = {"Slurm",       "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
-                          "SLURM_NODEID"};
-constexpr Names kOpenMpi = {"Open MPI",
-                            "OMPI_COMM_WORLD_RANK",
-                            "OMPI_COMM_WORLD_SIZE",
-                            "OMPI_COMM_WORLD_LOCAL_RANK",
-                            "OMPI_COMM_WORLD_LOCAL_SIZE",
-                            nullptr};  // OMPI_COMM_WORLD_NODE_RANK numbers the processes of a host
-constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_NODE"};
+constexpr const RankVariables& kTorchrun = kTorchrunVariables;
+constexpr const RankVariables& kSlurm = kSlurmVariables;
+constexpr const RankVariables& kOpenMpi = kOpenMpiVariables;
+constexpr const RankVariables& kPmi = kPmiVariables;
 
 constexpr std::pair<const char*, const char*> kPalsNames[] = {{kPmi.local_rank, "PMI_LOCAL_RANK"},
                                                               {kPmi.local_world, "PMI_LOCAL_SIZE"}};
@@ -82,7 +66,7 @@ std::int64_t need_int(const Environment& environment, const char* name, const ch
                    "start the program with `lockstep run`, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 
-RankInfo read_info(const Environment& environment, const Names& names) {
+RankInfo read_info(const Environment& environment, const RankVariables& names) {
   RankInfo info;
   info.source = names.source;
   const char* present = find(environment, names.rank) ? names.rank : names.world;
@@ -157,7 +141,7 @@ void set_master(WorldPlan& plan, const Environment& environment) {
 
 /// Returns true if the launcher has declared that all ranks are on one host: they need no address for other hosts.
 bool is_one_host(const RankInfo& info, const Environment& environment) {
-  for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
+  for (const RankVariables& names : kRankVariables) {
     if (info.source == names.source)
       return find(environment, names.local_world) && info.local_world_size == info.world_size;
   }
@@ -247,7 +231,7 @@ Environment current_environment() {
   const auto add = [&](const char* name) {
     if (auto value = env::get(name)) environment[name] = *value;
   };
-  for (const Names& names : {kTorchrun, kSlurm, kOpenMpi, kPmi}) {
+  for (const RankVariables& names : kRankVariables) {
     for (const char* name : {names.rank, names.world, names.local_rank, names.local_world, names.node}) {
       if (name != nullptr) add(name);
     }

@@ -3,18 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
+#include "lockstep/base/shell_word.h"
 
 namespace lockstep::launch {
 namespace {
-
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%^";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
 
 // Escapes a value to fit on one line; obey_input() reverses it.
 std::string on_one_line(const std::string& value) {
@@ -33,12 +25,12 @@ std::string first_orders(const HostsOptions& options) {
 
 std::string shell_text(const std::vector<std::string>& words) {
   std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + text::shell_word(word);
   return text;
 }
 
 std::string shell_command(const HostsOptions& options, const HostLauncher& launcher) {
-  return fmt::format("cd {} && exec {}", quoted(options.folder.string()), shell_text(launcher.words));
+  return fmt::format("cd {} && exec {}", text::shell_word(options.folder.string()), shell_text(launcher.words));
 }
 
 std::vector<std::string> start_command(const HostsOptions& options, const HostLauncher& launcher, bool is_here) {

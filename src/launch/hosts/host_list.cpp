@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/node_list.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/hosts.h"
@@ -15,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kHostForms = "use HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8";
+constexpr const char* kHostForms = "use HOST, USER@HOST or HOST:RANKS, such as gpu1,gpu2:8 or gpu[01-04]";
 
 // Returns false for a name that ssh would read as an option, or that a shell would split into words.
 bool is_name(std::string_view name) {
@@ -51,6 +52,49 @@ std::optional<HostEntry> parse_host(const std::string& text) {
   return host;
 }
 
+// Parses a host, or Slurm's notation for several: "gpu[01-02]:8". Brackets with a colon hold an IPv6 address. Returns
+// no host if `text` is neither.
+std::vector<HostEntry> parse_hosts_of(const std::string& text) {
+  const auto open = text.find('[');
+  const auto close = text.rfind(']');
+  const bool are_many = open != std::string::npos && close != std::string::npos && open < close &&
+                        text.substr(open, close - open).find(':') == std::string::npos;
+  const auto colon = are_many ? std::min(text.find(':', close), text.size()) : text.size();
+  std::vector<HostEntry> hosts;
+  for (const std::string& name : are_many ? hosts_of_node_list(text.substr(0, colon)) : std::vector{text}) {
+    const auto host = parse_host(name + text.substr(colon));
+    if (!host) return {};
+    hosts.push_back(*host);
+  }
+  return hosts;
+}
+
+// Returns the end of the entry that begins at `begin`: the next comma outside brackets.
+std::size_t end_of_entry(const std::string& list, std::size_t begin) {
+  int depth = 0;
+  for (std::size_t at = begin; at < list.size(); ++at) {
+    depth += list[at] == '[' ? 1 : list[at] == ']' ? -1 : 0;
+    if (list[at] == ',' && depth <= 0) return at;
+  }
+  return list.size();
+}
+
+// Adds the ranks of a host that a hostfile lists again, as PBS does once for each rank. A line without a number is then
+// one rank.
+void add_up(std::vector<HostEntry>& hosts) {
+  std::vector<HostEntry> sums;
+  for (const HostEntry& host : hosts) {
+    const auto is_it = [&](const HostEntry& other) { return other.name == host.name; };
+    const auto found = std::find_if(sums.begin(), sums.end(), is_it);
+    if (found == sums.end()) {
+      sums.push_back({.name = host.name, .slots = std::max(host.slots, 1)});
+    } else {
+      found->slots += std::max(host.slots, 1);
+    }
+  }
+  if (sums.size() < hosts.size()) hosts = std::move(sums);
+}
+
 // Returns the words of a line, up to its comment.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
@@ -76,12 +120,12 @@ std::string address_of(const HostEntry& host) { return host.name.substr(host.nam
 std::vector<HostEntry> parse_hosts(const std::string& list) {
   std::vector<HostEntry> hosts;
   for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
+    const std::size_t end = end_of_entry(list, at);
     const std::string text = list.substr(at, end - at);
     at = end + 1;
-    const auto host = parse_host(text);
-    if (!host) throw UsageError(fmt::format("--hosts has '{}'", text), kHostForms);
-    hosts.push_back(*host);
+    const std::vector<HostEntry> found = parse_hosts_of(text);
+    if (found.empty()) throw UsageError(fmt::format("--hosts has '{}'", text), kHostForms);
+    hosts.insert(hosts.end(), found.begin(), found.end());
   }
   require_distinct(hosts);
   return hosts;
@@ -111,20 +155,21 @@ std::vector<HostEntry> read_hostfile(const std::filesystem::path& file) {
   for (int number = 1; std::getline(in, line); ++number) {
     const auto words = words_of(line);
     if (words.empty()) continue;
-    auto host = parse_host(words[0]);
-    bool is_good = host.has_value();
+    std::vector<HostEntry> found = parse_hosts_of(words[0]);
+    bool is_good = !found.empty();
     for (std::size_t i = 1; is_good && i < words.size(); ++i) {
       if (words[i].rfind("max_slots=", 0) == 0 || words[i].rfind("max-slots=", 0) == 0) continue;
       const auto count = words[i].rfind("slots=", 0) == 0 ? slots_of(words[i].substr(6)) : std::nullopt;
       is_good = count.has_value();
-      if (is_good) host->slots = *count;
+      for (HostEntry& host : found) host.slots = count.value_or(0);
     }
     if (!is_good)
       throw UsageError(fmt::format("{}:{} is '{}'", file.string(), number, line), "write HOST or HOST slots=N");
-    hosts.push_back(*host);
+    hosts.insert(hosts.end(), found.begin(), found.end());
   }
   if (hosts.empty())
     throw DataError(fmt::format("the hostfile {} lists no hosts", file.string()), "it must have one host per line");
+  add_up(hosts);
   require_distinct(hosts);
   return hosts;
 }

@@ -19,8 +19,8 @@ using Phase = GroupNode::Phase;
 // the rest in the order they joined.
 Nodes in_order(Nodes nodes, const GroupState& state, const GroupOptions& options) {
   const auto place = [&](const GroupNode* node) {
-    if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
     if (node->is_serving) return static_cast<std::ptrdiff_t>(-1);
+    if (!options.is_range() && node->info.wish >= 0) return static_cast<std::ptrdiff_t>(node->info.wish);
     return std::find(state.hosts.begin(), state.hosts.end(), node->info.host) - state.hosts.begin();
   };
   std::stable_sort(nodes.begin(), nodes.end(), [&](auto* a, auto* b) { return place(a) < place(b); });
@@ -142,6 +142,10 @@ std::string missing_text(const GroupState& state, const GroupOptions& options) {
   if (options.is_range()) {
     return fmt::format("{} more (of {} to {} nodes, {} {} here)",
                        text::counted(std::max(options.min_nodes - here, 0), "node"), options.min_nodes,
+                       options.max_nodes, here, here == 1 ? "is" : "are");
+  }
+  if (std::any_of(waiting.begin(), waiting.end(), [](const GroupNode* node) { return node->info.wish < 0; })) {
+    return fmt::format("{} more (of {}, {} {} here)", text::counted(options.max_nodes - here, "node"),
                        options.max_nodes, here, here == 1 ? "is" : "are");
   }
   std::vector<int> missing;

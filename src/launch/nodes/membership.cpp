@@ -7,21 +7,19 @@
 #include <utility>
 
 #include "launch/nodes/addresses.h"
-#include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/wait_notice.h"
+#include "lockstep/store/host_name.h"
 #include "lockstep/store/port_holder.h"
+#include "lockstep/store/reach_store.h"
 #include "lockstep/store/secret.h"
 
 namespace lockstep::launch {
 namespace {
 
-// The interval at which signals are checked while the store cannot be reached.
-constexpr auto kTry = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kOwnStore = std::chrono::seconds(15);
 // An agent's id is a secret shared with the coordinator: a process that knows it can speak for the agent.
 constexpr std::size_t kIdDigits = 32;
@@ -58,42 +56,23 @@ NodeInfo info_of(const AgentOptions& options, const std::string& id, const Histo
 
 void require_free_master_port(const AgentOptions& options) {
   if (options.master_port == 0 || is_free(options.master_addr, options.master_port)) return;
-  const std::string holder = port_holder(options.master_port);
-  throw UsageError(fmt::format("{}:{} cannot be used: {} uses the port, or the address does not belong to this machine",
-                               options.master_addr, options.master_port, holder.empty() ? "another program" : holder),
-                   "choose another --master-port, or leave it out to use any free port");
+  // A store there throws the error that names the cause: the name, the address or the program that uses the port.
+  (void)StoreServer({.host = options.master_addr, .port = options.master_port, .token = make_token()});
 }
 
-// Connects to the store. Reports the wait, checks about once a second whether to continue, and gives up after
-// LOCKSTEP_TIMEOUT. If this process's own store does not answer, its thread is out of memory, so waiting is useless.
-std::shared_ptr<Store> reach_store(const StoreAddress& address, bool is_own, std::chrono::milliseconds answer_limit,
-                                   const std::function<bool()>& is_asked_to_end) {
-  const auto limit = is_own ? std::min(env::collective_timeout(), kOwnStore) : env::collective_timeout();
-  const TimePoint begin = AwakeClock::instance().now();
-  WaitNotice notice(SystemClock::instance().now());
-  for (;;) {
-    std::string hint;
-    try {
-      return connect_store(address, std::min<std::chrono::milliseconds>(kTry, limit), answer_limit);
-    } catch (const TimeoutError& problem) {
-      hint = problem.hint();
-    }
-    if (const auto waited = notice.due(SystemClock::instance().now())) {
-      log::note("waiting for the job's store at {}:{}, which node 0 serves ({} so far); {} ends the wait after {}",
-                address.host, address.port, text::duration(waited->count()), env::timeout_variable(),
-                text::duration(Seconds(limit).count()));
-    }
-    const bool is_over = AwakeClock::instance().now() - begin >= limit;
-    if (is_over && is_own) {
-      throw ResourceError(
-          fmt::format("the launcher's own store did not answer for {}", text::duration(Seconds(limit).count())),
-          "check that this machine has free memory; ulimit -v shows the limit");
-    }
-    if (is_over || is_asked_to_end()) {
-      throw TimeoutError(fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
-                                     text::duration(Seconds(limit).count()), env::timeout_variable()),
-                         hint);
-    }
+// Connects to the store within `limit`. If this process's own store does not answer, its thread is out of memory, so
+// waiting is useless.
+std::shared_ptr<Store> reach(const StoreAddress& address, bool is_own, std::chrono::milliseconds limit,
+                             std::chrono::milliseconds answer_limit, const std::function<bool()>& is_asked_to_end) {
+  if (!is_own) return reach_store(address, limit, answer_limit, is_asked_to_end);
+  limit = std::min(limit, kOwnStore);
+  try {
+    return reach_store(address, limit, answer_limit, is_asked_to_end);
+  } catch (const TimeoutError&) {
+    if (is_asked_to_end()) throw;
+    throw ResourceError(
+        fmt::format("the launcher's own store did not answer for {}", text::duration(Seconds(limit).count())),
+        "check that this machine has free memory; ulimit -v shows the limit");
   }
 }
 
@@ -132,9 +111,13 @@ Membership::~Membership() {
 }
 
 void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) {
-  const bool may_be_any = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
+  const bool is_range = options_.min_nodes > 0 && options_.min_nodes < options_.nodes;
+  const bool may_be_any = is_range || options_.node_rank < 0;
+  const TimePoint begin = SystemClock::instance().now();
   if (options_.nodes == 1) require_free_master_port(options_);
   if (options_.node_rank <= 0) {
+    // The other nodes use the same name, so no node can serve or be reached before the name can be resolved.
+    if (options_.nodes > 1) await_name(address_.host, is_asked_to_end);
     try {
       server_ = std::make_unique<StoreServer>(StoreServer::Options{.host = address_.host,
                                                                    .port = address_.port,
@@ -155,8 +138,10 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
     log::warn("node {} looks for node 0 at {}, which is this machine: --master-addr must name node 0's machine",
               options_.node_rank, options_.master_addr);
   }
-  store_ = reach_store(address_, server_ != nullptr, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0),
-                       is_asked_to_end);
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock::instance().now() - begin);
+  const auto limit = std::max(env::collective_timeout() - waited, std::chrono::milliseconds(0));
+  store_ = reach(address_, server_ != nullptr, limit, options_.nodes > 1 ? silence_ : std::chrono::milliseconds(0),
+                 is_asked_to_end);
 }
 
 void Membership::coordinate() {

@@ -20,7 +20,8 @@ std::string run_scontrol(const std::string& job) {
   constexpr auto kPatience = std::chrono::minutes(10);
   try {
     const ChildResult result = run_child({"scontrol", "requeue", job}, kPatience);
-    return result.code == 0 ? "" : fmt::format("exit code {}: {}", result.code, text::printable(result.err));
+    const std::string said = result.err.substr(0, result.err.find_last_not_of(" \t\n") + 1);
+    return result.code == 0 ? "" : fmt::format("exit code {}: {}", result.code, text::printable_line(said));
   } catch (const Error& error) {
     return error.message();
   }

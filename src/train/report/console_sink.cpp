@@ -10,6 +10,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/shell_word.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/terminal.h"
@@ -212,11 +213,12 @@ void ConsoleSink::print_complete(const RunEnd& event) {
   for (const auto& file : event.pictures) lines.emplace_back("pictures", file.string());
   print(event.report + view::summary("done", lines));
   if (!options_.has_commands) return;
-  const std::string data = config_.data.test.empty() ? "FOLDER" : config_.data.test;
-  print(view::next_commands(
-      {{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, run, data), "metrics for a folder"},
-       {fmt::format("lockstep predict {} --checkpoint {} FILE...", options_.recipe, run),
-        "the model's predictions for files"}}));
+  const std::string folder = text::shell_word(run);
+  const std::string data = config_.data.test.empty() ? "FOLDER" : text::shell_word(config_.data.test);
+  print(view::next_commands({{fmt::format("lockstep eval {} --checkpoint {} --data {}", options_.recipe, folder, data),
+                              "metrics for a folder"},
+                             {fmt::format("lockstep predict {} --checkpoint {} FILE...", options_.recipe, folder),
+                              "the model's predictions for files"}}));
 }
 
 }  // namespace lockstep::train

@@ -57,20 +57,20 @@ void find_worker_functions(FunctionFinder& finder, Ucp& ucp) {
 }
 
 /// A handler of UCX's log: drops all but fatal errors. The parameters and values are those of ucs/debug/log_def.h.
-int keep_fatal_lines(const char* /*file*/, unsigned /*line*/, const char* /*function*/, int level,
-                     const void* /*component*/, const char* /*format*/, va_list /*arguments*/) {
+int ucs_log_fatal_only(const char* /*file*/, unsigned /*line*/, const char* /*function*/, int level,
+                       const void* /*component*/, const char* /*format*/, va_list /*arguments*/) {
   constexpr int kFatal = 0;
   constexpr int kDrop = 0;
   constexpr int kGoOn = 1;
   return level == kFatal ? kGoOn : kDrop;
 }
 
-/// Silences a UCX that libtorch loaded before UCX_LOG_LEVEL was set, as on Debian 13, where libtorch needs MPI.
+/// Silences a UCX that libtorch loaded before UCX_LOG_LEVEL was set, as on Debian 13, whose libtorch needs MPI.
 void silence(void* library) {
-  using Push = void (*)(decltype(&keep_fatal_lines));
+  using Push = void (*)(decltype(&ucs_log_fatal_only));
   if (env::get("UCX_LOG_LEVEL")) return;
   const auto push = reinterpret_cast<Push>(::dlsym(library, "ucs_log_push_handler"));
-  if (push != nullptr) push(&keep_fatal_lines);
+  if (push != nullptr) push(&ucs_log_fatal_only);
 }
 
 /// Returns the name of the first function that is missing; empty if all are present.
