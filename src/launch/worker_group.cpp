@@ -324,17 +324,15 @@ void WorkerGroup::on_report(WorkerMember& member, const StubReport& report) {
   }
 }
 
-std::string WorkerGroup::why_killed(pid_t pid) {
-  const std::string memory = memory_kills_.why(pid);
-  return memory.empty() ? cpu_limit_words() : memory;
-}
-
 void WorkerGroup::on_end(WorkerMember& member, int status, int signal_sent) {
   member.has_ended = true;
   member.has_succeeded = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   WorkerEnd end{.rank = member.worker->rank(), .pid = member.pid, .wait_status = status, .signal_sent = signal_sent};
   const bool is_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  if (is_killed && signal_sent == 0 && !is_stopping_) end.why = why_killed(member.pid);
+  if (is_killed && signal_sent == 0 && !is_stopping_) {
+    const std::string memory = memory_kills_.why(member.pid);
+    end.why = memory.empty() ? cpu_limit_words() : memory;
+  }
   result_.ends.push_back(end);
   if (is_stopping_) return;
   // A rank that left too early may take longer to exit than the ranks that noticed it.

@@ -96,7 +96,6 @@ class WorkerGroup {
   void on_orders();
   void on_control(WorkerMember& member);
   void on_report(WorkerMember& member, const StubReport& report);
-  std::string why_killed(pid_t pid);
   void on_end(WorkerMember& member, int status, int signal_sent);
   /// Makes every worker's stub send `signal`, and SIGKILL after `grace`; never if `grace` is negative.
   void order(int signal, std::chrono::milliseconds grace);

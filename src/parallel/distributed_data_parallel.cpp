@@ -18,6 +18,12 @@
 namespace lockstep::parallel {
 namespace {
 
+/// Returns true if no parameter that was trained when it was wrapped is trained now.
+bool are_all_frozen(const auto& wrapped) {
+  return std::none_of(wrapped.begin(), wrapped.end(),
+                      [](const auto& one) { return one.trained && one.value.requires_grad(); });
+}
+
 NamedTensors trained(const NamedTensors& parameters) {
   NamedTensors kept;
   for (const auto& item : parameters) {
@@ -105,13 +111,8 @@ DdpCore::DdpCore(DdpCore&&) noexcept = default;
 DdpCore& DdpCore::operator=(DdpCore&&) noexcept = default;
 
 /// Returns true if all trained parameters are frozen at present, as those of a GAN's other network are.
-bool DdpCore::is_frozen() const {
-  const auto learns = [](const Wrapped& one) { return one.trained && one.value.requires_grad(); };
-  return std::none_of(wrapped_.begin(), wrapped_.end(), learns);
-}
-
 void DdpCore::require_unchanged(const NamedTensors& now) const {
-  const bool frozen = is_frozen();
+  const bool frozen = are_all_frozen(wrapped_);
   for (std::size_t i = 0; i < wrapped_.size(); ++i) {
     const Wrapped& then = wrapped_[i];
     if (i >= now.size() || now[i].first != then.name || !now[i].second.is_same(then.value)) throw_replaced(then.name);
@@ -136,7 +137,8 @@ void DdpCore::before_forward(const State& now, bool training) {
 }
 
 void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {
-  if (!is_frozen()) reducer_->after_forward(outputs, complete);  // without a trained parameter no gradient comes
+  if (!are_all_frozen(wrapped_))
+    reducer_->after_forward(outputs, complete);  // without a trained parameter no gradient comes
 }
 
 void DdpCore::enter_replica(int local, const NamedTensors& buffers) {

@@ -15,7 +15,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
-#include "lockstep/base/shell_word.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/step_timer.h"
 #include "lockstep/view/banner.h"

@@ -14,6 +14,7 @@
 
 #include "lockstep/base/fault.h"
 #include "lockstep/parallel/communication_hook.h"
+#include "lockstep/parallel/group_owner.h"
 #include "lockstep/parallel/join.h"
 #include "lockstep/parallel/visit_tensors.h"
 #include "lockstep/tensor/named_tensors.h"
@@ -60,9 +61,6 @@ struct DdpOptions {
 namespace parallel {
 
 class Reducer;
-
-/// Keeps the owner of a group alive. Empty if the caller keeps it alive.
-using GroupOwner = std::shared_ptr<const void>;
 
 /// The part of DistributedDataParallel that does not depend on the module's type.
 class DdpCore {
@@ -114,7 +112,6 @@ class DdpCore {
     bool trained;
   };
 
-  [[nodiscard]] bool is_frozen() const;
   void require_unchanged(const NamedTensors& now) const;
 
   std::shared_ptr<Reducer> reducer_;
@@ -149,20 +146,6 @@ auto share_module(Module&& module) {
 /// The type of the module behind an argument of share_module().
 template <class Module>
 using SharedModule = typename decltype(share_module(std::declval<Module>()))::element_type;
-
-/// Any class with a group(), such as Job.
-template <class Job>
-concept HasGroup = requires(Job& job) {
-  { job.group() } -> std::convertible_to<ProcessGroup&>;
-};
-
-/// Returns a copy of `job`, which keeps its group alive. Empty for a class whose copies are not cheap (may throw): the
-/// caller keeps such an object alive.
-template <HasGroup Job>
-GroupOwner owner_of(Job& job) {
-  if constexpr (std::is_nothrow_copy_constructible_v<Job>) return std::make_shared<const Job>(job);
-  return nullptr;
-}
 
 }  // namespace parallel
 
@@ -201,8 +184,10 @@ template <class Net>
 class DistributedDataParallel : public Joinable {
  public:
   template <class Module>
-  DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options = {})
-      : DistributedDataParallel(std::forward<Module>(module), group, options, nullptr) {}
+  DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options = {},
+                          const parallel::GroupOwner& owner = nullptr)
+      : module_(parallel::share_module(std::forward<Module>(module))),
+        core_(state(), parallel::sparse_weights_of(*module_), group, options, owner) {}
 
   template <class Module, parallel::HasGroup Job>
   DistributedDataParallel(Module&& module, Job& job, const DdpOptions& options = {})
@@ -285,12 +270,6 @@ class DistributedDataParallel : public Joinable {
   void after_join(int source) override { core_.after_join(state(), source); }
 
  private:
-  template <class Module>
-  DistributedDataParallel(Module&& module, ProcessGroup& group, const DdpOptions& options,
-                          const parallel::GroupOwner& owner)
-      : module_(parallel::share_module(std::forward<Module>(module))),
-        core_(state(), parallel::sparse_weights_of(*module_), group, options, owner) {}
-
   /// Runs the module's forward, and marks an exception as coming from there.
   template <class... Args>
   decltype(auto) run_module(Args&&... args) {

@@ -24,6 +24,9 @@ namespace lockstep::text {
 /// Returns printable(without_secrets(words)), for text from a file, a peer or a command line in an error or a log line.
 [[nodiscard]] std::string for_people(std::string_view words);
 
+/// Returns the argument, in quotes if a shell would otherwise change it: 'my runs/a'.
+[[nodiscard]] std::string shell_word(const std::string& word);
+
 }  // namespace lockstep::text
 
 #pragma GCC visibility pop

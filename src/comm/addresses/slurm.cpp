@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/node_list.h"
 #include "lockstep/base/whole_number.h"
+#include "lockstep/store/node_list.h"
 
 namespace lockstep::comm {
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/base/shell_word.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::launch {
 namespace {

@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/node_list.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/launch/hosts.h"
+#include "lockstep/store/node_list.h"
 
 namespace lockstep {
 namespace {

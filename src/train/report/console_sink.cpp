@@ -10,7 +10,6 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/printable.h"
-#include "lockstep/base/shell_word.h"
 #include "lockstep/base/text.h"
 #include "lockstep/view/banner.h"
 #include "lockstep/view/terminal.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/base/node_list.h"
+#include "lockstep/store/node_list.h"
 
 #include <fmt/format.h>
 
