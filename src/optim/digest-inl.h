@@ -32,7 +32,8 @@ HWY_INLINE hn::Vec<D> keys_from(D d, std::uint64_t first_key) {
 /// `keys` with both halves odd: the lower half is the second word's factor; the upper half, shifted down, is
 /// `first_factors`.
 template <class D>
-HWY_INLINE hn::Vec<D> hash_pairs(D /*d*/, hn::Vec<D> words, hn::Vec<D> keys, hn::Vec<D> factors, hn::Vec<D> first_factors) {
+HWY_INLINE hn::Vec<D> hash_pairs(D /*d*/, hn::Vec<D> words, hn::Vec<D> keys, hn::Vec<D> factors,
+                                 hn::Vec<D> first_factors) {
   const hn::Repartition<std::uint32_t, D> d32;
   const auto mixed = hn::Xor(words, keys);
   const auto low = hn::MulEven(hn::BitCast(d32, mixed), hn::BitCast(d32, first_factors));

@@ -18,7 +18,7 @@
 namespace lockstep::parallel {
 namespace {
 
-/// Returns true if no parameter that was trained when it was wrapped is trained now.
+/// Returns true if all trained parameters are frozen at present, as those of a GAN's other network are.
 bool are_all_frozen(const auto& wrapped) {
   return std::none_of(wrapped.begin(), wrapped.end(),
                       [](const auto& one) { return one.trained && one.value.requires_grad(); });
@@ -110,7 +110,6 @@ DdpCore::~DdpCore() = default;
 DdpCore::DdpCore(DdpCore&&) noexcept = default;
 DdpCore& DdpCore::operator=(DdpCore&&) noexcept = default;
 
-/// Returns true if all trained parameters are frozen at present, as those of a GAN's other network are.
 void DdpCore::require_unchanged(const NamedTensors& now) const {
   const bool frozen = are_all_frozen(wrapped_);
   for (std::size_t i = 0; i < wrapped_.size(); ++i) {
