@@ -92,6 +92,7 @@ TEST_F(RunFolder, MayHaveItsLogsElsewhere) {
   put(".lock", "pid 1 on here\nlogs " + logs.path().string());
   ASSERT_THAT(read().attempts, SizeIs(1));
   EXPECT_EQ(read().attempts[0].verdict->message, "rank 1 hangs");
+  EXPECT_EQ(logs_of_run(folder_.path()), logs.path());
   put(".lock", "pid 1 on here\nlogs /nowhere");
   EXPECT_THAT(read().attempts, IsEmpty());
 }

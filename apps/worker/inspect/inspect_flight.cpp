@@ -12,6 +12,7 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/doctor.h"
 #include "lockstep/view/table.h"
 
 namespace lockstep::worker {
@@ -109,7 +110,8 @@ bool runs(const std::vector<Snapshot>& ranks) {
 std::vector<fs::path> find_rings(const fs::path& path) {
   if (fs::is_regular_file(path)) return {path};
   if (fs::exists(path / kRing)) return {path / kRing};
-  for (const fs::path& logs : {path, path / "logs"}) {
+  for (const fs::path& logs : {path, logs_of_run(path)}) {
+    if (logs.empty()) continue;
     auto rings = rings_of_attempt(logs);
     const auto attempts = folders(logs, "attempt_");
     for (auto attempt = attempts.rbegin(); rings.empty() && attempt != attempts.rend(); ++attempt) {

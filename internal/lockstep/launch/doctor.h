@@ -3,6 +3,7 @@
 // state of this machine.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ namespace lockstep {
 /// Reads a run folder, or a log folder named by `lockstep run`. A torn or oversized file becomes a note.
 /// Throws: DataError if the folder does not exist or is neither of these.
 [[nodiscard]] view::RunFacts read_run(const std::string& path);
+
+/// Returns the folder that holds the attempts of the run in `run`: its folder "logs", itself, or the folder of the
+/// `lockstep run` that started its program; empty if there is none.
+[[nodiscard]] std::filesystem::path logs_of_run(const std::filesystem::path& run);
 
 /// The state of a process, read from outside.
 struct ProcessReport {

@@ -159,6 +159,8 @@ void require_run(const view::RunFacts& run, const fs::path& path) {
 
 }  // namespace
 
+std::filesystem::path logs_of_run(const std::filesystem::path& run) { return logs_of(run, lines_of_lock(run)); }
+
 view::RunFacts read_run(const std::string& path) {
   std::error_code problem;
   if (!fs::is_directory(path, problem)) {
