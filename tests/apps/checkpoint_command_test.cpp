@@ -260,7 +260,6 @@ TEST_F(ExportCommand, WritesANetworkThatPythonRuns) {
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_THAT(done.out, StartsWith("model.pt: TorchScript of captcha, images -> logits, "));
   EXPECT_THAT(done.err, HasSubstr("the weights are the moving average (EMA) of 2 steps"));
-  EXPECT_EQ(ask_worker({"checkpoint", "verify", "model.pt"}, home_.path()).code, 0);
   if (python("import torch", home_.path()).code != 0) GTEST_SKIP() << "python3-torch is not there";
   const ProcessResult seen = python(
       "import torch, json\n"

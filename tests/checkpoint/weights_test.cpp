@@ -317,16 +317,6 @@ TEST(VerifyFile, NamesTheMemberThatIsTorn) {
   EXPECT_THAT(to_text(verify_file(files(), folder / "x.pth")), HasSubstr("cut short"));
 }
 
-TEST(VerifyFile, SaysThatTorchScriptIsCode) {
-  const test::TempDir folder;
-  const std::string whole = test::zip_of({{"net/data.pkl", "x"}, {"net/constants.pkl", "y"}});
-  write(folder / "net.pt", whole);
-  EXPECT_THAT(to_text(verify_file(files(), folder / "net.pt")),
-              HasSubstr("a CRC-32 of each of 2 members; it is a TorchScript program: load it only if you trust"));
-  write(folder / "net.pt", flipped(whole, whole.find('x', 40)));
-  EXPECT_FALSE(verify_file(files(), folder / "net.pt").ok());
-}
-
 /// The verdict of verify and inspect on a file with these bytes; both must accept or both reject it.
 std::string verdict(const std::string& bytes, const std::string& name = "x.pth") {
   const test::TempDir folder;

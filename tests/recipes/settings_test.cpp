@@ -107,9 +107,12 @@ void make_files(const fs::path& folder) {
   write(folder / "words.txt", "a\nlarge\nred\n");
   write(folder / "inside.json", coco_of("a.png"));
   write(folder / "outside.json", coco_of("../a.png"));
+  const std::string with_a_missing_image =
+      std::regex_replace(coco_of("c.png"), std::regex(R"("images": \[)"),
+                         R"("images": [{"id": 2, "file_name": "b.png", "width": 24, "height": 16}, )");
   write(folder / "half.json",
-        std::regex_replace(coco_of("c.png"), std::regex(R"("images": \[)"),
-                           R"("images": [{"id": 2, "file_name": "b.png", "width": 24, "height": 16}, )"));
+        std::regex_replace(with_a_missing_image, std::regex(R"("annotations": \[)"),
+                           R"("annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [2, 2, 9, 9]})"));
   fs::copy_file(fs::directory_iterator(folder / "train")->path(), folder / "c.png");
   write(folder / "captions.json", captions_of("a.png"));
   write(folder / "captions_outside.json", captions_of("../a.png"));

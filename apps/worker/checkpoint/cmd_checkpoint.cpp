@@ -85,7 +85,7 @@ int verify_any(const Arguments& arguments) {
   cli::prepare(app, {.name = "lockstep checkpoint verify",
                      .description =
                          "Read every byte of a checkpoint and compare it with the manifest. In a run folder, a damaged "
-                         "checkpoint that is newer than the newest valid one is an error.\n\nA .pth, .pt, "
+                         "checkpoint that is newer than the newest valid one is an error.\n\nA .pth, "
                          ".npz or .safetensors file is checked against its own format.",
                      .examples = {"lockstep checkpoint verify runs/digits",
                                   "lockstep checkpoint verify runs/digits/checkpoints/step-00001200"}});

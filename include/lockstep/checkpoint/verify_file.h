@@ -25,10 +25,9 @@ struct FileReport {
 };
 
 /// Checks the CRC-32 of each member of a zip file (.pth, .pt, .npz, .zip), and also reads a torch file as
-/// read_torch_file() does (no code is executed), unless it is a TorchScript program, which is code. Checks a
-/// .safetensors file, or an index of several, by the rules of its header; that format has no checksum, so flipped bits
-/// in a tensor go undetected. Throws: DataError if the file is missing or has a different format; IoError. Damage is
-/// reported, not thrown.
+/// read_torch_file() does (no code is executed). Checks a .safetensors file, or an index of several, by the rules of
+/// its header; that format has no checksum, so flipped bits in a tensor go undetected.
+/// Throws: DataError if the file is missing or has a different format; IoError. Damage is reported, not thrown.
 [[nodiscard]] FileReport verify_file(FileSystem& files, const std::filesystem::path& path);
 
 /// Returns "weights.pth: whole (228.9 MB; a CRC-32 of each of 21 members)", or one line per problem.

@@ -24,7 +24,6 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 namespace {
 
 constexpr std::string_view kTorchPickle = "/data.pkl";
-constexpr std::string_view kTorchScript = "/constants.pkl";
 
 bool has_ending(const fs::path& path, std::initializer_list<std::string_view> endings) {
   const std::string ending = path.extension().string();
@@ -49,13 +48,10 @@ void add_itself(FileReport& report, std::string problem) {
   report.parts.push_back({report.path.string(), std::move(problem)});
 }
 
-bool has_member(const std::vector<ZipMember>& members, std::string_view ending) {
-  return std::any_of(members.begin(), members.end(),
-                     [&](const ZipMember& member) { return member.name.ends_with(ending); });
-}
-
 bool is_torch_file(const FileReport& report, const std::vector<ZipMember>& members) {
-  return has_ending(report.path, {".pth", ".pt", ".bin"}) || has_member(members, kTorchPickle);
+  return has_ending(report.path, {".pth", ".pt", ".bin"}) ||
+         std::any_of(members.begin(), members.end(),
+                     [](const ZipMember& member) { return member.name.ends_with(kTorchPickle); });
 }
 
 /// Returns the reason why the members must not be unpacked; "" if they may be.
@@ -83,10 +79,6 @@ void verify_zip(FileSystem& files, FileReport& report) {
   for (const ZipMember& member : *members) report.parts.push_back({member.name, check_member(bytes.view(), member)});
   report.proof = fmt::format("a CRC-32 of each of {} members", members->size());
   if (!is_torch || !report.ok()) return;
-  if (has_member(*members, kTorchScript)) {
-    report.proof += "; it is a TorchScript program: load it only if you trust its author";
-    return;
-  }
   const std::string problem = refusal_of(report, [&] { return torch_file_of(bytes, report.path.string()); });
   if (!problem.empty()) add_itself(report, problem);
   report.proof += "; it holds tensors and plain values only";
