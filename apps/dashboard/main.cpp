@@ -20,6 +20,7 @@
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/whole_number.h"
 #include "lockstep/dashboard/dashboard.h"
+#include "lockstep/store/host_brackets.h"
 
 namespace lockstep::dashboard {
 namespace {
@@ -51,8 +52,7 @@ bool parse(Arguments& arguments, const std::vector<std::string>& words) {
 
 void set_address(DashboardOptions& options, const std::string& listen) {
   const auto colon = listen.rfind(':');
-  std::string host = colon == std::string::npos ? "" : listen.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  const std::string host = colon == std::string::npos ? "" : without_brackets(listen.substr(0, colon));
   if (!host.empty()) options.host = host;
   const std::string port = colon == std::string::npos ? listen : listen.substr(colon + 1);
   options.port = static_cast<int>(whole_number("--listen", port, {.least = 0, .most = 65535}));

@@ -16,9 +16,6 @@
 namespace lockstep {
 namespace {
 
-// Slurm's IDs for the batch and the interactive step, which run a script, not ranks.
-constexpr std::array kStepsWithoutRanks = {"4294967291", "4294967290"};
-
 // The launcher's own variables for a rank, besides torchrun's numbers.
 constexpr std::array<std::string_view, 11> kLauncherNames = {"GROUP_WORLD_SIZE",
                                                              "ROLE_RANK",
@@ -43,7 +40,7 @@ const char* slurm_world() { return is_set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_
 bool is_slurm_rank() {
   const auto step = env::get("SLURM_STEP_ID");
   if (!step || !is_set(kSlurmVariables.rank)) return false;
-  if (std::find(kStepsWithoutRanks.begin(), kStepsWithoutRanks.end(), *step) != kStepsWithoutRanks.end()) return false;
+  if (std::ranges::count(kSlurmStepsWithoutRanks, *step) > 0) return false;
   return env::get_int(slurm_world()).value_or(1) > 1;
 }
 

@@ -32,6 +32,9 @@ inline constexpr RankVariables kOpenMpiVariables = {
 inline constexpr RankVariables kPmiVariables = {"PMI",     "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
                                                 "PMI_NODE"};
 
+/// SLURM_STEP_ID of the batch and the interactive step, which run a script, not ranks.
+inline constexpr std::array kSlurmStepsWithoutRanks = {"4294967291", "4294967290"};
+
 /// In the order in which they are read.
 inline constexpr std::array kRankVariables = {kTorchrunVariables, kOpenMpiVariables, kSlurmVariables, kPmiVariables};
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -168,7 +169,8 @@ void choose_store(WorldPlan& plan, const Environment& environment) {
 /// script, not ranks.
 bool is_slurm_step(const Environment& environment) {
   const auto step = find(environment, "SLURM_STEP_ID");
-  if (!step || *step == "4294967291" || *step == "4294967290" || !find(environment, kSlurm.rank)) return false;
+  if (!step || std::ranges::count(kSlurmStepsWithoutRanks, *step) > 0) return false;
+  if (!find(environment, kSlurm.rank)) return false;
   auto tasks = find_int(environment, "SLURM_STEP_NUM_TASKS");
   if (!tasks) tasks = find_int(environment, kSlurm.world);
   return tasks.value_or(1) > 1;
