@@ -194,7 +194,7 @@ EMA::Swapped::~Swapped() {
 
 StateDict EMA::state_dict() const {
   require_own_values("saved");
-  StateDict state = to_state_dict(averages_);
+  StateDict state = to_state_dict(all_names_);
   state[kUpdates] = updates_;
   return state;
 }

@@ -279,7 +279,7 @@ TEST(Ema, GoesOnFromItsStateWithTheSameBits) {
 TEST(Ema, LoadsAnAverageOfTiedWeightsUnderAllTheirNames) {
   const at::Tensor shared = at::zeros({2});
   EMA ema{NamedTensors{{"embed", shared}, {"head", shared}}};
-  EXPECT_EQ(ema.state_dict().size(), 2U) << "once, and the number of updates";
+  EXPECT_EQ(ema.state_dict().size(), 3U) << "both names, as the model's state has, and the number of updates";
   const at::Tensor average = at::ones({2});
   ema.load_state_dict({{"embed", average}, {"head", average.clone()}, {"ema.updates", std::int64_t{5}}});
   const EMA::Swapped swapped = ema.swap_in();
