@@ -296,6 +296,10 @@ TEST(OpenSource, TakesNoFoldersOfADetectionSetForClasses) {
       R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": []})");
   EXPECT_EQ(detect_source((root / "roboflow").string()), SourceKind::kCoco);
   EXPECT_EQ(open_source({.path = (root / "roboflow").string()})->size(), 1);
+  put(root / "roboflow/annotations.json",
+      R"({"images": [{"id": 1, "file_name": "a.png"}], "annotations": [], "categories": [{"id": 1, "name": "own"}]})");
+  EXPECT_EQ(open_source({.path = (root / "roboflow").string()})->class_names(), (std::vector<std::string>{"own"}))
+      << "a user's own annotations come before the export's";
 }
 
 }  // namespace sources_lists_test

@@ -67,8 +67,9 @@ SourceKind kind_of_file(const fs::path& path) {
 
 /// Returns the annotation file in a folder of images: of COCO, or of Roboflow's COCO export.
 fs::path coco_file(const fs::path& folder) {
+  const fs::path usual = folder / "annotations.json";
   const fs::path exported = folder / "_annotations.coco.json";
-  return fs::is_regular_file(exported) ? exported : folder / "annotations.json";
+  return !fs::is_regular_file(usual) && fs::is_regular_file(exported) ? exported : usual;
 }
 
 /// Returns the first name that begins with `start`, or `usual` if there is none.
