@@ -215,6 +215,7 @@ TEST(Decode, NamesTheFileAndWhatIsWrongWithIt) {
            {std::string("II*\0....", 8), "but TIFF: convert"},
            {std::string("\0\0\0 ftypavif", 12), "but AVIF: convert"},
            {std::string("\0\0\0\x0cjP  \r\n", 10), "but JPEG 2000: convert"},
+           {"\xff\x4f\xff\x51\1\2\3", "but JPEG 2000: convert"},
            {"<!DOCTYPE html><html>", "but an HTML page: download the file again"},
            {"version https://git-lfs.github.com/spec/v1\n", "but a Git LFS pointer: run git lfs pull"}}) {
     write(file, bytes);
