@@ -6,7 +6,7 @@
 namespace lockstep::parallel {
 
 RunningBackwards& RunningBackwards::instance() {
-  static RunningBackwards one;
+  static auto& one = *new RunningBackwards;  // never destroyed: a wrapper at namespace scope dies after main()
   return one;
 }
 
