@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports SIGSEGV and similar signals in the handler itself. The handler allocates no memory. The only lock that it
 // takes is the dynamic linker's, to find the file that an address belongs to.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -142,6 +143,17 @@ bool is_handled_by_ucx(int signal) noexcept {
   return std::strstr(find_frame(reinterpret_cast<const void*>(action.sa_handler)).file, "libucs.so") != nullptr;
 }
 
+// A rank would outlive its terminal if UCX kept SIGHUP. UCX itself puts back what it replaced: also nohup's SIG_IGN.
+void take_hang_up_from_ucx() noexcept {
+  struct sigaction action {};
+  if (!is_handled_by_ucx(SIGHUP) || ::sigaction(SIGHUP, nullptr, &action) != 0) return;
+  const char* file = find_frame(reinterpret_cast<const void*>(action.sa_handler)).file;
+  if (void* ucs = ::dlopen(file, RTLD_LAZY | RTLD_NOLOAD)) {
+    if (void* restore = ::dlsym(ucs, "ucs_debug_disable_signal")) reinterpret_cast<void (*)(int)>(restore)(SIGHUP);
+  }
+  if (is_handled_by_ucx(SIGHUP)) ::signal(SIGHUP, SIG_DFL);
+}
+
 bool is_free(int signal) noexcept {
   struct sigaction action {};
   if (::sigaction(signal, nullptr, &action) != 0) return false;
@@ -170,7 +182,7 @@ void install_signal_reports(const char* path) noexcept {
     other.ss_size = kStackBytes;
     if (other.ss_sp != nullptr) ::sigaltstack(&other, nullptr);
   }
-  if (is_handled_by_ucx(SIGHUP)) ::signal(SIGHUP, SIG_DFL);  // a rank would outlive its terminal
+  take_hang_up_from_ucx();
   for (const int number : kSignals) {
     if (!is_free(number)) continue;
     struct sigaction action {};

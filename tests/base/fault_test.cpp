@@ -137,7 +137,9 @@ TEST(Fault, ALoadedUcxLeavesCrashesAndHangUpsToUs) {
   const End crash = run("ucx-crash");
   EXPECT_EQ(crash.result.code, 128 + SIGSEGV);
   EXPECT_THAT(crash.error_file, HasSubstr("SIGSEGV in backward"));
-  EXPECT_EQ(run("ucx-hang-up").result.code, 128 + SIGHUP);
+  EXPECT_EQ(run("ucx-hup").result.code, 128 + SIGHUP);
+  EXPECT_EQ(run("ucx-old-hup").result.code, 128 + SIGHUP) << "a UCX that cannot put back a handler";
+  EXPECT_EQ(run("ucx-nohup").result.code, 0) << "the user has ignored hang-ups";
   EXPECT_EQ(run("ucx-for-the-user").result.code, 7) << "the user wants UCX's report";
 }
 
@@ -182,13 +184,18 @@ int run_program_of_test(const std::string& what) {
   if (what == "own-handlers") std::set_terminate([] { ::_exit(9); });
   if (what == "own-signal") ::signal(SIGSEGV, [](int) { ::_exit(8); });
   if (what == "ucx-for-the-user") ::setenv("UCX_HANDLE_ERRORS", "bt", 1);
-  if (what.starts_with("ucx") && ::dlopen(LOCKSTEP_UCX_STAND_IN, RTLD_NOW) == nullptr) return 1;
+  if (what == "ucx-nohup") ::signal(SIGHUP, SIG_IGN);
+  const char* library = what == "ucx-old-hup" ? "old/libucs.so.0" : "libucs.so.0";
+  if (what.starts_with("ucx") &&
+      ::dlopen((std::string(LOCKSTEP_UCX_STAND_INS) + library).c_str(), RTLD_NOW) == nullptr) {
+    return 1;
+  }
   fault::install_reports();
   const auto guarded = [](auto body) { return guarded_main([&]() -> int { return body(); }); };
   if (what == "guarded") {
     return guarded_main([] { return the_users_forward(7); });
   }
-  if (what == "ucx-hang-up") return ::raise(SIGHUP);
+  if (what.starts_with("ucx") && what.ends_with("hup")) return ::raise(SIGHUP);
   if (what == "ours" || what == "refused-path") fault::this_is_lockstep();
   if (what == "refused-path") {
     return guarded([] { return static_cast<int>(std::filesystem::file_size("/dev/null/x")); });
