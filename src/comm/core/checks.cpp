@@ -42,11 +42,13 @@ void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb) {
   if (is_bitwise(op) && !integral) {
     throw UsageError(fmt::format("a bitwise {} of {} is not defined", verb, dtype_name(dtype)), "use an integer type");
   }
-  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
-    throw UsageError(
-        fmt::format("{} was given a tensor of shape {} whose elements share memory", verb, sizes_text(tensor)),
-        "the result cannot be written there: pass tensor.contiguous()");
-  }
+}
+
+void check_written(const at::Tensor& tensor, const char* verb) {
+  if (!tensor.defined() || at::has_internal_overlap(tensor) != at::MemOverlap::Yes) return;
+  throw UsageError(
+      fmt::format("{} was given a tensor of shape {} whose elements share memory", verb, sizes_text(tensor)),
+      "the result cannot be written there: pass tensor.contiguous()");
 }
 
 int check_rows(const at::Tensor& tensor, const ReduceOptions& options, Place place, const char* verb) {

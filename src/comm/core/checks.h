@@ -21,6 +21,9 @@ struct Place {
 /// Throws: UsageError for a tensor that cannot be reduced with `op`.
 void check_reducible(const at::Tensor& tensor, ReduceOp op, const char* verb);
 
+/// Throws: UsageError for a tensor that a result cannot be written into; an undefined one passes.
+void check_written(const at::Tensor& tensor, const char* verb);
+
 /// Returns the number of a rank's partial sums. Throws: UsageError if the tensor does not have that number of rows.
 [[nodiscard]] int check_rows(const at::Tensor& tensor, const ReduceOptions& options, Place place, const char* verb);
 

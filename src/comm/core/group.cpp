@@ -198,6 +198,7 @@ class Group final : public OwnedGroup {
   Work recv(const at::Tensor& tensor, int from) override {
     check_copyable(tensor, "recv");
     check_peer(from, options_.place, "recv");
+    check_written(tensor, "recv");
     Collective message = describe(Kind::kRecv, tensor);
     message.call.root = from;
     return submit(std::move(message), at::Tensor(), tensor, &channel(from, false));
@@ -325,6 +326,7 @@ class Group final : public OwnedGroup {
   }
 
   Work submit(Collective collective, const at::Tensor& input, const at::Tensor& output) {
+    check_written(output, name_of(collective.call.kind));
     if (device_ != nullptr && device_->takes(collective, input, output)) {
       note_recorded(collective.call);
       return device_->submit(std::move(collective), input, output);
