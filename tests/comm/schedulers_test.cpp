@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables of several schedulers at once, and the places where a scheduler's ranks meet.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <map>
+#include <string>
 
 #include "comm/addresses/dist_url.h"
 #include "lockstep/base/error.h"
@@ -64,9 +68,21 @@ Environment in_step(const std::string& job, const std::string& step) {
 
 TEST(Schedulers, StepsOfOneSlurmJobMeetAtDifferentPorts) {
   EXPECT_EQ(discover_world(in_step("4711", "0")).port, 24711);
-  EXPECT_EQ(discover_world(in_step("4711", "1")).port, 24712);
-  EXPECT_EQ(discover_world(in_step("9999", "2")).port, 20001);
-  EXPECT_EQ(discover_world(in_step("4294967295", "4294967295")).port, 24590) << "the largest numbers";
+  EXPECT_EQ(discover_world(in_step("4711", "1")).port, 20892);
+  EXPECT_EQ(discover_world(in_step("9999", "2")).port, 22361);
+  EXPECT_EQ(discover_world(in_step("4294967295", "4294967295")).port, 27690) << "the largest numbers";
+}
+
+TEST(Schedulers, NeighbouringSlurmJobsOfOneMachineMeetAtDifferentPorts) {
+  std::map<int, std::string> taken;
+  for (int job = 100; job < 116; ++job) {  // of one array, on one machine
+    for (int step = 0; step < 12; ++step) {
+      const std::string name = fmt::format("{}.{}", job, step);
+      const auto [place, is_new] =
+          taken.emplace(discover_world(in_step(std::to_string(job), std::to_string(step))).port, name);
+      EXPECT_TRUE(is_new) << name << " and " << place->second;
+    }
+  }
 }
 
 TEST(Schedulers, SlurmJobsWithOnePortHaveDifferentKeys) {

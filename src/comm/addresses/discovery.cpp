@@ -133,8 +133,9 @@ void set_master(WorldPlan& plan, const Environment& environment) {
   if (slurm && !find(environment, "MASTER_PORT") && find(environment, "SLURM_JOB_ID")) {
     const auto job = *find_int(environment, "SLURM_JOB_ID", kMostJobs);
     const auto step = find_int(environment, "SLURM_STEP_ID", kMostJobs).value_or(0);
-    plan.port = static_cast<std::uint16_t>(20000 + (job + step) % 10000);  // below the range of ephemeral ports
-    plan.prefix = fmt::format("slurm-step-{}.{}/", job, step);             // other steps may have the same port
+    // Below the range of ephemeral ports. Neighbouring jobs of one machine differ, whatever their steps.
+    plan.port = static_cast<std::uint16_t>(20000 + (job + 6181 * step) % 10000);
+    plan.prefix = fmt::format("slurm-step-{}.{}/", job, step);  // other steps may have the same port
   } else {
     plan.port = to_port(need_master(environment, "MASTER_PORT", plan.info), "MASTER_PORT");
   }
