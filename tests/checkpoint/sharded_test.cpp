@@ -42,7 +42,7 @@ FileSystem& good() { return FileSystem::system(); }
 ShardedContent content_of(std::int64_t seed, int rank, int world) {
   ShardedContent content;
   for (const auto& [name, state] : states_of(seed)) content.parts[name] = part_of(state, rank, world);
-  if (rank == 0) content.texts["config.yml"] = "seed: 1\n";
+  content.texts["config.yml"] = rank == 0 ? "seed: 1\n" : fmt::format("seed: 1\nworkers: {}\n", rank);
   return content;
 }
 
@@ -96,6 +96,13 @@ TEST(Sharded, HasTheFilesAndTheFormatThatThePageNames) {
       ElementsAre("config.yml", "manifest.json", "model.part-1-of-2.safetensors", "model.part-2-of-2.safetensors",
                   "trainer.part-1-of-2.safetensors", "trainer.part-2-of-2.safetensors"));
   EXPECT_EQ(load_checkpoint(run.path().string()).manifest().format_version, 2);
+}
+
+TEST(Sharded, HasTheTextsOfRankZeroThoughOtherHostsHaveOtherSettings) {
+  const test::TempDir run;
+  for (const Outcome& outcome : save_together(run / "checkpoints", 7, 4)) EXPECT_EQ(outcome.error, "");
+  EXPECT_EQ(verify_checkpoint(good(), run / "checkpoints/step-00000007").problem(), "");
+  EXPECT_EQ(load_checkpoint(run.path().string()).text("config.yml"), "seed: 1\n");
 }
 
 TEST(Sharded, TheDigestDoesNotDependOnTheNumberOfParts) {

@@ -66,7 +66,7 @@ std::filesystem::path commit_checkpoint(FileSystem& files, const std::filesystem
 /// The content that one rank writes to a checkpoint.
 struct ShardedContent {
   std::map<std::string, StatePart> parts;  ///< parts by state name; the names are the same on every rank
-  CheckpointTexts texts;                   ///< text files, only on rank 0
+  CheckpointTexts texts;                   ///< text files: those of rank 0 are saved, all others ignored
   /// Throws if the written files must not be kept. Every rank calls it after writing its files, and rank 0 calls it
   /// again before the folder gets its name. It may be empty.
   std::function<void()> check = nullptr;

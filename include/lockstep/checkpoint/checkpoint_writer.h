@@ -27,7 +27,7 @@ struct CheckpointWriterOptions {
 /// The content of a checkpoint apart from its states.
 struct SaveOrder {
   CheckpointMeta meta;                  ///< step and facts about the run, for the manifest
-  CheckpointTexts texts = {};           ///< text files, only on rank 0
+  CheckpointTexts texts = {};           ///< text files: those of rank 0 are saved, all others ignored
   std::vector<std::string> names = {};  ///< the names to give the checkpoint ("best")
   FiniteCheck finite = {};              ///< decides whether non-finite values are saved
 };

@@ -18,8 +18,8 @@ namespace lockstep::checkpoint {
 /// The content that one rank writes.
 struct Content {
   std::map<std::string, StatePart> parts;  ///< parts by state
-  CheckpointTexts texts;
-  std::function<void()> check = nullptr;  ///< the same as ShardedContent::check
+  CheckpointTexts texts;                   ///< those of rank 0 are written
+  std::function<void()> check = nullptr;   ///< the same as ShardedContent::check
   FiniteCheck finite = {};
 };
 
@@ -29,7 +29,8 @@ struct Share {
   int world_size = 1;
 };
 
-/// Writes and syncs the files of `content` in `folder`; returns their digests by file name.
+/// Writes and syncs the files of `content` in `folder`; returns their digests by file name. Ignores the texts of all
+/// ranks but rank 0.
 /// Throws: IoError, SyncError, UsageError (an entry that cannot be saved).
 [[nodiscard]] std::map<std::string, FileDigest> write_content(FileSystem& files, const std::filesystem::path& folder,
                                                               const Content& content, const Share& share);
