@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/resources.h"
 #include "support/process.h"
 #include "support/sanitizer.h"
 #include "support/temp_dir.h"
@@ -118,6 +119,14 @@ TEST(Fault, ASignalLeavesABacktraceAndItsOwnStatus) {
   EXPECT_THAT(end.error_file, AllOf(HasSubstr("the_users_broken_pointer"), HasSubstr(R"("type": "SIGSEGV"}}})")));
 }
 
+TEST(Fault, ASignalInAThreadOfLockstepLeavesThemToo) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
+  const End end = run("segv-worker");
+  EXPECT_EQ(end.result.code, 128 + SIGSEGV);
+  EXPECT_THAT(end.result.err, HasSubstr("error: SIGSEGV in dataset (rank 3): address 0x10\n"));
+  EXPECT_THAT(end.error_file, AllOf(HasSubstr("the_users_broken_pointer"), HasSubstr(R"("type": "SIGSEGV"}}})")));
+}
+
 TEST(Fault, SoDoAnAbortAndAnOverrunStack) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
   const End abort = run("abort");
@@ -169,6 +178,10 @@ int in_a_thread() {
   return 0;
 }
 
+void crash_in(const char* section) {
+  fault::in_section(section, [] { the_users_broken_pointer(reinterpret_cast<int*>(0x10)); });
+}
+
 int second() {
   try {
     fault::in_section("forward", [] { return the_users_forward(7); });
@@ -210,7 +223,8 @@ int run_program_of_test(const std::string& what) {
   if (what == "uncaught-error") throw UsageError("no such key", "try epochs");
   if (what == "abort") std::abort();
   if (what == "overrun") return overrun(0);
-  fault::in_section("backward", [] { the_users_broken_pointer(reinterpret_cast<int*>(0x10)); });
+  if (what == "segv-worker") start_thread("for a data set", [] { crash_in("dataset"); }).join();
+  crash_in("backward");
   return 0;
 }
 

@@ -144,6 +144,11 @@ TEST(SignalGuard, BlocksSignalsForAThreadThatIsStartedUnderItAndRestoresThemInIt
   EXPECT_TRUE(blocked_there);
 }
 
+TEST(SignalGuard, LeavesCrashSignalsToTheThreadThatCausesThem) {
+  const SignalGuard guard;
+  for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) EXPECT_FALSE(is_blocked(crash)) << crash;
+}
+
 TEST(SignalGuard, LeavesASignalBlockedThatWasSoBefore) {
   sigset_t one;
   sigemptyset(&one);

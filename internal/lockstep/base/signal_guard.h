@@ -6,17 +6,22 @@
 #include <signal.h>
 #include <spawn.h>
 
+#include <initializer_list>
+
 #pragma GCC visibility push(default)
 
 namespace lockstep {
 
 /// While an instance is alive, the calling thread receives no signals. Threads that it starts then never receive any.
+/// Crash signals (SIGSEGV, SIGBUS, SIGFPE, SIGILL) are an exception: the thread that causes one gets it. If it were
+/// blocked, Linux would end the process without calling the handler that reports it.
 class [[nodiscard]] SignalGuard {
  public:
   SignalGuard() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t most;
+    sigfillset(&most);
+    for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&most, crash);
+    pthread_sigmask(SIG_BLOCK, &most, &before_);
   }
   ~SignalGuard() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalGuard(const SignalGuard&) = delete;
