@@ -107,6 +107,17 @@ class Wheel(unittest.TestCase):
         link.symlink_to(self.home / "bin/lockstep-worker")
         self.assertTrue(self.said(link)[0].endswith("lockstep/bin/lockstep-worker"))
 
+    def test_each_program_starts_from_a_package_in_lib64(self):
+        """Where Fedora's and openSUSE's pip put a package with compiled parts."""
+        home = self.home.with_name("fedora")
+        shutil.copytree(self.home / "bin", home / "bin")
+        shutil.copytree(self.site / "lockstep", home / "lib64/python3.13/site-packages/lockstep")
+        (home / "lib/python3.13/site-packages").mkdir(parents=True)
+        for name in wheel_file.PROGRAMS:
+            said = self.said(home / "bin" / name, "a", "b c")
+            self.assertEqual(said[0], f"{home}/bin/../lib64/python3.13/site-packages/lockstep/bin/{name}")
+            self.assertEqual(said[3], "a b c")
+
     def test_a_folder_of_pip_install_target_works_too(self):
         target = self.home.with_name("target")
         shutil.copytree(self.home / "bin", target / "bin")
