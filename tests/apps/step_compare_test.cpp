@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "support/temp_dir.h"
 #include "worker/explain/compare.h"
 #include "worker/explain/spikes.h"
+#include "worker/median.h"
 
 namespace lockstep::test {
 namespace step_compare_test {
@@ -173,6 +177,15 @@ TEST(Spikes, TheLargestJumpComesFirst) {
   EXPECT_EQ(found[0].step, 30);
   EXPECT_EQ(found[1].step, 20);
   EXPECT_TRUE(worker::largest_spikes({{1, 3}, {2, 2}, {3, 1}, {4, 0.5}}, 5).empty());
+}
+
+TEST(Median, OfFiniteValuesLeavesOutTheOthers) {
+  std::vector<double> norms(3, std::nan(""));
+  norms.push_back(INFINITY);
+  for (int i = 1; i <= 17; ++i) norms.push_back(i);
+  EXPECT_EQ(worker::median_of_finite(norms), 9);
+  EXPECT_TRUE(std::isnan(worker::median_of_finite({std::nan(""), -INFINITY})));
+  EXPECT_TRUE(std::isnan(worker::median_of_finite({})));
 }
 
 }  // namespace step_compare_test

@@ -126,7 +126,7 @@ void write_names(const StepRecord& record, const ExplainArguments& explain) {
 struct LayerRow {
   std::string layer;
   double norm = 0;
-  double usual = 0;  ///< median of the preceding steps; NaN if there are none
+  double usual = 0;  ///< median of the preceding steps with a finite norm; NaN if there are none
   [[nodiscard]] double ratio() const { return usual > 0 ? norm / usual : std::nan(""); }
 };
 
@@ -139,7 +139,7 @@ std::vector<LayerRow> layer_rows(const std::vector<LayerNorms>& norms) {
       const auto found = norms[i].find(layer);
       if (found != norms[i].end()) before.push_back(found->second);
     }
-    rows.push_back({.layer = layer, .norm = norm, .usual = before.empty() ? std::nan("") : median(before)});
+    rows.push_back({.layer = layer, .norm = norm, .usual = median_of_finite(before)});
   }
   const auto weight = [](const LayerRow& row) {
     if (!std::isfinite(row.norm)) return INFINITY + 0.0;
