@@ -87,6 +87,7 @@ class Tuner {
  private:
   static std::string value_of(const ConfigFields::Field& field) { return ConfigFields::value_text(field.target); }
   [[nodiscard]] Timed open(const TuneValues& values) const;
+  [[nodiscard]] int cores_of_a_rank() const;
   [[nodiscard]] std::vector<TuneKey> keys() const;
   StepTimer& timer(const TuneValues& values);
   void keep_only(const TuneValues& one, const TuneValues& other);
@@ -117,10 +118,17 @@ Timed Tuner::open(const TuneValues& values) const {
   return timed;
 }
 
+/// The fewest cores that any rank has for itself, so that all ranks try the same values on unequal machines.
+int Tuner::cores_of_a_rank() const {
+  const int own = std::max(1, view::cpu_info().cores / job_.rank_info().local_world_size);
+  const at::Tensor fewest = at::full({1}, own, at::kInt);
+  job_.group().all_reduce(fewest, {.op = ReduceOp::kMin}).wait();
+  return fewest.item<int>();
+}
+
 std::vector<TuneKey> Tuner::keys() const {
   const std::int64_t replicas = std::stoll(given_.at("replicas"));
-  return tune_keys({.cores = view::cpu_info().cores,
-                    .ranks = job_.rank_info().local_world_size,
+  return tune_keys({.cores = cores_of_a_rank(),
                     .replicas = replicas == 0 ? job_.world_size() : static_cast<int>(replicas),
                     .cpu = job_.device().is_cpu()},
                    TrainConfig().rows());

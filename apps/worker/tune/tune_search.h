@@ -71,8 +71,8 @@ struct TuneResult {
 
 /// The machine and the job to tune for.
 struct TunePlace {
-  int cores = 1;     ///< cores of this machine
-  int ranks = 1;     ///< ranks on this machine
+  int cores = 1;     ///< cores for these ranks; the same number on every rank of the job
+  int ranks = 1;     ///< ranks that share the cores
   int replicas = 1;  ///< replicas of the run
   bool cpu = true;
 };
