@@ -20,6 +20,7 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "base/first_reporter.h"
 #include "base/place.h"
 #include "base/stack.h"
 #include "lockstep/base/env.h"
@@ -101,8 +102,8 @@ std::string type_name(const std::exception& error) {
 }
 
 [[noreturn]] void on_terminate() noexcept {
-  static std::atomic<bool> reported = false;
-  if (reported.exchange(true)) ::_exit(static_cast<int>(ExitCode::kProgram));
+  static constinit base::FirstReporter reporter;
+  if (!reporter.claim()) ::_exit(static_cast<int>(ExitCode::kProgram));
   const std::exception_ptr exception = std::current_exception();
   if (!exception) {
     constexpr std::string_view kWords = "error: std::terminate was called without an exception\n";

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/first_reporter.h"
 #include "base/place.h"
 #include "base/stack.h"
 #include "lockstep/base/fault.h"
@@ -92,8 +93,8 @@ const void* program_counter([[maybe_unused]] void* context) noexcept {
 }
 
 void on_signal(int number, siginfo_t* info, void* context) noexcept {
-  static std::atomic<bool> reporting = false;
-  if (!reporting.exchange(true)) {
+  static constinit FirstReporter reporter;
+  if (reporter.claim()) {
     signal_text.add(name_of(number));
     add_place(signal_text, current_place());
     if (number == SIGSEGV || number == SIGBUS) {

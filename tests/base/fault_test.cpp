@@ -8,9 +8,14 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <functional>
+#include <latch>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -32,6 +37,7 @@ namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -137,6 +143,23 @@ TEST(Fault, SoDoAnAbortAndAnOverrunStack) {
   EXPECT_THAT(deep.result.err, HasSubstr("error: SIGSEGV"));
 }
 
+TEST(Fault, OfThreadsThatCrashTogetherTheFirstIsReportedInFull) {
+  if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
+  for (int i = 0; i < 20; ++i) {
+    const End end = run("segv-together");
+    EXPECT_EQ(end.result.code, 128 + SIGSEGV);
+    EXPECT_THAT(end.error_file, AllOf(HasSubstr("the_users_broken_pointer"), EndsWith("\"type\": \"SIGSEGV\"}}}\n")));
+  }
+}
+
+TEST(Fault, SoIsTheFirstOfThreadsThatThrowTogether) {
+  for (int i = 0; i < 20; ++i) {
+    const End end = run("uncaught-together");
+    EXPECT_EQ(end.result.code, 71);
+    EXPECT_THAT(end.error_file, AllOf(HasSubstr("the_users_forward"), HasSubstr(R"("type": "ProgramError")")));
+  }
+}
+
 TEST(Fault, WhatTheProgramHasSetStays) {
   EXPECT_EQ(run("own-handlers").result.code, 9) << "its terminate handler";
   EXPECT_EQ(run("own-signal").result.code, 8) << "its signal handler";
@@ -182,6 +205,19 @@ void crash_in(const char* section) {
   fault::in_section(section, [] { the_users_broken_pointer(reinterpret_cast<int*>(0x10)); });
 }
 
+void in_four_threads(const std::function<void()>& body) {
+  constexpr int kThreads = 4;
+  std::latch start(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      body();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 int second() {
   try {
     fault::in_section("forward", [] { return the_users_forward(7); });
@@ -224,6 +260,8 @@ int run_program_of_test(const std::string& what) {
   if (what == "abort") std::abort();
   if (what == "overrun") return overrun(0);
   if (what == "segv-worker") start_thread("for a data set", [] { crash_in("dataset"); }).join();
+  if (what == "segv-together") in_four_threads([] { crash_in("dataset"); });
+  if (what == "uncaught-together") in_four_threads([] { (void)the_users_forward(7); });
   crash_in("backward");
   return 0;
 }
