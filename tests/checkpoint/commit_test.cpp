@@ -26,6 +26,7 @@ using test::states_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 FileSystem& good() { return FileSystem::system(); }
 
@@ -469,6 +470,19 @@ TEST(Prune, LosesNeitherTheNewestNorTheBestWhateverFails) {
         EXPECT_TRUE(is_of(load_checkpoint(run.string() + ":best"), 2));
         expect_no_torn_folder(run / "checkpoints");
       });
+}
+
+TEST(PutAside, LeavesAnEarlierSuspectThatCannotBeRemovedAsALeftover) {
+  const test::TempDir run;
+  const fs::path folder = run / "checkpoints";
+  for (std::int64_t step = 1; step <= 2; ++step) quick_commit(folder, step, step);
+  put_checkpoints_aside(good(), folder, 1);
+  quick_commit(folder, 2, 3);
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  files.fail_every("remove");
+  put_checkpoints_aside(files, folder, 1);
+  EXPECT_THAT(good().list(folder),
+              ElementsAre(StartsWith(".tmp-step-00000002.suspect"), "step-00000001", "step-00000002.suspect"));
 }
 
 TEST(NamedCheckpoint, MeansTheOldOrTheNewOneWhateverFails) {

@@ -34,6 +34,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Checkpoints that several ranks write together: threads here, each with its own disk that may fail.
 
@@ -240,6 +241,21 @@ TEST(CheckpointWriter, CommitsNamesAndPrunesInOneCall) {
   writer.save(parts_of(3), {.meta = {.step = 3}});
   EXPECT_THAT(files_of(run.path()), ElementsAre("best", "step-00000001", "step-00000003"));
   EXPECT_EQ(writer.newest(), run / "step-00000003");
+}
+
+/// As on NFS, as long as another process reads a file of the old checkpoint.
+TEST(CheckpointWriter, SavesThoughAnOldCheckpointCannotBeRemovedAndRemovesItLater) {
+  const TempDir run;
+  FaultyFileSystem files(-1, FaultyFileSystem::Fault::kOnce);
+  CheckpointWriter writer(files, {.folder = run.path(), .retention = {.keep_last = 1}});
+  writer.save(parts_of(1), {.meta = {.step = 1}});
+  files.fail_every("remove");
+  writer.save(parts_of(2), {.meta = {.step = 2}});
+  EXPECT_EQ(writer.newest(), run / "step-00000002");
+  EXPECT_THAT(files_of(run.path()), ElementsAre(StartsWith(".tmp-step-00000001"), "step-00000002"));
+  files.fail_every("");
+  writer.save(parts_of(3), {.meta = {.step = 3}});
+  EXPECT_THAT(files_of(run.path()), ElementsAre("step-00000003"));
 }
 
 TEST(CheckpointWriter, TellsEachDurableCheckpointOnce) {

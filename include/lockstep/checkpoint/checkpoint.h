@@ -106,7 +106,9 @@ struct Retention {
 [[nodiscard]] std::vector<std::filesystem::path> choose_prunable(FileSystem& files, const std::filesystem::path& folder,
                                                                  const Retention& retention);
 
-/// Removes choose_prunable() and returns it. Throws: IoError; the remaining checkpoints are then whole.
+/// Removes choose_prunable() and returns it. If a folder loses its name but cannot be removed, as on NFS while another
+/// process reads one of its files, it stays as `.tmp-...` with a warning, and the next save removes it.
+/// Throws: IoError (a folder that cannot be renamed); the remaining checkpoints are then whole.
 std::vector<std::filesystem::path> prune_checkpoints(FileSystem& files, const std::filesystem::path& folder,
                                                      const Retention& retention);
 

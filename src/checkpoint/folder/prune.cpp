@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/folder/folder.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -43,6 +44,16 @@ std::vector<fs::path> choose_by_number(FileSystem& files, const fs::path& folder
   return prunable;
 }
 
+/// Removes a temporary folder. One that cannot be removed stays as a leftover: on NFS, a folder cannot be removed while
+/// another process reads one of its files.
+void remove_or_leave(FileSystem& files, const fs::path& path) {
+  try {
+    files.remove(path);
+  } catch (const IoError& error) {
+    log::warn("{}; the next save to this folder tries again", error.message());
+  }
+}
+
 /// Renames the folders durably, then removes them, so that an interruption does not leave a torn checkpoint.
 void remove_all(FileSystem& files, const fs::path& folder, const std::vector<fs::path>& paths) {
   std::vector<fs::path> doomed;
@@ -51,7 +62,7 @@ void remove_all(FileSystem& files, const fs::path& folder, const std::vector<fs:
     files.rename(path, doomed.back());
   }
   if (!doomed.empty()) files.sync_folder(folder);
-  for (const fs::path& path : doomed) files.remove(path);
+  for (const fs::path& path : doomed) remove_or_leave(files, path);
 }
 
 }  // namespace
@@ -73,7 +84,7 @@ void put_checkpoints_aside(FileSystem& files, const fs::path& folder, std::int64
   for (const checkpoint::StepFolder& found : checkpoint::list_steps(files, folder)) {
     if (found.name.step <= step || found.name.bad != 0) continue;
     const fs::path aside = found.path.string() + ".suspect";
-    files.remove(aside);
+    if (files.exists(aside)) remove_all(files, folder, {aside});
     files.rename(found.path, aside);
     log::note("{} is set aside as {}", found.path.string(), aside.filename().string());
   }
