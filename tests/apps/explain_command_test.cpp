@@ -133,6 +133,31 @@ TEST_F(Explained, AnUnknownSampleToSkipIsNamedWithItsLine) {
   EXPECT_THAT(run.err, HasSubstr("typo:1: data.train has no sample 'data/00_1.png' (did you mean 'data/"));
 }
 
+TEST_F(Explained, ARunFromOtherWeightsIsReplayedFromThem) {
+  fs::copy(*home_ / "two", *home_ / "teacher", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  train("pupil", "2", {"--init-from", "teacher"});
+  const json step = explained("pupil", {"--step", "1"});
+  EXPECT_EQ(step["from_step"], 0);
+  EXPECT_THAT(step["repeats"].get<std::string>(), HasSubstr("yes"));
+  // A run that goes on in a different folder still began with these weights.
+  train("onward", "1", {"--resume", "pupil/checkpoints/step-00000008"});
+  EXPECT_THAT(explained("onward", {"--step", "9"})["repeats"].get<std::string>(), HasSubstr("yes"));
+  // The run started from the checkpoint that was the newest at the time.
+  fs::remove_all(*home_ / "teacher/checkpoints/step-00000012");
+  const ProcessResult gone = lockstep({"explain", "pupil", "--step", "1"}, home_->path());
+  EXPECT_EQ(gone.code, 65);
+  EXPECT_THAT(gone.err, AllOf(HasSubstr("run pupil started from the weights of"),
+                              HasSubstr("teacher/checkpoints/step-00000012, which is gone")));
+  EXPECT_THAT(explained("pupil", {"--step", "6"})["repeats"].get<std::string>(), HasSubstr("yes"));
+}
+
+TEST_F(Explained, ANewStartFromRandomWeightsForgetsTheEarlierOnes) {
+  fs::create_directories(*home_ / "restarted");
+  std::ofstream(*home_ / "restarted/first_weights.json") << "{\"path\": \"/nowhere\", \"partial\": false}\n";
+  train("restarted", "1", {"--resume", "auto"});
+  EXPECT_FALSE(fs::exists(*home_ / "restarted/first_weights.json"));
+}
+
 TEST_F(Explained, AWrongStepOrFolderIsOneError) {
   const ProcessResult late = lockstep({"explain", "two", "--step", "99"}, home_->path());
   EXPECT_EQ(late.code, 65);

@@ -11,10 +11,12 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/inspect.h"
 #include "lockstep/checkpoint/platform.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/run_folder.h"
 #include "lockstep/train/trainer.h"
 #include "worker/recipes.h"
@@ -73,6 +75,31 @@ void warn_of_another_platform(const fs::path& run) {
   if (!difference.empty()) log::warn("{} was {}: the replay may not be bitwise equal", newest->string(), difference);
 }
 
+/// True if `weights` is a path, or FILE:STATE for a file, that exists.
+bool is_there(const std::string& weights) {
+  FileSystem& files = FileSystem::system();
+  return files.exists(weights) || files.exists(weights.substr(0, weights.rfind(':')));
+}
+
+/// The weights that a run started from; without a path it started from random weights. Throws: DataError if they are
+/// gone.
+FirstWeights first_weights_of(const fs::path& run) {
+  const fs::path file = run / kFirstWeightsFile;
+  if (!FileSystem::system().exists(file)) return {};
+  const nlohmann::json said = read_json_file(FileSystem::system(), file);
+  const auto path = said.find("path");
+  if (path == said.end() || !path->is_string()) {
+    throw DataError(fmt::format("{} names no weights", file.string()), "replay a step after a checkpoint of the run");
+  }
+  const std::string weights = path->get<std::string>();
+  if (!is_there(weights)) {
+    throw DataError(fmt::format("run {} started from the weights of {}, which is gone", run.string(), weights),
+                    "restore it, or replay a step after a checkpoint of the run");
+  }
+  const auto partial = said.find("partial");
+  return {.path = weights, .may_be_partial = partial != said.end() && *partial == nlohmann::json(true)};
+}
+
 /// Keeps the metrics from the recorded step's event.
 class StepOfRun final : public RunSink {
  public:
@@ -107,6 +134,7 @@ Replay replay_step(const ReplayRequest& request) {
   leave_out_the_rest(settings.config());
   const auto from = find_newest_finite(FileSystem::system(), fs::path(request.run) / "checkpoints", request.step);
   const std::int64_t from_step = from ? load_checkpoint(from->string()).step() : 0;
+  const FirstWeights first = from ? FirstWeights{} : first_weights_of(request.run);
   if (!from) warn_of_another_platform(request.run);
   const apps::TemporaryFolder scratch("lockstep-replay");
   Replay replay;
@@ -132,6 +160,8 @@ Replay replay_step(const ReplayRequest& request) {
               {.recipe = settings.recipe().name(),
                .run_dir = fs::path(scratch.path()) / "run",
                .resume = from ? from->string() : "none",
+               .init_from = first.path,
+               .init_from_partial = first.may_be_partial,
                .has_options = true,
                .sinks = {step},
                .until_step = request.step,

@@ -18,6 +18,10 @@ struct FirstWeights {
   bool may_be_partial = false;      ///< less than half of the model may match, and entries may be left over
 };
 
+/// The file in a run folder that names the weights which the run started from, such as
+/// {"path": "/data/resnet18.pth", "partial": false}. The path is absolute. A run from random weights has no such file.
+inline constexpr const char* kFirstWeightsFile = "first_weights.json";
+
 /// Copies the matching weights of load_weights(path) into the model's parameters and buffers, and reports the rest.
 /// Weights that fill one part of the model ("backbone"), with nothing left over, may be less than half of it.
 /// Throws: DataError if nothing matches, if the file has no weights, or if the task rejects them. Without

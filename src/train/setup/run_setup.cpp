@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,9 +12,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/file_system.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/trace.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/comm/objects.h"
 #include "lockstep/flight/recorder.h"
@@ -21,6 +24,7 @@
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/threads.h"
 #include "lockstep/train/evaluate.h"
+#include "lockstep/train/first_weights.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 #include "train/loop/rescue.h"
@@ -28,6 +32,7 @@
 #include "train/plan/skipped_samples.h"
 #include "train/ranks/same_outcome.h"
 #include "train/resume/init_from.h"
+#include "train/resume/resume.h"
 #include "train/resume/start.h"
 #include "train/settings/configuration.h"
 #include "train/settings/precision.h"
@@ -39,6 +44,8 @@
 
 namespace lockstep::train {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Settings that name a metric are checked before the first epoch.
 
@@ -90,6 +97,15 @@ void limit_sections(const TrainConfig::SectionTimeout& limits) {
   limit("save", limits.save);
 }
 
+/// Returns the absolute path of weights to start from. A run folder or RUN:NAME becomes its present checkpoint, because
+/// the run may write others later.
+fs::path lasting_path(const fs::path& weights) {
+  const std::string name = weights.string();
+  const bool is_file = fs::is_regular_file(weights) || fs::is_regular_file(name.substr(0, name.rfind(':')));
+  if (is_file) return fs::absolute(weights).lexically_normal();
+  return fs::canonical(resolve_checkpoint(name));
+}
+
 class RunSetup {
  public:
   RunSetup(const RunInputs& given, ReadyRun& run)
@@ -103,6 +119,7 @@ class RunSetup {
     open_data();
     make_plan();
     run_.learner->build(start_, {options_.init_from, options_.init_from_partial});
+    keep_first_weights();
     open_saver();
     require_metrics(job_, task_, config_, test_set_, steps().model().module().net());
     run_.banner = banner();
@@ -191,6 +208,30 @@ class RunSetup {
         find_batch_size({.job = job_, .task = task_, .config = config_, .dataset = train_set_, .make_net = make_net});
     start_.settings = settings_text(options_.recipe, config_);
     found_batch_ = true;
+  }
+
+  /// Writes into the run folder which weights the run started from, for a replay from the first step. Collective: yes.
+  void keep_first_weights() {
+    do_on_main(job_, [&] {
+      if (start_.resumed && start_.saved_here) return;  // the folder has the file of the run's start
+      const std::string text = first_weights_text();
+      const fs::path file = run_.folder->path() / kFirstWeightsFile;
+      if (!text.empty()) return run_.folder->write(kFirstWeightsFile, text);
+      if (FileSystem::system().exists(file)) FileSystem::system().remove(file);  // of a start that saved nothing
+    });
+  }
+
+  /// Returns the content of the file kFirstWeightsFile; empty if the run starts from random weights.
+  [[nodiscard]] std::string first_weights_text() const {
+    constexpr std::uint64_t kMostBytes = 1U << 16U;
+    if (start_.resumed) {
+      const fs::path before = run_folder_of(start_.checkpoint->path());
+      const bool is_known = !before.empty() && FileSystem::system().exists(before / kFirstWeightsFile);
+      return is_known ? FileSystem::system().read(before / kFirstWeightsFile, kMostBytes) : "";
+    }
+    if (options_.init_from.empty()) return "";
+    return fmt::format("{{\"path\": {}, \"partial\": {}}}\n",
+                       text::json_quote(lasting_path(options_.init_from).string()), options_.init_from_partial);
   }
 
   void open_saver() {
