@@ -37,6 +37,13 @@ std::vector<FoundObject> objects_of(const Found& found, const ImageSize& size) {
   return objects;
 }
 
+/// The number of detections of an image: at least as many as a class may have, and as many as the network has queries.
+/// COCO limits the detections of each class, not those of an image, so no object may be lost here.
+std::int64_t most_found(const Outputs& outputs) {
+  const std::int64_t queries = outputs.at("boxes").size(2);
+  return std::max(static_cast<std::int64_t>(kMostDetections), queries);
+}
+
 /// Removes a length and that many bytes from the front, and returns the bytes.
 std::string_view take_part(std::string_view& bytes) {
   const auto length = static_cast<std::size_t>(std::stoull(std::string(bytes.substr(0, kLengthDigits))));
@@ -61,7 +68,7 @@ ImageTruth truth_of(const Detections& target) {
 
 std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets) {
   std::vector<std::vector<FoundObject>> all;
-  const std::vector<Found> found = decode(outputs);
+  const std::vector<Found> found = decode(outputs, most_found(outputs));
   for (std::size_t i = 0; i < targets.size(); ++i) all.push_back(objects_of(found.at(i), targets[i].size));
   return all;
 }

@@ -20,7 +20,8 @@ namespace lockstep::detection {
 /// Units: the boxes of the result are pixels of the original image.
 [[nodiscard]] ImageTruth truth_of(const Detections& target);
 
-/// The 100 most certain detections of each image of a batch, in pixels of the original images.
+/// The most certain detections of each image of a batch, in pixels of the original images: as many as the network has
+/// queries, but at least 100 if there are as many pairs of query and class.
 [[nodiscard]] std::vector<std::vector<FoundObject>> found_objects(const Outputs& outputs, const Targets& targets);
 
 /// The part of a box that is inside the image: a model's boxes may extend beyond its edges. Units: pixels.

@@ -2,8 +2,11 @@
 // The detection recipe as a whole: its settings under two names, problems that users of the original implementation
 // had, and results that do not depend on the number of processes.
 #include <ATen/core/ivalue.h>  // before any other torch header
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -310,6 +313,37 @@ TEST(DetectionTally, BoxesForPeopleEndAtThePicturesEdges) {
     const CocoBox got = cut_at_edges(box, size);
     EXPECT_EQ((std::array{got.x, got.y, got.width, got.height}), (std::array{cut.x, cut.y, cut.width, cut.height}));
   }
+}
+
+/// One image of 1000 x 1000 pixels with 120 objects that do not overlap, 40 of each of 3 classes.
+Targets crowded_image() {
+  const at::Tensor number = at::arange(120, at::kLong);
+  const at::Tensor x = (number.remainder(12).to(at::kFloat) + 0.5) / 12;
+  const at::Tensor y = (number.div(12, "floor").to(at::kFloat) + 0.5) / 10;
+  const at::Tensor side = at::full({120}, 0.05F);
+  const Detections image{.boxes = at::stack({x, y, side, side}, 1),
+                         .labels = number.remainder(3),
+                         .areas = at::full({120}, 2500.0F),
+                         .crowd = at::zeros({120}, at::kBool),
+                         .size = {1000, 1000},
+                         .id = 0};
+  return {image};
+}
+
+TEST(DetectionTally, AnImageMayHaveMoreDetectionsThanCocoAllowsToAClass) {
+  const Targets targets = crowded_image();
+  const at::Tensor is_label = targets[0].labels.unsqueeze(1).eq(at::arange(3, at::kLong));
+  const Outputs outputs = {{"logits", (is_label.to(at::kFloat) * 14 - 9).view({1, 1, 120, 3})},
+                           {"boxes", targets[0].boxes.view({1, 1, 120, 4})}};
+  EXPECT_EQ(found_objects(outputs, targets).at(0).size(), 120U);
+  Batch batch;
+  batch.indices = {0};
+  batch.extra = targets;
+  DetectionTally tally({"a", "b", "c"}, nullptr);
+  tally.add(outputs, batch);
+  const std::vector<Metric> metrics = tally.metrics({tally.bytes()});
+  EXPECT_EQ(metrics.at(0).name, "ap");
+  EXPECT_NEAR(metrics.at(0).value, 1, 1e-9) << "every object is found";
 }
 
 TEST(DetectionTally, TheNumbersAreThoseOfOneRankHoweverTheImagesAreDivided) {
