@@ -38,6 +38,11 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& grad) {
   return at::empty_strided(parameter.sizes(), parameter.strides(), parameter.options()).copy_(grad);
 }
 
+/// Records a change in place for autograd, which sees the writes of neither kernels nor libtorch's fused operators.
+void note_change(const at::Tensor& parameter) {
+  if (!parameter.is_inference()) parameter.unsafeGetTensorImpl()->bump_version();  // an inference tensor has no version
+}
+
 /// One parameter's state and group.
 struct Slot {
   std::vector<at::Tensor> state = {};  ///< views of the flat state, by kind, with the parameter's strides
@@ -157,6 +162,7 @@ void FlatOptimizer::Impl::step(const GradScale& grad_scale) {
     Slot& slot = slots_[i];
     ++slot.steps;
     if (value.numel() == 0) continue;
+    note_change(value);
     const bool dense = value.strides() == slot.strides;
     if (dense && value.scalar_type() == at::kFloat && value.device().is_cpu()) {
       update_by_kernel(i, grad_scale.number);

@@ -65,6 +65,17 @@ TEST(OptimizersOnAGpu, TakeTheCpusSteps) {
   }
 }
 
+TEST(OptimizersOnAGpu, ChangeWeightsSoThatABackwardWhichNeedsTheOldOnesThrows) {
+  if (!tensor::has_cuda() || tensor::cuda_device_count() == 0) GTEST_SKIP() << "there is no GPU here";
+  for (const std::string& type : optimizer_types()) {
+    const at::Tensor w = at::randn({3}).to(c10::Device(c10::kCUDA, 0)).requires_grad_();
+    const at::Tensor loss = w.square().sum();
+    w.mutable_grad() = w.detach().clone();
+    make_optimizer(type, {{"w", w}}, {})->step();
+    EXPECT_THROW(loss.backward(), c10::Error) << type;
+  }
+}
+
 /// Returns the parameters and their moving averages after five steps with clipped gradients.
 NamedTensors clipped_on(const c10::Device& device) {
   NamedTensors parameters = parameters_on(device);

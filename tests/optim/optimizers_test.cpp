@@ -226,6 +226,26 @@ TEST(Optimizers, AreMadeByTheNamesThatAreListed) {
   EXPECT_EQ(make_optimizer("adamw", {}, {})->steps(), 0);  // a setting may be in lower case
 }
 
+TEST(Optimizers, ChangeWeightsSoThatABackwardWhichNeedsTheOldOnesThrows) {
+  for (const std::string& type : optimizer_types()) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+      const at::Tensor w = at::ones({3}, dtype).requires_grad_();
+      const at::Tensor loss = w.square().sum();
+      w.mutable_grad() = at::ones({3}, dtype);
+      make_optimizer(type, {{"w", w}}, {})->step();
+      EXPECT_THROW(loss.backward(), c10::Error) << type << " on " << c10::toString(dtype);
+    }
+  }
+}
+
+TEST(Optimizers, LeaveWeightsWithoutAGradientToTheGraphsThatUseThem) {
+  const at::Tensor w = at::ones({3}).requires_grad_();
+  const at::Tensor loss = w.square().sum();
+  make_optimizer("SGD", {{"w", w}}, {})->step();
+  loss.backward();
+  EXPECT_TRUE(w.grad().equal(at::ones({3}).mul(2)));
+}
+
 TEST(Optimizers, RefuseTypesAndOptionsThatTheyDoNotHave) {
   const auto message_of = [](const std::string& type, const OptimizerOptions& options) -> std::string {
     try {

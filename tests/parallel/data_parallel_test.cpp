@@ -245,6 +245,15 @@ TEST_P(BothWays, AParameterThatChangesBeforeBackwardIsRefused) {
             "parameter 'last.weight' was changed between DataParallel's forward and backward");
 }
 
+TEST_P(BothWays, AnOptimizersStepBeforeBackwardIsRefused) {
+  DataParallel model(make_net(), two());
+  AdamW optimizer(model);
+  model(images(1, 4)).sum().backward();
+  const at::Tensor loss = model(images(2, 4)).sum();
+  optimizer.step();
+  EXPECT_THAT(error_of([&] { loss.backward(); }), HasSubstr("was changed between DataParallel's forward and backward"));
+}
+
 /// A net whose forward() is a function that the test provides.
 struct CustomImpl : torch::nn::Cloneable<CustomImpl> {
   using Forward = std::function<std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, double)>;

@@ -322,6 +322,17 @@ RANKS_TEST(Zero, NamesAParameterWhoseMemoryWasReplaced, 2) {
             "the memory of parameter 'bias' was replaced after ZeroRedundancyOptimizer took it");
 }
 
+RANKS_TEST(Zero, ChangesWeightsSoThatABackwardWhichNeedsTheOldOnesThrows, 2) {
+  torch::nn::Linear net(4, 3);
+  ZeroRedundancyOptimizer zero(*net, job);
+  net->forward(at::ones({1, 4})).sum().backward();
+  const at::Tensor of_weight = net->weight.square().sum();
+  const at::Tensor of_bias = net->bias.square().sum();
+  zero.step();
+  EXPECT_THROW(of_weight.backward(), c10::Error);
+  EXPECT_THROW(of_bias.backward(), c10::Error);
+}
+
 RANKS_TEST(Zero, WorksWithFewerElementsThanRanks, 3) {
   NamedTensors parameters{{"only", at::zeros({1}).requires_grad_(true)}};
   ZeroRedundancyOptimizer zero(parameters, job.group(),

@@ -29,7 +29,8 @@ struct UpdateDigest {
 class Optimizer : public Stateful {
  public:
   /// Updates each parameter that has a gradient. Every gradient is multiplied by `grad_scale` as it is read, so that
-  /// clipping (clip.h) needs no extra pass.
+  /// clipping (clip.h) needs no extra pass. For autograd an update is a change in place: a later backward throws
+  /// c10::Error if it needs the values from before.
   virtual void step(double grad_scale = 1.0) = 0;
 
   /// The same with a scalar tensor as the factor. If the factor and all parameters are on one GPU, the host does not

@@ -149,6 +149,11 @@ void ZeroRedundancyOptimizer::Impl::gather_parameters() {
     works.push_back(group_->all_gather_into(group.flat.narrow(0, group.own.begin, group.own.size()), group.flat));
   }
   for (Work& work : works) work.wait();
+  for (const auto& item : parameters_) {
+    // The step wrote through the parts, which have versions of their own.
+    const at::Tensor& value = item.second;
+    if (value.grad().defined() && !value.is_inference()) value.unsafeGetTensorImpl()->bump_version();
+  }
 }
 
 /// Returns the parameter that "<parameter>.<kind>" belongs to.
