@@ -40,6 +40,8 @@ bool unscale_on_cpu(const at::Tensor& gradient, float factor) {
   tensor::parallel_for(0, gradient.numel(), kUnscaledPerThread, [&](std::int64_t begin, std::int64_t end) {
     if (!unscale_finite(values + begin, end - begin, factor)) finite.store(false, std::memory_order_relaxed);
   });
+  // Autograd does not see the kernel's writes. An inference tensor has no version.
+  if (!gradient.is_inference()) gradient.unsafeGetTensorImpl()->bump_version();
   return finite;
 }
 

@@ -369,6 +369,16 @@ TEST(GradScaler, TakesGradientsOfAnyLayoutAndType) {
   EXPECT_TRUE(unscales(at::empty({0})));
 }
 
+TEST(GradScaler, ChangesGradientsSoThatABackwardWhichNeedsTheOldOnesThrows) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor factor = at::ones({3}, dtype).requires_grad_();
+    const at::Tensor gradient = at::full({3}, 8.0, dtype);
+    const at::Tensor penalty = factor.mul(gradient).sum();
+    EXPECT_TRUE(unscales(gradient));
+    EXPECT_THROW(penalty.backward(), c10::Error) << dtype;
+  }
+}
+
 TEST(UnscaleKernel, FindsABadElementAtEveryPositionAndLength) {
   for (const std::int64_t count : {1, 2, 15, 16, 17, 33, 64, 100}) {
     for (std::int64_t at = 0; at < count; ++at) {
