@@ -132,7 +132,10 @@ void DdpCore::before_forward(const State& now, bool training) {
   if (join && join->throws_on_early_termination()) (void)join->announce(kForward);
   if (!broadcast_buffers_ || !sync() || now.buffers.empty()) return;
   const int source = join ? join->announce(kBuffers).first_active : 0;
-  copy_from_rank(source, now.buffers, reducer_->group());
+  // The data has a version of its own: an earlier forward may have saved the buffers for its backward.
+  NamedTensors buffers = now.buffers;
+  for (auto& item : buffers) item.second = item.second.variable_data();
+  copy_from_rank(source, buffers, reducer_->group());
 }
 
 void DdpCore::after_forward(const std::vector<at::Tensor>& outputs, bool complete) {

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
 #include <functional>
@@ -258,6 +259,19 @@ RANKS_TEST(Graphs, SeveralForwardsBeforeOneBackwardAddUp, 2) {
   first.backward();
   second.backward();
   EXPECT_TRUE(at::allclose(model.module().head->weight.grad(), together));
+}
+
+RANKS_TEST(Graphs, SeveralForwardsMayGoThroughBatchNormBeforeOneBackward, 2) {
+  DistributedDataParallel model(torch::nn::BatchNorm1d(3), job);
+  const auto loss = [&](int shift) { return model(batch_of(job.rank() + shift)).exp().sum(); };
+  for (const int shift : {0, 5}) loss(shift).backward();
+  const at::Tensor apart = model.module().weight.grad().clone();
+  model.module().zero_grad();
+  const at::Tensor first = loss(0);
+  const at::Tensor second = loss(5);
+  (first + second).backward();
+  EXPECT_TRUE(at::allclose(model.module().weight.grad(), apart));
+  EXPECT_EQ(model.module().num_batches_tracked.item<std::int64_t>(), 4);
 }
 
 RANKS_TEST(Graphs, OneForwardOutsideOfNoSyncMakesTheBackwardOfSeveralASyncedOne, 2) {
