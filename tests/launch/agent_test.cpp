@@ -119,6 +119,15 @@ TEST_F(RawAgent, NamesTheRankOfAnErrorThatIsNoneOfCallOrInput) {
   EXPECT_THAT(result.err, HasSubstr("lockstep: rank 1 failed first: exit code 74"));
 }
 
+TEST_F(RawAgent, EndsWithARankWhoseErrorIsVeryLong) {
+  const auto result =
+      test::run_process(agent("{ printf '{\"message\": \"'; head -c 600000 /dev/zero | tr '\\0' x; printf '\"}'; } "
+                              "> $TORCHELASTIC_ERROR_FILE; exit 3"));
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.err, HasSubstr("failed first: exit code 3"));
+}
+
 TEST(Agent, RefusesNonsenseBeforeAnythingStarts) {
   EXPECT_THROW((void)run_agent({.command = {}}), UsageError);
   EXPECT_THROW((void)run_agent({.command = {"true"}, .processes = 0}), UsageError);

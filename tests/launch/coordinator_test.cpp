@@ -317,6 +317,21 @@ TEST(Messages, AnEventSurvivesItsText) {
   EXPECT_EQ(same->signal, 15);
 }
 
+// A message with a tensor in it may have megabytes, and control characters take six bytes each.
+TEST(Messages, ARanksLongErrorStillReachesTheCoordinator) {
+  for (const char letter : {'x', '\n', '\x01'}) {
+    const std::string words(1U << 20U, letter);
+    const FailureRecord cause{.type = words, .message = "start " + words, .hint = words, .rank = 1, .host = words};
+    const NodeEnd failed{.round = 0, .code = 1, .cause = cause};
+    const Event event{.kind = Event::Kind::kEnded, .node = {.id = "a"}, .end = failed};
+    const auto back = parse_event(to_text(event));
+    ASSERT_TRUE(back) << int{letter};
+    EXPECT_EQ(back->end.code, 1);
+    EXPECT_EQ(back->end.cause.value().rank, 1);
+    EXPECT_THAT(back->end.cause.value().message, ::testing::StartsWith("start"));
+  }
+}
+
 TEST(Messages, ALastWillIsTheLossOfANode) {
   EXPECT_EQ(parse_event("silent\nn1")->why, "silent");
   EXPECT_EQ(parse_event("closed\nn1")->node.id, "n1");

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -20,6 +22,9 @@ constexpr int kInternal = static_cast<int>(ExitCode::kInternal);
 constexpr std::size_t kMostBytes = 1U << 20U;
 constexpr std::size_t kMostName = 1024;
 constexpr int kMostProcesses = 65'536;
+// The limit on each text of a failure, so that a rank's long error fits in a message. The rank's log has the whole
+// text.
+constexpr std::size_t kMostWords = 16U << 10U;
 
 // Returns the text of `key`, sanitized for a terminal; "" if it is missing or has another type.
 std::string text_at(const Json& json, const char* key) {
@@ -55,7 +60,14 @@ std::vector<Json> list_at(const Json& json, const char* key) {
   return found != json.end() && found->is_array() ? found->get<std::vector<Json>>() : std::vector<Json>();
 }
 
-Json record_json(const std::optional<FailureRecord>& record) { return record ? parse_json(to_json(*record)) : Json(); }
+Json record_json(const std::optional<FailureRecord>& record) {
+  if (!record) return Json();
+  FailureRecord part = *record;
+  for (std::string* words : {&part.type, &part.message, &part.hint, &part.host}) {
+    words->resize(std::min(words->size(), kMostWords));
+  }
+  return parse_json(to_json(part));
+}
 
 std::optional<FailureRecord> record_at(const Json& json, const char* key) {
   const auto found = json.find(key);
