@@ -7,6 +7,7 @@
 #include <opencv2/core.hpp>
 #include <opencv2/imgproc.hpp>
 
+#include "data/augment/own_memory.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/augment/color.h"
 
@@ -46,7 +47,7 @@ void RandomErasing::apply(Sample& sample, const Region& region) const {
   if (!data.defined() || data.scalar_type() != c10::ScalarType::Float || data.dim() != 3) {
     throw UsageError("RandomErasing needs float32 samples, C x H x W", "put it after ToTensor in the chain");
   }
-  data = data.contiguous();
+  data::make_own(sample.data);
   for (std::int64_t channel = 0; channel < data.size(0); ++channel) {
     for (std::int64_t y = region.top; y < region.top + region.size.height; ++y) {
       float* row = data.data_ptr<float>() + (channel * data.size(1) + y) * data.size(2);

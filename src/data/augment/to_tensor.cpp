@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "data/augment/own_memory.h"
 #include "data/pixel_kernel.h"
 #include "lockstep/base/error.h"
 
@@ -34,7 +35,7 @@ Sample Normalize::operator()(Sample sample) const {
     throw UsageError("Normalize needs float32 samples of 1 or 3 channels, C x H x W",
                      "put it after ToTensor in the chain");
   }
-  data = data.contiguous();
+  data::make_own(sample.data);
   const std::int64_t plane = data.size(1) * data.size(2);
   for (std::int64_t channel = 0; channel < data.size(0); ++channel) {
     const auto at = static_cast<std::size_t>(channel);

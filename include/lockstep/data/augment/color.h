@@ -88,6 +88,7 @@ struct RandomErasing {
 
   /// Draws the rectangle; none if ten attempts found no place for it.
   [[nodiscard]] std::optional<Region> parameters(ImageSize picture, SampleRandom& random) const;
+  /// Memory that another tensor uses, such as a data set's, is copied first, as by Normalize.
   /// Shapes: float32, C x H x W. Throws: UsageError for any other dtype or shape.
   void apply(Sample& sample, const Region& region) const;
   [[nodiscard]] Sample operator()(Sample sample, SampleRandom& random) const;

@@ -18,7 +18,8 @@ struct Normalize {
   std::array<float, 3> mean{0.485F, 0.456F, 0.406F};       ///< mean of each channel
   std::array<float, 3> deviation{0.229F, 0.224F, 0.225F};  ///< standard deviation of each channel
 
-  /// Normalizes in place, bit for bit as torchvision does. Inside ToTensor it needs no extra pass.
+  /// Normalizes bit for bit as torchvision does. Inside ToTensor it needs no extra pass. Memory that another tensor
+  /// uses, such as a data set's, is copied first; clone() a tensor that from_blob() made of a data set's memory.
   /// Shapes: float32, C x H x W with 1 or 3 channels. Throws: UsageError for any other dtype or shape.
   [[nodiscard]] Sample operator()(Sample sample) const;
 };
