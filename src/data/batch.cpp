@@ -45,7 +45,10 @@ class Rows {
       decided_ = true;
       if (value.defined()) allocate(value.sizes().vec(), value.scalar_type());
     }
-    if (value.defined() && value.data_ptr() == row(i) && value.nbytes() > 0) return;
+    if (in_row(i, value)) {
+      if (fills_row(i, value)) return;
+      return set(i, value.clone());  // a view of the row in another order cannot be copied to it
+    }
     require_alike(i, value);
     if (all_.defined()) all_.select(0, i).copy_(value);
   }
@@ -55,6 +58,18 @@ class Rows {
   }
 
  private:
+  [[nodiscard]] bool in_row(std::int64_t i, const at::Tensor& value) const {
+    return value.defined() && value.has_storage() && value.nbytes() > 0 &&
+           static_cast<const std::byte*>(value.storage().data_ptr().get()) == row(i);
+  }
+
+  /// Returns true if `value`, a tensor in row i, is the row itself, so that nothing has to be copied.
+  [[nodiscard]] bool fills_row(std::int64_t i, const at::Tensor& value) const {
+    const at::Tensor own_row = all_.select(0, i);
+    return value.storage_offset() == 0 && value.is_contiguous() && !value.is_conj() && !value.is_neg() &&
+           value.sizes() == own_row.sizes() && value.dtype() == own_row.dtype();
+  }
+
   void require_alike(std::int64_t i, const at::Tensor& value) const {
     if (!value.defined() && !all_.defined()) return;
     const at::Tensor own_row = all_.defined() ? all_.select(0, i) : all_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of a batch: which samples are written there, and that the data set's own memory stays the same.
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
@@ -69,6 +70,18 @@ TEST(Normalize, KeepsASampleInItsRow) {
   });
   expect_same_rows(data_of(set, 3), {at::full({1, 2, 2}, -1.0F), at::full({1, 2, 2}, 1.0F), at::full({1, 2, 2}, 3.0F)});
   EXPECT_EQ(before, after) << "nothing was copied";
+}
+
+TEST(Rows, HoldAViewOfThemInItsOwnOrder) {
+  const auto set = make_dataset(4, [](std::int64_t i, SampleContext& context) {
+    Sample sample{context.empty_data({1, 3, 3}), {}, {}};
+    sample.data.copy_(at::arange(9).view({1, 3, 3}).add(i));
+    sample.data = sample.data.transpose(1, 2);
+    return sample;
+  });
+  const auto together = data_of(set, 4);
+  expect_same_rows(together, data_of(set, 1));
+  EXPECT_EQ(together.at(3)[0][1][0].item<float>(), 4.0F);
 }
 
 }  // namespace loader_rows_test
