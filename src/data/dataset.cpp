@@ -6,13 +6,17 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
 namespace {
 
-at::Tensor row_or_fresh(void* row, bool fits, at::IntArrayRef sizes, c10::ScalarType type) {
-  return row != nullptr && fits ? at::from_blob(row, sizes, type) : at::empty(sizes, type);
+/// Returns the row if there is one that fits, and gives it up: a second tensor for the same sample is new memory.
+at::Tensor row_or_fresh(void*& row, bool fits, at::IntArrayRef sizes, c10::ScalarType type) {
+  if (row == nullptr || !fits) return at::empty(sizes, type);
+  return at::from_blob(std::exchange(row, nullptr), sizes, type);
 }
 
 }  // namespace

@@ -13,11 +13,23 @@
 
 #include "lockstep/data/augment/color.h"
 #include "lockstep/data/augment/to_tensor.h"
-#include "lockstep/data/compose.h"
+#include "lockstep/data/image_dataset.h"
 #include "lockstep/data/loader.h"
 
 namespace lockstep {
 namespace loader_rows_test {
+
+/// Image n has one row of two pixels of value n, and class n.
+class Grays final : public ImageSource {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 8; }
+  [[nodiscard]] AnnotatedImage get(std::int64_t index) const override {
+    const auto value = static_cast<std::uint8_t>(index);
+    AnnotatedImage picture{.pixels = Image{{2, 1}, 1, {value, value}}};
+    picture.label = index;
+    return picture;
+  }
+};
 
 std::vector<at::Tensor> data_of(const std::shared_ptr<Dataset>& set, std::int64_t batch_size, std::int64_t epoch = 0) {
   std::vector<at::Tensor> rows;
@@ -82,6 +94,23 @@ TEST(Rows, HoldAViewOfThemInItsOwnOrder) {
   const auto together = data_of(set, 4);
   expect_same_rows(together, data_of(set, 1));
   EXPECT_EQ(together.at(3)[0][1][0].item<float>(), 4.0F);
+}
+
+TEST(Rows, AreHandedOutOnceSoThatTwoSamplesMayBeMixed) {
+  const auto base = image_dataset(std::make_shared<Grays>(), Compose{ToTensor{}});
+  const auto mixed = transform(base, [base](const Sample& own, SampleContext& context) {
+    const Sample other = base->get((context.index + 3) % 8, context);
+    return Sample{own.data.mul(0.5).add(other.data.mul(0.5)), own.target, {}};
+  });
+  DataLoader loader(mixed, {.batch_size = 4});
+  for (const Batch& batch : loader.epoch(0)) {
+    for (std::int64_t i = 0; i < batch.size; ++i) {
+      const std::int64_t n = batch.indices[static_cast<std::size_t>(i)];
+      const double mean = 0.5 * static_cast<double>(n + (n + 3) % 8) / 255.0;
+      EXPECT_NEAR(batch.data[i][0][0][1].item<double>(), mean, 1e-6) << "sample " << n;
+      EXPECT_EQ(batch.target[i].item<std::int64_t>(), n);
+    }
+  }
 }
 
 }  // namespace loader_rows_test

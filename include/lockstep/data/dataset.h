@@ -75,13 +75,13 @@ struct SampleContext {
         random(of_seed, static_cast<std::uint64_t>(of_epoch), static_cast<std::uint64_t>(of_index)) {}
 
   /// Returns an uninitialised tensor for Sample::data. It is the sample's own row of its batch if the row has this
-  /// shape and dtype, so that nothing is copied when samples are stacked; otherwise it is new memory. Call it at most
-  /// once for a sample. Lifetime: the row lives as long as the batch.
+  /// shape and dtype, so that nothing is copied when samples are stacked; otherwise it is new memory. Only the first
+  /// such call returns the row: a sample may be mixed from several. Lifetime: the row lives as long as the batch.
   [[nodiscard]] at::Tensor empty_data(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Float) const;
   /// The same for Sample::target.
   [[nodiscard]] at::Tensor empty_target(at::IntArrayRef sizes, c10::ScalarType type = c10::ScalarType::Long) const;
 
-  SampleSlot slot;                   ///< the sample's row, set by the loader once the batch has memory
+  mutable SampleSlot slot;           ///< the sample's row until it is handed out; set once the batch has memory
   const SampleSpec* spec = nullptr;  ///< the shapes and dtypes of the row
   /// The list to which an augmentation adds each image that it drew and could not read, before it draws another one.
   /// Null if bad samples are not skipped: such an image is then an error.
