@@ -9,9 +9,9 @@ std::optional<BatchTask> PlanFeed::next() {
   return BatchTask{epoch_, step_++, {indices.begin(), indices.end()}, {}};
 }
 
-StreamFeed::StreamFeed(std::unique_ptr<SampleStream> stream, const DataLoaderOptions& options, std::int64_t epoch,
+StreamFeed::StreamFeed(std::shared_ptr<IterableDataset> set, const DataLoaderOptions& options, std::int64_t epoch,
                        std::int64_t first)
-    : stream_(std::move(stream)), options_(options), epoch_(epoch) {
+    : set_(std::move(set)), options_(options), stream_(set_->open(epoch, options_.shard)), epoch_(epoch) {
   while (step_ < first && next()) {
   }
 }

@@ -47,16 +47,18 @@ class PlanFeed final : public Feed {
 };
 
 /// Sample n of the stream has index n x shards + shard, which no other shard has.
+/// Lifetime: it holds all that it uses, because an abandoned thread may still read after the loader is gone.
 class StreamFeed final : public Feed {
  public:
-  /// Skips the first `first` batches.
-  StreamFeed(std::unique_ptr<SampleStream> stream, const DataLoaderOptions& options, std::int64_t epoch,
+  /// Opens the set, and skips the first `first` batches.
+  StreamFeed(std::shared_ptr<IterableDataset> set, const DataLoaderOptions& options, std::int64_t epoch,
              std::int64_t first);
   std::optional<BatchTask> next() override;
 
  private:
+  const std::shared_ptr<IterableDataset> set_;  ///< the stream may refer to it
+  const DataLoaderOptions options_;
   std::unique_ptr<SampleStream> stream_;
-  const DataLoaderOptions& options_;
   std::int64_t epoch_;
   std::int64_t step_ = 0;
   std::int64_t read_ = 0;

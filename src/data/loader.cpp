@@ -175,8 +175,7 @@ void DataLoader::Impl::use_workers() {
 
 std::unique_ptr<data::Feed> DataLoader::Impl::make_feed(const LoaderState& from) const {
   if (iterable) {
-    return std::make_unique<data::StreamFeed>(iterable->open(from.epoch, options.shard), options, from.epoch,
-                                              from.batches);
+    return std::make_unique<data::StreamFeed>(iterable, options, from.epoch, from.batches);
   }
   data::EpochPlan plan = data::plan_epoch(size, options, from.epoch, from.consumed);
   if (from.batches < 0 || from.batches > plan.size()) {

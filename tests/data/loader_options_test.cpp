@@ -289,6 +289,29 @@ TEST(DataLoader, NamesTheSampleThatIsTooSlowAndLeavesItsThreadBehind) {
   while (threads() > before) std::this_thread::yield();  // the next tests count threads as well
 }
 
+TEST(DataLoader, LeavesTheThreadBehindThatReadsAStreamTooSlowly) {
+  const auto door = std::make_shared<std::latch>(1);
+  const auto slow = [door](std::int64_t, ShardSpec) {
+    return [door, at = 0]() mutable -> std::optional<SampleMaker> {
+      if (at == 1) door->wait();
+      return [value = at++](SampleContext&) { return number(value); };
+    };
+  };
+  const auto before = threads();
+  std::shared_ptr<IterableDataset> set = make_iterable(slow);
+  const std::weak_ptr<IterableDataset> in_use = set;
+  {
+    DataLoader loader(std::move(set), {.batch_size = 1, .workers = 2, .timeout_s = 0.3});
+    auto pass = loader.epoch(0);
+    EXPECT_NE(pass.next(), nullptr);
+    EXPECT_THROW((void)pass.next(), TimeoutError);
+  }
+  EXPECT_FALSE(in_use.expired());
+  door->count_down();  // the reader goes on without its loader: a sanitizer sees if it reads freed memory
+  while (threads() > before) std::this_thread::yield();
+  EXPECT_TRUE(in_use.expired());
+}
+
 TEST(DataLoader, SaysWhatToDoAboutTooFewSamples) {
   testing::internal::CaptureStderr();
   const DataLoader few(make_dataset(7, number), {.batch_size = 4, .shard = {0, 3}});
