@@ -64,6 +64,21 @@ std::vector<bool> mark_sparse(const NamedTensors& trained, const DdpCore::Sparse
   return sparse;
 }
 
+std::vector<at::Tensor> clones_of(const NamedTensors& items) {
+  std::vector<at::Tensor> clones;
+  for (const auto& item : items) clones.push_back(item.second.detach().clone());
+  return clones;
+}
+
+/// Clones `buffers` for each replica that has not run yet, before the active one's forward changes them: replicas on
+/// ranks of their own would start from the same values. It runs at the first forward, so that a load after wrapping
+/// counts.
+void start_others(std::vector<std::vector<at::Tensor>>& buffers_of, int active, const NamedTensors& buffers) {
+  for (std::size_t local = 0; local < buffers_of.size(); ++local) {
+    if (static_cast<int>(local) != active && buffers_of[local].empty()) buffers_of[local] = clones_of(buffers);
+  }
+}
+
 [[noreturn]] void throw_replaced(const std::string& name) {
   throw UsageError(fmt::format("parameter '{}' was replaced after DistributedDataParallel had wrapped it", name),
                    "copy values into it instead (under NoGrad), or wrap the model again");
@@ -127,6 +142,7 @@ void DdpCore::require_unchanged(const NamedTensors& now) const {
 void DdpCore::before_forward(const State& now, bool training) {
   require_unchanged(now.parameters);
   reducer_->before_forward();
+  if (training) start_others(buffers_of_, reducer_->local_replica(), now.buffers);
   if (!training || !at::GradMode::is_enabled()) return;
   const auto& join = reducer_->join();
   if (join && join->throws_on_early_termination()) (void)join->announce(kForward);
@@ -161,10 +177,7 @@ void DdpCore::enter_replica(int local, const NamedTensors& buffers) {
 void DdpCore::sync_buffers(const NamedTensors& buffers) {
   enter_replica(0, buffers);
   copy_from_rank(0, buffers, reducer_->group());
-  for (std::size_t local = 1; local < buffers_of_.size(); ++local) {
-    buffers_of_[local].clear();
-    for (const auto& item : buffers) buffers_of_[local].push_back(item.second.detach().clone());
-  }
+  for (std::size_t local = 1; local < buffers_of_.size(); ++local) buffers_of_[local] = clones_of(buffers);
 }
 
 void DdpCore::set_sync(bool sync) { reducer_->set_sync(sync); }

@@ -154,6 +154,21 @@ RANKS_TEST(Replicas, BuffersOfReplicaZeroSurviveAndStartEveryStep, 2) {
   }
 }
 
+TEST(Replicas, EachStartsFromTheBuffersBeforeTheFirstForward) {
+  Job job = alone();
+  Model model(job, 3);
+  model.ddp.module().norm->running_mean.fill_(2);  // a load after wrapping counts
+  std::vector<at::Tensor> means;
+  model.team.run([&](Replica& replica) {
+    means.push_back(model.ddp.module().norm->running_mean.clone());
+    model.ddp(input(replica.index(), 0)).backward();
+  });
+  for (const at::Tensor& mean : means) EXPECT_TRUE(mean.equal(means.front())) << mean;
+  EXPECT_EQ(means.back()[0].item<float>(), 2);
+  model.ddp.enter_replica(2);
+  EXPECT_EQ(model.ddp.module().norm->num_batches_tracked.item<std::int64_t>(), 1);
+}
+
 RANKS_TEST(Replicas, SixteenBitGradientsAreSummedInFloat32AndRoundedOnce, 2) {
   constexpr int kReplicas = 7;
   const auto make = [] {

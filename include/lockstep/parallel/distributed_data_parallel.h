@@ -87,10 +87,9 @@ class DdpCore {
   void after_forward(const std::vector<at::Tensor>& outputs, bool complete);
   void enter_replica(int local, const NamedTensors& buffers);  ///< See DistributedDataParallel.
   void sync_buffers(const NamedTensors& buffers);              ///< See DistributedDataParallel.
-  void set_sync(
-      bool sync);  ///< Sets whether later backwards are reduced; false: gradients stay on the rank, as in no_sync().
-  [[nodiscard]] bool sync() const;                               ///< Returns the value of the last set_sync().
-  [[nodiscard]] double grad_norm();                              ///< See DistributedDataParallel.
+  void set_sync(bool sync);          ///< Sets whether later backwards are reduced; false: as in no_sync().
+  [[nodiscard]] bool sync() const;   ///< Returns the value of the last set_sync().
+  [[nodiscard]] double grad_norm();  ///< See DistributedDataParallel.
   [[nodiscard]] std::vector<std::int64_t> bucket_bytes() const;  ///< See DistributedDataParallel.
 
   /// The functions of Joinable, and the reducer.
@@ -240,7 +239,8 @@ class DistributedDataParallel : public Joinable {
 
   /// Makes this rank's `local`-th replica the active one: its buffers and accumulated gradients replace those of the
   /// previous replica. After a step the reduced gradients belong to all replicas. Replicas run backward in order; drop
-  /// the gradients (zero_grad) after each step. Call it from ReplicaTeamOptions::on_switch.
+  /// the gradients (zero_grad) after each step. A replica starts from the buffers that the rank had before its first
+  /// training forward. Call it from ReplicaTeamOptions::on_switch.
   void enter_replica(int local) { core_.enter_replica(local, named_buffers_of(*module_)); }
 
   /// Copies the buffers of replica 0 to every replica of every rank.
