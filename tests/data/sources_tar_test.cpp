@@ -221,6 +221,17 @@ TEST_F(Shards, ACommandThatFailsIsAnErrorWithItsStatus) {
   EXPECT_THAT(fault_of<DataError>([&] { drain(file + ".none"); }), HasSubstr("does not exist"));
 }
 
+TEST_F(Shards, JoinedInOneStreamAreRefusedSoThatNoneIsLost) {
+  const std::string both = (folder_ / "s-0.tar").string() + " " + (folder_ / "s-1.tar").string();
+  const auto drain = [](const std::string& shard) {
+    TarStream stream(shard, {.allow_commands = true});
+    while (stream.next()) {
+    }
+  };
+  EXPECT_THAT(fault_of<DataError>([&] { drain("pipe:cat " + both); }), HasSubstr("several archives in one file?"));
+  EXPECT_NO_THROW(drain("pipe:cat " + (folder_ / "s-0.tar").string() + "; head -c 100000 /dev/zero"));
+}
+
 TEST_F(Shards, ACommandTakesSignalsWhateverItsThreadBlocks) {
   const SignalGuard all_are_blocked;  // as in a loader's worker
   const std::string say = "pipe:grep -q 'SigBlk:.0*$' /proc/self/status && kill -TERM $$; sleep 5; exit 3";

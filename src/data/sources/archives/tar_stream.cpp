@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "data/sources/archives/tar_marks_json.h"
@@ -96,6 +97,7 @@ class TarPipe {
       Result<TarScanner::Step> step = scanner_.block(block);
       if (!step) fail(offset, step.error());
       if (step->what == TarScanner::What::kEnd) {
+        require_zeros();
         done_ = true;
         stream_.close();
         return std::nullopt;
@@ -109,6 +111,19 @@ class TarPipe {
       if (step->what == TarScanner::What::kText) {
         if (const Result<bool> good = scanner_.text(content); !good) fail(offset, good.error());
       }
+    }
+  }
+
+  // Reads to the end. After an archive's end there are only zeros, unless several archives were joined.
+  void require_zeros() {
+    std::string rest(65536, '\0');
+    for (std::size_t got = rest.size(); got == rest.size();) {
+      got = stream_.read(rest.data(), rest.size());
+      const std::size_t other = std::string_view(rest.data(), got).find_first_not_of('\0');
+      if (other != std::string_view::npos) {
+        fail(at_ + other, "more data after the end of the archive: several archives in one file?");
+      }
+      at_ += got;
     }
   }
 
