@@ -324,6 +324,16 @@ TEST_F(Shards, AreSplitBySizeAndReadBackByTheirFolder) {
   EXPECT_FALSE(fs::exists(folder_ / "out/half.tar"));
 }
 
+TEST_F(Shards, OfAPackingThatFailsAreRemoved) {
+  std::vector<fs::path> files(7, kGolden / "rgb_444.jpg");
+  files.push_back(folder_ / "bad.jpg");
+  put(files.back(), "nothing");
+  fs::create_directory(folder_ / "out");
+  const PackOptions options{.out = folder_ / "out/t.tar", .format = PackFormat::kTar, .shard_bytes = 6000};
+  EXPECT_THAT(fault_of<DataError>([&] { (void)pack_images(ImageFiles::of(files), options); }), HasSubstr("bad.jpg"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "out"));
+}
+
 /// A shard with one image of these classes.
 void put_shard(const fs::path& file, const std::vector<std::string>& classes) {
   fs::create_directories(file.parent_path());

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <system_error>
 
 #include "data/sources/files/ordered_work.h"
 #include "lockstep/base/error.h"
@@ -52,16 +53,32 @@ PackReport pack_file(const ImageSource& source, const PackOptions& options) {
   return report;
 }
 
+/// Calls `write`, () -> PackReport. If it throws, the shards that were already complete are removed.
+template <class Write>
+PackReport whole_or_nothing(const TarWriter& writer, const Write& write) {
+  try {
+    return write();
+  } catch (...) {
+    std::error_code ignored;
+    for (const std::filesystem::path& file : writer.files()) std::filesystem::remove(file, ignored);
+    throw;
+  }
+}
+
 PackReport pack_shards(const ImageSource& source, const PackOptions& options) {
   if (options.packed.max_side > 0) {
     throw UsageError("tar shards keep the files' bytes: their images cannot be shrunk", "omit --max-side");
   }
   TarWriter writer(options.out, {.shard_bytes = options.shard_bytes, .class_names = options.packed.class_names});
-  PackReport report = run(source, options, [&](std::int64_t index) -> Append {
+  const auto prepare = [&](std::int64_t index) -> Append {
     auto sample = std::make_shared<const std::string>(TarWriter::prepare(source.get(index), index));
     return [&writer, sample] { writer.append(*sample); };
+  };
+  PackReport report = whole_or_nothing(writer, [&] {
+    PackReport made = run(source, options, prepare);
+    writer.finish();
+    return made;
   });
-  writer.finish();
   report.bytes = writer.bytes();
   report.files = writer.files();
   return report;

@@ -98,7 +98,7 @@ class TarWriter {
   [[nodiscard]] std::int64_t size() const noexcept { return count_; }
   /// Returns the number of bytes written so far.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  /// Returns the shards written so far.
+  /// Returns the shards that are complete.
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
 
  private:

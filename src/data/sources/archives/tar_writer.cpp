@@ -44,6 +44,7 @@ class TarFile {
     FileSystem::system().sync_folder(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
   }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] const fs::path& path() const noexcept { return path_; }
 
  private:
   fs::path path_;
@@ -73,8 +74,7 @@ void TarWriter::begin() {
   if (options_.shard_bytes > 0) {
     path.replace_filename(fmt::format("{}-{:06}{}", path_.stem().string(), files_.size(), path_.extension().string()));
   }
-  file_ = std::make_unique<data::TarFile>(path);
-  files_.push_back(std::move(path));
+  file_ = std::make_unique<data::TarFile>(std::move(path));
   if (!options_.class_names.empty()) {
     file_->append(data::tar_member(std::string(data::kTarClassNames), data::class_lines(options_.class_names)));
   }
@@ -83,6 +83,7 @@ void TarWriter::begin() {
 void TarWriter::end() {
   file_->finish();
   bytes_ += file_->bytes();
+  files_.push_back(file_->path());
   file_ = nullptr;
 }
 
