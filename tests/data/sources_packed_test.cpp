@@ -318,6 +318,18 @@ TEST(Idx, RefusesWhatTheFileCannotHoldBeforeAskingForMemory) {
   EXPECT_THAT(error(whole.substr(0, whole.size() - 20)), HasSubstr("cut short"));
 }
 
+TEST(Idx, RefusesGzippedDataThatIsDamagedOrCutShort) {
+  const std::string whole = gzipped(idx(8, {4, 4}, "abcdefghijklmnop"));
+  ASSERT_TRUE(data::parse_idx(whole).ok());
+  std::string flipped = whole;
+  flipped[whole.size() - 6] = static_cast<char>(flipped[whole.size() - 6] ^ 1);  // a byte of the checksum
+  for (const std::string& bad : {flipped, whole.substr(0, whole.size() - 8), whole.substr(0, whole.size() - 1)}) {
+    const auto parsed = data::parse_idx(bad);
+    ASSERT_FALSE(parsed.ok());
+    EXPECT_THAT(parsed.error(), HasSubstr("byte 28: damaged gzip data"));
+  }
+}
+
 TEST(IdxImages, GivePicturesWithLabelsAndNameWhatDoesNotFit) {
   const test::TempDir folder;
   put(folder / "t-images-idx3-ubyte", idx(8, {2, 1, 2}, "abcd"));

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 
 namespace lockstep::data {
 namespace {
@@ -29,6 +31,9 @@ class IdxBytes {
 
   // Reads up to `size` bytes, and returns how many.
   std::size_t read(char* to, std::size_t size) { return gzip_ ? inflated(to, size) : plain(to, size); }
+
+  // Returns true after the end has been read, if the file is plain or its gzip checksum is right.
+  [[nodiscard]] bool intact() const noexcept { return !gzip_ || finished_; }
 
   // Returns an upper bound on the bytes that can be read.
   [[nodiscard]] std::int64_t bound() const {
@@ -56,6 +61,7 @@ class IdxBytes {
       at_ += input - stream_.avail_in;
       const std::size_t made = piece - stream_.avail_out;
       have += made;
+      finished_ = code == Z_STREAM_END;
       ended_ = code != Z_OK || (made == 0 && at_ == file_.size());
     }
     return have;
@@ -65,6 +71,7 @@ class IdxBytes {
   bool gzip_ = false;
   bool started_ = false;
   bool ended_ = false;
+  bool finished_ = false;  // the stream has ended, and zlib has checked it
   std::size_t at_ = 0;
   z_stream stream_{};
 };
@@ -89,6 +96,14 @@ Result<std::vector<std::int64_t>> read_shape(IdxBytes& bytes, std::size_t dimens
     shape.push_back(side);
   }
   return shape;
+}
+
+// Returns what is wrong after the last element, at byte `at`; empty if nothing is.
+std::string wrong_end(IdxBytes& bytes, std::size_t at) {
+  if (char extra = 0; bytes.read(&extra, 1) != 0) return fmt::format("byte {}: more data than the header states", at);
+  if (bytes.intact()) return {};
+  return fmt::format(
+      "byte {}: damaged gzip data: its checksum differs, or its end is missing; copy or download the file again", at);
 }
 
 }  // namespace
@@ -117,8 +132,7 @@ Result<IdxFile> parse_idx(std::string_view file) {
   const std::size_t head = 4 + 4 * std::size_t{dimensions};
   if (got != idx.bytes.size())
     return Failure{fmt::format("byte {}: cut short; {} bytes should follow the header", head + got, size)};
-  if (char extra = 0; bytes.read(&extra, 1) != 0)
-    return Failure{fmt::format("byte {}: more data than the header states", head + got)};
+  if (std::string wrong = wrong_end(bytes, head + got); !wrong.empty()) return Failure{std::move(wrong)};
   to_machine_order(idx.bytes, idx_bytes(idx.type));
   return idx;
 }
