@@ -23,11 +23,12 @@ std::optional<c10::Event> DeviceCopy::start(Batch& batch) {
 }
 
 void wait_for_copy(const c10::Event& copied, const Batch& batch) {
-  const c10::Device device = batch.data.device();
-  const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  copied.block(current);
   for (const at::Tensor* tensor : {&batch.data, &batch.target}) {
-    if (tensor->defined()) tensor->record_stream(current);
+    if (!tensor->defined()) continue;  // a collate function may leave one out
+    const c10::Device device = tensor->device();
+    const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    copied.block(current);
+    tensor->record_stream(current);
   }
 }
 

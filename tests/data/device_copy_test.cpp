@@ -4,6 +4,9 @@
 #include <ATen/ops/full.h>
 
 #include <gtest/gtest.h>
+
+#include <vector>
+
 #include "lockstep/data/loader.h"
 #include "support/gpu.h"
 
@@ -33,6 +36,22 @@ TEST(DeviceCopy, BringsTheBatchesOfAProcessorsLoader) {
     }
     EXPECT_EQ(sum.item<float>(), 0) << workers;
     EXPECT_EQ(seen, 257 * 256 / 2) << workers;
+  }
+}
+
+TEST(DeviceCopy, BringsABatchThatHasOnlyATarget) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto set = make_dataset(4, [](std::int64_t i) { return Sample{at::full({2}, i, at::kLong), {}, {}}; });
+  const auto collate = [](const std::vector<Sample>& samples) { return Batch{.target = samples.front().data}; };
+  for (const std::int64_t workers : {0, 1}) {
+    DataLoader loader(set,
+                      {.batch_size = 2, .workers = workers, .collate = collate, .device = c10::Device(c10::kCUDA, 0)});
+    auto pass = loader.epoch(0);
+    const Batch* batch = pass.next();
+    ASSERT_NE(batch, nullptr);
+    EXPECT_FALSE(batch->data.defined());
+    ASSERT_TRUE(batch->target.is_cuda());
+    EXPECT_EQ(batch->target.sum().item<std::int64_t>(), 0) << workers;
   }
 }
 
