@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ctime>
+#include <latch>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "lockstep/base/fault.h"
@@ -99,6 +102,31 @@ TEST(StepClock, AddsUpWhatLoaderThreadsDo) {
   EXPECT_GE(1e3 * reading.loading_cpu, 3);
   EXPECT_EQ(reading.loading_threads.size(), 1U);
   EXPECT_EQ(reading.training_threads.size(), 1U);
+}
+
+bool is_sink(const trace::Sink& clock) {
+  const trace::Sinks all = trace::sinks();
+  return std::find(all.begin(), all.end(), &clock) != all.end();
+}
+
+TEST(StepClock, TakesTheEndOfASpanThatOutlivesTheRun) {
+  std::latch begun(1);
+  std::latch over(1);
+  std::optional<RunClock> run(std::in_place, 1);
+  StepClock& clock = run->clock();
+  EXPECT_TRUE(is_sink(clock));
+  std::thread left_behind([&] {
+    const Span span({.name = "the data set"});
+    begun.count_down();
+    over.wait();
+    compute_for_ms(2);
+  });
+  begun.wait();
+  run.reset();
+  EXPECT_FALSE(is_sink(clock));
+  over.count_down();
+  left_behind.join();
+  EXPECT_GE(1e3 * clock.take().loading, 2);
 }
 
 TEST(StepClock, KeepsAFewStretchesOfAnyNumberOfSteps) {

@@ -3,7 +3,9 @@
 
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 #include <ctime>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -61,6 +63,14 @@ thread_local ThreadPlace trains_for;
 thread_local std::int64_t loads_for = -1;
 thread_local std::int64_t loading_since = 0;
 thread_local std::int64_t loading_cpu_since = 0;
+
+/// Starts a clock that is never destroyed.
+StepClock& lasting_clock(int replicas) {
+  static std::mutex mutex;
+  static auto* const clocks = new std::vector<std::unique_ptr<StepClock>>;
+  const std::lock_guard lock(mutex);
+  return *clocks->emplace_back(std::make_unique<StepClock>(replicas));
+}
 
 }  // namespace
 
@@ -206,5 +216,9 @@ ClockReading StepClock::take() {
   reading.loading_threads = loading_threads_;
   return reading;
 }
+
+RunClock::RunClock(int replicas) : clock_(lasting_clock(replicas)) {}
+
+RunClock::~RunClock() { trace::remove_sink(clock_); }
 
 }  // namespace lockstep::train

@@ -30,7 +30,8 @@ struct ClockReading {
 /// The threads of one rank's replicas take turns and count as one thread, because exactly one of them runs.
 class StepClock final : public trace::Sink {
  public:
-  /// Starts the clock, on the training thread. `replicas` is the number of this rank's replicas.
+  /// Starts the clock, on the training thread. `replicas` is the number of this rank's replicas. Lifetime: the clock
+  /// outlives every span that began before its end; a run has a RunClock.
   explicit StepClock(int replicas);
   ~StepClock() override;
   StepClock(const StepClock&) = delete;
@@ -101,6 +102,23 @@ class StepClock final : public trace::Sink {
   std::mutex mutex_;  ///< guards the two lists, to which each thread is added once
   std::vector<int> training_threads_;
   std::vector<int> loading_threads_;
+};
+
+/// Times the steps of a run. At its end the clock takes no further spans, but it is never destroyed: another thread may
+/// still end a span in it, such as a loader thread that was left behind at a sample that hangs.
+class RunClock {
+ public:
+  /// Starts a clock, on the training thread. `replicas` is the number of this rank's replicas.
+  explicit RunClock(int replicas);
+  ~RunClock();
+  RunClock(const RunClock&) = delete;
+  RunClock& operator=(const RunClock&) = delete;
+
+  /// Returns the clock, which stays valid until the process ends.
+  [[nodiscard]] StepClock& clock() const { return clock_; }
+
+ private:
+  StepClock& clock_;
 };
 
 }  // namespace lockstep::train

@@ -55,7 +55,7 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
                            .threads = static_cast<int>(config.threads),
                            .on_switch =
                                [this](int local) {
-                                 clock_.turn_to(local);
+                                 clock_.clock().turn_to(local);
                                  guard_.enter(team_.block().begin + local);
                                  model_->enter_replica(local);
                                }}),
@@ -64,7 +64,7 @@ StepRunner::StepRunner(Job job, Task& task, const TrainConfig& config)
       taken_(task, data_),
       fault_(job_),
       pass_(job_, {.task = task, .config = config, .data = data_, .weights = weights_, .fault = fault_}),
-      buffers_(clock_),
+      buffers_(clock_.clock()),
       guard_(job_, {.config = config, .pass = pass_, .data = data_, .team = team_, .weights = weights_}) {}
 
 std::shared_ptr<TaskNet> StepRunner::make_net() {

@@ -54,7 +54,7 @@ class StepRunner {
   /// Returns the object that computes the next weights from the gradients.
   [[nodiscard]] WeightUpdate& weights() { return weights_; }
   /// Returns the clock that times the parts of this rank's steps.
-  [[nodiscard]] StepClock& clock() { return clock_; }
+  [[nodiscard]] StepClock& clock() { return clock_.clock(); }
   /// Returns the batches that the last calls to compute_gradients() took.
   [[nodiscard]] const TakenBatches& taken() const { return taken_; }
   /// Returns the number of images in the last compute_gradients(), over all replicas.
@@ -71,7 +71,7 @@ class StepRunner {
   Task& task_;
   const TrainConfig& config_;
   int replicas_;
-  StepClock clock_;
+  RunClock clock_;
   nn::Optimized optimized_;
   std::optional<DistributedDataParallel<TaskNet>> model_;
   ReplicaTeam team_;
