@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <latch>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/fault.h"
 #include "train/report/process_counters.h"
@@ -102,6 +105,35 @@ TEST(StepClock, AddsUpWhatLoaderThreadsDo) {
   EXPECT_GE(1e3 * reading.loading_cpu, 3);
   EXPECT_EQ(reading.loading_threads.size(), 1U);
   EXPECT_EQ(reading.training_threads.size(), 1U);
+}
+
+bool is_alive(int thread) { return std::filesystem::exists("/proc/self/task/" + std::to_string(thread)); }
+
+TEST(StepClock, ForgetsLoaderThreadsThatHaveEnded) {
+  StepClock clock(1);
+  for (int i = 0; i < 100; ++i) std::thread([] { const Span span({.name = "the data set"}); }).join();
+  const std::vector<int> ended = clock.take().loading_threads;
+  EXPECT_EQ(ended.size(), 100U);
+  // A thread that was joined may still be in /proc for a moment.
+  while (std::any_of(ended.begin(), ended.end(), is_alive)) std::this_thread::yield();
+  (void)clock.take();
+  EXPECT_TRUE(clock.take().loading_threads.empty());
+}
+
+TEST(StepClock, StillListsALoaderThreadThatRuns) {
+  StepClock clock(1);
+  std::latch loaded(1);
+  std::latch over(1);
+  std::thread loader([&] {
+    { const Span span({.name = "the data set"}); }
+    loaded.count_down();
+    over.wait();
+  });
+  loaded.wait();
+  (void)clock.take();
+  EXPECT_EQ(clock.take().loading_threads.size(), 1U);
+  over.count_down();
+  loader.join();
 }
 
 bool is_sink(const trace::Sink& clock) {

@@ -165,13 +165,14 @@ ProcessState read_state() {
 }
 
 double DelayCounter::since_last(const std::vector<int>& threads) {
+  const std::map<int, std::int64_t> before = std::exchange(last_, {});
   std::int64_t sum = 0;
   for (const int thread : threads) {
     const auto delay = delay_of(text_of(fmt::format("/proc/self/task/{}/schedstat", thread)));
     if (!delay) continue;
-    std::int64_t& last = last_[thread];  // 0 for a new thread
-    sum += std::max<std::int64_t>(*delay - last, 0);
-    last = *delay;
+    const auto found = before.find(thread);
+    const std::int64_t last = found == before.end() ? 0 : found->second;
+    if (last_.emplace(thread, *delay).second) sum += std::max<std::int64_t>(*delay - last, 0);
   }
   return static_cast<double>(sum) * kNsToSeconds;
 }

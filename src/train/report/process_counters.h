@@ -47,7 +47,7 @@ struct ProcessState {
 class DelayCounter {
  public:
   /// Returns the seconds that `threads` (as in /proc/self/task) have waited since the previous call. Threads that have
-  /// ended are not counted.
+  /// ended are not counted; a thread that is not among `threads` counts as new in the next call.
   [[nodiscard]] double since_last(const std::vector<int>& threads);
 
  private:

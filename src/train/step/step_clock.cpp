@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -63,6 +64,13 @@ thread_local ThreadPlace trains_for;
 thread_local std::int64_t loads_for = -1;
 thread_local std::int64_t loading_since = 0;
 thread_local std::int64_t loading_cpu_since = 0;
+
+/// Returns true if a thread of this process with that number exists.
+bool is_alive(int thread) noexcept {
+  char path[48] = {};
+  (void)std::snprintf(path, sizeof path, "/proc/self/task/%d", thread);
+  return ::access(path, F_OK) == 0;
+}
 
 /// Starts a clock that is never destroyed.
 StepClock& lasting_clock(int replicas) {
@@ -214,6 +222,7 @@ ClockReading StepClock::take() {
   const std::lock_guard lock(mutex_);
   reading.training_threads = training_threads_;
   reading.loading_threads = loading_threads_;
+  std::erase_if(loading_threads_, [](int thread) { return !is_alive(thread); });
   return reading;
 }
 

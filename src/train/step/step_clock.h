@@ -56,7 +56,8 @@ class StepClock final : public trace::Sink {
     StepClock& clock_;
   };
 
-  /// Returns the sums and starts new ones. Call it on the training thread, outside all spans.
+  /// Returns the sums and starts new ones. The next reading lists no loader thread that has ended by now. Call it on
+  /// the training thread, outside all spans.
   [[nodiscard]] ClockReading take();
 
  private:
