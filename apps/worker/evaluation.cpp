@@ -79,7 +79,8 @@ EvaluateOptions options_of(const TrainConfig& config, const EvaluationRequest& r
           .amp = config.amp,
           .channels_last = config.channels_last,
           .pin_memory = config.pin_memory,
-          .keep_all = !request.results.empty()};
+          .keep_all = !request.results.empty(),
+          .replicas = request.replicas};
 }
 
 /// Throws: ResourceError if there is no runtime; UsageError if the file's arguments or results differ from the recipe's
@@ -223,7 +224,8 @@ void evaluate_finally(Job& job, const Settings& settings, const TrainResult& res
                    {.recipe = settings.recipe().name(),
                     .data = trained.config->data.test,
                     .results = (result.run_dir / "result").string(),
-                    .final_after = epoch_of(result, best)});
+                    .final_after = epoch_of(result, best),
+                    .replicas = static_cast<int>(result.replicas)});
 }
 
 }  // namespace lockstep::worker

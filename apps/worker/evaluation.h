@@ -24,6 +24,7 @@ struct EvaluationRequest {
   /// The epoch, from 1, whose weights get a final test; the result files have its number and "test" in their names. 0:
   /// no final test.
   std::int64_t final_after = 0;
+  int replicas = 0;  ///< parts into which the samples are divided (EvaluateOptions::replicas); 0: the world size
 };
 
 /// Collective: yes. Throws: UsageError if the recipe does not draw images, or if the ONNX file was exported from

@@ -172,6 +172,29 @@ TEST(CaptioningCommand, TheTestSetIsEvaluatedWithTheBestWeightsAfterTheTraining)
   EXPECT_THAT(missing.out, Not(HasSubstr("cider_d")));
 }
 
+/// Each replica reads its own samples in the final test too: replica 0 reads 0 and 2 before replica 1 reads 1 and 3.
+TEST(CaptioningCommand, TheFinalTestHasThePartsOfTheReplicasOnOneProcess) {
+  const TempDir home;
+  generate(home);
+  const ProcessResult made = lockstep(
+      {"generate", "captioning", "--out", "data/final", "--count", "4", "--seed", "2", "--size", "48"}, home.path());
+  ASSERT_EQ(made.code, 0) << made.err;
+  for (const char* image : {"data/final/images/000001.png", "data/final/images/000002.png"}) {
+    fs::resize_file(home / image, fs::file_size(home / image) / 2);
+  }
+  write(home / "x/config.yml",
+        std::string(kExperiment)
+            .replace(std::string(kExperiment).find("  BEAM_SIZE"), 0, "  TEST_ANNFILE: 'data/final'\n"));
+  const ProcessResult run = lockstep({"train", "captioning", "--folder", "x", "--nproc-per-node", "1", "--set",
+                                      "replicas=2", "--set", "bad_samples=skip"},
+                                     home.path());
+  ASSERT_EQ(run.code, 0) << run.err << run.out;
+  const std::size_t first = run.err.find("bad sample skipped: sample 2:");
+  const std::size_t second = run.err.find("bad sample skipped: sample 1:");
+  ASSERT_NE(second, std::string::npos) << run.err;
+  EXPECT_LT(first, second);
+}
+
 TEST(CaptioningCommand, AnotherRunDirIsUsedAndTheExperimentsFolderStaysAsItIs) {
   const TempDir home;
   generate(home);
