@@ -160,10 +160,10 @@ Trained with_weights(Settings& settings, const FirstWeights& weights) {
   return trained;
 }
 
-/// The run folder: "runs/a" for "runs/a", "runs/a:best" and "runs/a/checkpoints/step-00000012".
-fs::path run_of(const std::string& checkpoint) {
-  const fs::path path = checkpoint.substr(0, fs::is_directory(checkpoint) ? checkpoint.size() : checkpoint.rfind(':'));
-  return path.parent_path().filename() == "checkpoints" ? path.parent_path().parent_path() : path;
+/// The run folder of a checkpoint: "/home/runs/a" for "runs/a/checkpoints/step-00000012"; empty outside a run folder.
+fs::path run_of(const fs::path& step) {
+  const fs::path checkpoints = fs::absolute(step).lexically_normal().parent_path();
+  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
 }
 
 }  // namespace
@@ -180,13 +180,14 @@ void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
   }
   const bool is_file = fs::is_regular_file(from) || from == what.weights;
   const std::string recipe = settings.recipe().name();
-  const fs::path run = !what.run_dir.empty() ? fs::path(what.run_dir) : is_file ? fs::path() : run_of(from);
   const Trained trained = [&] {
     const log::QuietNotes others(!job.is_main());
     return is_file ? with_weights(settings, {from, what.may_be_partial})
                    : load_trained(settings.recipe(), from, data_settings(settings));
   }();
   if (!trained.weights.empty() && job.is_main()) log::note("the weights are {}", trained.weights);
+  const fs::path own = is_file ? fs::path() : run_of(trained.path);
+  const fs::path run = what.run_dir.empty() ? own : fs::path(what.run_dir);
   evaluate_trained(job, trained,
                    {.recipe = recipe, .data = data, .results = run.empty() ? "eval" : (run / "eval").string()});
 }

@@ -122,6 +122,23 @@ TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   EXPECT_THAT(refused.err, HasSubstr("amp=bf16"));
 }
 
+/// In the checkpoint's own folder, the results would be removed with it.
+TEST(Commands, ATestOnlyOfAStepFolderWritesItsResultsIntoTheRunFolder) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 8, 1).code, 0);
+  ASSERT_EQ(lockstep(train_words(folder / "train", folder / "run")).code, 0);
+  const std::filesystem::path step = folder / "run/checkpoints/step-00000002";
+  for (const std::string& source : {step.string() + "/", step.parent_path().string(), (folder / "run/").string()}) {
+    std::filesystem::remove_all(folder / "run/eval");
+    const ProcessResult tested =
+        lockstep({"train", "captcha", "--test-only", "-r", source, "--set", "data.test=" + (folder / "train").string()},
+                 folder.path());
+    ASSERT_EQ(tested.code, 0) << tested.err;
+    EXPECT_TRUE(std::filesystem::exists(folder / "run/eval/metrics.json")) << source;
+    EXPECT_FALSE(std::filesystem::exists(step / "eval")) << source;
+  }
+}
+
 /// The same goes for GPUs: captcha:ultra has 3 replicas, and a machine may have 4 or 8.
 TEST(Commands, NoMoreProcessesTrainThanHaveAReplica) {
   const TempDir folder;
