@@ -197,12 +197,13 @@ void take_log_folder(TrainArguments& train, Settings& settings) {
 }
 
 int run_test_only(const TrainArguments& train, Settings& settings) {
+  const TestOnly what{.run_dir = train.text("--run-dir"),
+                      .checkpoint = train.resume(),
+                      .weights = train.text("--init-from"),
+                      .may_be_partial = train.has("--init-from-partial")};
   return with_job(train.join, [&](Job& job) {
-    evaluate_only(job, settings,
-                  {.run_dir = train.text("--run-dir"),
-                   .checkpoint = train.resume(),
-                   .weights = train.text("--init-from"),
-                   .may_be_partial = train.has("--init-from-partial")});
+    if (what.is_file()) use_bf16_on_cpu(job, train.what, settings);
+    evaluate_only(job, settings, what);
     return 0;
   });
 }

@@ -7,6 +7,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <string_view>
 #include <vector>
@@ -130,17 +131,43 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The given settings of the data and of unreadable samples, in the form of --set.
-std::vector<std::string> data_settings(const Settings& settings) {
+/// True if the evaluation of a checkpoint uses this setting's given value, not the checkpoint's.
+bool replaces_own(const ConfigFields::Field& field) {
+  static constexpr std::array<std::string_view, 8> kOfEvaluation = {
+      "amp", "batch_size", "channels_last", "loader_timeout_s", "workers", "prefetch_factor", "pin_memory", "threads"};
+  if (field.key.starts_with("data.") || field.key == "bad_samples") return field.origin != "default";
+  if (field.origin != "--set") return false;
+  if (field.key.starts_with("eval.")) return true;
+  // A checkpoint has the batch size that auto has found.
+  return ConfigFields::value_text(field.target) != "auto" &&
+         std::find(kOfEvaluation.begin(), kOfEvaluation.end(), field.key) != kOfEvaluation.end();
+}
+
+/// The given settings that replace the checkpoint's own, in the form of --set.
+std::vector<std::string> settings_for_test(const Settings& settings) {
   std::vector<std::string> sets;
   for (const auto& field : settings.fields().fields()) {
-    const bool chosen = field.key.starts_with("data.") || field.key == "bad_samples";
-    if (!chosen || field.origin == "default") continue;
-    sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
+    if (replaces_own(field)) sets.push_back(field.key + "=" + ConfigFields::value_text(field.target));
   }
   // If the test set is part of data.train, the checkpoint says which folder it was in.
   if (const std::string& test = settings.config().test_data(); !test.empty()) sets.push_back("data.test=" + test);
   return sets;
+}
+
+/// Writes a note that names the typed settings that differ from the checkpoint's and are not used.
+void note_unused(const Settings& settings, const Trained& trained) {
+  const ConfigFields own = trained.config->rows();
+  std::vector<std::string> unused;
+  for (const auto& field : settings.fields().fields()) {
+    if (field.origin != "--set" || replaces_own(field)) continue;
+    const std::string value = ConfigFields::value_text(field.target);
+    const bool differs = std::any_of(own.fields().begin(), own.fields().end(), [&](const auto& row) {
+      return row.key == field.key && ConfigFields::value_text(row.target) != value;
+    });
+    if (differs) unused.push_back(field.key + "=" + value);
+  }
+  if (unused.empty()) return;
+  log::note("--test-only uses the settings of {}; without effect: {}", trained.path, text::join(unused));
 }
 
 /// A model with these settings and the weights from a file.
@@ -168,25 +195,32 @@ fs::path run_of(const fs::path& step) {
 
 }  // namespace
 
+std::string TestOnly::source() const {
+  const std::string& resumed = checkpoint == "auto" ? run_dir : checkpoint;
+  return resumed.empty() || resumed == "none" ? weights : resumed;
+}
+
+bool TestOnly::is_file() const { return source() == weights || fs::is_regular_file(source()); }
+
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
   const std::string data = settings.config().test_data();
   if (data.empty())
     throw UsageError("--test-only has nothing to evaluate on: data.test is not set", "-u data.test=SET");
-  const std::string resumed = what.checkpoint == "auto" ? what.run_dir : what.checkpoint;
-  const std::string from = resumed.empty() || resumed == "none" ? what.weights : resumed;
+  const std::string from = what.source();
   if (from.empty()) {
     throw UsageError("--test-only has no weights to evaluate",
                      "-r RUN for a checkpoint, or -t FILE for a file of weights");
   }
-  const bool is_file = fs::is_regular_file(from) || from == what.weights;
   const std::string recipe = settings.recipe().name();
   const Trained trained = [&] {
     const log::QuietNotes others(!job.is_main());
-    return is_file ? with_weights(settings, {from, what.may_be_partial})
-                   : load_trained(settings.recipe(), from, data_settings(settings));
+    if (what.is_file()) return with_weights(settings, {from, what.may_be_partial});
+    Trained loaded = load_trained(settings.recipe(), from, settings_for_test(settings));
+    note_unused(settings, loaded);
+    return loaded;
   }();
   if (!trained.weights.empty() && job.is_main()) log::note("the weights are {}", trained.weights);
-  const fs::path own = is_file ? fs::path() : run_of(trained.path);
+  const fs::path own = what.is_file() ? fs::path() : run_of(trained.path);
   const fs::path run = what.run_dir.empty() ? own : fs::path(what.run_dir);
   evaluate_trained(job, trained,
                    {.recipe = recipe, .data = data, .results = run.empty() ? "eval" : (run / "eval").string()});

@@ -37,10 +37,16 @@ struct TestOnly {
   std::string checkpoint;  ///< --resume: a checkpoint with its own settings, or a file of weights
   std::string weights;     ///< --init-from
   bool may_be_partial = false;
+
+  /// The checkpoint or file to evaluate; empty: none.
+  [[nodiscard]] std::string source() const;
+  /// True if the source is a file of weights, which has no settings.
+  [[nodiscard]] bool is_file() const;
 };
 
-/// Evaluates on data.test and writes the recipe's result files. For a checkpoint, uses the checkpoint's own settings,
-/// except for data settings that were given; for a file of weights, uses all settings that were given.
+/// Evaluates on data.test and writes the recipe's result files. For a file of weights, uses all settings that were
+/// given. For a checkpoint, uses the checkpoint's own settings, except for the given settings of the data and the typed
+/// ones of an evaluation (eval.*, amp, batch_size, workers, ...); a note names the typed ones that are not used.
 /// Collective: yes. Throws: UsageError if no checkpoint or no data set is given; anything evaluate_trained() throws.
 void evaluate_only(Job& job, Settings& settings, const TestOnly& what);
 

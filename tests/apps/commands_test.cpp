@@ -122,6 +122,34 @@ TEST(Commands, APresetForGpusTrainsOnAProcessorAndSaysWhatDiffers) {
   EXPECT_THAT(refused.err, HasSubstr("amp=bf16"));
 }
 
+/// --test-only takes the settings of the checkpoint; what a person typed about the evaluation comes first.
+TEST(Commands, ATestOnlyUsesTypedSettingsOfTheEvaluationAndNamesTheOthers) {
+  const TempDir folder;
+  ASSERT_EQ(generate_digits(folder / "train", 8, 1).code, 0);
+  ASSERT_EQ(lockstep({"train", "captcha:ultra", "--device", "cpu", "--run-dir", "run", "-u", "data.train=train",
+                      "batch_size=2", "workers=1", "max_steps=1"},
+                     folder.path())
+                .code,
+            0);
+  const auto test = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"train",       "captcha:ultra", "--device",       "cpu",
+                                      "--test-only", "--set",         "data.test=train"};
+    words.insert(words.end(), more.begin(), more.end());
+    return lockstep(words, folder.path());
+  };
+  const ProcessResult refused = test({"-r", "run", "--set", "amp=fp16"});
+  EXPECT_EQ(refused.code, 64) << "the typed precision is used, and a CPU does not have it";
+  EXPECT_THAT(refused.err, HasSubstr("fp16"));
+  const ProcessResult tested = test({"-r", "run", "-u", "amp=none", "batch_size=1", "seed=5"});
+  EXPECT_EQ(tested.code, 0) << tested.err;
+  EXPECT_THAT(tested.err, HasSubstr("run/checkpoints/step-00000001; without effect: seed=5\n"));
+
+  ASSERT_EQ(lockstep({"checkpoint", "export", "run", "--to", "w.safetensors"}, folder.path()).code, 0);
+  const ProcessResult weights = test({"-t", "w.safetensors"});
+  EXPECT_EQ(weights.code, 0) << "as in a training, the preset's fp16 becomes bf16: " << weights.err;
+  EXPECT_THAT(weights.err, HasSubstr("on this CPU, amp is bf16 instead of fp16"));
+}
+
 /// In the checkpoint's own folder, the results would be removed with it.
 TEST(Commands, ATestOnlyOfAStepFolderWritesItsResultsIntoTheRunFolder) {
   const TempDir folder;
