@@ -27,11 +27,29 @@ std::map<const void*, std::string> names_of(const torch::nn::Module& model) {
   return names;
 }
 
+/// Throws: UsageError if a finite value is too large for a 16-bit float.
+void require_fits_half(const std::string& name, const at::Tensor& tensor) {
+  const at::Tensor is_lost = tensor.to(at::kHalf).isinf().logical_and(tensor.isfinite());
+  if (!is_lost.any().item<bool>()) return;
+  throw UsageError(fmt::format("{} has the value {}, but a 16-bit float holds at most 65504", name,
+                               tensor.masked_select(is_lost)[0].item<float>()),
+                   "store the weights in 32 bits: leave out --fp16, or OnnxOptions::half");
+}
+
+/// Rounds the parameters and buffers that the file stores in 16 bits. Changes nothing if it throws.
+/// Throws: UsageError if a finite value is too large for a 16-bit float.
 void round_to_half(torch::nn::Module& model) {
-  for (at::Tensor parameter : model.parameters()) parameter.copy_(parameter.to(at::kHalf));
-  for (at::Tensor buffer : model.buffers()) {
-    if (buffer.scalar_type() == at::kFloat) buffer.copy_(buffer.to(at::kHalf));
-  }
+  std::vector<at::Tensor> all;
+  const auto gather = [&all](const auto& tensors) {
+    for (const auto& item : tensors) {
+      if (!is_worth_halving(item.value())) continue;
+      require_fits_half(item.key(), item.value());
+      all.push_back(item.value());
+    }
+  };
+  gather(model.named_parameters());
+  gather(model.named_buffers());
+  for (const at::Tensor& tensor : all) tensor.copy_(tensor.to(at::kHalf));
 }
 
 /// True for nodes without a counterpart in ONNX: the nodes that use their results interpret them.

@@ -89,6 +89,10 @@ std::string raw(const at::Tensor& tensor) {
 
 }  // namespace
 
+bool is_worth_halving(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat && tensor.nbytes() >= kSmall;
+}
+
 std::int32_t onnx_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -160,8 +164,10 @@ class OnnxWriter {
     for (const OnnxPort& port : head_.outputs) add_port(graph, graph_field::kOutput, port);
   }
 
+  /// False for a tensor that 16 bits would change, such as a table that the network computed in 32 bits: only its
+  /// parameters and buffers were rounded before the results were compared.
   [[nodiscard]] bool is_halved(const at::Tensor& tensor) const {
-    return head_.half && tensor.scalar_type() == at::kFloat && tensor.nbytes() >= kSmall;
+    return head_.half && is_worth_halving(tensor) && tensor.to(at::kHalf).to(at::kFloat).equal(tensor);
   }
 
   void add_node(Writer& graph, const OnnxModel::Node& node) {

@@ -45,7 +45,7 @@ class OnnxModel {
 
   struct Head {
     std::int64_t opset = 17;
-    bool half = false;  ///< stores float32 tensors as 16-bit floats
+    bool half = false;  ///< stores float32 tensors as 16-bit floats if is_worth_halving(), and if no value changes
     std::vector<OnnxPort> inputs;
     std::vector<OnnxPort> outputs;
     std::map<std::string, std::string> texts;  ///< metadata
@@ -71,6 +71,9 @@ class OnnxModel {
 
   friend class OnnxWriter;
 };
+
+/// True for float32 tensors of 1 KiB or more: smaller ones stay in 32 bits even with Head::half.
+[[nodiscard]] bool is_worth_halving(const at::Tensor& tensor);
 
 /// Returns ONNX's code for an element type. Throws: UsageError for a type that ONNX lacks.
 [[nodiscard]] std::int32_t onnx_type(at::ScalarType type);
