@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX files without a runtime: which tensors have 16 bits.
+// ONNX files without a runtime: which tensors have 16 bits, and which arguments no operator of ONNX can express.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/arange.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/elu.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/norm.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/roll.h>
+#include <ATen/ops/softplus.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <functional>
 #include <string>
@@ -88,6 +95,31 @@ TEST(OnnxFiles, ASmallTensorKeepsAValueBeyond16Bits) {
   tables.eval();
   EXPECT_THAT(to_onnx(tables, sum_of(tables), {.half = true}).model, HasSubstr(bytes_of(values)));
   EXPECT_TRUE(tables.buffer.equal(values));
+}
+
+void expect_refusal(const std::string& op, const std::string& why, const Run& run) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 4));
+  net->eval();
+  const std::string said = test::fault_of<UsageError>(
+      [&] { (void)to_onnx(*net, one([&](const at::Tensor& x) { return run(net->forward(x)); })); });
+  EXPECT_THAT(said, AllOf(HasSubstr("the operator " + op + ", after 0."), HasSubstr(why))) << op;
+}
+
+TEST(OnnxFiles, ArgumentsThatNoRowWritesAreRefused) {
+  const auto places = [](const at::Tensor& x) { return (x > 0).to(at::kLong); };
+  expect_refusal("scatter", "it combines values (reduce)",
+                 [&](const at::Tensor& x) { return x.scatter(1, places(x), x, "add"); });
+  expect_refusal("scatter", "it combines values (reduce)",
+                 [&](const at::Tensor& x) { return x.scatter(1, places(x), 2.0, "multiply"); });
+  expect_refusal("round", "it rounds to a number of decimals", [](const at::Tensor& x) { return x.round(2); });
+  expect_refusal("roll", "it flattens all dimensions", [](const at::Tensor& x) { return at::roll(x, {1}); });
+  expect_refusal("elu", "it scales its input (input_scale)", [](const at::Tensor& x) { return at::elu(x, 1, 1, 2); });
+  expect_refusal("softplus", "its threshold is below 15", [](const at::Tensor& x) { return at::softplus(x, 1, 2); });
+  expect_refusal("view", "it reads the bytes as another type", [](const at::Tensor& x) { return x.view(at::kInt); });
+  expect_refusal("norm", "it changes the type (dtype)",
+                 [](const at::Tensor& x) { return x + at::norm(x, 2, at::kDouble); });
+  expect_refusal("argmax", "it keeps the dimensions of a single position",
+                 [](const at::Tensor& x) { return x + at::argmax(x, c10::nullopt, true); });
 }
 
 }  // namespace onnx_files_test

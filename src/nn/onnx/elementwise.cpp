@@ -27,7 +27,11 @@ std::string number(OnnxCall& call, double value) { return call.constant(value, c
 
 }  // namespace
 
-void unary(OnnxCall& call, const char* op) { call.give(call.add(op, {call.as(0, call.result_type())})); }
+/// An operator with one argument; only round() may have a second one.
+void unary(OnnxCall& call, const char* op) {
+  if (call.count() > 1) call.refuse("it rounds to a number of decimals");
+  call.give(call.add(op, {call.as(0, call.result_type())}));
+}
 
 /// Writes an operator that tests each element; the elements' type differs from the result's.
 void question(OnnxCall& call, const char* op) { call.give(call.add(op, {call.in(0)})); }
@@ -109,6 +113,7 @@ void mish(OnnxCall& call, const char* /*op*/) {
 void celu(OnnxCall& call, const char* op) {
   const bool is_celu = std::string_view(op) == "Celu";
   const double alpha = call.none(1) ? 1 : call.number(1);
+  if (!call.none(3) && call.number(3) != 1) call.refuse("it scales its input (input_scale)");
   if (is_celu || (call.none(2) || call.number(2) == 1))
     return call.give(call.add(op, {call.in(0)}, {{"alpha", alpha}}));
   call.give(call.add("Selu", {call.in(0)}, {{"alpha", alpha}, {"gamma", call.number(2)}}));
@@ -124,8 +129,10 @@ void prelu(OnnxCall& call, const char* /*op*/) {
   call.give(call.add("PRelu", {call.in(0), slope}));
 }
 
-/// softplus(x, beta, ...).
+/// softplus(x, beta, threshold): libtorch returns x if x * beta exceeds the threshold. From 15 on, float32 has the same
+/// values without it.
 void softplus(OnnxCall& call, const char* /*op*/) {
+  if (!call.none(2) && call.number(2) < 15) call.refuse("its threshold is below 15");
   const double beta = call.number(1);
   if (beta == 1) return call.give(call.add("Softplus", {call.in(0)}));
   const std::string scaled = call.add("Mul", {call.in(0), number(call, beta)});

@@ -164,9 +164,10 @@ std::string norm_of(OnnxCall& call, const std::string& x, double order, const On
 
 }  // namespace
 
-/// norm(x, p, dims, keepdim); likewise linalg_vector_norm.
+/// norm(x, p, dims, keepdim); likewise linalg_vector_norm. The form norm(x, p, dtype) has no dimensions.
 void norm(OnnxCall& call, const char* /*op*/) {
-  call.give(norm_of(call, call.in(0), call.none(1) ? 2 : call.number(1),
+  if (call.name() == "norm" && call.count() == 3) call.refuse("it changes the type (dtype)");
+  call.give(norm_of(call, call.as(0, call.result_type()), call.none(1) ? 2 : call.number(1),
                     {{"axes", reduced(call, 2)}, {"keepdims", kept(call, 3)}}));
 }
 
@@ -265,6 +266,7 @@ void extremum(OnnxCall& call, const char* op) {
 
 void arg_extremum(OnnxCall& call, const char* op) {
   if (call.none(1)) {
+    if (kept(call, 2) != 0) call.refuse("it keeps the dimensions of a single position");
     const std::string flat = call.add("Reshape", {call.in(0), call.integers_of({-1})});
     return call.give(call.add(op, {flat}, {{"axis", std::int64_t{0}}, {"keepdims", std::int64_t{0}}}));
   }

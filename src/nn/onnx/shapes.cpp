@@ -50,7 +50,12 @@ double value_of_name(const std::string& name) { return name.find("ones") != std:
 
 }  // namespace
 
-void view(OnnxCall& call, const char* /*op*/) { call.give(call.add("Reshape", {call.in(0), call.shape(1)})); }
+/// view(x, sizes). The form view(x, dtype) has a number instead of a list.
+void view(OnnxCall& call, const char* /*op*/) {
+  if (call.maybe_integer(1)) call.refuse("it reads the bytes as another type");
+  call.give(call.add("Reshape", {call.in(0), call.shape(1)}));
+}
+
 void view_as(OnnxCall& call, const char* /*op*/) { call.give(call.add("Reshape", {call.in(0), shape_of(call, 1)})); }
 
 void flatten(OnnxCall& call, const char* /*op*/) {
@@ -302,8 +307,9 @@ void triangle(OnnxCall& call, const char* op) {
                      {{"upper", *op == 'u' ? 1 : std::int64_t{0}}}));
 }
 
-/// scatter(x, dim, places, values); `values` may be a single number.
+/// scatter(x, dim, places, values); `values` may be a single number. A fifth argument names a reduction.
 void scatter(OnnxCall& call, const char* /*op*/) {
+  if (call.count() > 4) call.refuse("it combines values (reduce)");
   std::string values = call.as(3, call.result_type());
   if (call.rank(3) == 0) {
     values = call.add("Expand", {values, shape_of(call, 2)});
@@ -329,6 +335,7 @@ void repeat_each(OnnxCall& call, const char* /*op*/) {
 void roll(OnnxCall& call, const char* /*op*/) {
   const std::vector<std::int64_t> shifts = call.integers(1);
   const std::vector<std::int64_t> along = call.dims(2);
+  if (along.empty()) call.refuse("it flattens all dimensions");
   std::string name = call.in(0);
   for (std::size_t i = 0; i < along.size(); ++i) {
     if (along[i] == 0) call.refuse("it rolls the batch");
