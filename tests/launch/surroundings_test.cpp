@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "launch/hangs/process_state.h"
 #include "launch/hangs/process_tree.h"
 #include "launch/run_fixture.h"
@@ -73,6 +76,35 @@ TEST_F(Surroundings, AFileThatGrowsTooLargeIsToldAndEndsNothing) {
   EXPECT_THAT(
       result.err,
       HasSubstr("is no longer being written (File too large: the limit of this shell is 8,192 bytes (ulimit -f))"));
+}
+
+// `lockstep run --hosts` with a rank that writes more than a console that is not read takes, but not more than the
+// launcher's pipe takes too: the launcher ends, and its last bytes are still in the pipe.
+class SlowReader : public Surroundings {
+ protected:
+  void write_and_end() {
+    process_ = std::make_unique<test::Process>(
+        command({"--hosts", "localhost:1", "--", "sh", "-c",
+                 "yes $(printf %01000d 7) | head -n 1144; " + std::string(run_test::kReady)}));
+    ASSERT_TRUE(ready(1));
+    ASSERT_TRUE(test::eventually([this] { return alive().size() == 1; })) << "only the command itself is left";
+  }
+
+  std::unique_ptr<test::Process> process_;
+};
+
+TEST_F(SlowReader, GetsAllOutputOfTheHosts) {
+  write_and_end();
+  const auto result = process_->wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1144);
+}
+
+TEST_F(SlowReader, DoesNotKeepASignalFromEndingTheCommand) {
+  write_and_end();
+  process_->signal(SIGTERM);
+  EXPECT_TRUE(all_gone());
+  EXPECT_EQ(process_->wait().code, 128 + SIGTERM);
 }
 
 // The ranks' programs decide for themselves what happens at the limit.

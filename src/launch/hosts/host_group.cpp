@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <initializer_list>
+#include <utility>
 
 #include "launch/event_loop.h"
 #include "launch/failure.h"
@@ -31,6 +33,8 @@ namespace {
 constexpr auto kLeaveTime = std::chrono::seconds(20);
 // How long launchers that have met have to find out which of them failed, and to exit on their own.
 constexpr auto kFollowTime = std::chrono::seconds(5);
+// How long a slow reader of the output has once this process has been asked to end.
+constexpr auto kReaderTime = std::chrono::seconds(2);
 
 TimePoint awake_now() { return AwakeClock::instance().now(); }
 
@@ -68,8 +72,9 @@ void write_first_orders(int fd, const std::string& orders) {
                    "unset the variables that no rank needs: lockstep inspect env lists them");
 }
 
-int timeout_ms(const std::optional<TimePoint>& a, const std::optional<TimePoint>& b) {
-  const TimePoint next = std::min(a.value_or(TimePoint::max()), b.value_or(TimePoint::max()));
+int timeout_ms(std::initializer_list<std::optional<TimePoint>> times) {
+  TimePoint next = TimePoint::max();
+  for (const auto& time : times) next = std::min(next, time.value_or(next));
   if (next == TimePoint::max()) return -1;
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(awake_slice(next - awake_now())).count());
 }
@@ -125,11 +130,20 @@ int HostGroup::run() {
   for (int host = 0; host < static_cast<int>(members_.size()); ++host) {
     for (const int stream : {0, 1}) lines_.finish(host, stream);
   }
-  console_.drain();
+  show_the_rest();
   const int code = exit_code();
   // The remaining launchers have reported which one is to blame, unless they never met.
   if (code == static_cast<int>(ExitCode::kPeer) && !first_failure_) print_to(stderr, "lockstep: {}\n", *loss_);
   return code;
+}
+
+// Shows the rest of the output. A pager that is not reading must not delay a signal.
+void HostGroup::show_the_rest() {
+  // If a signal arrived before the launchers were gone, the reader gets a moment; if one arrives now, it gets none.
+  if (std::exchange(is_asked_to_end_, false)) drop_at_ = awake_now() + kReaderTime;
+  const auto is_late = [this] { return drop_at_ && awake_now() >= *drop_at_; };
+  while (console_.waiting_fd() >= 0 && !is_asked_to_end_ && !is_late()) wait_for_event();
+  console_.drop();
 }
 
 int HostGroup::count_left() const {
@@ -155,7 +169,7 @@ void HostGroup::wait_for_event() {
     loop.add(worker.control(), POLLIN, [=, this] { on_control(host); });
   }
   loop.add(signals_.fd(), POLLIN, [this] { on_signals(); });
-  loop.turn(timeout_ms(end_at_, kill_at_));
+  loop.turn(timeout_ms({end_at_, kill_at_, drop_at_}));
   on_time(awake_now());
 }
 
@@ -168,7 +182,8 @@ void HostGroup::read(int host, int stream) {
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0) return worker.close_output(stream);
     lines_.feed(host, stream, {chunk, static_cast<std::size_t>(count)});
-    if (console_.is_full()) return;
+    // If the launcher is gone, its pipes hold only the last bytes.
+    if (console_.is_full() && !worker.is_gone()) return;
   }
 }
 
@@ -182,7 +197,9 @@ void HostGroup::on_control(int host) {
     const bool has_run = report->event == StubEvent::kEnded;
     on_end(host, has_run ? report->value : W_EXITCODE(127, 0));
   }
-  if (member.worker->is_gone() && !member.has_ended) {  // its stub was killed
+  if (!member.worker->is_gone()) return;
+  for (const int stream : {0, 1}) read(host, stream);
+  if (!member.has_ended) {  // its stub was killed
     member.has_ended = true;
     on_end(host, SIGKILL);
   }
@@ -209,6 +226,7 @@ void HostGroup::on_signals() {
     if (number == SIGWINCH) continue;
     send(number);
     if (number == SIGUSR1 || number == SIGUSR2) continue;
+    is_asked_to_end_ = true;
     // A second signal ends the grace period.
     if (end_signal_ != 0) kill_at_ = awake_now();
     if (end_signal_ == 0) kill_at_ = awake_now() + options_.shutdown_timeout + kLeaveTime;

@@ -52,6 +52,7 @@ class HostGroup {
   void on_time(TimePoint now);
   void send(int number);
   void end_all(TimePoint now);
+  void show_the_rest();
   [[nodiscard]] int count_left() const;
   [[nodiscard]] int exit_code() const;
 
@@ -62,6 +63,8 @@ class HostGroup {
   std::vector<Member> members_;
   std::optional<TimePoint> end_at_;   ///< when the remaining launchers are asked to stop
   std::optional<TimePoint> kill_at_;  ///< when ssh is killed; each launcher then ends, because its input closes
+  std::optional<TimePoint> drop_at_;  ///< when the output that is not read by then is discarded
+  bool is_asked_to_end_ = false;      ///< a signal that ends the run has arrived
   int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< exit code of the first launcher that failed
   int lost_ = 0;                      ///< number of lost hosts
