@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "lockstep/train/function_task.h"
 #include "support/alone.h"
 #include "support/fault_of.h"
 #include "support/run_ranks.h"
@@ -153,6 +154,34 @@ TEST(Guard, PutsAsideWhatIsNotProved) {
       {.world = 3, .env = {{"LOCKSTEP_TEST_SHARED", shared}, {"LOCKSTEP_FAULT", "flip:weight:rank=1:step=6:bit=3"}}});
   EXPECT_EQ(load_checkpoint(shared).step(), 3);
   EXPECT_TRUE(FileSystem::system().exists(shared + "/checkpoints/step-00000005.suspect"));
+}
+
+/// The program keeps its network, so a hook that outlived its guard would be called in the next run.
+RANKS_TEST(Guard, OfAnEarlierRunIsGoneWhenTheSameNetworkTrainsAgain, 2) {
+  const TempDir folder;
+  const auto net = std::make_shared<test::NoisyNet>();
+  TaskOptions options{
+      .model = [net] { return net; },
+      .dataset =
+          [](const std::string&) {
+            return make_dataset(24, [](std::int64_t i) {
+              const double x = 0.1 * static_cast<double>(i);
+              return Sample{at::full({2}, x), at::full({1}, x * x)};
+            });
+          },
+      .loss = [](const at::Tensor& output, const Batch& batch) { return at::mse_loss(output, batch.target); }};
+  TrainConfig config;
+  config.batch_size = 3;
+  config.max_steps = 3;
+  config.fused_layers = false;
+  config.guard = 1;
+  config.data.train = "made up";
+  for (const char* run : {"first", "second"}) {
+    FunctionTask task(options);
+    EXPECT_EQ(Trainer(job, task, config, {.recipe = "net", .run_dir = folder / run}).fit().steps, 3);
+  }
+  net->forward(at::full({4, 2}, 1.0)).sum().backward();
+  EXPECT_TRUE(net->named_parameters()["last.bias"].grad().defined());
 }
 
 }  // namespace guard_test

@@ -93,7 +93,7 @@ Guard::Guard(const Job& job, std::int64_t every, int replicas, NamedTensors para
   probes_ = job_.device().is_cpu() ? 0 : kProbes;
   for (const auto& [name, parameter] : parameters_) {
     if (!parameter.requires_grad()) continue;
-    parameter.register_hook([this, name = name](const at::Tensor& gradient) { add_gradient(gradient, name); });
+    hooks_.emplace_back(parameter, [this, name = name](const at::Tensor& gradient) { add_gradient(gradient, name); });
   }
 }
 

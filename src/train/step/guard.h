@@ -16,6 +16,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/tensor/named_tensors.h"
+#include "train/step/gradient_hook.h"
 
 namespace lockstep::train {
 
@@ -55,6 +56,9 @@ class Guard {
 
   /// Watches `parameters` from now on. If the guard cannot run, it logs the reason. Collective: yes.
   Guard(const Job& job, std::int64_t every, int replicas, NamedTensors parameters, State state);
+  ~Guard() = default;
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
 
   /// Returns the last verified step; none if the guard cannot run.
   [[nodiscard]] std::optional<std::int64_t> proved() const {
@@ -107,6 +111,7 @@ class Guard {
   std::string reductions_;
   std::int64_t step_ = 0;
   std::int64_t proved_ = -1;
+  std::vector<GradientHook> hooks_;  ///< they call this object
 };
 
 /// Returns the digest of a batch's loss row.

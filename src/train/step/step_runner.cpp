@@ -94,8 +94,8 @@ void StepRunner::build(const std::shared_ptr<TaskNet>& net) {
                             .grad_norm = weights_.counts_norm()});
   weights_.build(job_, *model_);
   if (fault_.awaits("gradient")) {
-    const at::Tensor& hit = named_parameters_of(*model_).front().second;
-    hit.register_hook([this](const at::Tensor& gradient) {
+    const at::Tensor hit = named_parameters_of(*model_).front().second;
+    struck_.emplace(hit, [this](const at::Tensor& gradient) {
       const at::Tensor changed = gradient.clone();
       fault_.strike("gradient", {changed});
       return changed;

@@ -15,6 +15,7 @@
 #include "lockstep/train/task.h"
 #include "lockstep/train/train_config.h"
 #include "train/step/batch_pass.h"
+#include "train/step/gradient_hook.h"
 #include "train/step/ordered_fault.h"
 #include "train/step/out_of_memory.h"
 #include "train/step/replica_loaders.h"
@@ -79,6 +80,7 @@ class StepRunner {
   WeightUpdate weights_;
   TakenBatches taken_;
   OrderedFault fault_;
+  std::optional<GradientHook> struck_;  ///< where the ordered fault of a gradient strikes
   BatchPass pass_;
   StepBuffers buffers_;
   StepGuard guard_;
