@@ -14,6 +14,7 @@
 #include "lockstep/checkpoint/inspect.h"
 #include "noisy_task.h"
 #include "support/alone.h"
+#include "support/fault_of.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 #include "train/loop/requeue.h"
@@ -378,6 +379,38 @@ TEST(LostRunFolder, AllRanksLeaveWithTheSameErrorAndOneCheckpoint) {
             {.world = 2, .env = {{"LOCKSTEP_TEST_FOLDER", folder.path().string()}}});
   EXPECT_TRUE(
       verify_checkpoint(FileSystem::system(), load_checkpoint((folder / "rescue/checkpoints").string()).path()).ok());
+}
+
+/// A run that goes to its second stage after three epochs of 3 steps; `harm` is done at the end of the third.
+std::string staged_error_of(const fs::path& run, const fs::path& rescue, const std::function<void()>& harm) {
+  NoisyTask task;
+  TrainConfig config = noisy_config();
+  config.max_steps = 0;
+  config.epochs = 6;
+  config.schedule.type = "constant";
+  config.stages.stop_epoch = 3;
+  TrainerOptions options{.recipe = "noisy", .run_dir = run, .rescue = rescue};
+  options.sinks.push_back(run_callbacks({.on_epoch = [&harm](const EpochResult& epoch) {
+    if (epoch.epoch == 2) harm();
+  }}));
+  return test::fault_of<IoError>([&] { (void)Trainer(alone(), task, config, options).fit(); });
+}
+
+TEST(LostRunFolder, BeforeTheSecondStageTheRunIsSavedInTheRescue) {
+  const test::TempDir folder;
+  const fs::path run = folder / "run";
+  EXPECT_THAT(staged_error_of(run, folder / "rescue", [&] { remove_run(run); }),
+              HasSubstr("rescue/checkpoints/step-00000009"));
+}
+
+TEST(LostRunFolder, ASaveThatFailsBeforeTheSecondStageIsMadeInTheRescue) {
+  const test::TempDir folder;
+  const fs::path run = folder / "run";
+  const auto harm = [&] {
+    fs::rename(run / "checkpoints", folder / "aside");
+    fs::rename(run / "config.yml", run / "checkpoints");  // a file instead of the folder
+  };
+  EXPECT_THAT(staged_error_of(run, folder / "rescue", harm), HasSubstr("rescue/checkpoints/step-00000009"));
 }
 
 TEST(Rescue, InsideTheRunFolderIsRefused) {

@@ -102,6 +102,7 @@ void EpochLoop::run() {
 
 void EpochLoop::train_epoch() {
   begin_stage();
+  if (stopped_by() != StopReason::kNone) return;
   fault::in_section("begin_epoch", [&] { task_.begin_epoch({.epoch = state_.epoch, .stage = state_.stages.stage}); });
   epoch_ = {.begin = SystemClock::instance().now()};
   const std::int64_t batches = plan_.sums.batches_per_epoch;
@@ -168,15 +169,17 @@ void EpochLoop::note_left_out() {
       text::thousands(state_.step), *learner_.steps().weights().loss_scale(), scale);
 }
 
-/// Begins the second stage, or goes back to its beginning, if it is time to do so. Called before an epoch's first
-/// batch. All ranks make the same decision.
+/// Begins the second stage, or goes back to its beginning, if it is time to do so. If the run folder has failed, it
+/// ends the run instead. Called before an epoch's first batch. All ranks make the same decision.
 void EpochLoop::begin_stage() {
   if (state_.batch > 0) return;
   const std::int64_t epoch = state_.epoch;
   const TrainConfig& config = plan_.config;
   const StageMove move = next_move(config.stages, state_.stages, epoch);
   if (move == StageMove::kNone) return;
-  saver_.finish();
+  trouble_.guard([this] { saver_.finish(); });
+  // After a disk error the checkpoint to go back to may be lost, so that the run ends here and rescue_run() saves it.
+  if (broadcast_object(job_.group(), trouble_.any(), 0)) return late_.stop_for(StopReason::kDisk);
   learner_.go_back_to(plan_.checkpoints(), state_.stages.base_step);
   make_move(config.stages, move, epoch, state_.best, state_.stages);
   learner_.set_decay(state_.stages.decay);

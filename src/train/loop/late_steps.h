@@ -33,6 +33,8 @@ class LateSteps {
 
   /// Returns why a rank asked to end the run; all ranks learn it at the same step.
   [[nodiscard]] StopReason stop() const { return stop_; }
+  /// Ends the run between two steps. Every rank calls it with the same reason.
+  void stop_for(StopReason reason) { stop_ = reason; }
 
  private:
   void take_digest(double loss, StepResult& step);
