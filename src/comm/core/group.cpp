@@ -163,8 +163,9 @@ class Group final : public OwnedGroup {
     Collective collective = describe(Kind::kGather, input);
     collective.call.root = root;
     if (root == rank()) return submit_gathering(std::move(collective), input, out);
-    out.clear();
-    return submit(std::move(collective), input, at::empty({0}, input.options().requires_grad(false)));
+    Work work = submit(std::move(collective), input, at::empty({0}, input.options().requires_grad(false)));
+    out.clear();  // only now, because `input` may be in `out`
+    return work;
   }
 
   Work scatter(const std::vector<at::Tensor>& inputs, const at::Tensor& output, int root) override {
@@ -313,12 +314,13 @@ class Group final : public OwnedGroup {
     return counts;
   }
 
-  /// Sets `out` to one part per rank, and submits the gather.
+  /// Submits the gather, then sets `out` to one part per rank: `input` may be in `out`.
   Work submit_gathering(Collective collective, const at::Tensor& input, std::vector<at::Tensor>& out) {
     const at::Tensor whole = at::empty(with_first(input, world_size(), false), input.options().requires_grad(false));
+    Work work = submit(std::move(collective), input, whole);
     out.clear();
     for (int other = 0; other < world_size(); ++other) out.push_back(whole.select(0, other));
-    return submit(std::move(collective), input, whole);
+    return work;
   }
 
   Work submit_in_place(Collective collective, const at::Tensor& tensor) {
