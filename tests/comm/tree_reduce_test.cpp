@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "comm/core/moves.h"
 #include "comm/core/tensor_tree.h"
 #include "comm/core/tree_reduce.h"
+#include "comm/network/exchange_reduce.h"
 #include "comm/network/gather.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/replicas.h"
@@ -202,6 +204,56 @@ TEST(GatherRounds, AreAsManyAsTheLogarithm) {
   EXPECT_EQ(gather_rounds(3, 8).size(), 3U);
   EXPECT_EQ(gather_rounds(3, 9).size(), 4U);
   EXPECT_EQ(gather_rounds(99, 1024).size(), 10U);
+}
+
+/// Receives everything before it sends anything, as if all peers were slow to read. All values that it receives are 1.
+class LateSender final : public Transport {
+ public:
+  explicit LateSender(int size) { world_.size = size; }
+
+  [[nodiscard]] const World& world() const override { return world_; }
+  void exchange(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                const Collective& collective) override {
+    exchange_in_parts(sends, receives, collective, {});
+  }
+  void exchange_in_parts(const std::vector<Message>& sends, const std::vector<Message>& receives,
+                         const Collective& /*collective*/, const Arrived& arrived) override {
+    for (const Message& message : receives) {
+      std::fill_n(reinterpret_cast<float*>(message.data), message.bytes / sizeof(float), 1.0F);
+    }
+    if (arrived) arrived(receives.front().bytes);
+    for (const Message& message : sends) {
+      const auto* values = reinterpret_cast<const float*>(message.data);
+      sent_[message.rank].insert(sent_[message.rank].end(), values, values + message.bytes / sizeof(float));
+    }
+  }
+  [[nodiscard]] const std::map<int, std::vector<float>>& sent() const { return sent_; }
+
+ private:
+  World world_;
+  std::map<int, std::vector<float>> sent_;
+};
+
+TEST(ExchangeReduce, SendsItsRowsToSlowPeersAsTheyWereBeforeTheResult) {
+  constexpr int kRanks = 9;  // enough for is_large()
+  std::vector<float> rows{1, 2, 3, 4, 10, 20, 30, 40};
+  const std::vector<float> before = rows;
+  ExchangeReduce job;
+  job.reduction = {at::kFloat, ReduceOp::kSum};
+  job.leaf_bytes = job.result_bytes = sizeof(float);
+  job.row_bytes = 4 * sizeof(float);
+  job.output = reinterpret_cast<std::byte*>(rows.data());
+  job.rows = job.output;
+  job.contributors.push_back({0, {0, 4}, {ReplicaSpan{0, 1}, ReplicaSpan{1, 2}}});
+  for (int rank = 1; rank < kRanks; ++rank) {
+    job.contributors.push_back({rank, {0, 4}, {ReplicaSpan{rank + 1, rank + 2}}});
+  }
+  LateSender transport(kRanks);
+  std::vector<std::byte> scratch;
+  exchange_and_reduce(transport, job, Collective{}, scratch);
+  ASSERT_EQ(transport.sent().size(), static_cast<std::size_t>(kRanks - 1));
+  for (const auto& [rank, values] : transport.sent()) EXPECT_EQ(values, before) << "to rank " << rank;
+  EXPECT_EQ(std::vector<float>(rows.begin(), rows.begin() + 4), (std::vector<float>{19, 30, 41, 52}));
 }
 
 constexpr int kWorld = 5;

@@ -159,8 +159,10 @@ void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const 
   }
   RowExchange plan = plan_rows(job, transport.world().rank, scratch);
   PartialReduction reduction(job, std::move(plan.leaves), range.size());
+  // If all combine everything, the result may replace a row that is still to be sent to some of them.
+  const auto combine = [&](std::size_t bytes) { reduction.arrived(bytes); };
   transport.exchange_in_parts(plan.sends, plan.receives, collective,
-                              [&](std::size_t bytes) { reduction.arrived(bytes); });
+                              is_one_pass(job.row_bytes) ? Transport::Arrived() : Transport::Arrived(combine));
   reduction.arrived(bytes_of(job, range));
 }
 

@@ -34,8 +34,9 @@ struct Preamble {
   std::vector<Message> receives = {};
 };
 
-/// Combines this rank's range over all contributors, each part of the range as soon as it has arrived from all of them;
-/// `scratch` holds the received rows and grows as needed. Blocks: yes. Throws: anything Transport::exchange() throws.
+/// Combines this rank's range over all contributors, each part of the range as soon as it has arrived from all of them,
+/// or the whole range after the exchange if every rank combines everything (is_one_pass()). `scratch` holds the
+/// received rows and grows as needed. Blocks: yes. Throws: anything Transport::exchange() throws.
 void exchange_and_reduce(Transport& transport, const ExchangeReduce& job, const Collective& collective,
                          std::vector<std::byte>& scratch);
 
