@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,6 +119,21 @@ TEST(DevicePath, AStridedTensorGetsItsResultWhenTheStreamHasWaited) {
   const at::Tensor column = whole.select(1, 0);
   Work work = path.submit(all_reduce_of(column), column, column);
   work.wait();
+  work.wait();
+  EXPECT_EQ(whole.sum().item<float>(), 4 * 10 + 4);
+}
+
+TEST(DevicePath, AStridedTensorOfInferenceModeGetsItsResultOutsideThatMode) {
+  Device device;
+  DevicePath path(std::make_unique<FakeTransport>(device), nullptr, World{}, milliseconds(60'000));
+  at::Tensor whole;
+  Work work;
+  {
+    const c10::InferenceMode mode;
+    whole = at::full({4, 2}, 1.0F);
+    const at::Tensor column = whole.select(1, 0);
+    work = path.submit(all_reduce_of(column), column, column);
+  }
   work.wait();
   EXPECT_EQ(whole.sum().item<float>(), 4 * 10 + 4);
 }

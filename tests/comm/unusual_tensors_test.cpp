@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of tensors that need care: inputs that the call itself replaces.
+// Collectives of tensors that need care: inputs that the call itself replaces, and results in inference mode.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
@@ -42,6 +45,38 @@ RANKS_TEST(Gather, TakesAnInputThatIsInItsOutput, 2) {
       EXPECT_TRUE(out.empty());
     }
   }
+}
+
+// A result is written back to a strided tensor by the communication thread or by the thread that waits.
+
+RANKS_TEST(InferenceMode, LetsTheCommunicationThreadWriteAStridedResult, 2) {
+  const c10::InferenceMode mode;
+  for (int round = 0; round < 200; ++round) {
+    const at::Tensor values = at::ones({8, 4}).t();
+    Work work = job.group().all_reduce(values);
+    while (!work.is_done()) std::this_thread::yield();
+    work.wait();
+    ASSERT_TRUE(at::equal(values, at::full({4, 8}, 2.0))) << "in round " << round;
+  }
+}
+
+RANKS_TEST(InferenceMode, NeedNotLastUntilAStridedResultIsWritten, 2) {
+  at::Tensor values;
+  Work work;
+  {
+    const c10::InferenceMode mode;
+    values = at::ones({8, 4}).t();
+    work = job.group().all_reduce(values);
+  }
+  work.wait();
+  EXPECT_TRUE(at::equal(values, at::full({4, 8}, 2.0)));
+}
+
+RANKS_TEST(InferenceMode, LetsAStridedResultBeWrittenIntoAnOrdinaryTensor, 2) {
+  const at::Tensor values = at::ones({8, 4}).t();
+  const c10::InferenceMode mode;
+  for (int round = 0; round < 3; ++round) job.group().all_reduce(values).wait();
+  EXPECT_TRUE(at::equal(values, at::full({4, 8}, 8.0)));
 }
 
 }  // namespace unusual_tensors_test

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/core/device_path.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -152,7 +154,10 @@ Work DevicePath::submit(Collective collective, const at::Tensor& input, const at
   if (to.defined()) collective.output = static_cast<std::byte*>(to.data_ptr());
   std::function<void()> finish;
   if (output.defined() && to.data_ptr() != output.data_ptr()) {
-    finish = [output, to] { output.detach().copy_(to); };
+    finish = [output, to] {
+      const c10::InferenceMode mode(output.is_inference());  // wait() may be called in the other mode
+      output.detach().copy_(to);
+    };
   }
   if (tensor::is_recording()) {
     const std::lock_guard order(order_);

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/StreamGuard.h>
 
 #include "comm/core/tensor_tree.h"
@@ -22,11 +23,18 @@ at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like) {
 }
 
 std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to) {
-  if (to.is_cpu()) return [from, to] { to.detach().copy_(from); };
+  // A tensor made in inference mode can be written only in that mode, which belongs to a thread.
+  if (to.is_cpu()) {
+    return [from, to] {
+      const c10::InferenceMode mode(to.is_inference());
+      to.detach().copy_(from);
+    };
+  }
   // The copy runs on another thread, but on the caller's stream.
   const c10::Stream stream = c10::impl::VirtualGuardImpl(to.device().type()).getStream(to.device());
   return [from, to, stream] {
     const c10::StreamGuard guard(stream);
+    const c10::InferenceMode mode(to.is_inference());
     to.detach().copy_(from);
   };
 }

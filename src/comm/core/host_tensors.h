@@ -22,8 +22,8 @@ namespace lockstep::comm {
 /// Returns a tensor in plain memory with the dtype of `like`; pinned if `like` is on a GPU.
 [[nodiscard]] at::Tensor empty_host(at::IntArrayRef sizes, const at::Tensor& like);
 
-/// Returns a function that copies `from`, plain memory, to `to`. Any thread may call it; the copy is ordered on the
-/// stream that is current now.
+/// Returns a function that copies `from`, plain memory, to `to`. Any thread may call it, in inference mode or not; the
+/// copy is ordered on the stream that is current now.
 [[nodiscard]] std::function<void()> write_back(const at::Tensor& from, const at::Tensor& to);
 
 /// Runs a collective in a world of one; its tensors may be on any device.
