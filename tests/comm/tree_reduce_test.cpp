@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -447,6 +448,26 @@ TEST(Replicas, PartialSumsAtOnceHaveTheBitsOfThoseOneByOne) {
   ASSERT_EQ(all.size(0), static_cast<std::int64_t>(published.size()));
   for (std::size_t i = 0; i < published.size(); ++i) {
     EXPECT_TRUE(comm::same_bits(all[static_cast<std::int64_t>(i)], published[i].value));
+  }
+}
+
+TEST(Replicas, PartialSumsOf16BitValuesGiveTheSameBitsOnEveryWorld) {
+  // In bfloat16 259 rounds to 260, but 256 + 1 to 256.
+  std::vector<at::Tensor> inputs;
+  for (const double value : {256, 1, 1, 1}) inputs.push_back(at::full({3}, value, at::kBFloat16));
+  for (const int world : {1, 2, 4}) {
+    std::vector<PartialSum> parts;
+    for (int rank = 0; rank < world; ++rank) {
+      const ReplicaSpan block = replicas_of_rank(rank, world, 4);
+      const std::vector<at::Tensor> own(inputs.begin() + block.begin, inputs.begin() + block.end);
+      const at::Tensor rows = partial_sums(own, block, 4);
+      EXPECT_EQ(rows.scalar_type(), at::kFloat);
+      ASSERT_EQ(rows.size(0), 1);
+      parts.push_back({rows[0], block});
+    }
+    const at::Tensor sum = at::empty({3}, at::kFloat);
+    tree_sum(parts, sum);
+    EXPECT_TRUE(comm::same_bits(sum.to(at::kBFloat16), at::full({3}, 260.0, at::kBFloat16))) << world << " ranks";
   }
 }
 

@@ -37,7 +37,9 @@ void tree_sum(const std::vector<PartialSum>& parts, const at::Tensor& out, const
 /// Builds a rank's argument for all_reduce over `replicas` replicas. `values` holds one tensor for each replica of
 /// `block`; the result has one row for each whole subtree of the block.
 ///
-/// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...].
+/// Shapes: values have one shape and dtype and are contiguous; the result is [whole subtrees, ...]. Its dtype is that
+///         of the values, or float32 if they are float16 or bfloat16: if each rank rounded its own sums, the bits would
+///         depend on the world size. Round the result of all_reduce.
 [[nodiscard]] at::Tensor partial_sums(const std::vector<at::Tensor>& values, ReplicaSpan block, int replicas,
                                       ReduceOp op = ReduceOp::kSum);
 

@@ -32,12 +32,14 @@ at::Tensor partial_sums(const std::vector<at::Tensor>& values, ReplicaSpan block
   const std::vector<ReplicaSpan> spans = whole_subtrees(block, replicas);
   std::vector<std::int64_t> sizes = values.front().sizes().vec();
   sizes.insert(sizes.begin(), static_cast<std::int64_t>(spans.size()));
-  at::Tensor rows = at::empty(sizes, values.front().options());
+  const at::ScalarType dtype = comm::accumulator_of(values.front().scalar_type());
+  at::Tensor rows = at::empty(sizes, values.front().options().dtype(dtype));
   const ReduceOp inner = op == ReduceOp::kMean ? ReduceOp::kSum : op;
   for (std::size_t row = 0; row < spans.size(); ++row) {
     std::vector<PartialSum> parts;
     for (int replica = spans[row].begin; replica < spans[row].end; ++replica) {
-      parts.push_back({values[static_cast<std::size_t>(replica - block.begin)], {replica, replica + 1}});
+      const at::Tensor& value = values[static_cast<std::size_t>(replica - block.begin)];
+      parts.push_back({value.detach().to(dtype), {replica, replica + 1}});
     }
     tree_sum(parts, rows[static_cast<std::int64_t>(row)], {.op = inner});
   }
