@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "wire/stream.h"
@@ -169,12 +170,15 @@ class TlsStream final : public Stream {
   bool flush() override {
     while (sent_ < gathered_.size()) {
       const std::size_t some = send_some(fd_, {{gathered_.data() + sent_, gathered_.size() - sent_}});
-      if (some == 0) return false;
+      if (some == 0) break;
       sent_ += some;
     }
-    gathered_.clear();
-    sent_ = 0;
-    return true;
+    const bool is_flushed = sent_ == gathered_.size();
+    // On a slow connection there are always some records left, so the sent ones are also removed before them.
+    if (is_flushed || sent_ >= kGathered) {
+      gathered_.erase(gathered_.begin(), gathered_.begin() + static_cast<std::ptrdiff_t>(std::exchange(sent_, 0)));
+    }
+    return is_flushed;
   }
 
   // Collects records. OpenSSL calls it.

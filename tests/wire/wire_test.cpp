@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "wire/listener.h"
 #include "wire/patient_wait.h"
 #include "wire/sockets.h"
+#include "wire/stream.h"
 
 namespace lockstep::wire {
 namespace {
@@ -282,6 +285,41 @@ TEST_P(Connections, WhereOneEndLacksTheKeyNeverOpen) {
     EXPECT_THAT(lost.what(), HasSubstr(":"));
   }
   EXPECT_FALSE(is_open);
+}
+
+/// Returns the memory of this process, in bytes.
+std::size_t resident_bytes() {
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(EncryptedStream, NeedsNoMoreMemoryForALongMessageToASlowReader) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const UniqueFd from(ends[0]);
+  const UniqueFd to(ends[1]);
+  const int buffer = 64 << 10;  // the socket never accepts all that a sender has gathered
+  ASSERT_EQ(::setsockopt(from.get(), SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer), 0);
+  const auto sender = make_tls_stream(from.get(), End::kCaller, std::string(32, 'k'));
+  const auto reader = make_tls_stream(to.get(), End::kCalled, std::string(32, 'k'));
+  bool is_open = false;
+  for (int tries = 0; tries < 1000 && !is_open; ++tries) {
+    const bool is_called = sender->shake_hands();
+    is_open = reader->shake_hands() && is_called;
+  }
+  ASSERT_TRUE(is_open);
+  const auto words = bytes_of(256 << 10, 1);
+  std::vector<std::byte> room(16 << 10);
+  std::size_t before = 0;
+  for (std::size_t read = 0; read < std::size_t{64} << 20;) {
+    (void)sender->write({{words.data(), words.size()}});
+    (void)sender->flush();
+    read += reader->read({room.data(), room.size()}, {});
+    if (before == 0 && read >= std::size_t{4} << 20) before = resident_bytes();
+  }
+  EXPECT_LT(resident_bytes(), before + (std::size_t{16} << 20));
 }
 
 INSTANTIATE_TEST_SUITE_P(Wire, Connections, ::testing::Bool(),
