@@ -343,6 +343,21 @@ TEST(Training, EndsAtTheFirstGradientThatIsNotFinite) {
   EXPECT_THAT(error_of(testing::alone(), with_bad_gradient(), config), HasSubstr("step 1: the gradient is not finite"));
 }
 
+TEST(Training, EndsAtAnInfiniteGradientThatClipValueWouldMakeANumber) {
+  TaskOptions options = with_bad_gradient();
+  options.loss = [](const at::Tensor& output, const Batch& /*batch*/) {
+    return (output - output.detach()).sqrt().mean();  // the root of 0
+  };
+  TrainConfig config;
+  config.clip_value = 1;
+  EXPECT_EQ(error_of(testing::alone(), options, config), "no error");
+  config.check_gradients = true;
+  EXPECT_THAT(error_of(testing::alone(), options, config),
+              HasSubstr("step 1: the gradient is not finite: line.weight"));
+  config.optimizer.zero = true;
+  EXPECT_THAT(error_of(testing::alone(), options, config), AllOf(HasSubstr("step 1: "), HasSubstr("is not finite")));
+}
+
 RANKS_TEST(Training, NamesTheRankWhoseLossIsNotFinite, 2) {
   TaskOptions options = with_bad_gradient();
   options.loss = [rank = job.rank()](const at::Tensor& output, const Batch& /*batch*/) {

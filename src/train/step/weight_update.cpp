@@ -88,13 +88,14 @@ bool WeightUpdate::update(double lr) {
     scaler_.unscale_(*optimizer_, own_gradients(*optimizer_));
     loss_scale_ = scaler_.get_scale();
   }
-  if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
   std::variant<double, at::Tensor> clip = 1.0;
   if (clips_on_device()) {
     clip = factor_on_device();
   } else {
     clip = factor();
   }
+  // After the check, because it turns infinity into a number. It is never used with clip_norm.
+  if (config_.clip_value > 0) clip_grad_value(own_gradients(*optimizer_), config_.clip_value);
   optimizer_->set_lr(lr);
   const trace::Span span({.name = "optimizer"});
   const bool stepped = std::visit([this](const auto& scale) { return scaler_.step(*optimizer_, scale); }, clip);
