@@ -8,10 +8,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/awake_clock.h"
 #include "lockstep/base/clock.h"
@@ -46,13 +51,47 @@ bool is_default_name(std::string_view folder, std::string_view name) {
   return folder != name && without_time_stamp(folder) == name;
 }
 
+// Local times of the same moment differ by up to this many seconds, between UTC-12 and UTC+14.
+constexpr std::int64_t kMostZones = 26 * 3600;
+
+// The time in a default name as if it were UTC, in seconds since 1970.
+std::int64_t time_in_name(const std::string& folder) {
+  std::tm time{};
+  ::strptime(folder.c_str() + without_time_stamp(folder).size(), "-%Y%m%d-%H%M%S", &time);
+  return ::timegm(&time);
+}
+
+// When the run last wrote its settings, which is when it began or continued.
+fs::file_time_type last_start(const fs::path& folder) {
+  for (const char* name : {"config.yml", "checkpoints"}) {
+    std::error_code problem;
+    const auto time = fs::last_write_time(folder / name, problem);
+    if (!problem) return time;
+  }
+  return fs::file_time_type::min();
+}
+
+// The name of the newest of these runs; "" if there is none. The names have local times: those of a container with
+// another time zone, or of the hour that a clock change repeats, are out of order. So the files' times decide between
+// names that are close. They do not decide between others, because a copy of the folder has new times.
+std::string newest_of(const std::vector<std::string>& runs, const fs::path& folder) {
+  auto latest = std::numeric_limits<std::int64_t>::min();
+  for (const std::string& name : runs) latest = std::max(latest, time_in_name(name));
+  std::pair<fs::file_time_type, std::string> newest{fs::file_time_type::min(), ""};
+  for (const std::string& name : runs) {
+    if (time_in_name(name) >= latest - kMostZones) newest = std::max(newest, {last_start(folder / name), name});
+  }
+  return newest.second;
+}
+
 RunChoice newest_or_new(const RunRequest& request, FileSystem& files) {
-  const auto names = files.list(request.runs);  // sorted by name and thus by time
-  const auto found = std::find_if(names.rbegin(), names.rend(), [&](const std::string& name) {
-    return is_default_name(name, request.name) && holds_a_run(files, request.runs / name);
+  auto names = files.list(request.runs);
+  std::erase_if(names, [&](const std::string& name) {
+    return !is_default_name(name, request.name) || !holds_a_run(files, request.runs / name);
   });
-  if (found != names.rend()) {
-    const fs::path folder = request.runs / *found;
+  const std::string newest = newest_of(names, request.runs);
+  if (!newest.empty()) {
+    const fs::path folder = request.runs / newest;
     return {folder, fmt::format("--resume auto: {} is the newest run; continuing it", folder.string())};
   }
   const fs::path folder = new_folder(request);

@@ -27,10 +27,11 @@ struct RunChoice {
 };
 
 /// With `auto` and no --run-dir, chooses the newest <runs>/<name>-<time> that holds a run, or a new folder if there is
-/// none. With a path, chooses the run folder that contains the path. If it generates the folder's name, it also creates
-/// the folder, so that runs started at the same time get different folders.
-/// Throws: UsageError if the folder holds another run (the error names the process that is training in it) or --resume
-/// is a URL; DataError if the path is missing.
+/// none. If names lie within 26 hours, which time zones can differ by, the run that began or continued last is the
+/// newest. With a path, chooses the run folder that contains the path. If it generates the folder's name, it also
+/// creates the folder, so that runs started at the same time get different folders. Throws: UsageError if the folder
+/// holds another run (the error names the process that is training in it) or --resume is a URL; DataError if the path
+/// is missing.
 [[nodiscard]] RunChoice choose_run(const RunRequest& request, FileSystem& files);
 
 /// True if both paths name the same folder, which may be missing.

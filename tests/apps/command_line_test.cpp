@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "common/cli.h"
@@ -396,6 +397,18 @@ TEST_F(ChooseRun, AutoFindsTheNewestRunOfThatNameAndSaysSo) {
   make_run("runs/other-20261121-093000");
   EXPECT_EQ(choose("auto").run_dir, newest);
   EXPECT_THAT(choose("auto").note, HasSubstr(newest.string() + " is the newest run"));
+}
+
+// Names have local times: a run in a container on UTC is newer than one of the host's morning, in a zone to the east.
+TEST_F(ChooseRun, AutoFindsTheNewestRunAlsoIfTheTimeZoneHasChanged) {
+  const fs::path newest = make_run("runs/captcha-20261121-013000");
+  const fs::path older = make_run("runs/captcha-20261121-090000");
+  const fs::path copy = make_run("runs/captcha-20261101-090000");
+  const auto now = fs::file_time_type::clock::now();
+  fs::last_write_time(older / "config.yml", now - std::chrono::hours(1));
+  fs::last_write_time(newest / "config.yml", now - std::chrono::minutes(10));
+  fs::last_write_time(copy / "config.yml", now);
+  EXPECT_EQ(choose("auto").run_dir, newest);
 }
 
 TEST_F(ChooseRun, AutoBeginsANewRunWhereThereIsNoneAndSaysSo) {
