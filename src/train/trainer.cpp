@@ -55,6 +55,7 @@ class Trainer::Impl {
 
  private:
   TrainResult run();
+  [[nodiscard]] bool find_complete();
   [[nodiscard]] std::vector<std::shared_ptr<RunSink>> own_sinks();
   [[nodiscard]] RunStart start_event() const;
   [[nodiscard]] observe::ProfilerOptions profiler_options();
@@ -117,8 +118,7 @@ TrainResult Trainer::Impl::run() {
                                  .profiler = profiler_ ? &*profiler_ : nullptr,
                                  .watch = options_.watch.get(),
                                  .until_step = options_.until_step});
-  const bool has_summary = run_.folder && FileSystem::system().exists(run_.folder->path() / "summary.json");
-  const bool was_complete = loop_->complete() && broadcast_object(job_.group(), has_summary, 0);
+  const bool was_complete = find_complete();
   sinks_->start(start_event());
   loop_->run();
   train::rescue_run(job_, run_, trouble_, options_.rescue);
@@ -143,6 +143,19 @@ TrainResult Trainer::Impl::run() {
   }
   job_.barrier();
   return result_;
+}
+
+/// Returns true if the run ended before this start: it has all its steps and a summary. The summary of a run that goes
+/// on is removed; otherwise, if this run were killed before it writes its own, the next start would find the old one.
+/// Collective: yes.
+bool Trainer::Impl::find_complete() {
+  bool has_summary = false;
+  if (run_.folder) {
+    const std::filesystem::path summary = run_.folder->path() / "summary.json";
+    has_summary = FileSystem::system().exists(summary);
+    if (has_summary && !loop_->complete()) FileSystem::system().remove(summary);
+  }
+  return loop_->complete() && broadcast_object(job_.group(), has_summary, 0);
 }
 
 /// Returns the Trainer's own sinks, on rank 0: console, run folder and others.

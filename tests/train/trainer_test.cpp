@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
+#include <stdexcept>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/checkpoint.h"
@@ -153,6 +155,29 @@ TEST(Trainer, ARunThatReachedItsTargetIsCompleteWhenItIsResumed) {
   const TrainResult again = resume();
   EXPECT_EQ(again.steps, steps);
   EXPECT_TRUE(again.reached_target);
+}
+
+TEST(Trainer, ARunThatIsExtendedAndKilledBeforeItsEndWritesItsSummaryWhenItIsResumed) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.schedule.type = "none";
+  train(alone(), config, folder / "run");
+  EXPECT_NE(read(folder / "run/summary.json").find("\"steps\": 24"), std::string::npos);
+  config.epochs = 4;
+  const auto extend = [&](std::vector<std::shared_ptr<RunSink>> sinks) {
+    LineTask task;
+    TrainConfig longer = config;
+    return Trainer(alone(), task, longer,
+                   {.recipe = "line", .run_dir = folder / "run", .resume = "auto", .sinks = std::move(sinks)})
+        .fit();
+  };
+  const auto killed = run_callbacks({.on_save = [](const SaveResult& saved) {
+    if (saved.step == 32) throw std::runtime_error("killed after the last checkpoint");
+  }});
+  EXPECT_ANY_THROW((void)extend({killed}));
+  EXPECT_EQ(load_checkpoint((folder / "run").string()).step(), 32);
+  EXPECT_EQ(extend({}).steps, 32);
+  EXPECT_NE(read(folder / "run/summary.json").find("\"steps\": 32"), std::string::npos);
 }
 
 TEST(Trainer, SavesAfterEveryNthEpochWhereThatIsAsked) {
