@@ -118,7 +118,7 @@ TEST(Configuration, RanksHaveEverythingInCommonButWhatTheirHostsMayChoose) {
   for (const char* per_host : {"workers", "prefetch_factor", "pin_memory", "data.train", "data.test"}) {
     EXPECT_FALSE(common.contains(per_host)) << per_host;
   }
-  for (const char* shared : {"recipe", "seed", "replicas", "bucket_cap_mb", "checkpoint.every_steps"}) {
+  for (const char* shared : {"recipe", "seed", "replicas", "bucket_cap_mb", "cuda_graph", "checkpoint.every_steps"}) {
     EXPECT_TRUE(common.contains(shared)) << shared;
   }
 }

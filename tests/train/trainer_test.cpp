@@ -15,6 +15,7 @@
 #include "lockstep/base/file_system.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "support/alone.h"
+#include "support/fault_of.h"
 #include "support/run_ranks.h"
 #include "support/temp_dir.h"
 
@@ -351,6 +352,14 @@ class WideTask final : public LineTask {
     return x.mean(1, true);
   }
 };
+
+RANKS_TEST(TrainerSettings, CudaGraphHasToBeTheSameOnEveryRank, 2) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  config.cuda_graph = job.rank() == 0 ? "auto" : "false";
+  const std::string error = test::fault_of<UsageError>([&] { (void)train(job, config, folder / "run"); });
+  EXPECT_THAT(error, ::testing::HasSubstr("cuda_graph"));
+}
 
 RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
   const auto buckets = [&job](std::int64_t cap) {

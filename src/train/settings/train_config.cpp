@@ -130,8 +130,7 @@ void describe_speed(ConfigFields& fields, TrainConfig& config) {
       .add("cuda_graph", &config.cuda_graph,
            "record forward and backward and replay them; auto: if the step supports it; true: fail if it does not",
            {"auto", "true", "false"})
-      .at_resume(OnResume::kFree)
-      .per_host();
+      .at_resume(OnResume::kFree);  // equal on all hosts: collectives depend on whether a step is recorded
   fields.add("threads", &config.threads, "libtorch threads per replica; 0: the checkpoint's value, otherwise 1")
       .in({0, 4096}, "threads")
       .at_resume(OnResume::kCheckpoint)
