@@ -361,6 +361,15 @@ RANKS_TEST(TrainerSettings, CudaGraphHasToBeTheSameOnEveryRank, 2) {
   EXPECT_THAT(error, ::testing::HasSubstr("cuda_graph"));
 }
 
+RANKS_TEST(TrainerSettings, ATestSetOfOnlyOneRankIsAnErrorBeforeTheFirstStep, 2) {
+  const test::TempDir folder;
+  TrainConfig config = line_config();
+  if (job.rank() == 1) config.data.test = "";
+  const std::string error = test::fault_of<UsageError>([&] { (void)train(job, config, folder / "run"); });
+  EXPECT_THAT(error, ::testing::HasSubstr("data.test"));
+  EXPECT_THAT(error, ::testing::HasSubstr("set on rank 0; empty on rank 1"));
+}
+
 RANKS_TEST(TrainerSettings, BucketCapMbDecidesTheBucketsOfGradients, 2) {
   const auto buckets = [&job](std::int64_t cap) {
     WideTask task;

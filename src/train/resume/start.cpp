@@ -242,6 +242,14 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   return shared;
 }
 
+/// Returns the settings that have to be equal on every rank. The hosts may have their test sets in different places,
+/// but either all ranks evaluate or none.
+std::map<std::string, std::string> settings_of_all(const std::string& settings, const TrainConfig& config) {
+  std::map<std::string, std::string> common = common_settings(settings, config.rows());
+  if (config.eval_every_epochs > 0) common["data.test"] = config.data.test.empty() ? "empty" : "set";
+  return common;
+}
+
 }  // namespace
 
 std::string counted(std::int64_t count, const char* one, const char* many) {
@@ -265,8 +273,7 @@ Start agree_on_start(const Job& job, TrainConfig& config, TrainerOptions& option
   set_max_pixels(config.data.max_pixels);
   start.settings = settings_text(options.recipe, config);
   if (config.checkpoint.sharded) require_shared_folder(job, folder ? folder->checkpoints() : "");
-  if (job.world_size() > 1)
-    lockstep::require_same_settings(job.group(), common_settings(start.settings, config.rows()));
+  if (job.world_size() > 1) lockstep::require_same_settings(job.group(), settings_of_all(start.settings, config));
   return start;
 }
 
