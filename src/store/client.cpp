@@ -224,9 +224,10 @@ std::shared_ptr<Store> reach_store(const StoreAddress& address, std::chrono::mil
                 env::timeout_variable(), text::duration(Seconds(timeout).count()));
     }
     if (now() + pause >= deadline || (is_asked_to_end && is_asked_to_end())) {
+      // Without time left, the wait for the name was the long one.
+      const auto within = timeout.count() > 0 ? " within " + text::duration(Seconds(timeout).count()) : "";
       throw TimeoutError(
-          fmt::format("no store at {}:{} within {} ({})", address.host, address.port,
-                      text::duration(Seconds(timeout).count()), opened.socket.error()),
+          fmt::format("no store at {}:{}{} ({})", address.host, address.port, within, opened.socket.error()),
           opened.is_reached
               ? fmt::format("a program listens there ({}): check that the launcher of node 0 has the same version, "
                             "that it reports no refused connections, and that no other program uses the port",

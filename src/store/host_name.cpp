@@ -31,9 +31,10 @@ std::string why_not_yet(const std::string& host) {
 
 }  // namespace
 
-void await_name(const std::string& host, const std::function<bool()>& is_asked_to_end) {
+void await_name(const std::string& host, const std::function<bool()>& is_asked_to_end,
+                std::optional<std::chrono::milliseconds> given) {
   if (host.empty()) return;
-  const Seconds limit = env::collective_timeout();
+  const Seconds limit = given ? *given : env::collective_timeout();
   // Not AwakeClock, which does not count the seconds that the resolver may block.
   const TimePoint begin = SystemClock::instance().now();
   WaitNotice notice(begin);

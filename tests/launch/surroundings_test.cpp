@@ -151,6 +151,29 @@ TEST_F(Surroundings, ANameThatIsNeverResolvedIsAnErrorAfterTheLimit) {
   EXPECT_THAT(range.err, HasSubstr("no store at no-such.invalid:29500"));
 }
 
+// A network of its own, with a name server that never answers: each lookup blocks for a second or more.
+TEST_F(Surroundings, TheLimitCountsTheSecondsThatTheResolverBlocks) {
+  if (!can("unshare -rmn mount --bind /dev/null /etc/resolv.conf")) GTEST_SKIP() << "no namespaces here";
+  std::ofstream(folder_ / "resolv.conf") << "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+  std::ofstream(folder_ / "silent.py") << "import signal, socket\n"
+                                          "server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+                                          "server.bind(('127.0.0.1', 53))\n"
+                                          "print('up', flush=True)\n"
+                                          "signal.pause()\n";
+  const std::string rank = "MASTER_ADDR=no-such.job MASTER_PORT=29500 RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 timeout 15 " +
+                           std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep-worker bench all-reduce";
+  const auto result = bash(
+      "export LOCKSTEP_TIMEOUT=6 LOCKSTEP_TOKEN=0123456789abcdef0123456789abcdef\n"
+      "exec unshare -rmn bash -c 'ip link set lo up; mount --bind $DIR/resolv.conf /etc/resolv.conf\n"
+      "python3 $DIR/silent.py > $DIR/up & server=$!\nuntil [ -s $DIR/up ]; do sleep 0.05; done\n" +
+      rank + " & rank=$!\n" +
+      "timeout 15 $L run --master-addr no-such.job --nnodes 2 --node-rank 1 true; echo node $?\n"
+      "wait $rank; echo rank $?; kill $server'");
+  EXPECT_THAT(result.out, AllOf(HasSubstr("node 76\n"), HasSubstr("rank 76\n"))) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("waiting until the name no-such.job can be resolved"));
+  EXPECT_THAT(result.err, HasSubstr("no store at no-such.job:29500 (Temporary failure in name resolution)"));
+}
+
 TEST_F(Surroundings, AnErrorSaysWhyTheAddressOfTheMasterCannotBeUsed) {
   const StoreServer other({.host = "127.0.0.1", .port = 0, .token = "t"});
   const std::string port = std::to_string(other.port());

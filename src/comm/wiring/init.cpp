@@ -42,6 +42,7 @@
 #include "lockstep/comm/agreement.h"
 #include "lockstep/flight/recorder.h"
 #include "lockstep/flight/section_timeouts.h"
+#include "lockstep/store/host_name.h"
 #include "lockstep/store/secret.h"
 #include "lockstep/tensor/device.h"
 #include "lockstep/tensor/sharing.h"
@@ -203,6 +204,14 @@ void open_file_store(Job::State& state) {
   state.store = connect_store(address, state.timeout);
 }
 
+/// Connects to the store within the job's timeout, which includes the wait for the host's name.
+std::shared_ptr<Store> connect_by_name(const Job::State& state) {
+  const TimePoint begin = SystemClock::instance().now();
+  if (!state.server) await_name(state.plan.host, {}, state.timeout);
+  const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock::instance().now() - begin);
+  return connect_store(address_of(state), std::max(state.timeout - waited, std::chrono::milliseconds(0)));
+}
+
 /// Checks that a store that other machines can reach has a secret.
 void require_secret_beyond_loopback(const WorldPlan& plan) {
   if (is_loopback(plan.host)) return;
@@ -237,7 +246,7 @@ void open_store(Job::State& state) {
     case StoreKind::kAgent:
       break;
   }
-  state.store = connect_store(address_of(state), state.timeout);
+  state.store = connect_by_name(state);
   if (state.server && !plan.prefix.empty()) state.store->set(kJobKey, plan.prefix);
   if (!plan.prefix.empty()) state.store = with_prefix(std::move(state.store), plan.prefix);
   if (plan.store == StoreKind::kAgent) {

@@ -115,9 +115,9 @@ void Membership::serve_or_connect(const std::function<bool()>& is_asked_to_end) 
   const bool may_be_any = is_range || options_.node_rank < 0;
   const TimePoint begin = SystemClock::instance().now();
   if (options_.nodes == 1) require_free_master_port(options_);
+  // All nodes use the same name, so no node can serve or be reached before the name can be resolved.
+  if (options_.nodes > 1) await_name(address_.host, is_asked_to_end);
   if (options_.node_rank <= 0) {
-    // The other nodes use the same name, so no node can serve or be reached before the name can be resolved.
-    if (options_.nodes > 1) await_name(address_.host, is_asked_to_end);
     try {
       server_ = std::make_unique<StoreServer>(StoreServer::Options{.host = address_.host,
                                                                    .port = address_.port,
