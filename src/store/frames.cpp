@@ -43,8 +43,15 @@ void Frames::read_more(std::size_t have, std::uint32_t length, Reader on_frame) 
       return guarded([&] { read_more(wanted, length, on_frame); }, [&] { on_frame(Read::kNoMemory, ""); });
     }
     on_frame(Read::kBody, body_);
-    if (body_.capacity() > kPiece) std::string().swap(body_);
+    release(body_);
   });
+}
+
+// Frees a buffer after a large frame. Reports it, or the connection would count for bytes that it no longer holds.
+void Frames::release(std::string& buffer) {
+  if (buffer.capacity() <= kPiece) return;
+  std::string().swap(buffer);
+  (void)may_hold_(bytes());
 }
 
 bool Frames::send(const std::string& frame, std::function<void()> on_end) {
@@ -60,7 +67,7 @@ void Frames::write_queued(std::function<void()> on_end) {
   std::swap(sending_, queued_);
   stream_.write(asio::buffer(sending_), [this, on_end = std::move(on_end)](std::error_code problem, auto) {
     sending_.clear();
-    if (sending_.capacity() > kPiece) std::string().swap(sending_);
+    release(sending_);
     if (problem || (closes_after_send_ && queued_.empty())) return on_end();
     if (!queued_.empty()) guarded([&] { write_queued(on_end); }, on_end);
   });

@@ -56,7 +56,7 @@ class Frames {
  public:
   enum class Read : std::uint8_t { kBody, kTooLong, kNoMemory, kEnded };
   using Reader = std::function<void(Read, std::string_view body)>;
-  /// Returns true if the connection may hold this many bytes in memory.
+  /// Returns true if the connection may hold this many bytes in memory. Frames also calls it when it holds fewer.
   using MayHold = std::function<bool(std::size_t)>;
 
   Frames(Stream::Socket socket, MayHold may_hold) : stream_(std::move(socket)), may_hold_(std::move(may_hold)) {}
@@ -77,6 +77,7 @@ class Frames {
  private:
   void read_more(std::size_t have, std::uint32_t length, Reader on_frame);
   void write_queued(std::function<void()> on_end);
+  void release(std::string& buffer);
 
   Stream stream_;
   MayHold may_hold_;
