@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step/step_clock.h"
 
+#include <fmt/format.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -66,11 +66,7 @@ thread_local std::int64_t loading_since = 0;
 thread_local std::int64_t loading_cpu_since = 0;
 
 /// Returns true if a thread of this process with that number exists.
-bool is_alive(int thread) noexcept {
-  char path[48] = {};
-  (void)std::snprintf(path, sizeof path, "/proc/self/task/%d", thread);
-  return ::access(path, F_OK) == 0;
-}
+bool is_alive(int thread) { return ::access(fmt::format("/proc/self/task/{}", thread).c_str(), F_OK) == 0; }
 
 /// Starts a clock that is never destroyed.
 StepClock& lasting_clock(int replicas) {
